@@ -1,0 +1,197 @@
+"""The engine contract: token ids in, token ids out.
+
+An engine extends prefixes and scores them; it never sees a task, a tree or a strategy. Every sample reports, per token,
+the log-prob under the policy (`logp`: full softmax at temperature 1), the log-prob under the distribution it was really
+drawn from (`logq`) and the weight version that wrote it. Stopping a run returns what exists, also when that is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rolltree.tree.node import Array, Finish, FloatArray, Top
+
+IntArray = NDArray[np.int32]
+Caches = Literal["keep", "recompute"]
+"""What becomes of prefix caches made under old weights: kept (runs in flight mix versions) or recomputed."""
+
+
+class LogitsHook(Protocol):
+    """Changes the sampling distribution at each step: forbid tokens, change the temperature, follow a guide."""
+
+    def __call__(self, generated: Sequence[int], logits: Any) -> Any:
+        """Given this request's tokens so far and its row of raw logits (a 1-d tensor or array), return new logits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to draw. Temperature 0 is greedy: `logq` is then NaN, never 0."""
+
+    max_tokens: int = 256
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 = no limit."""
+    stop: tuple[str, ...] = ()
+    """Strings that end the sample as soon as the decoded text contains one; they are part of it."""
+    stop_ids: tuple[int, ...] = ()
+    """Token ids that end the sample; part of it. The codec's eos always ends it unless `ignore_eos`."""
+    ignore_eos: bool = False
+    seed: int | None = None
+    """Stream of randomness of this request alone: the sample does not depend on what else is in the batch."""
+    hook: LogitsHook | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Extend `prefix`. `want` names extras: "entropy", "top:K", "hidden" (last layer, at the last token)."""
+
+    prefix: Array
+    sampling: Sampling = field(default_factory=Sampling)
+    want: frozenset[str] = frozenset()
+    affinity: str = ""
+    """Requests with the same affinity share prefixes; a router keeps them together. Survives continuation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What an engine wrote: arrays with one entry per action."""
+
+    actions: Array
+    logp: FloatArray
+    logq: FloatArray
+    version: IntArray
+    finish: Finish
+    """eos, stop, length, abort; "error" never: an engine failure is raised."""
+    stopped_by: str = ""
+    """The stop string that fired."""
+    entropy: FloatArray | None = None
+    top: Top | None = None
+    hidden: FloatArray | None = None
+    prefilled: int = 0
+    """Prefix tokens computed for this request (those found in a cache are not counted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Log-probs (and extras) of given actions under the current weights."""
+
+    logp: FloatArray
+    version: int
+    entropy: FloatArray | None = None
+    hidden: FloatArray | None = None
+
+
+class Run(Protocol):
+    """A request in flight: await it for the whole sample, iterate it for increments, stop it to keep what exists."""
+
+    def __await__(self) -> Generator[Any, None, Sample]:
+        """The whole sample once it has ended."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[Sample]:
+        """Increments as they appear; their concatenation is the awaited sample."""
+        ...
+
+    def stop(self, finish: Finish = "abort") -> None:
+        """End it now; awaiting it then gives the tokens made so far. Idempotent; a no-op once ended."""
+        ...
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """Text to token ids and back. Engine ids are the truth; text is derived and never re-tokenised."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
+
+    @property
+    def eos_id(self) -> int:
+        """The id that ends a text."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, with no special tokens added."""
+        ...
+
+    def decode(self, ids: Sequence[int] | Array) -> str:
+        """Text of ids; special tokens are dropped."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine can do; recipes state what they need and are checked against this before the first token."""
+
+    features: frozenset[str]
+    """Subset of: entropy:full, top, hidden, score, stream, abort, hook, greedy, update, shared-prefix, versions."""
+    max_context: int
+    max_top: int = 0
+    samples_exactly: bool = True
+    """Whether the sampling law equals the policy's (False: only argmax is promised)."""
+
+    def lacking(self, needs: frozenset[str]) -> list[str]:
+        """Which of the needs ("entropy:full", "top:20", "hidden", "abort", …) this engine cannot meet."""
+        return sorted(n for n in needs if not self._meets(n))
+
+    def _meets(self, need: str) -> bool:
+        name, _, count = need.partition(":")
+        if name == "top":
+            return "top" in self.features and int(count or 1) <= self.max_top
+        return need in self.features
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """A policy that can be sampled and scored. All methods are safe to call concurrently from one event loop."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """Its tokenizer."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Version of the weights that write now."""
+        ...
+
+    def submit(self, request: Request) -> Run:
+        """Start a request. One that can never fit raises EngineError here, before any work."""
+        ...
+
+    async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:
+        """Log-probs of tokens[start:] given what precedes each, under the current weights."""
+        ...
+
+    async def pause(self) -> None:
+        """Stop making tokens; runs in flight keep what they have and wait. Returns when the engine is idle."""
+        ...
+
+    async def update_weights(self, weights: Any, version: int, *, caches: Caches = "recompute") -> None:
+        """Take new weights (a state dict or a folder) while paused or between steps, under a new version."""
+        ...
+
+    async def resume(self) -> None:
+        """Go on after a pause."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; runs in flight end as aborted."""
+        ...
+
+
+class EngineError(RuntimeError):
+    """The engine cannot do what was asked: names the request, the limit and the way out."""

@@ -1,0 +1,101 @@
+"""The task contract: what is asked, what answers back, what counts as right.
+
+An interactive task is functional: a state is an immutable value and `step` returns the next one, so snapshot, restore and
+fork cost nothing. Foreign environments that cannot do this are wrapped by a replaying adapter whose state is the list of
+actions so far and which verifies on replay that the observations are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+Split = Literal["train", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One question. `id` is stable over runs and names it in groups, ledgers and replay."""
+
+    id: str
+    prompt: str
+    answer: Any
+    """What the verifier needs; None is refused before a run starts."""
+    level: int = 0
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a finished rollout."""
+
+    score: float
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Named components (format, validity, subgoals, …); recorded as scores of the leaf."""
+    answer: str | None = None
+    """The final answer in normal form: what majority votes and diversity counts compare. None = none was given."""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the environment says to one action of the policy."""
+
+    text: str
+    state: Any
+    done: bool = False
+    """Whether the episode is over (the policy does not speak again)."""
+    reward: float = 0.0
+    """The step's own reward; recorded as `step_reward` on the env node."""
+    state_key: str | None = None
+    """Hashable name of the state the next action is taken in; the same state has the same key in every trajectory."""
+    failed: bool = False
+    """Whether the call failed (a tool error the policy can see). A crash of ours is raised instead."""
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A source of items with an exact verifier. Everything is deterministic given the item, the state and the text."""
+
+    @property
+    def name(self) -> str:
+        """Name in the registry."""
+        ...
+
+    @property
+    def level(self) -> int:
+        """The difficulty in use."""
+        ...
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Strings at which the policy hands over (to the environment, or because the answer stands)."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Default limit of policy tokens per rollout (over all turns)."""
+        ...
+
+    @property
+    def max_turns(self) -> int:
+        """Most environment steps per rollout; 0 = not interactive."""
+        ...
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        """Items without end, deterministic in (split, seed, level). Train and test never share an item."""
+        ...
+
+    def start(self, item: Item) -> tuple[Any, str | None]:
+        """First state and its key; (None, None) for tasks without an environment."""
+        ...
+
+    async def step(self, item: Item, state: Any, text: str) -> Reply:
+        """The environment's answer to the policy's latest turn. Never called when max_turns is 0."""
+        ...
+
+    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
+        """Judge a finished rollout: `text` is everything after the prompt, `state` the last state."""
+        ...

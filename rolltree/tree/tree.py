@@ -1,0 +1,331 @@
+"""A tree of runs: what happened and what is planned for one prompt.
+
+Node identity is prefix identity: a node stands for the exact actions from the root to its end, and nothing is ever keyed
+by (prompt, position). `cut` splits a run in two without disturbing anything that holds the tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Unpack, cast
+
+import numpy as np
+
+from rolltree.tree.event import Event, Kind
+from rolltree.tree.fields import NodeFields
+from rolltree.tree.node import PER_ACTION, Array, Birth, Finish, Node, Role, Status
+
+
+class TreeError(ValueError):
+    """An operation that would break a tree; the message names the node, the value and the way out."""
+
+
+class Tree:
+    """One rollout tree. Node ids are small integers in order of creation; node 0 is the root (the prompt)."""
+
+    def __init__(self, id: str, prompt: Sequence[int] | Array, *, task: str = "", item: str = "") -> None:
+        self.id = id
+        self.task = task
+        """Name of the task the prompt came from."""
+        self.item = item
+        """Stable id of the task's item: the key for groups, ledgers and replay."""
+        self.notes: dict[str, Any] = {}
+        self.events: list[Event] = []
+        self.nodes: dict[int, Node] = {}
+        self._next = 0
+        self._add(None, "prompt", _array(prompt), birth="root", actor="task")
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, id: int) -> Node:
+        try:
+            return self.nodes[id]
+        except KeyError:
+            raise TreeError(f"tree {self.id!r} has no node {id}; its ids run from 0 to {self._next - 1}") from None
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        """Nodes depth first, parents before children, children in order of creation."""
+        return self.walk()
+
+    @property
+    def root(self) -> Node:
+        """The prompt's node."""
+        return self.nodes[0]
+
+    def walk(self, node: Node | int = 0) -> Iterator[Node]:
+        """The subtree of a node depth first, parents before children."""
+        stack = [node if isinstance(node, int) else node.id]
+        while stack:
+            here = self.nodes[stack.pop()]
+            yield here
+            stack.extend(reversed(here.children))
+
+    def path(self, node: Node | int) -> list[Node]:
+        """Nodes from the root to this one."""
+        here: Node | None = self[node if isinstance(node, int) else node.id]
+        out: list[Node] = []
+        while here is not None:
+            out.append(here)
+            here = None if here.parent is None else self.nodes[here.parent]
+        return out[::-1]
+
+    def leaves(self, node: Node | int = 0) -> list[Node]:
+        """Nodes without children below (or at) a node, depth first."""
+        return [n for n in self.walk(node) if n.is_leaf]
+
+    def parent(self, node: Node) -> Node | None:
+        """The parent, or None at the root."""
+        return None if node.parent is None else self.nodes[node.parent]
+
+    def children(self, node: Node) -> list[Node]:
+        """The children in order of creation."""
+        return [self.nodes[c] for c in node.children]
+
+    def prefix(self, node: Node | int) -> Array:
+        """All actions from the root to the end of this node: what an engine is given to continue it."""
+        return np.concatenate([n.actions for n in self.path(node)])
+
+    def depth(self, node: Node | int) -> int:
+        """Number of nodes above this one."""
+        return len(self.path(node)) - 1
+
+    # -- growing ---------------------------------------------------------------------------------------------------
+
+    def extend(
+        self, parent: Node | int, actions: Sequence[int] | Array, *, role: Role = "policy", **fields: Unpack[NodeFields]
+    ) -> Node:
+        """Add a child run below a node. `trains` defaults to role = policy; arrays must match the actions' length.
+
+        Scores and state handles that were written on the parent stay there.
+        """
+        above = self[parent if isinstance(parent, int) else parent.id]
+        if above.status in ("pruned", "failed"):
+            raise TreeError(
+                f"cannot extend node {above.id} of tree {self.id!r}: it is {above.status}; "
+                "extend one of its live ancestors instead"
+            )
+        return self._add(above.id, role, _array(actions, like=above.actions), **fields)
+
+    def append(self, node: Node, actions: Sequence[int] | Array, **arrays: Any) -> Node:
+        """Let a leaf's own actor write on: the same node grows (a resumed partial, a streamed chunk)."""
+        if node.children:
+            raise TreeError(f"cannot append to node {node.id} of tree {self.id!r}: it has children; extend it instead")
+        more = _array(actions, like=node.actions)
+        before = len(node.actions)
+        node.actions = np.concatenate([node.actions, more])
+        for name in PER_ACTION:
+            old, new = getattr(node, name), arrays.pop(name, None)
+            if old is None and new is None:
+                continue
+            setattr(node, name, _joined(name, old, before, new, len(more)))
+        old_top, new_top = node.top, arrays.pop("top", None)
+        if old_top is not None and new_top is not None:
+            node.top = type(old_top)(
+                np.concatenate([old_top.ids, new_top.ids]), np.concatenate([old_top.logp, new_top.logp])
+            )
+        elif before == 0:
+            node.top = new_top
+        elif len(more):
+            node.top = None
+        if arrays:
+            raise TreeError(f"append does not know the array {next(iter(arrays))!r}; known: {', '.join(PER_ACTION)}")
+        return node
+
+    def cut(self, node: Node | int, k: int) -> Node:
+        """Make the first k actions of a node its parent and return that head. The tail keeps the node's identity.
+
+        Ids, scores, state and status of the tail do not change, so whoever holds the node still holds the same leaf.
+        Cutting at 0 returns the parent and cutting at the end returns the node: the same prefix is never cut twice.
+        """
+        tail = self[node if isinstance(node, int) else node.id]
+        if not 0 <= k <= len(tail):
+            raise TreeError(f"cannot cut node {tail.id} of tree {self.id!r} at {k}: it has {len(tail)} actions")
+        if k == len(tail):
+            return tail
+        if k == 0:
+            above = self.parent(tail)
+            if above is None:
+                raise TreeError(f"cannot cut the root of tree {self.id!r} at 0: nothing stands before the prompt")
+            return above
+        head = self._head_of(tail, k)
+        tail.actions = tail.actions[k:]
+        for name in PER_ACTION:
+            array = getattr(tail, name)
+            if array is not None:
+                setattr(tail, name, array[k:])
+        if tail.top is not None:
+            tail.top = tail.top.cut(k, tail.top.ids.shape[0])
+        self.event("cut", tail, f"the first {k} actions became node {head.id}", head=head.id, at_action=k)
+        return head
+
+    def graft(self, parent: Node | int, source: Tree, node: Node | int) -> Node:
+        """Copy a stored branch (a node and all below it) under a node of this tree; returns the copy of its top."""
+        top = self[parent if isinstance(parent, int) else parent.id]
+        copies: dict[int, int] = {}
+        first: Node | None = None
+        for n in list(source.walk(node)):
+            above = top.id if first is None else copies[cast(int, n.parent)]
+            copy = self._add(above, n.role, n.actions.copy(), **_carried(n))
+            if first is None:
+                first, copy.birth = copy, "graft"
+            copies[n.id] = copy.id
+        assert first is not None
+        self.event("graft", first, f"branch {source.id}/{source[node if isinstance(node, int) else node.id].id}",
+                   source=source.id, nodes=len(copies))  # fmt: skip
+        return first
+
+    def splice(self, leaf: Node, start: Node, replacement: Node | None, *, why: str) -> Node:
+        """Copy a leaf's path with everything from `start` up to (not including) `replacement` left out.
+
+        What stood after the removed span was generated in another context, so its `logq` is set to None: behaviour
+        log-probs must be recomputed there and importance correction must not be applied. The original leaf stays.
+        """
+        path = self.path(leaf)
+        ids = [n.id for n in path]
+        if start.id not in ids or start.parent is None:
+            raise TreeError(f"cannot splice: node {start.id} is not on the path of leaf {leaf.id} in tree {self.id!r}")
+        resume = len(ids) if replacement is None else _position(ids, replacement.id, self.id, leaf.id)
+        if resume <= ids.index(start.id):
+            raise TreeError(f"cannot splice leaf {leaf.id} of tree {self.id!r}: the replacement precedes the span")
+        above = self.nodes[start.parent]
+        for n in path[resume:]:
+            above = self._add(above.id, n.role, n.actions.copy(), **_carried(n))
+            above.logq, above.birth = None, "splice"
+        self.event("splice", above, why, removed=[i for i in ids[ids.index(start.id) : resume]], original=leaf.id)
+        return above
+
+    # -- deciding --------------------------------------------------------------------------------------------------
+
+    def prune(self, node: Node, why: str, **numbers: Any) -> list[Node]:
+        """Mark a node and everything below it pruned. What it cost stays counted; returns the nodes newly pruned."""
+        hit = [n for n in self.walk(node) if n.status not in ("pruned", "failed")]
+        for n in hit:
+            n.status = "pruned"
+        self.event("prune", node, why, nodes=len(hit), **numbers)
+        return hit
+
+    def pause(self, node: Node, why: str, **numbers: Any) -> None:
+        """Set an open leaf aside; `resume` continues it, in this run or a later one."""
+        if node.ended:
+            raise TreeError(f"cannot pause node {node.id} of tree {self.id!r}: it is {node.status}")
+        node.status = "paused"
+        self.event("pause", node, why, **numbers)
+
+    def resume(self, node: Node, why: str = "continued", **numbers: Any) -> None:
+        """Open a paused leaf again."""
+        if node.status != "paused":
+            raise TreeError(f"cannot resume node {node.id} of tree {self.id!r}: it is {node.status}, not paused")
+        node.status = "open"
+        self.event("resume", node, why, **numbers)
+
+    def close(self, node: Node, status: Status, finish: Finish | None, why: str = "", **numbers: Any) -> None:
+        """End a leaf with a status and a reason."""
+        node.status, node.finish = status, finish
+        self.event("fail" if status == "failed" else "stop", node, why or str(finish), **numbers)
+
+    def event(self, kind: Kind, node: Node | None, why: str = "", /, at: float = 0.0, **numbers: Any) -> Event:
+        """Record a decision."""
+        event = Event(kind, None if node is None else node.id, why, numbers, at)
+        self.events.append(event)
+        return event
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _add(self, parent: int | None, role: Role, actions: Array, **fields: Unpack[NodeFields]) -> Node:
+        if "trains" not in fields:
+            fields["trains"] = role == "policy"
+        node = Node(self._next, parent, role, actions, **fields)
+        _check_lengths(self.id, node)
+        self.nodes[node.id] = node
+        self._next += 1
+        if parent is not None:
+            self.nodes[parent].children.append(node.id)
+        return node
+
+    def adopt(self, node: Node) -> Node:
+        """Insert a complete node as read from a store (its parent must stand already); keeps its id."""
+        if node.id in self.nodes and len(self.nodes) > 1:
+            raise TreeError(f"tree {self.id!r} has two nodes with id {node.id}")
+        if node.parent is not None and node.parent not in self.nodes:
+            raise TreeError(f"node {node.id} of tree {self.id!r} names parent {node.parent}, which does not precede it")
+        _check_lengths(self.id, node)
+        node.children = []
+        self.nodes[node.id] = node
+        self._next = max(self._next, node.id + 1)
+        if node.parent is not None:
+            self.nodes[node.parent].children.append(node.id)
+        return node
+
+    def _head_of(self, tail: Node, k: int) -> Node:
+        head = Node(
+            self._next, tail.parent, tail.role, tail.actions[:k], children=[tail.id], actor=tail.actor,
+            level=tail.level, trains=tail.trains, forced=tail.forced, birth=tail.birth,
+            status="pruned" if tail.status == "pruned" else "done",
+            top=None if tail.top is None else tail.top.cut(0, k),
+        )  # fmt: skip
+        for name in PER_ACTION:
+            array = getattr(tail, name)
+            if array is not None:
+                setattr(head, name, array[:k])
+        self._next += 1
+        self.nodes[head.id] = head
+        if tail.parent is not None:
+            siblings = self.nodes[tail.parent].children
+            siblings[siblings.index(tail.id)] = head.id
+        tail.parent = head.id
+        tail.birth = "boundary"
+        return head
+
+
+def _array(actions: Sequence[int] | Array, like: Array | None = None) -> Array:
+    if isinstance(actions, np.ndarray):
+        return cast(Array, actions)
+    if len(actions) == 0 and like is not None:
+        return like[:0]
+    array = np.asarray(actions)
+    return array.astype(np.int32) if array.dtype.kind in "iu" or array.size == 0 else array
+
+
+def _position(ids: list[int], node: int, tree: str, leaf: int) -> int:
+    if node not in ids:
+        raise TreeError(f"cannot splice: node {node} is not on the path of leaf {leaf} in tree {tree!r}")
+    return ids.index(node)
+
+
+_FILL: Mapping[str, Any] = {"version": -1, "keep": True, "gain": 0.0, "loss": 0.0}
+
+
+def _joined(name: str, old: Array | None, before: int, new: Array | None, added: int) -> Array:
+    like = cast(Array, old if old is not None else new)
+    fill = _FILL.get(name, np.nan)
+    left = np.full(before, fill, like.dtype) if old is None else old
+    right = np.full(added, fill, like.dtype) if new is None else np.asarray(new, like.dtype)
+    if len(right) != added:
+        raise TreeError(f"{name} has {len(right)} entries for {added} appended actions")
+    return np.concatenate([left, right])
+
+
+def _carried(n: Node) -> NodeFields:
+    fields: NodeFields = {
+        "actor": n.actor, "level": n.level, "trains": n.trains, "forced": n.forced, "birth": n.birth,
+        "status": n.status, "finish": n.finish, "scores": dict(n.scores), "state": n.state, "state_key": n.state_key,
+        "notes": dict(n.notes), "logp": n.logp, "logq": n.logq, "entropy": n.entropy, "top": n.top,
+        "version": n.version, "keep": n.keep,
+    }  # fmt: skip
+    return fields
+
+
+def _check_lengths(tree: str, node: Node) -> None:
+    for name in PER_ACTION:
+        array = getattr(node, name)
+        if array is not None and len(array) != len(node.actions):
+            raise TreeError(
+                f"node {node.id} of tree {tree!r}: {name} has {len(array)} entries for {len(node.actions)} actions"
+            )
+    if node.top is not None and len(node.top.ids) != len(node.actions):
+        raise TreeError(
+            f"node {node.id} of tree {tree!r}: top has {len(node.top.ids)} rows for {len(node.actions)} actions"
+        )
