@@ -23,11 +23,13 @@ class NodeFields(TypedDict, total=False):
     keep: NDArray[np.bool_] | None
     gain: FloatArray | None
     loss: FloatArray | None
+    weight: FloatArray | None
     trains: bool
     forced: bool
     birth: Birth
     status: Status
     finish: Finish | None
+    fate: str
     scores: dict[str, float]
     state: Any
     state_key: str | None

@@ -25,7 +25,7 @@ BIRTHS: tuple[Birth, ...] = get_args(Birth)
 STATUSES: tuple[Status, ...] = get_args(Status)
 FINISHES: tuple[Finish, ...] = get_args(Finish)
 
-PER_ACTION = ("logp", "logq", "entropy", "version", "keep", "gain", "loss")
+PER_ACTION = ("logp", "logq", "entropy", "version", "keep", "gain", "loss", "weight")
 """Optional arrays with one number per action; `cut` slices them together with the actions."""
 
 
@@ -69,6 +69,8 @@ class Node:
     """Credit, first channel: sum of the positive advantages over the leaves below (weights folded in)."""
     loss: FloatArray | None = None
     """Credit, second channel: sum of the negative advantages over the leaves below (weights folded in)."""
+    weight: FloatArray | None = None
+    """Sum of the weights of the leaves below: what an advantage of 1 would have put into `gain`."""
     trains: bool = False
     """Whether these actions are the trained policy's own (and so may receive credit)."""
     forced: bool = False
@@ -76,6 +78,8 @@ class Node:
     birth: Birth = "root"
     status: Status = "open"
     finish: Finish | None = None
+    fate: str = ""
+    """What became of a leaf: "" (kept, or still running), "trained", or "dropped: reason"."""
     scores: dict[str, float] = field(default_factory=dict[str, float])
     """Named numbers. On a leaf `reward` is the outcome; `step_reward` is a node's own."""
     state: Any = None

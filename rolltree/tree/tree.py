@@ -295,7 +295,7 @@ def _position(ids: list[int], node: int, tree: str, leaf: int) -> int:
     return ids.index(node)
 
 
-_FILL: Mapping[str, Any] = {"version": -1, "keep": True, "gain": 0.0, "loss": 0.0}
+_FILL: Mapping[str, Any] = {"version": -1, "keep": True, "gain": 0.0, "loss": 0.0, "weight": 0.0}
 
 
 def _joined(name: str, old: Array | None, before: int, new: Array | None, added: int) -> Array:
