@@ -31,6 +31,8 @@ def arrow_type(kind: str) -> ArrowType:
 
 def ragged(arrays: Sequence[Array | None], kind: str) -> ArrowArray:
     """Arrays of any length as a list column of one numpy type, row-major; None becomes null."""
+    if not any(a is not None for a in arrays):
+        return pa.nulls(len(arrays), pa.list_(arrow_type(kind)))
     sizes = np.fromiter((0 if a is None else a.size for a in arrays), np.int64, len(arrays))
     offsets = np.zeros(len(arrays) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])

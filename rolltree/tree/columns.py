@@ -85,7 +85,8 @@ def write_nodes(rows: Sequence[tuple[str, Node]], schema: ArrowSchema, states: S
             columns[name] = ragged([getattr(n, name) for n in nodes], np.dtype(DTYPE[name]).name)
         elif name.startswith("actions"):
             kind = name.removeprefix("actions_") if name != "actions" else "int32"
-            columns[name] = ragged([n.actions if n.actions.dtype.name == kind else None for n in nodes], kind)
+            dtype = np.dtype(kind)
+            columns[name] = ragged([n.actions if n.actions.dtype == dtype else None for n in nodes], kind)
         elif name not in columns:
             columns[name] = [getattr(n, name) for n in nodes]
     return pa.Table.from_arrays([as_array(columns[f.name], f.type) for f in schema], schema=schema)

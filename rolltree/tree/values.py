@@ -8,11 +8,10 @@ constructs nothing else and imports nothing, so a file from a stranger is as har
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -34,6 +33,8 @@ class Codec(NamedTuple):
     decode: Callable[[Any], Any]
 
 
+_ATOMS = frozenset({type(None), bool, str, int})
+_TEXT = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _BY_TYPE: dict[type, Codec] = {}
 _BY_NAME: dict[str, Codec] = {}
 
@@ -59,20 +60,20 @@ def storable(cls: type[T]) -> type[T]:
 
 def dumps(value: Any) -> str:
     """A value as one line of JSON that `loads` turns back into an equal value."""
-    return json.dumps(encode(value), separators=(",", ":"), allow_nan=False)
+    return _TEXT(value if type(value) in _ATOMS else encode(value))
 
 
 def loads(text: str) -> Any:
     """The value that `dumps` wrote."""
     try:
-        return decode(json.loads(text))
+        return _VALUE(text)
     except json.JSONDecodeError as error:
         raise StoreError(f"not JSON: {error}") from None
 
 
 def encode(value: Any) -> Any:
     """The JSON form of a value."""
-    if value is None or type(value) in (bool, str, int):
+    if type(value) in _ATOMS:
         return value
     if type(value) in _BY_TYPE:
         codec = _BY_TYPE[type(value)]
@@ -93,23 +94,19 @@ def encode(value: Any) -> Any:
     )
 
 
-def decode(value: Any) -> Any:
-    """The value a JSON form stands for."""
-    if isinstance(value, list):
-        return [decode(v) for v in cast(list[Any], value)]
-    if not isinstance(value, dict):
-        return value
-    mapping = cast(dict[str, Any], value)
-    if len(mapping) == 1:
-        ((tag, inner),) = mapping.items()
-        if tag.startswith("$"):
-            try:
-                return _TAGS[tag](inner)
-            except StoreError:
-                raise
-            except (KeyError, TypeError, ValueError, binascii.Error) as error:
-                raise StoreError(f"the stored value under {tag!r} makes no sense ({error})") from None
-    return {k: decode(v) for k, v in mapping.items()}
+def revive(mapping: dict[str, Any]) -> Any:
+    """What a JSON object whose members are values already stands for; a hook for `json.loads`."""
+    if len(mapping) != 1:
+        return mapping
+    ((tag, inner),) = mapping.items()
+    if not tag.startswith("$"):
+        return mapping
+    try:
+        return _TAGS[tag](inner)
+    except StoreError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the stored value under {tag!r} makes no sense ({error!r})") from None
 
 
 def _float(value: float) -> Any:
@@ -117,9 +114,16 @@ def _float(value: float) -> Any:
 
 
 def _mapping(value: Mapping[Any, Any]) -> Any:
-    if any(type(k) is not str or k.startswith("$") for k in value):
-        return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
-    return {k: encode(v) for k, v in value.items()}
+    out: dict[str, Any] = {}
+    for k, v in value.items():
+        if type(k) is not str or k.startswith("$"):
+            return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
+        out[k] = v if type(v) in _ATOMS else encode(v)
+    return out
+
+
+def _list(value: Iterable[Any]) -> list[Any]:
+    return [v if type(v) in _ATOMS else encode(v) for v in value]
 
 
 def _unordered(tag: str) -> Callable[[Any], Any]:
@@ -136,14 +140,14 @@ def _object(inner: Any) -> Any:
     name, value = inner
     if name not in _BY_NAME:
         raise StoreError(f"the file holds a {name}, which is not registered: import the module that defines it first")
-    return _BY_NAME[name].decode(decode(value))
+    return _BY_NAME[name].decode(value)
 
 
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     float: _float,
     dict: _mapping,
-    list: lambda value: [encode(v) for v in value],
-    tuple: lambda value: {"$tuple": [encode(v) for v in value]},
+    list: _list,
+    tuple: lambda value: {"$tuple": _list(value)},
     bytes: lambda value: {"$bytes": base64.b64encode(value).decode()},
     set: _unordered("$set"),
     frozenset: _unordered("$frozenset"),
@@ -151,11 +155,12 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 
 _TAGS: dict[str, Callable[[Any], Any]] = {
     "$float": float,
-    "$tuple": lambda inner: tuple(decode(v) for v in inner),
+    "$tuple": tuple,
     "$bytes": lambda inner: base64.b64decode(inner, validate=True),
-    "$set": lambda inner: {decode(v) for v in inner},
-    "$frozenset": lambda inner: frozenset(decode(v) for v in inner),
-    "$map": lambda inner: {decode(k): decode(v) for k, v in inner},
+    "$set": set,
+    "$frozenset": frozenset,
+    "$map": dict,
     "$array": _array,
     "$object": _object,
 }
+_VALUE = json.JSONDecoder(object_hook=revive).decode
