@@ -10,13 +10,13 @@ class RolltreeError(Exception):
     """Something the user can mend. The command line prints it as one line and exits with 2; nothing was overwritten."""
 
 
-class UnknownName(RolltreeError, LookupError):
+class UnknownNameError(RolltreeError, LookupError):
     """A name no registry knows."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownName:
+def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
     """The error for a name that is not registered, with the nearest known one."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     way = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
-    return UnknownName(f"unknown {kind} {name!r}: {way}" + (f" ({hint})" if hint else ""))
+    return UnknownNameError(f"unknown {kind} {name!r}: {way}" + (f" ({hint})" if hint else ""))
