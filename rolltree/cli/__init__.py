@@ -57,7 +57,8 @@ def overview() -> str:
     """What `rolltree --help` prints."""
     width = max(map(len, VERBS))
     lines = "\n".join(f"  {verb:<{width}}  {about}" for verb, about in VERBS.items())
-    return f"usage: rolltree VERB ...\n\nGrow rollouts for reinforcement learning of language models.\n\n{lines}\n\n{_EPILOG}"
+    head = "usage: rolltree VERB ...\n\nGrow rollouts for reinforcement learning of language models."
+    return f"{head}\n\n{lines}\n\n{_EPILOG}"
 
 
 def _dispatch(verb: str, arguments: list[str]) -> int:
