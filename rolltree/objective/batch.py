@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from rolltree.errors import RolltreeError
@@ -33,6 +34,18 @@ class Paths:
     """(L,) averaging weight of the leaf: weights of all its entries are this one."""
     count: int
     """L."""
+    group: Tensor | None = None
+    """(L,) which leaves compete with each other (same prompt, or same fork); pairwise objectives ask for it."""
+
+    @property
+    def lengths(self) -> Tensor:
+        """(L,) number of entries of each path."""
+        return torch.bincount(self.path, minlength=self.count)
+
+    @property
+    def entry_weight(self) -> Tensor:
+        """(P,) the leaf's weight at each of its entries."""
+        return self.weight[self.path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +70,51 @@ class Batch:
     """(T,) entropy of the current next-action distribution, with gradient."""
     lag: Tensor | None = None
     """(T,) trainer version minus the version that wrote the action; -1 where unknown."""
+    previous: Tensor | None = None
+    """(T,) log-prob under the weights one step before the proximal ones."""
+    forced: Tensor | None = None
+    """(T,) bool: actions a method wrote (hints, splices) that are trained all the same."""
+    logits: Tensor | None = None
+    """(T, V) logits behind each action, with gradient; only full-distribution objectives ask for them."""
     paths: Paths | None = None
 
+    @property
+    def advantage(self) -> Tensor:
+        """(T,) advantage averaged over the leaves that share the action; 0 where no leaf counts."""
+        weight = self.weight
+        return torch.where(weight > 0, (self.gain + self.loss) / torch.where(weight > 0, weight, 1), 0)
+
+
+OPTIONAL = frozenset({"sampled", "reference", "entropy", "lag", "previous", "forced", "logits", "group"})
+"""What an objective may ask for in `needs`: the optional fields of a batch, and `group` of its paths."""
 
 Level = Literal["token", "path"]
+
+
+def need(value: Tensor | None, field: str, who: str) -> Tensor:
+    """The value, or an error naming the objective and what it lacks."""
+    if value is None:
+        raise ObjectiveError(f"{who} needs `{field}`, which this batch lacks: {_WAY_OUT[field]}")
+    return value
+
+
+def need_paths(batch: Batch, who: str) -> Paths:
+    """The paths, or an error naming the objective that asked."""
+    if batch.paths is None:
+        raise ObjectiveError(f"{who} works on whole paths, but this batch has none: pack with paths for level='path'")
+    return batch.paths
+
+
+_WAY_OUT = {
+    "sampled": "let the engine record the log-probs it sampled with",
+    "reference": "score the rollouts under a reference policy, or drop the penalty",
+    "entropy": "compute entropies in the trainer's forward pass",
+    "lag": "let the engine report the weight version of each action",
+    "previous": "keep the weights of the last step and score the rollouts under them",
+    "forced": "pack which actions were written by a method",
+    "logits": "pack the full logits of the trained actions",
+    "group": "pack which leaves compete with each other",
+}
 
 
 @runtime_checkable
@@ -74,7 +128,7 @@ class Objective(Protocol):
 
     @property
     def needs(self) -> frozenset[str]:
-        """Subset of {"reference", "entropy", "sampled", "lag"}."""
+        """Subset of `OPTIONAL`: what the batch must carry."""
         ...
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
