@@ -14,12 +14,13 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from rolltree.errors import RolltreeError
 from rolltree.tree.table import Table
 
 Floats = NDArray[np.float64]
 
 
-class CreditError(ValueError):
+class CreditError(RolltreeError, ValueError):
     """A forest lacks what a credit needs, or holds what it cannot use; names the tree, the node and the way out."""
 
 

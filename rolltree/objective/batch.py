@@ -13,8 +13,10 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from rolltree.errors import RolltreeError
 
-class ObjectiveError(ValueError):
+
+class ObjectiveError(RolltreeError, ValueError):
     """A batch lacks what an objective needs; names both and the way out."""
 
 
