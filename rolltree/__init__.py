@@ -1,0 +1,3 @@
+"""Rolltree: one rollout engine for reinforcement learning of language models."""
+
+__version__ = "0.1.0"

@@ -1,27 +1,24 @@
 """A tree of runs: what happened and what is planned for one prompt.
 
-Node identity is prefix identity: a node stands for the exact actions from the root to its end, and nothing is ever keyed
-by (prompt, position). `cut` splits a run in two without disturbing anything that holds the tail.
+Node identity is prefix identity: a node stands for the exact actions from the root to its end, and nothing is ever
+keyed by (prompt, position). `cut` splits a run in two without disturbing anything that holds the tail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Unpack, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 
+from rolltree.tree.arrays import TreeError, as_actions, joined, joined_top, settle
 from rolltree.tree.event import Event, Kind
 from rolltree.tree.fields import NodeFields
-from rolltree.tree.node import PER_ACTION, Array, Birth, Finish, Node, Role, Status
-
-
-class TreeError(ValueError):
-    """An operation that would break a tree; the message names the node, the value and the way out."""
+from rolltree.tree.node import PER_ACTION, Array, Finish, Node, Role, Status
 
 
 class Tree:
-    """One rollout tree. Node ids are small integers in order of creation; node 0 is the root (the prompt)."""
+    """One rollout tree. Node ids are small integers in order of creation; node 0 is the prompt, or its end once cut."""
 
     def __init__(self, id: str, prompt: Sequence[int] | Array, *, task: str = "", item: str = "") -> None:
         self.id = id
@@ -33,7 +30,16 @@ class Tree:
         self.events: list[Event] = []
         self.nodes: dict[int, Node] = {}
         self._next = 0
-        self._add(None, "prompt", _array(prompt), birth="root", actor="task")
+        self._root = 0
+        self._add(None, "prompt", as_actions(prompt), birth="root", actor="task")
+
+    @classmethod
+    def empty(cls, id: str, *, task: str = "", item: str = "") -> Self:
+        """A tree without any node, for a store that then adopts every one of them, the root first."""
+        tree = cls(id, (), task=task, item=item)
+        tree.nodes.clear()
+        tree._next = 0
+        return tree
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -52,12 +58,12 @@ class Tree:
 
     @property
     def root(self) -> Node:
-        """The prompt's node."""
-        return self.nodes[0]
+        """The node nothing stands before: the prompt, or the first part of a prompt that was cut."""
+        return self.nodes[self._root]
 
-    def walk(self, node: Node | int = 0) -> Iterator[Node]:
-        """The subtree of a node depth first, parents before children."""
-        stack = [node if isinstance(node, int) else node.id]
+    def walk(self, node: Node | int | None = None) -> Iterator[Node]:
+        """The subtree of a node (of the root unless given) depth first, parents before children."""
+        stack = [self._root if node is None else node if isinstance(node, int) else node.id]
         while stack:
             here = self.nodes[stack.pop()]
             yield here
@@ -72,8 +78,8 @@ class Tree:
             here = None if here.parent is None else self.nodes[here.parent]
         return out[::-1]
 
-    def leaves(self, node: Node | int = 0) -> list[Node]:
-        """Nodes without children below (or at) a node, depth first."""
+    def leaves(self, node: Node | int | None = None) -> list[Node]:
+        """Nodes without children below (or at) a node (the root unless given), depth first."""
         return [n for n in self.walk(node) if n.is_leaf]
 
     def parent(self, node: Node) -> Node | None:
@@ -101,44 +107,39 @@ class Tree:
 
         Scores and state handles that were written on the parent stay there.
         """
-        above = self[parent if isinstance(parent, int) else parent.id]
-        if above.status in ("pruned", "failed"):
-            raise TreeError(
-                f"cannot extend node {above.id} of tree {self.id!r}: it is {above.status}; "
-                "extend one of its live ancestors instead"
-            )
-        return self._add(above.id, role, _array(actions, like=above.actions), **fields)
+        above = self._live(parent, "extend")
+        return self._add(above.id, role, as_actions(actions, like=above.actions), **fields)
 
     def append(self, node: Node, actions: Sequence[int] | Array, **arrays: Any) -> Node:
-        """Let a leaf's own actor write on: the same node grows (a resumed partial, a streamed chunk)."""
+        """Let a leaf's own actor write on: the same node grows (a resumed partial, a streamed chunk).
+
+        Where only one part has an array, the other part is filled (NaN, version -1, keep True, credit 0); alternatives
+        (`top`) cannot be filled and are dropped.
+        """
+        self._live(node, "append to")
+        where = f"node {node.id} of tree {self.id!r}"
         if node.children:
-            raise TreeError(f"cannot append to node {node.id} of tree {self.id!r}: it has children; extend it instead")
-        more = _array(actions, like=node.actions)
-        before = len(node.actions)
-        node.actions = np.concatenate([node.actions, more])
-        for name in PER_ACTION:
-            old, new = getattr(node, name), arrays.pop(name, None)
-            if old is None and new is None:
-                continue
-            setattr(node, name, _joined(name, old, before, new, len(more)))
-        old_top, new_top = node.top, arrays.pop("top", None)
-        if old_top is not None and new_top is not None:
-            node.top = type(old_top)(
-                np.concatenate([old_top.ids, new_top.ids]), np.concatenate([old_top.logp, new_top.logp])
-            )
-        elif before == 0:
-            node.top = new_top
-        elif len(more):
-            node.top = None
-        if arrays:
-            raise TreeError(f"append does not know the array {next(iter(arrays))!r}; known: {', '.join(PER_ACTION)}")
+            raise TreeError(f"cannot append to {where}: it has children; extend it instead")
+        unknown = arrays.keys() - {*PER_ACTION, "top"}
+        if unknown:
+            raise TreeError(f"append does not know the array {min(unknown)!r}; known: {', '.join(PER_ACTION)}, top")
+        more = as_actions(actions, like=node.actions)
+        before, added = len(node.actions), len(more)
+        if before and added and more.shape[1:] != node.actions.shape[1:]:
+            raise TreeError(f"{where}: an action has shape {node.actions.shape[1:]}, an appended one {more.shape[1:]}")
+        grown = {n: joined(n, getattr(node, n), before, arrays.get(n), added, where=where) for n in PER_ACTION}
+        grown["actions"] = np.concatenate([node.actions, more]) if before and added else more if added else node.actions
+        top = joined_top(where, node.top, before, arrays.get("top"), added)
+        for name, array in grown.items():
+            setattr(node, name, array)
+        node.top = top
         return node
 
     def cut(self, node: Node | int, k: int) -> Node:
         """Make the first k actions of a node its parent and return that head. The tail keeps the node's identity.
 
         Ids, scores, state and status of the tail do not change, so whoever holds the node still holds the same leaf.
-        Cutting at 0 returns the parent and cutting at the end returns the node: the same prefix is never cut twice.
+        Cutting at the end returns the node and cutting at 0 the parent: the same prefix is never cut twice.
         """
         tail = self[node if isinstance(node, int) else node.id]
         if not 0 <= k <= len(tail):
@@ -162,8 +163,11 @@ class Tree:
         return head
 
     def graft(self, parent: Node | int, source: Tree, node: Node | int) -> Node:
-        """Copy a stored branch (a node and all below it) under a node of this tree; returns the copy of its top."""
-        top = self[parent if isinstance(parent, int) else parent.id]
+        """Copy a stored branch (a node and all below it) under a node of this tree; returns the copy of its top.
+
+        Credit and fate belong to the step that gave them and are not copied; everything else is.
+        """
+        top = self._live(parent, "graft below")
         copies: dict[int, int] = {}
         first: Node | None = None
         for n in list(source.walk(node)):
@@ -180,21 +184,25 @@ class Tree:
     def splice(self, leaf: Node, start: Node, replacement: Node | None, *, why: str) -> Node:
         """Copy a leaf's path with everything from `start` up to (not including) `replacement` left out.
 
-        What stood after the removed span was generated in another context, so its `logq` is set to None: behaviour
-        log-probs must be recomputed there and importance correction must not be applied. The original leaf stays.
+        What stood after the removed span was generated in another context, so everything that depends on the context
+        (`logp`, `logq`, `entropy`, `top`) is set to None there: log-probs must be recomputed and importance correction
+        must not be applied. The original leaf stays. Without a replacement the node before the span is returned.
         """
         path = self.path(leaf)
         ids = [n.id for n in path]
-        if start.id not in ids or start.parent is None:
+        if start.parent is None:
+            raise TreeError(f"cannot splice leaf {leaf.id} of tree {self.id!r} from its root on: nothing would remain")
+        if start.id not in ids:
             raise TreeError(f"cannot splice: node {start.id} is not on the path of leaf {leaf.id} in tree {self.id!r}")
         resume = len(ids) if replacement is None else _position(ids, replacement.id, self.id, leaf.id)
         if resume <= ids.index(start.id):
             raise TreeError(f"cannot splice leaf {leaf.id} of tree {self.id!r}: the replacement precedes the span")
-        above = self.nodes[start.parent]
+        above = self._live(start.parent, "splice below")
         for n in path[resume:]:
-            above = self._add(above.id, n.role, n.actions.copy(), **_carried(n))
-            above.logq, above.birth = None, "splice"
-        self.event("splice", above, why, removed=[i for i in ids[ids.index(start.id) : resume]], original=leaf.id)
+            fields = _carried(n)
+            fields.update(birth="splice", logp=None, logq=None, entropy=None, top=None)
+            above = self._add(above.id, n.role, n.actions.copy(), **fields)
+        self.event("splice", above, why, removed=ids[ids.index(start.id) : resume], original=leaf.id)
         return above
 
     # -- deciding --------------------------------------------------------------------------------------------------
@@ -234,28 +242,36 @@ class Tree:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
+    def _live(self, node: Node | int, doing: str) -> Node:
+        here = self[node if isinstance(node, int) else node.id]
+        if here.status in ("pruned", "failed"):
+            raise TreeError(
+                f"cannot {doing} node {here.id} of tree {self.id!r}: it is {here.status}; "
+                "use one of its live ancestors instead"
+            )
+        return here
+
     def _add(self, parent: int | None, role: Role, actions: Array, **fields: Unpack[NodeFields]) -> Node:
         if "trains" not in fields:
             fields["trains"] = role == "policy"
-        node = Node(self._next, parent, role, actions, **fields)
-        _check_lengths(self.id, node)
-        self.nodes[node.id] = node
-        self._next += 1
-        if parent is not None:
-            self.nodes[parent].children.append(node.id)
-        return node
+        return self.adopt(Node(self._next, parent, role, actions, **fields))
 
     def adopt(self, node: Node) -> Node:
-        """Insert a complete node as read from a store (its parent must stand already); keeps its id."""
-        if node.id in self.nodes and len(self.nodes) > 1:
+        """Insert a complete node, as read from a store, below its parent (which must stand already); keeps its id."""
+        where = f"node {node.id} of tree {self.id!r}"
+        if node.id in self.nodes:
             raise TreeError(f"tree {self.id!r} has two nodes with id {node.id}")
+        if node.parent is None and self.nodes:
+            raise TreeError(f"{where} has no parent, but the tree already has the root {self._root}")
         if node.parent is not None and node.parent not in self.nodes:
-            raise TreeError(f"node {node.id} of tree {self.id!r} names parent {node.parent}, which does not precede it")
-        _check_lengths(self.id, node)
+            raise TreeError(f"{where} names parent {node.parent}, which does not precede it")
+        settle(where, node)
         node.children = []
         self.nodes[node.id] = node
         self._next = max(self._next, node.id + 1)
-        if node.parent is not None:
+        if node.parent is None:
+            self._root = node.id
+        else:
             self.nodes[node.parent].children.append(node.id)
         return node
 
@@ -272,21 +288,14 @@ class Tree:
                 setattr(head, name, array[:k])
         self._next += 1
         self.nodes[head.id] = head
-        if tail.parent is not None:
+        if tail.parent is None:
+            self._root = head.id
+        else:
             siblings = self.nodes[tail.parent].children
             siblings[siblings.index(tail.id)] = head.id
         tail.parent = head.id
         tail.birth = "boundary"
         return head
-
-
-def _array(actions: Sequence[int] | Array, like: Array | None = None) -> Array:
-    if isinstance(actions, np.ndarray):
-        return cast(Array, actions)
-    if len(actions) == 0 and like is not None:
-        return like[:0]
-    array = np.asarray(actions)
-    return array.astype(np.int32) if array.dtype.kind in "iu" or array.size == 0 else array
 
 
 def _position(ids: list[int], node: int, tree: str, leaf: int) -> int:
@@ -295,37 +304,14 @@ def _position(ids: list[int], node: int, tree: str, leaf: int) -> int:
     return ids.index(node)
 
 
-_FILL: Mapping[str, Any] = {"version": -1, "keep": True, "gain": 0.0, "loss": 0.0, "weight": 0.0}
-
-
-def _joined(name: str, old: Array | None, before: int, new: Array | None, added: int) -> Array:
-    like = cast(Array, old if old is not None else new)
-    fill = _FILL.get(name, np.nan)
-    left = np.full(before, fill, like.dtype) if old is None else old
-    right = np.full(added, fill, like.dtype) if new is None else np.asarray(new, like.dtype)
-    if len(right) != added:
-        raise TreeError(f"{name} has {len(right)} entries for {added} appended actions")
-    return np.concatenate([left, right])
-
-
 def _carried(n: Node) -> NodeFields:
-    fields: NodeFields = {
+    return {
         "actor": n.actor, "level": n.level, "trains": n.trains, "forced": n.forced, "birth": n.birth,
         "status": n.status, "finish": n.finish, "scores": dict(n.scores), "state": n.state, "state_key": n.state_key,
-        "notes": dict(n.notes), "logp": n.logp, "logq": n.logq, "entropy": n.entropy, "top": n.top,
-        "version": n.version, "keep": n.keep,
+        "notes": dict(n.notes), "logp": _copied(n.logp), "logq": _copied(n.logq), "entropy": _copied(n.entropy),
+        "top": n.top, "version": _copied(n.version), "keep": _copied(n.keep),
     }  # fmt: skip
-    return fields
 
 
-def _check_lengths(tree: str, node: Node) -> None:
-    for name in PER_ACTION:
-        array = getattr(node, name)
-        if array is not None and len(array) != len(node.actions):
-            raise TreeError(
-                f"node {node.id} of tree {tree!r}: {name} has {len(array)} entries for {len(node.actions)} actions"
-            )
-    if node.top is not None and len(node.top.ids) != len(node.actions):
-        raise TreeError(
-            f"node {node.id} of tree {tree!r}: top has {len(node.top.ids)} rows for {len(node.actions)} actions"
-        )
+def _copied(array: Any) -> Any:
+    return None if array is None else array.copy()

@@ -1,0 +1,55 @@
+# Two commands for a fresh machine:  make demo   and   make test.  Both set themselves up in .venv.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help setup demo test lint types imports unit slow bench docs format clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## create .venv with everything for work on Rolltree
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Rolltree needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Setting up .venv (a few minutes the first time) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' 2> .venv/install.log || \
+	  { cat .venv/install.log; exit 1; }
+	@touch $(STAMP)
+
+demo: setup ## train the embedded policy with GRPO and a baseline, compare them, write runs/demo/report.html
+	@$(BIN)/rolltree demo
+
+test: setup lint types imports unit ## everything that must pass
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types:
+	$(BIN)/pyright
+
+imports:
+	$(BIN)/lint-imports
+
+unit:
+	$(BIN)/python -m pytest -m 'not slow' --cov --cov-report=term:skip-covered
+
+slow: setup ## the minutes-long checks (learning curves, soak)
+	$(BIN)/python -m pytest -m slow
+
+bench: setup ## ratios against transformers and TRL, measured in one run
+	$(BIN)/rolltree bench
+
+docs: setup ## build the documentation site into site/
+	$(BIN)/mkdocs build --strict
+
+format: setup ## format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment and caches (never runs/)
+	rm -rf .venv site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache

@@ -1,0 +1,67 @@
+"""The command line: one module per verb, imported only when its verb is used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from rolltree.errors import RolltreeError, unknown
+
+VERBS: dict[str, str] = {
+    "demo": "train the embedded policy with GRPO and a baseline, compare them, write a report",
+    "recipes": "list the recipes, or describe one with its knobs",
+    "tasks": "list the tasks, describe one, or show items of it",
+    "models": "list the models, or get one",
+    "rollout": "grow rollouts with a recipe and look at them",
+    "train": "train a policy with a recipe",
+    "compare": "compare recipes at an equal budget, with intervals and a verdict",
+    "evidence": "run, check or list the evidence of recipes",
+    "card": "state how a run's rollouts were made",
+    "credit": "compute advantages for a forest written by any program",
+    "bench": "measure speed as ratios on this machine",
+}
+"""Each verb is the module `rolltree.cli.VERB` with `run(arguments) -> exit code`."""
+
+_EPILOG = """\
+rolltree VERB --help explains a verb; most take --json for machines and --seed.
+Start with:  rolltree demo      or      rolltree train grpo --task countdown --out runs/first
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; bad input is one line on stderr and exit code 2, Ctrl-C is 130."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        from rolltree import __version__
+
+        print(f"rolltree {__version__}")
+        return 0
+    try:
+        return _dispatch(arguments[0], arguments[1:])
+    except RolltreeError as error:
+        print(f"rolltree: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("rolltree: interrupted; what was finished is kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def overview() -> str:
+    """What `rolltree --help` prints."""
+    width = max(map(len, VERBS))
+    lines = "\n".join(f"  {verb:<{width}}  {about}" for verb, about in VERBS.items())
+    head = "usage: rolltree VERB ...\n\nGrow rollouts for reinforcement learning of language models."
+    return f"{head}\n\n{lines}\n\n{_EPILOG}"
+
+
+def _dispatch(verb: str, arguments: list[str]) -> int:
+    if verb not in VERBS:
+        raise unknown("verb", verb, VERBS, "rolltree --help lists them")
+    return importlib.import_module(f"rolltree.cli.{verb}").run(arguments)

@@ -1,0 +1,22 @@
+"""Bad input: one clear sentence naming the thing, the value and the way out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RolltreeError(Exception):
+    """Something the user can mend. The command line prints it as one line and exits with 2; nothing was overwritten."""
+
+
+class UnknownNameError(RolltreeError, LookupError):
+    """A name no registry knows."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
+    """The error for a name that is not registered, with the nearest known one."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    way = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    return UnknownNameError(f"unknown {kind} {name!r}: {way}" + (f" ({hint})" if hint else ""))

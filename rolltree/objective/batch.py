@@ -1,0 +1,136 @@
+"""What an objective sees: flat tensors over the trained actions of packed trees, and paths over them when it asks.
+
+Every trained action stands once, however many leaves share it. `gain`, `loss` and `weight` already hold the sums over
+the leaves below with all averaging folded in, so a token-level objective is a plain sum over actions. A path-level
+objective (GSPO, per-sequence windows) gets `paths`: the same actions listed once per leaf.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from rolltree.errors import RolltreeError
+
+
+class ObjectiveError(RolltreeError, ValueError):
+    """A batch lacks what an objective needs; names both and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Leaves written out over shared actions. P = sum of path lengths, L = leaves."""
+
+    index: Tensor
+    """(P,) position of each path's actions in the flat per-action tensors, path after path."""
+    path: Tensor
+    """(P,) which leaf (0..L-1) each entry belongs to, non-decreasing."""
+    advantage: Tensor
+    """(P,) advantage of the action on this path."""
+    weight: Tensor
+    """(L,) averaging weight of the leaf: weights of all its entries are this one."""
+    count: int
+    """L."""
+    group: Tensor | None = None
+    """(L,) which leaves compete with each other (same prompt, or same fork); pairwise objectives ask for it."""
+
+    @property
+    def lengths(self) -> Tensor:
+        """(L,) number of entries of each path."""
+        return torch.bincount(self.path, minlength=self.count)
+
+    @property
+    def entry_weight(self) -> Tensor:
+        """(P,) the leaf's weight at each of its entries."""
+        return self.weight[self.path]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """T trained actions. Only `logp` (and `entropy`, when asked for) carries a gradient."""
+
+    logp: Tensor
+    """(T,) log-prob under the current weights."""
+    old: Tensor
+    """(T,) log-prob under the proximal policy: the weights at the start of the step (the clip's centre)."""
+    gain: Tensor
+    """(T,) sum over leaves of weight · max(A, 0)."""
+    loss: Tensor
+    """(T,) sum over leaves of weight · min(A, 0)."""
+    weight: Tensor
+    """(T,) sum over leaves of weight: what penalties are weighted with."""
+    sampled: Tensor | None = None
+    """(T,) log-prob under the distribution really sampled from, NaN where there is none (greedy, forced, spliced)."""
+    reference: Tensor | None = None
+    """(T,) log-prob under the reference policy."""
+    entropy: Tensor | None = None
+    """(T,) entropy of the current next-action distribution, with gradient."""
+    lag: Tensor | None = None
+    """(T,) trainer version minus the version that wrote the action; -1 where unknown."""
+    previous: Tensor | None = None
+    """(T,) log-prob under the weights one step before the proximal ones."""
+    forced: Tensor | None = None
+    """(T,) bool: actions a method wrote (hints, splices) that are trained all the same."""
+    logits: Tensor | None = None
+    """(T, V) logits behind each action, with gradient; only full-distribution objectives ask for them."""
+    paths: Paths | None = None
+
+    @property
+    def advantage(self) -> Tensor:
+        """(T,) advantage averaged over the leaves that share the action; 0 where no leaf counts."""
+        weight = self.weight
+        return torch.where(weight > 0, (self.gain + self.loss) / torch.where(weight > 0, weight, 1), 0)
+
+
+OPTIONAL = frozenset({"sampled", "reference", "entropy", "lag", "previous", "forced", "logits", "group"})
+"""What an objective may ask for in `needs`: the optional fields of a batch, and `group` of its paths."""
+
+Level = Literal["token", "path"]
+
+
+def need(value: Tensor | None, field: str, who: str) -> Tensor:
+    """The value, or an error naming the objective and what it lacks."""
+    if value is None:
+        raise ObjectiveError(f"{who} needs `{field}`, which this batch lacks: {_WAY_OUT[field]}")
+    return value
+
+
+def need_paths(batch: Batch, who: str) -> Paths:
+    """The paths, or an error naming the objective that asked."""
+    if batch.paths is None:
+        raise ObjectiveError(f"{who} works on whole paths, but this batch has none: pack with paths for level='path'")
+    return batch.paths
+
+
+_WAY_OUT = {
+    "sampled": "let the engine record the log-probs it sampled with",
+    "reference": "score the rollouts under a reference policy, or drop the penalty",
+    "entropy": "compute entropies in the trainer's forward pass",
+    "lag": "let the engine report the weight version of each action",
+    "previous": "keep the weights of the last step and score the rollouts under them",
+    "forced": "pack which actions were written by a method",
+    "logits": "pack the full logits of the trained actions",
+    "group": "pack which leaves compete with each other",
+}
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """A pure function from a batch to a scalar to minimise, with numbers worth logging."""
+
+    @property
+    def level(self) -> Level:
+        """Whether bounds or ratios belong to an action or to a whole path (then `batch.paths` is given)."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Subset of `OPTIONAL`: what the batch must carry."""
+        ...
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss (to minimise; the batch's weights sum to one over a step) and metrics (detached)."""
+        ...

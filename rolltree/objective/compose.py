@@ -1,0 +1,45 @@
+"""An objective with penalties and an off-policy correction around it is an objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from rolltree.objective.batch import Batch, Level, Objective
+from rolltree.objective.correction import Correction
+from rolltree.objective.penalty import Penalty
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """surrogate(corrected batch) + Σ penalties(batch). Penalties see the batch as it came; corrections run in order."""
+
+    surrogate: Objective
+    penalties: tuple[Penalty, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+
+    @property
+    def level(self) -> Level:
+        """`path` when the surrogate or the correction works on paths."""
+        return "path" if "path" in (self.surrogate.level, *(c.level for c in self.corrections)) else "token"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What any part needs."""
+        return self.surrogate.needs.union(*(part.needs for part in (*self.corrections, *self.penalties)))
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Sum of the parts' losses, union of their metrics."""
+        metrics: dict[str, Tensor] = {}
+        corrected = batch
+        for correct in self.corrections:
+            corrected, more = correct(corrected)
+            metrics |= more
+        loss, more = self.surrogate(corrected)
+        metrics |= more
+        for penalty in self.penalties:
+            cost, more = penalty(batch)
+            loss = loss + cost
+            metrics |= more
+        return loss, metrics

@@ -1,0 +1,220 @@
+"""Off-policy correction: what the gap between the sampling law and the proximal policy does to the credit.
+
+Three policies, two ratios (decoupled PPO; Hilton et al. 2022, arXiv 2110.00641; AReaL, arXiv 2505.24298, eq. 5): the
+surrogate clips r = π/π_old, and w = π_old/π_sampled, a constant, multiplies the credit. Actions without a sampling
+probability take w = 1 and no part in any sequence's weight. A correction maps a batch to a batch, so it works under any
+surrogate; penalties are not corrected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, get_args
+
+import torch
+from torch import Tensor
+
+from rolltree.objective.batch import Batch, Level, ObjectiveError, need, need_paths
+from rolltree.objective.penalty import kl
+from rolltree.objective.ratio import behaviour, path_mean, path_sum, ratio
+from rolltree.objective.window import share
+
+Unit = Literal["token", "sequence", "geometric"]
+Bounding = Literal["truncate", "clamp", "mask", "none"]
+Denominator = Literal["original", "surviving"]
+Measure = Literal["ratio", "k1", "k2", "k3"]
+
+
+class Correction(Protocol):
+    """A pure function from a batch to a batch whose credit is corrected."""
+
+    @property
+    def level(self) -> Level:
+        """`path` when weights belong to whole paths."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the batch must carry."""
+        ...
+
+    def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
+        """The corrected batch and metrics."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImportanceWeight:
+    """Multiply the credit by a bounded w = π_old/π_sampled.
+
+    `unit`: per action, the product along a path, or its geometric mean. `bound`: "truncate" is min(w, high) (TIS),
+    "clamp" is [low, high], "mask" drops what lies outside [low, high] (IcePop), "none" leaves w alone. `normalise`
+    divides by the batch's weighted mean of w. `denominator="surviving"` rescales so that what a mask leaves has the
+    weight of the whole; "original" (the default) lets masked actions count in the average.
+    """
+
+    unit: Unit = "token"
+    bound: Bounding = "truncate"
+    low: float = 0.0
+    high: float = 2.0
+    normalise: bool = False
+    denominator: Denominator = "original"
+
+    def __post_init__(self) -> None:
+        _choice("importance weight", "unit", self.unit, get_args(Unit))
+        _choice("importance weight", "bound", self.bound, get_args(Bounding))
+        _choice("importance weight", "denominator", self.denominator, get_args(Denominator))
+        if not 0 <= self.low < self.high:
+            raise ObjectiveError(
+                f"importance weight: bounds must satisfy 0 ≤ low < high, not {self.low} and {self.high}"
+            )
+
+    @property
+    def level(self) -> Level:
+        """Tokens, or paths for the two sequence units."""
+        return "token" if self.unit == "token" else "path"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The sampling law."""
+        return frozenset({"sampled"})
+
+    def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
+        """The corrected batch; mean and largest raw weight, and the share that a bound touched."""
+        raw, mass = _weights(batch, self.unit)
+        kept = (raw >= self.low) & (raw <= self.high)
+        bounded = raw
+        if self.bound == "truncate":
+            bounded = raw.clamp(max=self.high)
+        elif self.bound == "clamp":
+            bounded = raw.clamp(self.low, self.high)
+        elif self.bound == "mask":
+            bounded = _rescale(torch.where(kept, raw, 0), kept, mass, self.denominator)
+        if self.normalise:
+            bounded = _divide(bounded * mass.sum(), (bounded * mass).sum())
+        outside = raw > self.high if self.bound == "truncate" else ~kept
+        metrics = {
+            "is_weight_mean": _divide((raw * mass).sum(), mass.sum()),
+            "is_weight_max": raw.max() if len(raw) else raw.sum(),
+            "is_weight_bounded": share(mass, outside),
+        }
+        return apply(batch, bounded, self.unit), metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Drop actions or paths whose mismatch lies outside [low, high]; leave the others' credit as it is.
+
+    `measure` is the ratio w itself or a KL estimate of log w: k1 = −log w, k2, k3 with actions drawn from π_sampled.
+    On paths it is the product's ("sequence") or the mean over known actions ("geometric").
+    """
+
+    unit: Unit = "sequence"
+    measure: Measure = "ratio"
+    low: float = 0.5
+    high: float = 2.0
+    denominator: Denominator = "original"
+
+    def __post_init__(self) -> None:
+        _choice("reject", "unit", self.unit, get_args(Unit))
+        _choice("reject", "measure", self.measure, get_args(Measure))
+        _choice("reject", "denominator", self.denominator, get_args(Denominator))
+
+    @property
+    def level(self) -> Level:
+        """Tokens, or paths for the two sequence units."""
+        return "token" if self.unit == "token" else "path"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The sampling law."""
+        return frozenset({"sampled"})
+
+    def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
+        """The batch without what was rejected, and the share rejected."""
+        log_w = _log_weight(batch)
+        if self.measure != "ratio":
+            log_w = kl(-log_w, self.measure)
+        value, mass = _on_unit(log_w, batch, self.unit)
+        value = ratio(value) if self.measure == "ratio" else value
+        kept = (value >= self.low) & (value <= self.high)
+        weights = _rescale(kept.to(value.dtype), kept, mass, self.denominator)
+        return apply(batch, weights, self.unit), {"rejected": share(mass, ~kept)}
+
+
+@dataclass(frozen=True, slots=True)
+class SecondMoment:
+    """Drop the actions with the largest (log w)² until the mean of the rest is below a threshold (M2PO).
+
+    arXiv 2510.01161: a constraint on the second moment of the log-ratio, which unlike the mean cannot cancel.
+    """
+
+    threshold: float = 0.04
+    denominator: Denominator = "original"
+    level: Level = "token"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The sampling law."""
+        return frozenset({"sampled"})
+
+    def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
+        """The batch without its largest mismatches, the share dropped and the second moment left."""
+        square = _log_weight(batch).square()
+        order = square.argsort()
+        running = (square * batch.weight)[order].cumsum(0)
+        moment = _divide(running, batch.weight[order].cumsum(0))
+        kept = torch.zeros_like(square, dtype=torch.bool)
+        kept[order[moment <= self.threshold]] = True
+        weights = _rescale(kept.to(square.dtype), kept, batch.weight, self.denominator)
+        left = _divide((square * batch.weight * kept).sum(), (batch.weight * kept).sum())
+        return apply(batch, weights, "token"), {"rejected": share(batch.weight, ~kept), "second_moment": left}
+
+
+def apply(batch: Batch, weights: Tensor, unit: Unit) -> Batch:
+    """The batch with non-negative weights, one per action (token) or per leaf (else), multiplied into its credit."""
+    paths = batch.paths
+    if unit == "token":
+        shaped = None if paths is None else replace(paths, advantage=paths.advantage * weights[paths.index])
+        return replace(batch, gain=batch.gain * weights, loss=batch.loss * weights, paths=shaped)
+    paths = need_paths(batch, "a correction per path")
+    advantage = paths.advantage * weights[paths.path]
+    credit = paths.entry_weight * advantage
+    gain = torch.zeros_like(batch.gain).index_add(0, paths.index, credit.clamp(min=0))
+    loss = torch.zeros_like(batch.loss).index_add(0, paths.index, credit.clamp(max=0))
+    return replace(batch, gain=gain, loss=loss, paths=replace(paths, advantage=advantage))
+
+
+def _log_weight(batch: Batch) -> Tensor:
+    base, _ = behaviour(batch.old, need(batch.sampled, "sampled", "an off-policy correction"))
+    return (batch.old - base).detach()
+
+
+def _weights(batch: Batch, unit: Unit) -> tuple[Tensor, Tensor]:
+    log_w, mass = _on_unit(_log_weight(batch), batch, unit)
+    return ratio(log_w), mass
+
+
+def _on_unit(values: Tensor, batch: Batch, unit: Unit) -> tuple[Tensor, Tensor]:
+    if unit == "token":
+        return values, batch.weight
+    paths = need_paths(batch, "a correction per path")
+    entries = values[paths.index]
+    mass = paths.weight * paths.lengths
+    if unit == "sequence":
+        return path_sum(entries, paths), mass
+    known = torch.isfinite(need(batch.sampled, "sampled", "an off-policy correction"))[paths.index]
+    return path_mean(entries, paths, known), mass
+
+
+def _rescale(weights: Tensor, kept: Tensor, mass: Tensor, denominator: Denominator) -> Tensor:
+    return weights if denominator == "original" else weights * _divide(mass.sum(), (mass * kept).sum())
+
+
+def _divide(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(b != 0, a / torch.where(b != 0, b, 1), 0)
+
+
+def _choice(who: str, knob: str, value: str, among: tuple[str, ...]) -> None:
+    if value not in among:
+        raise ObjectiveError(f"{who}: {knob}={value!r} must be one of {', '.join(among)}")

@@ -1,0 +1,92 @@
+"""Objectives by name.
+
+`load_objective("clipped", clip_high=0.28, kl=0.01)` builds the named surrogate from its own knobs and wraps the shared
+ones (penalties, corrections) around it. With the shared ones at their neutral values it returns the bare surrogate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from rolltree.objective.batch import Objective, ObjectiveError
+from rolltree.objective.clipped import Clipped
+from rolltree.objective.compose import Composed
+from rolltree.objective.correction import Correction, ImportanceWeight
+from rolltree.objective.penalty import Anchor, EntropyBonus, Estimator, KlPenalty, Penalty
+from rolltree.objective.sequence import Gspo
+
+_T = TypeVar("_T")
+
+OBJECTIVES: dict[str, Callable[..., Objective]] = {
+    "clipped": Clipped,
+    "gspo": Gspo,
+}
+"""Every surrogate under its name."""
+
+CORRECTIONS: dict[str, Correction] = {
+    "tis": ImportanceWeight("token", "truncate", high=2.0),
+    "mis": ImportanceWeight("token", "mask", low=0.5, high=5.0),
+    "sequence-tis": ImportanceWeight("sequence", "truncate", high=2.0),
+    "sequence-mis": ImportanceWeight("sequence", "mask", high=2.0),
+    "geometric-mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
+}
+"""Common corrections under their names; any `Correction` object may be given instead."""
+
+
+def load_objective(
+    name: str,
+    *,
+    kl: float = 0.0,
+    kl_estimator: Estimator = "k3",
+    kl_anchor: Anchor = "reference",
+    kl_weighted: bool = False,
+    entropy_bonus: float = 0.0,
+    correction: str | Correction | Sequence[Correction] = (),
+    penalties: Sequence[Penalty] = (),
+    **knobs: Any,
+) -> Objective:
+    """The named objective with its knobs, inside the penalties and corrections asked for."""
+    surrogate = _build(name, knobs)
+    costs = list(penalties)
+    if kl:
+        costs.append(KlPenalty(kl, kl_estimator, kl_anchor, kl_weighted))
+    if entropy_bonus:
+        costs.append(EntropyBonus(entropy_bonus))
+    corrections = _corrections(correction)
+    return Composed(surrogate, tuple(costs), corrections) if costs or corrections else surrogate
+
+
+def knobs_of(name: str) -> tuple[str, ...]:
+    """The knobs of a named surrogate."""
+    made = _find("objective", name, OBJECTIVES)
+    return tuple(f.name for f in fields(made) if f.init and f.name != "level") if is_dataclass(made) else ()
+
+
+def _build(name: str, knobs: dict[str, Any]) -> Objective:
+    made = _find("objective", name, OBJECTIVES)
+    known = knobs_of(name)
+    for knob in knobs:
+        if knob not in known:
+            listed = ", ".join(known) or "none"
+            raise ObjectiveError(f"objective {name!r} has no knob {knob!r}{_near(knob, known)}; its knobs: {listed}")
+    return made(**knobs)
+
+
+def _corrections(given: str | Correction | Sequence[Correction]) -> tuple[Correction, ...]:
+    if isinstance(given, str):
+        return (_find("correction", given, CORRECTIONS),)
+    return tuple(given) if isinstance(given, Sequence) else (given,)
+
+
+def _find(kind: str, name: str, among: dict[str, _T]) -> _T:
+    if name not in among:
+        raise ObjectiveError(f"no {kind} {name!r}{_near(name, tuple(among))}; there are: {', '.join(sorted(among))}")
+    return among[name]
+
+
+def _near(word: str, among: tuple[str, ...]) -> str:
+    close = get_close_matches(word, among, 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

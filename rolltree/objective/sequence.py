@@ -1,0 +1,48 @@
+"""Objectives whose ratio belongs to a whole sequence: GSPO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from rolltree.objective.batch import Batch, Level, need_paths
+from rolltree.objective.ratio import on_paths, ratio
+from rolltree.objective.window import ClipWindow, check_window, clip_metrics, two_channel
+
+
+@dataclass(frozen=True, slots=True)
+class Gspo:
+    """−Σ_paths w·A·clip(s), s = exp(mean_t log π/π_old) (GSPO; Zheng et al. 2025, arXiv 2507.18071, eq. 5–7).
+
+    `token_gradient` is GSPO-token (eq. 13): the value of s, but each action's own gradient, which is what advantages
+    that differ within a path ask for. With one advantage per path the two have the same gradient.
+    """
+
+    clip_low: float = 3e-4
+    clip_high: float = 4e-4
+    token_gradient: bool = False
+    level: Level = "path"
+
+    def __post_init__(self) -> None:
+        check_window("gspo", self.clip_low, self.clip_high)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Nothing beyond paths."""
+        return frozenset()
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss and the share of path entries clipped on either side."""
+        paths = need_paths(batch, "gspo")
+        delta = batch.logp - batch.old
+        log_s = on_paths(delta, None, paths, "sequence-mean")
+        if self.token_gradient:
+            own = batch.logp[paths.index]
+            log_s = log_s.detach() + own - own.detach()
+        s = ratio(log_s)
+        gain = paths.entry_weight * paths.advantage.clamp(min=0)
+        loss = paths.entry_weight * paths.advantage.clamp(max=0)
+        window = ClipWindow(self.clip_low, self.clip_high)
+        metrics = clip_metrics(s, gain, loss, paths.entry_weight, window)
+        return -two_channel(s, gain, loss, window).sum(), metrics
