@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -113,16 +113,20 @@ class TabularRun:
         if not self._done.done():
             self._end(finish)
 
-    def advance(self) -> bool:
-        """Draw one token; True while more are to come."""
-        if self._done.done():
-            return False
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._done.done()
+
+    def advance(self) -> None:
+        """Draw one token, unless it has ended."""
+        if self.ended:
+            return
         try:
             self._draw()
         except Exception as error:
             self.fail(error)
         self._news.set()
-        return not self._done.done()
 
     def fail(self, error: Exception) -> None:
         """End it with an exception: what a broken engine does."""
@@ -159,7 +163,7 @@ class TabularRun:
 
     def _sample(self, finish: Finish, start: int, stopped_by: str = "") -> Sample:
         d, want = self._drawn, self.request.want
-        rows = np.array(d.rows[start:], np.float64).reshape(len(d.rows) - start, -1)
+        rows = np.array(d.rows[start:], np.float64).reshape(-1, self._engine.codec.vocab_size)
         k = next((int(w[4:]) for w in want if w.startswith("top:")), 0)
         end = (*self._prefix, *d.actions)
         return Sample(
@@ -179,8 +183,9 @@ class TabularRun:
 class TabularEngine:
     """Samples and scores a policy of explicit conditionals. `hidden` is the row of next-token log-probs.
 
-    All runs in flight advance together, one token a tick of the event loop; `pace` is awaited between ticks (tests
-    inject delays and failures there).
+    All runs in flight advance together, one token a tick of the event loop. `shuffle` makes each tick advance a random
+    half of them instead, in random order, and `pace` is awaited between ticks: what a test of concurrency wants to vary
+    or to break.
     """
 
     def __init__(
@@ -191,7 +196,8 @@ class TabularEngine:
         max_context: int = 4096,
         version: int = 0,
         seed: int = 0,
-        pace: Callable[[], Any] | None = None,
+        shuffle: int | None = None,
+        pace: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.codec = codec
         self.version = version
@@ -201,6 +207,7 @@ class TabularEngine:
         self._driver: asyncio.Task[None] | None = None
         self._resumed: asyncio.Event | None = None
         self._pace = pace
+        self._shuffle = None if shuffle is None else random.Random(shuffle)
         self._seeds = random.Random(seed)
         self.capabilities = Capabilities(FEATURES, max_context, max_top=codec.vocab_size)
 
@@ -220,7 +227,7 @@ class TabularEngine:
     async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:
         """Exact log-probs of tokens[start:]."""
         ids = tuple(int(t) for t in tokens)
-        rows = np.array([self.row(ids[:i]) for i in range(start, len(ids))]).reshape(len(ids) - start, -1)
+        rows = np.array([self.row(ids[:i]) for i in range(start, len(ids))]).reshape(-1, self.codec.vocab_size)
         logp = rows[np.arange(len(rows)), list(ids[start:])] if len(rows) else np.zeros(0)
         return Scored(
             logp.astype(np.float32),
@@ -268,12 +275,19 @@ class TabularEngine:
         while self._runs:
             if self._resumed is not None:
                 await self._resumed.wait()
-            self._runs = [run for run in self._runs if run.advance()]
+            for run in self._whose_turn():
+                run.advance()
+            self._runs = [run for run in self._runs if not run.ended]
             try:
                 await (asyncio.sleep(0) if self._pace is None else self._pace())
             except Exception as error:
                 for run in self._runs:
                     run.fail(error)
+
+    def _whose_turn(self) -> list[TabularRun]:
+        if self._shuffle is None:
+            return self._runs
+        return self._shuffle.sample(self._runs, (len(self._runs) + 1) // 2)
 
 
 def _conditionals(policy: Policy, prefix: tuple[int, ...]) -> _Row:
