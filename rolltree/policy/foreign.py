@@ -127,7 +127,9 @@ class ForeignDecoder:
         out = self._body(input_ids=ids, past_key_values=DynamicCache(), use_cache=True)
         layers = out.past_key_values.layers
         if not layers or any(getattr(layer, "keys", None) is None for layer in layers):
-            raise ModelError(f"{self.name!r} does not cache keys and values per position; the local engine cannot run it.")
+            raise ModelError(
+                f"{self.name!r} does not cache keys and values per position; the local engine cannot run it."
+            )
         shapes = tuple(LayerShape(x.keys.shape[1], x.keys.shape[3], x.values.shape[3]) for x in layers)
         return shapes, int(out.last_hidden_state.shape[-1])
 
@@ -142,7 +144,9 @@ class ForeignDecoder:
             return 1.0, cap
         scale = float((raw * true).sum() / (raw * raw).sum())
         if not torch.allclose(raw * scale, true, rtol=1e-3, atol=1e-4):
-            raise ModelError(f"The logits of {self.name!r} are not its output embedding applied to its last hidden state.")
+            raise ModelError(
+                f"The logits of {self.name!r} are not its output embedding applied to its last hidden state."
+            )
         return (1.0 if abs(scale - 1) < 1e-5 else scale), 0.0
 
     @torch.inference_mode()

@@ -1,0 +1,99 @@
+"""Verdicts say what the interval says, with the error rates they promise."""
+
+import numpy as np
+import pytest
+
+from rolltree.lab.stats import Interval, describe, judge, paired_interval
+from rolltree.lab.stats.error import StatsError
+
+
+def around(low, high, n=5):
+    return Interval((low + high) / 2, low, high, 0.95, "paired t", n)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "least", "outcome"),
+    [
+        (0.01, 0.09, 0.0, "holds"),
+        (0.01, 0.09, 0.05, "holds"),
+        (0.01, 0.04, 0.05, "fails"),
+        (-0.02, 0.03, 0.05, "fails"),
+        (-0.02, 0.08, 0.05, "no difference found"),
+        (-0.02, 0.08, 0.0, "no difference found"),
+        (-0.09, -0.01, 0.0, "fails"),
+    ],
+)
+def test_outcomes_of_a_claimed_gain(low, high, least, outcome):
+    assert judge(around(low, high), least=least) == outcome
+    assert judge(around(-high, -low), direction="lower", least=least) == outcome
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(-0.01, 0.01, "holds"), (0.001, 0.01, "holds"), (-0.01, 0.03, "no difference found"), (0.01, 0.03, "fails")],
+)
+def test_outcomes_of_a_claimed_equality(low, high, outcome):
+    assert judge(around(low, high), direction="equal", least=0.02) == outcome
+
+
+@pytest.mark.parametrize(
+    ("truth", "least", "direction", "wrong", "rate"),
+    [
+        (0.0, 0.5, "higher", "holds", 0.025),
+        (0.5, 0.5, "higher", "fails", 0.025),
+        (-0.5, 0.5, "lower", "fails", 0.025),
+        (0.5, 0.5, "equal", "holds", 0.025),
+        (0.0, 0.5, "equal", "fails", 0.05),
+    ],
+)
+def test_error_rates_are_as_stated(truth, least, direction, wrong, rate):
+    rng, trials = np.random.default_rng(11), 2000
+    spread = 0.15 if direction == "equal" else 0.6
+    made = [
+        judge(paired_interval(truth + spread * rng.standard_normal(5), np.zeros(5)), direction=direction, least=least)
+        for _ in range(trials)
+    ]
+    assert made.count(wrong) / trials < rate + 3.5 * (rate * (1 - rate) / trials) ** 0.5
+
+
+def test_a_real_effect_is_usually_found():
+    rng = np.random.default_rng(12)
+    found = [judge(paired_interval(0.5 + 0.3 * rng.standard_normal(8), np.zeros(8)), least=0.3) for _ in range(300)]
+    assert found.count("holds") > 250
+
+
+def test_words_name_interval_level_and_seeds():
+    said = describe(around(0.012, 0.07), subject="treepo", baseline="grpo", metric="pass@1", unit="points").words
+    assert said == (
+        "holds: treepo is better than grpo, +4.1 points in pass@1 (95 % paired t interval +1.2 points to +7.0 points "
+        "over 5 seeds)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "least", "says"),
+    [
+        (-0.02, 0.08, 0.05, "neither shown nor excluded"),
+        (-0.02, 0.03, 0.05, "an effect of 0.05 is excluded"),
+        (0.01, 0.04, 0.05, "by less than claimed"),
+        (-0.09, -0.01, 0.05, "worse than"),
+        (0.01, 0.07, 0.05, "the estimate is below the claimed 0.05"),
+    ],
+)
+def test_words_say_why(low, high, least, says):
+    assert says in describe(around(low, high), subject="a", baseline="b", metric="m", least=least).words
+
+
+def test_one_seed_gives_no_interval_and_no_verdict():
+    said = describe(
+        Interval(0.1, -np.inf, np.inf, 0.95, "paired t", 1), subject="a", baseline="b", metric="m"
+    )  # fmt: skip
+    assert said.outcome == "no difference found"
+    assert "no interval" in said.words
+
+
+def test_impossible_claims_are_named():
+    with pytest.raises(StatsError, match="margin above 0"):
+        judge(around(0, 1), direction="equal")
+    with pytest.raises(StatsError, match="a size and cannot be"):
+        judge(around(0, 1), least=-0.1)
