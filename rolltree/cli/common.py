@@ -1,0 +1,51 @@
+"""What the verbs share: parsing with tyro, a console, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+T = TypeVar("T")
+
+PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+"""Knobs of nested dataclasses keep their bare names: `--lr`, not `--config.optim.lr`."""
+
+
+def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str) -> T:
+    """Arguments of a verb as an instance of its dataclass; unknown ones are refused with the nearest known."""
+    return tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=PLAIN)
+
+
+def emit(data: Any) -> None:
+    """One JSON document on stdout."""
+    json.dump(data, sys.stdout, indent=2, default=str, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def console() -> Console:
+    """Where people read; wide enough to keep tables whole when piped."""
+    return Console() if sys.stdout.isatty() else Console(width=140)
+
+
+def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table of rows that share their keys."""
+    out = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for key in rows[0] if rows else ():
+        numeric = all(isinstance(row[key], int | float) for row in rows)
+        out.add_column(key, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        out.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+    return out
+
+
+def first_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """A leading positional name and the rest; None when the first argument is an option."""
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0], list(arguments[1:])
+    return None, list(arguments)
