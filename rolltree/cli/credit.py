@@ -1,0 +1,96 @@
+"""`rolltree credit`: advantages for a forest written by any program."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from rolltree.cli.common import console, emit, first_name, grid, parse
+from rolltree.credit.fold import fold, leaf_weights, write
+from rolltree.credit.registry import check_needs, credits, load_credit
+from rolltree.errors import unknown
+from rolltree.tree.jsonl import credit_lines, read, write_credit
+from rolltree.tree.table import table
+
+ABOUT = """Compute advantages for a forest in the interchange format (one node per JSON line).
+
+  rolltree credit                                     list the credits
+  rolltree credit grpo nodes.jsonl                    print {"tree","id","gain","loss"} per trained node
+  rolltree credit gigpo nodes.jsonl --out adv.jsonl   write them; rolltree credit gigpo --help shows its knobs
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to compute on, and how leaves are averaged."""
+
+    nodes: Annotated[Path, tyro.conf.Positional]
+    """The forest: one node per JSON line."""
+    out: Path | None = None
+    """Where to write; standard output when left out."""
+    overwrite: bool = False
+    """Replace an existing output file."""
+    averaging: Literal["token", "sequence", "group", "fixed"] = "sequence"
+    """What every leaf's weight is shared over: all tokens, its own length, its group's tokens, a fixed length."""
+    fixed_length: int | None = None
+    """The length of --averaging fixed."""
+    multiplicity: Literal["per_leaf", "once", "sqrt"] = "per_leaf"
+    """How often a shared action counts: once per leaf below it, once, or by the root of their number."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """List, or compute."""
+    name, rest = first_name(arguments)
+    if name is None:
+        return _list(rest)
+    if name not in credits():
+        raise unknown("credit", name, credits(), "rolltree credit lists them")
+    shape = make_dataclass(
+        "CreditArguments",
+        [("arguments", Arguments), ("knobs", credits()[name].make, field(default_factory=credits()[name].make))],
+        frozen=True,
+    )
+    asked: Any = parse(shape, rest, f"credit {name}", ABOUT)
+    return _compute(name, asked.arguments, asked.knobs)
+
+
+def _list(arguments: Sequence[str]) -> int:
+    @dataclass(frozen=True)
+    class Listing:
+        json: bool = False
+        """Print JSON instead of a table."""
+
+    asked = parse(Listing, arguments, "credit", ABOUT)
+    rows = [
+        {"credit": entry.name, "family": entry.family, "needs": ", ".join(sorted(load_credit(entry.name).needs)),
+         "paper": entry.paper}
+        for entry in credits().values()
+    ]  # fmt: skip
+    if asked.json:
+        emit(rows)
+    else:
+        out = console()
+        out.print(grid("Credits", rows))
+        out.print("\nrolltree credit NAME --help shows the knobs of one.", style="dim")
+    return 0
+
+
+def _compute(name: str, asked: Arguments, credit: Any) -> int:
+    forest = read(asked.nodes)
+    view = table(forest)
+    check_needs(view, credit)
+    advantage = credit(view)
+    weights = leaf_weights(view, asked.averaging, counted=advantage.counted, fixed_length=asked.fixed_length)
+    write(view, fold(view, advantage, weights, asked.multiplicity))
+    if asked.out is None:
+        sys.stdout.writelines(line + "\n" for line in credit_lines(forest))
+        return 0
+    written = write_credit(forest, asked.out, overwrite=asked.overwrite)
+    taught = int((view.live if advantage.counted is None else view.live & advantage.counted).sum())
+    console().print(f"{name}: {len(view.trees)} trees, {len(view.leaf)} leaves, {taught} of them teach; wrote {written}")
+    return 0
