@@ -1,7 +1,7 @@
 """Two tiny tasks and an exact policy for them: what the contract tests let a strategy run on.
 
-The policy's conditionals depend on the last tokens through a hash, so that different prefixes really differ; a turn ends
-about every fifth token. Nothing here is learnable; it only has to be fast, exact and varied.
+The policy's conditionals depend on the last tokens through a hash, so that different prefixes really differ; a turn
+ends about every fifth token. Nothing here is learnable; it only has to be fast, exact and varied.
 """
 
 from __future__ import annotations

@@ -60,15 +60,11 @@ class Spent:
 class _Account:
     """One resource of one budget."""
 
-    __slots__ = ("charged", "committed", "limit", "released", "reserved")
+    __slots__ = ("charged", "committed", "left", "limit", "released", "reserved")
 
     def __init__(self, limit: float) -> None:
-        self.limit = limit
+        self.limit = self.left = limit
         self.reserved = self.committed = self.released = self.charged = 0
-
-    @property
-    def left(self) -> float:
-        return self.limit - self.reserved + self.released - self.charged
 
 
 class Hold:
@@ -82,6 +78,7 @@ class Hold:
         self.settled = False
         for account in accounts:
             account.reserved += amount
+            account.left -= amount
 
     def commit(self, used: int) -> None:
         """Turn `used` units into spending and give the others back."""
@@ -90,9 +87,11 @@ class Hold:
         if not 0 <= used <= self.amount:
             raise LedgerError(f"cannot commit {used} of a reservation of {self.amount}")
         self.settled = True
+        rest = self.amount - used
         for account in self._accounts:
             account.committed += used
-            account.released += self.amount - used
+            account.released += rest
+            account.left += rest
 
     def release(self) -> None:
         """Give everything back; a no-op once settled."""
@@ -171,7 +170,8 @@ class Budget:
         """Assert conservation: reserved = committed + released + held, with nothing negative."""
         for resource, (own, *above) in self._lines.items():
             held = own.reserved - own.committed - own.released
-            if min(held, own.committed, own.released, own.charged) < 0:
+            free = own.limit - own.reserved + own.released - own.charged
+            if min(held, own.committed, own.released, own.charged) < 0 or own.left != free:
                 raise LedgerError(f"budget {self.name!r}: {resource} does not add up, {held} held")
             for account in above:
                 if account.reserved < own.reserved or account.charged < own.charged:
@@ -184,19 +184,21 @@ class Budget:
         line = self._lines[resource]
         granted = most
         for account in line:
-            left = account.left
-            if left < granted:
-                granted = int(left)
+            if account.left < granted:
+                granted = int(account.left)
         if granted < (most if least is None else least) or granted < 0:
             return None
         return Hold(line, granted)
 
     def take(self, resource: Resource, amount: int = 1) -> bool:
         """Reserve and commit at once; False where that much is not left."""
-        hold = self.reserve(resource, amount)
-        if hold is None:
+        line = self._lines[resource]
+        if any(account.left < amount for account in line):
             return False
-        hold.commit(amount)
+        for account in line:
+            account.reserved += amount
+            account.committed += amount
+            account.left -= amount
         return True
 
     def charge(self, resource: Resource, amount: int) -> None:
@@ -205,6 +207,7 @@ class Budget:
             raise LedgerError(f"cannot charge {amount} {resource} to budget {self.name!r}")
         for account in self._lines[resource]:
             account.charged += amount
+            account.left -= amount
 
     def transfer(self, to: Budget, resource: Resource, amount: int) -> None:
         """Move part of this budget's ceiling to another one (a finished sibling's rest); limits above still hold."""
@@ -216,7 +219,9 @@ class Budget:
         if not 0 <= amount <= giver.left:
             raise LedgerError(f"cannot transfer {amount} {resource} from {self.name!r}: {giver.left:g} are free there")
         giver.limit -= amount
+        giver.left -= amount
         taker.limit += amount
+        taker.left += amount
 
 
 def _ceiling(limit: int | None) -> float:

@@ -264,6 +264,11 @@ class TabularEngine:
         if row is None:
             with np.errstate(divide="ignore"):
                 row = np.log(_conditionals(self._policy, prefix))
+            if len(row) != self.codec.vocab_size:
+                raise EngineError(
+                    f"the tabular policy's row for {prefix} has {len(row)} entries; the codec has "
+                    f"{self.codec.vocab_size} ids"
+                )
             self._rows[prefix] = row
         return row
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from rolltree.control.ledger import Hold
-from rolltree.engine.protocol import EngineError, LogitsHook, Request, Run, Sample
+from rolltree.engine.protocol import EngineError, LogitsHook, Request, Run, Sample, Sampling
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import christen, lineage, mix, next_run
 from rolltree.tree import Birth, Finish, Node, Top
@@ -79,8 +79,9 @@ class Seat:
 
 def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[Seat]:
     """Reserve and submit n continuations of a node (`into`: one that writes on in the node itself)."""
-    prefix = hand.tree.prefix(node)
-    written = sum(len(x) for x in hand.tree.path(node) if x.role in WRITTEN)
+    path = hand.tree.path(node)
+    prefix = np.concatenate([x.actions for x in path])
+    written = sum(len(x.actions) for x in path if x.role in WRITTEN)
     room = min(hand.setting.limit - written, hand.engine.capabilities.max_context - len(prefix))
     if room <= 0:
         _refuse(hand, node, "length", f"{written} policy tokens on a prefix of {len(prefix)}: no room is left")
@@ -89,7 +90,6 @@ def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[
     length = room if asked is None else min(room, asked)
     if length <= 0:
         return []
-    request = _request(hand, prefix, length, ask)
     seats: list[Seat] = []
     for _ in range(ask.n):
         holds = _reserve(hand, prefix, length, new_leaf=not into and (bool(node.children) or node.parent is None))
@@ -102,8 +102,8 @@ def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[
             child, run = node, mix(lineage(hand.tree, node), len(prefix))
         else:
             child, run = _child(hand, node, len(prefix), ask.birth)
-        sampling = replace(request.sampling, max_tokens=holds[0].amount, seed=hand.rng.child("draw", run).seed)
-        seats.append(Seat(child, replace(request, sampling=sampling), *holds, at_limit))
+        request = _request(hand, prefix, ask, holds[0].amount, run)
+        seats.append(Seat(child, request, *holds, at_limit))
         _submit(hand, seats[-1])
     if seats and not into:
         children = [s.node.id for s in seats]
@@ -204,20 +204,20 @@ async def abandon(hand: Hand, seat: Seat) -> None:
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
-def _request(hand: Hand, prefix: Array, length: int, ask: Ask) -> Request:
+def _request(hand: Hand, prefix: Array, ask: Ask, length: int, run: int) -> Request:
     base, draw = hand.setting.sampling, ask.draw
-    sampling = replace(
-        base,
-        max_tokens=length,
-        temperature=draw.get("temperature", base.temperature),
-        top_p=draw.get("top_p", base.top_p),
-        top_k=draw.get("top_k", base.top_k),
-        stop=(*hand.task.stop, *base.stop, *draw.get("stop", ())),
-        stop_ids=(*base.stop_ids, *draw.get("stop_ids", ())),
-        ignore_eos=draw.get("ignore_eos", base.ignore_eos),
-        hook=draw.get("hook", base.hook),
+    sampling = Sampling(
+        length,
+        draw.get("temperature", base.temperature),
+        draw.get("top_p", base.top_p),
+        draw.get("top_k", base.top_k),
+        (*hand.task.stop, *base.stop, *draw.get("stop", ())),
+        (*base.stop_ids, *draw.get("stop_ids", ())),
+        draw.get("ignore_eos", base.ignore_eos),
+        mix(hand.rng.key, "draw", run),
+        draw.get("hook", base.hook),
     )
-    return Request(prefix, sampling, ask.want, affinity=hand.tree.id)
+    return Request(prefix, sampling, ask.want, hand.tree.id)
 
 
 def _reserve(hand: Hand, prefix: Array, length: int, *, new_leaf: bool) -> tuple[Hold, Hold] | None:

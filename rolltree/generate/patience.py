@@ -52,6 +52,8 @@ async def attempt(
     while True:
         tries += 1
         try:
+            if seconds is None:
+                return await call()
             async with asyncio.timeout(seconds):
                 return await call()
         except Exception as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
+from rolltree.generate.garbage import rare_collections
 from rolltree.generate.hand import Hand
 from rolltree.generate.needs import check_needs
 from rolltree.generate.patience import Patience
@@ -71,7 +72,8 @@ async def grow(
         _check_item(item, engine)
         hand.plant(item)
     try:
-        await whole.grow(forest, hand)
+        with rare_collections():
+            await whole.grow(forest, hand)
     finally:
         settle(forest, now())
     return forest

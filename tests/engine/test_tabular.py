@@ -94,8 +94,13 @@ def test_hooks_change_what_is_sampled_from_but_not_the_policy():
 
 @pytest.mark.parametrize(
     ("how", "finish", "text"),
-    [({"stop": ("cc",)}, "stop", "bcc"), ({"stop_ids": (1,)}, "stop", "b"), ({}, "length", "bcc"), ({"ignore_eos": True}, "length", "bcc")],
-)  # fmt: skip
+    [
+        ({"stop": ("cc",)}, "stop", "bcc"),
+        ({"stop_ids": (1,)}, "stop", "b"),
+        ({}, "length", "bcc"),
+        ({"ignore_eos": True}, "length", "bcc"),
+    ],
+)
 def test_ends(how, finish, text):
     table = {(0,): [0, 1, 0], (0, 1): [0, 0, 1], (0, 1, 2): [0, 0, 1]}
     (s,) = sample(engine=TabularEngine(table, ABC), **how)
