@@ -1,0 +1,1 @@
+"""One file per published method, and the registry that finds them."""

@@ -1,0 +1,68 @@
+"""Which groups get to teach: a filter looks at a finished tree and gives a reason to drop it, or none.
+
+Dropping groups whose leaves all have the same outcome and sampling others in their place is DAPO's dynamic sampling
+(arXiv 2503.14476, section 3.2): such a group has no gradient under any group-centred credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rolltree.tree import Node, Tree
+
+
+class GroupFilter(Protocol):
+    """Judges one tree."""
+
+    def __call__(self, tree: Tree) -> str | None:
+        """Why its leaves must not teach; None keeps it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Keeps a group whose outcomes differ by more than `spread`; needs at least two live leaves."""
+
+    score: str = "reward"
+    spread: float = 1e-9
+
+    def __call__(self, tree: Tree) -> str | None:
+        """Drop what cannot teach a group-centred credit anything."""
+        values = [leaf.scores[self.score] for leaf in live_leaves(tree) if self.score in leaf.scores]
+        if len(values) < 2:
+            return f"{len(values)} live leaves"
+        if max(values) - min(values) <= self.spread:
+            return f"all outcomes are {values[0]:g}"
+        return None
+
+
+def live_leaves(tree: Tree) -> list[Node]:
+    """Leaves that finished with an outcome and have not been dropped."""
+    return [
+        leaf for leaf in tree.leaves()
+        if leaf.status == "done" and "reward" in leaf.scores and not leaf.fate.startswith("dropped")
+    ]  # fmt: skip
+
+
+def drop(tree: Tree, why: str) -> None:
+    """Record that none of a tree's leaves will teach; leaves that already have a fate keep theirs."""
+    for leaf in tree.leaves():
+        if not leaf.fate:
+            leaf.fate = f"dropped: {why}"
+    tree.event("drop", None, why)
+
+
+def sift(trees: Iterable[Tree], filters: Sequence[GroupFilter]) -> tuple[list[Tree], list[Tree]]:
+    """Kept and dropped trees; the first filter with a reason decides."""
+    kept: list[Tree] = []
+    dropped: list[Tree] = []
+    for tree in trees:
+        why = next((reason for f in filters if (reason := f(tree)) is not None), None)
+        if why is None:
+            kept.append(tree)
+        else:
+            drop(tree, why)
+            dropped.append(tree)
+    return kept, dropped

@@ -1,0 +1,38 @@
+"""Soft punishment of overlong answers (DAPO, arXiv 2503.14476, section 3.4, eq. 13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from rolltree.filter.groups import live_leaves
+from rolltree.tree import Tree
+
+
+class Shaper(Protocol):
+    """Changes outcomes of a finished tree before credit is computed; what the verifier said stays in `outcome`."""
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """Shape the leaves of one tree; `limit` is the most policy tokens a path may have."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Overlong:
+    """Adds 0 up to limit − buffer tokens, then falls linearly to −penalty at the limit.
+
+    `buffer` is a share of the limit (the paper: 4,096 of 20,480).
+    """
+
+    buffer: float = 0.2
+    penalty: float = 1.0
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """Shape the outcome of every live leaf by its number of policy tokens."""
+        width = self.buffer * limit
+        for leaf in live_leaves(tree):
+            length = sum(len(n) for n in tree.path(leaf) if n.trains)
+            over = min(max(length - (limit - width), 0.0) / width, 1.0) if width > 0 else 0.0
+            leaf.scores.setdefault("outcome", leaf.scores["reward"])
+            leaf.scores["overlong"] = -self.penalty * over
+            leaf.scores["reward"] = leaf.scores["outcome"] + leaf.scores["overlong"]

@@ -1,0 +1,54 @@
+"""What a recipe needs and its surroundings cannot supply, said before the first token."""
+
+from __future__ import annotations
+
+from rolltree.engine.protocol import Engine
+from rolltree.generate.needs import check_needs
+from rolltree.recipe.recipe import Parts, RecipeError
+from rolltree.task.protocol import Task
+
+FROM_ENGINE = {"entropy": "entropy:full", "lag": "versions"}
+"""Needs of credits and objectives that an engine's feature meets."""
+FROM_TASK = frozenset({"step_reward", "state_key"})
+"""Needs of credits that only a task with an environment meets."""
+ALWAYS = frozenset({"reward", "logp", "reference", "previous", "forced", "logits", "group"})
+"""Needs that any rollout or the trainer itself meets."""
+
+
+def check(recipe: Parts, engine: Engine, task: Task) -> None:
+    """Raise one sentence naming the part that lacks something and the part that cannot supply it."""
+    check_needs(recipe.strategy.needs, f"the strategy {type(recipe.strategy).__name__} of {recipe.name}", engine, task)
+    for kind, part, needs in (
+        ("credit", recipe.credit, recipe.credit.needs), ("objective", recipe.objective, recipe.objective.needs),
+    ):  # fmt: skip
+        who = f"the {kind} {type(part).__name__} of {recipe.name}"
+        for need in sorted(needs - ALWAYS):
+            _check_need(who, kind, need, recipe, engine, task)
+
+
+def _check_need(who: str, kind: str, need: str, recipe: Parts, engine: Engine, task: Task) -> None:
+    if need in FROM_TASK:
+        if task.max_turns == 0:
+            raise RecipeError(f"{who} needs {need!r}, but the task {task.name!r} has no environment; choose another task")
+        return
+    # The trainer computes an objective's entropies itself; a credit reads those the engine wrote.
+    if kind == "objective" and need == "entropy":
+        return
+    if need in FROM_ENGINE:
+        if engine.capabilities.lacking(frozenset({FROM_ENGINE[need]})):
+            raise RecipeError(
+                f"{who} needs {need!r}, which the engine {type(engine).__name__} cannot report; choose another engine"
+            )
+        return
+    if need == "sampled":
+        if not engine.capabilities.samples_exactly:
+            raise RecipeError(
+                f"{who} needs the log-probs sampled with, but the engine {type(engine).__name__} only promises the most "
+                "likely token; choose another engine"
+            )
+        return
+    if need not in getattr(recipe.strategy, "writes", ()):
+        raise RecipeError(
+            f"{who} needs {need!r}, which the strategy {type(recipe.strategy).__name__} does not write; "
+            "choose a strategy that does"
+        )

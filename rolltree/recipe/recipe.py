@@ -1,0 +1,92 @@
+"""A recipe: one published method as a composition, with the knobs its paper names.
+
+A recipe's own class is a frozen dataclass of its knobs with a `card` and a `build`; what `build` returns is all a
+trainer needs to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from rolltree.credit.advantage import Credit
+from rolltree.credit.fold import Averaging, Multiplicity
+from rolltree.errors import RolltreeError
+from rolltree.filter.groups import GroupFilter
+from rolltree.filter.overlong import Shaper
+from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.objective.batch import Objective
+
+
+class RecipeError(RolltreeError):
+    """A recipe that cannot be built or does not fit its surroundings; names the parts and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The smallest honest experiment that could show the mechanism failing."""
+
+    metric: str
+    baseline: str
+    """The recipe it must beat."""
+    direction: Literal["higher", "lower"] = "higher"
+    least: float = 0.0
+    """Smallest effect that counts."""
+    task: str = ""
+    budget: int = 0
+    """Decoded tokens each side may spend."""
+    seeds: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Where a method comes from and what it claims."""
+
+    name: str
+    title: str
+    paper: str
+    """arXiv number, or another stable id."""
+    year: int
+    claim: str
+    stages: tuple[str, ...]
+    """Of generate, filter, control, replay, credit, objective: where it differs from its baseline."""
+    baseline: str | None = None
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a recipe is made of."""
+
+    name: str
+    strategy: Strategy | TreeStrategy
+    credit: Credit
+    objective: Objective
+    averaging: Averaging = "token"
+    multiplicity: Multiplicity = "per_leaf"
+    fixed_length: int | None = None
+    """Divisor of the averaging "fixed"; None = the run's limit of policy tokens per path."""
+    filters: tuple[GroupFilter, ...] = ()
+    shapers: tuple[Shaper, ...] = ()
+    rounds: int = 1
+    """Most rounds of sampling in a step while filters leave it short of prompts."""
+    optim: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Overrides of single fields of `rolltree.train.config.Optim`."""
+
+
+@runtime_checkable
+class Recipe(Protocol):
+    """A frozen dataclass of knobs."""
+
+    card: ClassVar[Card]
+
+    def build(self) -> Parts:
+        """The composition for these knobs."""
+        ...
+
+
+def check_group(name: str, group: int, least: int = 2) -> None:
+    """Refuse a group too small to be compared within."""
+    if group < least:
+        raise RecipeError(f"{name}: group={group} leaves nothing to compare; give at least {least}")

@@ -1,0 +1,58 @@
+"""Recipes by name: `load_recipe("grpo", group=8)`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+import rolltree.recipe as package
+from rolltree.errors import unknown
+from rolltree.recipe.recipe import Card, Recipe, RecipeError
+
+NOT_RECIPES = frozenset({"recipe", "check", "registry"})
+
+
+@cache
+def recipes() -> dict[str, type[Recipe]]:
+    """Every recipe's class by name: one module each in this package."""
+    found: dict[str, type[Recipe]] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name in NOT_RECIPES:
+            continue
+        for value in vars(importlib.import_module(f"{package.__name__}.{module.name}")).values():
+            if isinstance(value, type) and isinstance(getattr(value, "card", None), Card) and is_dataclass(value):
+                found[value.card.name] = value  # pyright: ignore[reportAttributeAccessIssue]
+    return dict(sorted(found.items()))
+
+
+def list_recipes() -> list[Card]:
+    """The cards of all recipes, by name."""
+    return [recipe.card for recipe in recipes().values()]
+
+
+def knobs_of(name: str) -> dict[str, Any]:
+    """A recipe's knobs with their defaults."""
+    return {f.name: f.default for f in fields(_find(name)) if f.init}  # pyright: ignore[reportArgumentType]
+
+
+def load_recipe(name: str, /, **knobs: Any) -> Recipe:
+    """Make a recipe by name; an unknown name or knob is refused with the nearest known one."""
+    made = _find(name)
+    known = knobs_of(name)
+    for knob in knobs:
+        if knob not in known:
+            near = get_close_matches(knob, known, 1, cutoff=0.5)
+            way = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            raise RecipeError(f"recipe {name!r} has no knob {knob!r}; {way}")
+    return made(**knobs)
+
+
+def _find(name: str) -> type[Recipe]:
+    known = recipes()
+    if name not in known:
+        raise unknown("recipe", name, known)
+    return known[name]
