@@ -7,6 +7,7 @@ objective (GSPO, per-sequence windows) gets `paths`: the same actions listed onc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -134,3 +135,20 @@ class Objective(Protocol):
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss (to minimise; the batch's weights sum to one over a step) and metrics (detached)."""
         ...
+
+
+@runtime_checkable
+class StepWide(Protocol):
+    """An objective with a statistic that must be one number for the whole optimizer step (bounds, quantiles, means).
+
+    Called without `fit`, it takes the statistic from the batch at hand, which is right when that is the whole step.
+    """
+
+    def fit(self, batches: Sequence[Batch]) -> Objective:
+        """The same objective with its statistic fixed from all micro-batches of the step; nothing keeps a gradient."""
+        ...
+
+
+def fit(objective: Objective, batches: Sequence[Batch]) -> Objective:
+    """Fix an objective's step-wide statistics, if it has any: once per optimizer step, before the first backward."""
+    return objective.fit(batches) if isinstance(objective, StepWide) else objective

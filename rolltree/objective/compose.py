@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective
+from rolltree.objective.batch import Batch, Level, Objective, fit
 from rolltree.objective.correction import Correction
 from rolltree.objective.penalty import Penalty
 
@@ -43,3 +44,9 @@ class Composed:
             loss = loss + cost
             metrics |= more
         return loss, metrics
+
+    def fit(self, batches: Sequence[Batch]) -> Objective:
+        """Fix the surrogate's step-wide statistics on the corrected batches."""
+        for correct in self.corrections:
+            batches = [correct(batch)[0] for batch in batches]
+        return replace(self, surrogate=fit(self.surrogate, batches))

@@ -178,7 +178,12 @@ def apply(batch: Batch, weights: Tensor, unit: Unit) -> Batch:
         shaped = None if paths is None else replace(paths, advantage=paths.advantage * weights[paths.index])
         return replace(batch, gain=batch.gain * weights, loss=batch.loss * weights, paths=shaped)
     paths = need_paths(batch, "a correction per path")
-    advantage = paths.advantage * weights[paths.path]
+    return with_entries(batch, paths.advantage * weights[paths.path])
+
+
+def with_entries(batch: Batch, advantage: Tensor) -> Batch:
+    """The batch with another advantage (P,) at every path entry, its two channels summed anew."""
+    paths = need_paths(batch, "a correction per path")
     credit = paths.entry_weight * advantage
     gain = torch.zeros_like(batch.gain).index_add(0, paths.index, credit.clamp(min=0))
     loss = torch.zeros_like(batch.loss).index_add(0, paths.index, credit.clamp(max=0))

@@ -7,22 +7,51 @@ ones (penalties, corrections) around it. With the shared ones at their neutral v
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from inspect import signature
 from typing import Any, TypeVar
 
+from rolltree.objective.balanced import Bapo
 from rolltree.objective.batch import Objective, ObjectiveError
-from rolltree.objective.clipped import Clipped
+from rolltree.objective.clipped import Clipped, context_corrected
 from rolltree.objective.compose import Composed
-from rolltree.objective.correction import Correction, ImportanceWeight
+from rolltree.objective.correction import Correction, ImportanceWeight, SecondMoment
+from rolltree.objective.covariance import ClipCov, KlCov
+from rolltree.objective.decoupled import Decoupled
+from rolltree.objective.entropy import Aepo, Hapo
+from rolltree.objective.gradient import Cispo, Gpg, Reinforce
+from rolltree.objective.hint import HintMask
+from rolltree.objective.imitate import OneToken
+from rolltree.objective.mixed import Remix
+from rolltree.objective.pairwise import Pairwise
 from rolltree.objective.penalty import Anchor, EntropyBonus, Estimator, KlPenalty, Penalty
-from rolltree.objective.sequence import Gspo
+from rolltree.objective.prefix import MinPro
+from rolltree.objective.sequence import Gmpo, Gspo
+from rolltree.objective.soft import Sapo
+from rolltree.objective.staleness import Vcpo
 
 _T = TypeVar("_T")
 
 OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "clipped": Clipped,
+    "reinforce": Reinforce,
     "gspo": Gspo,
+    "cispo": Cispo,
+    "sapo": Sapo,
+    "gpg": Gpg,
+    "clip-cov": ClipCov,
+    "kl-cov": KlCov,
+    "gmpo": Gmpo,
+    "bapo": Bapo,
+    "aepo": Aepo,
+    "hapo": Hapo,
+    "minpro": MinPro,
+    "vcpo": Vcpo,
+    "remix": Remix,
+    "decoupled": Decoupled,
+    "context-corrected": context_corrected,
+    "one-token": OneToken,
+    "pairwise": Pairwise,
 }
 """Every surrogate under its name."""
 
@@ -31,6 +60,8 @@ CORRECTIONS: dict[str, Correction] = {
     "mis": ImportanceWeight("token", "mask", low=0.5, high=5.0),
     "sequence-tis": ImportanceWeight("sequence", "truncate", high=2.0),
     "sequence-mis": ImportanceWeight("sequence", "mask", high=2.0),
+    "m2po": SecondMoment(0.04),
+    "hint-mask": HintMask(),
     "geometric-mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
 }
 """Common corrections under their names; any `Correction` object may be given instead."""
@@ -61,8 +92,7 @@ def load_objective(
 
 def knobs_of(name: str) -> tuple[str, ...]:
     """The knobs of a named surrogate."""
-    made = _find("objective", name, OBJECTIVES)
-    return tuple(f.name for f in fields(made) if f.init and f.name != "level") if is_dataclass(made) else ()
+    return tuple(knob for knob in signature(_find("objective", name, OBJECTIVES)).parameters if knob != "level")
 
 
 def _build(name: str, knobs: dict[str, Any]) -> Objective:

@@ -1,4 +1,4 @@
-"""Objectives whose ratio belongs to a whole sequence: GSPO."""
+"""Objectives whose ratio belongs to a whole sequence: GSPO and GMPO."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, need_paths
-from rolltree.objective.ratio import on_paths, ratio
-from rolltree.objective.window import ClipWindow, check_window, clip_metrics, two_channel
+from rolltree.objective.batch import Batch, Level, ObjectiveError, need_paths
+from rolltree.objective.ratio import on_paths, path_mean, ratio
+from rolltree.objective.window import ClipWindow, at_least, at_most, check_window, clip_metrics, share, two_channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +46,36 @@ class Gspo:
         window = ClipWindow(self.clip_low, self.clip_high)
         metrics = clip_metrics(s, gain, loss, paths.entry_weight, window)
         return -two_channel(s, gain, loss, window).sum(), metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Gmpo:
+    """−Σ_paths w·A·exp(mean_t log r_t, bounded) (Geometric-Mean PO, arXiv 2507.20673).
+
+    Each action's log-ratio is bounded before the mean: above by `clip_high` where A ≥ 0, below by −`clip_low` where
+    A < 0. The bounds are distances of log-ratios, so 0.4 is the window (e^−0.4, e^0.4).
+    """
+
+    clip_low: float = 0.4
+    clip_high: float = 0.4
+    level: Level = "path"
+
+    def __post_init__(self) -> None:
+        if min(self.clip_low, self.clip_high) < 0:
+            raise ObjectiveError(f"gmpo: log-ratio bounds must be ≥ 0, not {self.clip_low} and {self.clip_high}")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Nothing beyond paths."""
+        return frozenset()
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss and the share of path entries bounded."""
+        paths = need_paths(batch, "gmpo")
+        delta = (batch.logp - batch.old)[paths.index]
+        up = ratio(path_mean(at_most(delta, self.clip_high), paths))[paths.path]
+        down = ratio(path_mean(at_least(delta, -self.clip_low), paths))[paths.path]
+        credit = paths.entry_weight * paths.advantage
+        bounded = ((delta > self.clip_high) & (credit > 0)) | ((delta < -self.clip_low) & (credit < 0))
+        loss = -(credit.clamp(min=0) * up + credit.clamp(max=0) * down).sum()
+        return loss, {"ratio_bounded": share(paths.entry_weight, bounded)}

@@ -78,19 +78,20 @@ Search = tuple[float, float, float]
 
 
 def solve_window(
-    statistic: Callable[[float, float], float], low: Search, high: Search, target: float
+    statistic: Callable[[float, float], float], low: Search, high: Search, target: float, *, low_first: bool = True
 ) -> tuple[float, float]:
-    """Widen bounds until a statistic of them reaches a target (BAPO, arXiv 2510.18927, algorithm 1 as released).
+    """Move two bounds, given as ratios, up from their starts until a statistic of them reaches a target (BAPO).
 
-    First `low` walks from its start to its end while the statistic is below the target, then `high`. The statistic
-    must be one number for the whole step, or every worker ends with bounds of its own.
+    One bound walks to its end before the other begins. The statistic must be one number for the whole step, or every
+    worker ends with bounds of its own.
     """
     for name, (start, end, step) in (("low", low), ("high", high)):
         if step <= 0 or end < start:
             raise ObjectiveError(f"cannot search the {name} bound from {start} to {end} in steps of {step}")
     bounds = [low[0], high[0]]
-    for which, (_, end, step) in enumerate((low, high)):
-        while bounds[which] < end - 1e-9 and not statistic(bounds[0], bounds[1]) >= target:
+    for which in (0, 1) if low_first else (1, 0):
+        _, end, step = (low, high)[which]
+        while bounds[which] < end and statistic(bounds[0], bounds[1]) < target:
             bounds[which] = min(bounds[which] + step, end)
     return bounds[0], bounds[1]
 

@@ -1,0 +1,80 @@
+"""Decoupled PPO: the proximal policy that centres the clip is not the policy that sampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rolltree.objective.batch import Batch, Level, ObjectiveError, need
+from rolltree.objective.clipped import Clipped
+from rolltree.objective.correction import Bounding, Denominator, ImportanceWeight, Unit
+
+Prox = Literal["old", "loglinear", "sampled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoupled:
+    """−Σ w·(clipped surrogate of r), r = π/π_prox, w = π_prox/π_sampled bounded (arXiv 2110.00641; AReaL, 2505.24298).
+
+    `prox`: "old" is the log-prob recomputed at the start of the step; "loglinear" interpolates it without a forward
+    pass (A-3PO, arXiv 2512.06547); "sampled" lets the sampling policy be the proximal one, which is PPO on stale data.
+    `unit` and `bound` are those of `ImportanceWeight`.
+    """
+
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    dual: float | None = None
+    prox: Prox = "old"
+    unit: Unit = "token"
+    bound: Bounding = "mask"
+    low: float = 0.0
+    high: float = 5.0
+    denominator: Denominator = "original"
+
+    def __post_init__(self) -> None:
+        if self.prox not in ("old", "loglinear", "sampled"):
+            raise ObjectiveError(f"decoupled: prox={self.prox!r} must be 'old', 'loglinear' or 'sampled'")
+        self._parts()  # bad knobs are refused here, not at the first batch
+
+    @property
+    def level(self) -> Level:
+        """`path` when the weight belongs to a sequence."""
+        return self._parts()[1].level
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The sampling law, and the lag to interpolate with."""
+        return frozenset({"sampled", "lag"} if self.prox == "loglinear" else {"sampled"})
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss; metrics of the clip and of the weight."""
+        surrogate, weight = self._parts()
+        if self.prox != "old":
+            batch = replace(batch, old=self._prox(batch))
+        corrected, metrics = weight(batch)
+        loss, more = surrogate(corrected)
+        return loss, metrics | more
+
+    def _parts(self) -> tuple[Clipped, ImportanceWeight]:
+        weight = ImportanceWeight(self.unit, self.bound, self.low, self.high, denominator=self.denominator)
+        return Clipped(self.clip_low, self.clip_high, self.dual), weight
+
+    def _prox(self, batch: Batch) -> Tensor:
+        sampled = need(batch.sampled, "sampled", f"decoupled(prox={self.prox!r})")
+        known = torch.isfinite(sampled)
+        if self.prox == "sampled":
+            return torch.where(known, sampled, batch.old)
+        lag = need(batch.lag, "lag", "decoupled(prox='loglinear')")
+        return torch.where(known & (lag >= 0), loglinear(batch.logp, sampled, lag), batch.old)
+
+
+def loglinear(logp: Tensor, sampled: Tensor, lag: Tensor) -> Tensor:
+    """log π_prox one version before the current weights, on the line between log π_sampled and log π (A-3PO).
+
+    α = (lag − 1)/lag; at lag 0 the sampling weights are the proximal ones. Detached.
+    """
+    alpha = torch.where(lag > 0, (lag - 1) / lag.clamp(min=1), 0).to(logp.dtype)
+    return (sampled + alpha * (logp.detach() - sampled)).detach()

@@ -1,0 +1,95 @@
+"""Objectives whose ratio is a constant: plain policy gradients, GPG and CISPO. No action's gradient is ever cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, Paths, need, need_paths
+from rolltree.objective.ratio import ratio
+from rolltree.objective.window import share
+
+
+@dataclass(frozen=True, slots=True)
+class Reinforce:
+    """−Σ A·log π (Williams 1992). Off-policy it needs a correction: `correction="tis"` is truncated-IS REINFORCE."""
+
+    level: Level = "token"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Nothing."""
+        return frozenset()
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss; no metrics."""
+        return -((batch.gain + batch.loss) * batch.logp).sum(), {}
+
+
+@dataclass(frozen=True, slots=True)
+class Cispo:
+    """−Σ sg(clip(r, low, high))·A·log π, r = π/π_old (MiniMax-M1, arXiv 2506.13585, eq. 4–5).
+
+    `low` and `high` are ratios themselves, not distances from one. The paper leaves the lower one off.
+    """
+
+    low: float = 0.0
+    high: float = 5.0
+    level: Level = "token"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= 1 <= self.high:
+            raise ObjectiveError(f"cispo: low={self.low} and high={self.high} are ratios: low ≤ 1 ≤ high, and low ≥ 0")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Nothing."""
+        return frozenset()
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss and the share of weight whose ratio was bounded."""
+        r = ratio((batch.logp - batch.old).detach())
+        bounded = r.clamp(self.low, self.high)
+        loss = -((batch.gain + batch.loss) * bounded * batch.logp).sum()
+        return loss, {"ratio_bounded": share(batch.weight, bounded != r)}
+
+
+@dataclass(frozen=True, slots=True)
+class Gpg:
+    """−α Σ A·log π, α = groups / groups with a signal (Group Policy Gradient, arXiv 2504.02546).
+
+    A group whose advantages are all zero adds nothing to the sum but is counted in its average; α takes it out again.
+    Batches whose average already leaves such groups out want `reinforce`. `alpha` fixes the factor.
+    """
+
+    alpha: float | None = None
+    level: Level = "path"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Which leaves form a group."""
+        return frozenset({"group"})
+
+    def fit(self, batches: Sequence[Batch]) -> Objective:
+        """α from the groups of the whole step; a group must not be split over micro-batches."""
+        counts = [_groups(batch) for batch in batches]
+        return replace(self, alpha=_alpha(sum(n for n, _ in counts), sum(n for _, n in counts)))
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss and α."""
+        alpha = _alpha(*_groups(batch)) if self.alpha is None else self.alpha
+        return -alpha * ((batch.gain + batch.loss) * batch.logp).sum(), {"gpg_alpha": batch.logp.new_tensor(alpha)}
+
+
+def _alpha(groups: int, with_signal: int) -> float:
+    return groups / with_signal if with_signal else 1.0
+
+
+def _groups(batch: Batch) -> tuple[int, int]:
+    paths: Paths = need_paths(batch, "gpg")
+    group = need(paths.group, "group", "gpg")
+    signal = group[paths.path[paths.advantage != 0]]
+    return len(torch.unique(group)), len(torch.unique(signal))
