@@ -1,7 +1,7 @@
 """A columnar view of a forest: what credit, packing and reports compute on.
 
 Rows are nodes depth first, tree after tree, so parents precede children, a subtree is a slice of rows, and the leaves
-below a node are a slice of the leaves. Sums over descendants are differences of running sums; no recursion anywhere.
+below a node are a slice of the leaves. Sums below are sums of slices, sums along paths go level by level; no recursion.
 """
 
 from __future__ import annotations
@@ -73,6 +73,12 @@ class Table:
         return self._leaf_count[self.end]
 
     @cached_property
+    def levels(self) -> tuple[Ints, ...]:
+        """Rows at each depth, from the roots down."""
+        order = np.argsort(self.depth, kind="stable")
+        return tuple(np.split(order, np.cumsum(np.bincount(self.depth))[:-1])) if len(order) else ()
+
+    @cached_property
     def root(self) -> Ints:
         """Row of each tree's root."""
         return np.flatnonzero(self.parent < 0)
@@ -123,15 +129,18 @@ class Table:
 
     def below(self, leaf_values: Floats) -> Floats:
         """Per node, the sum of a value over the leaves at or below it."""
-        total = np.concatenate([[0.0], np.cumsum(leaf_values)])
-        return total[self.leaf_hi] - total[self.leaf_lo]
+        if not len(self.nodes):
+            return np.zeros(0)
+        # Sums of slices, not differences of running sums: one tree's NaN or 1e9 must not reach the others.
+        bounds = np.stack([self.leaf_lo, self.leaf_hi], axis=1).ravel()
+        return np.add.reduceat(np.append(leaf_values, 0.0), bounds)[::2]
 
     def down(self, node_values: Floats) -> Floats:
         """Per node, the sum of a value over the path from its root to itself."""
-        delta = np.zeros(len(self.nodes) + 1)
-        np.add.at(delta, np.arange(len(self.nodes)), node_values)
-        np.add.at(delta, self.end, -node_values)
-        return np.cumsum(delta[:-1])
+        out = np.array(node_values, np.float64)
+        for rows in self.levels[1:]:
+            out[rows] += out[self.parent[rows]]
+        return out
 
     @cached_property
     def teaching(self) -> Ints:

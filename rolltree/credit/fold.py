@@ -1,0 +1,207 @@
+"""From advantages per path to the two channels per action, and to the paths themselves.
+
+An action shared by many leaves is trained once; what each leaf would have said about it is summed here, positive and
+negative parts apart. For a clipped surrogate Σ w·min(r·A, clip(r)·A) = gain·min(r, 1+ε) + loss·max(r, 1−ε) exactly,
+so the packed tree has the gradient of the batch with every path written out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rolltree.credit.advantage import Advantage, CreditError
+from rolltree.tree.table import Bools, Floats, Ints, Table
+
+Averaging = Literal["token", "sequence", "group", "fixed"]
+"""What one leaf's action weighs: 1/Σ lengths, 1/(leaves · length), mean over trees of token means, or a constant."""
+
+Multiplicity = Literal["per_leaf", "once", "sqrt"]
+"""How often an action shared by d leaves teaches: d times, once, or √d times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Flat per-action arrays (`Table.start` gives each node's offset); zero where an action does not teach."""
+
+    gain: Floats
+    loss: Floats
+    weight: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """Every taught path written out over the flat actions, for objectives whose ratios or bounds belong to a path."""
+
+    index: Ints
+    """(P,) flat action, path after path."""
+    path: Ints
+    """(P,) which path, non-decreasing from 0."""
+    advantage: Floats
+    """(P,)"""
+    weight: Floats
+    """(paths,) weight of each of a path's actions."""
+    leaf: Ints
+    """(paths,) index into `Table.leaf`."""
+
+
+def leaf_weights(
+    table: Table, averaging: Averaging, *, counted: Bools | None = None, fixed_length: int | None = None
+) -> Floats:
+    """Weight per leaf of each action on its path. Over the step they sum to one, except with "fixed" (Dr. GRPO).
+
+    "token" is one mean over all actions of all paths; "sequence" the mean over leaves of their means (GRPO as
+    published); "group" the mean over trees of a tree's token mean; "fixed" divides by leaves · `fixed_length`. Leaves
+    that are not live, not counted, or have nothing that teaches weigh 0; only "fixed" still counts the empty ones.
+    """
+    use = table.live if counted is None else table.live & counted
+    length = table.teaching.astype(np.float64)
+    filled = use & (length > 0)
+    if averaging == "fixed":
+        if fixed_length is None or fixed_length < 1:
+            raise CreditError(f'averaging "fixed" needs a positive fixed_length, got {fixed_length}')
+        return _share(filled, np.full(len(use), float(fixed_length) * max(int(use.sum()), 1)))
+    if averaging == "token":
+        return _share(filled, np.full(len(use), length[filled].sum()))
+    if averaging == "sequence":
+        return _share(filled, length * max(int(filled.sum()), 1))
+    if averaging == "group":
+        per_tree = np.bincount(table.leaf_tree[filled], length[filled], minlength=len(table.trees)).astype(np.float64)
+        return _share(filled, per_tree[table.leaf_tree] * max(int((per_tree > 0).sum()), 1))
+    raise CreditError(f'averaging {averaging!r} is unknown; choose "token", "sequence", "group" or "fixed"')
+
+
+def fold(table: Table, advantage: Advantage, weights: Floats, multiplicity: Multiplicity = "per_leaf") -> Folded:
+    """Sum w·max(A, 0), w·min(A, 0) and w over the leaves below each action.
+
+    Without an action term the sum is one per node; with one it runs over the leaves of every shared action, because
+    the sign of factor·(leaf + node) + action can differ from leaf to leaf.
+    """
+    taught = _weights_of(table, advantage, weights)
+    _check(table, advantage, taught)
+    taught_below = np.rint(table.below((taught > 0).astype(np.float64)))
+    use = table.trains & (table.length > 0) & (taught_below > 0)
+    leaf = _or_zero(advantage.leaf, taught > 0)
+    node = np.zeros(len(table.nodes)) if advantage.node is None else advantage.node
+    factor = np.ones(table.actions) if advantage.factor is None else advantage.factor
+    share = np.ones(len(table.nodes))
+    if multiplicity != "per_leaf":
+        share[use] = taught_below[use] if multiplicity == "once" else np.sqrt(taught_below[use])
+    if advantage.action is None:
+        rows = np.flatnonzero(use)
+        sums = np.zeros((3, len(table.nodes)))
+        sums[:, rows] = _over_leaves(table, rows, taught, leaf, node[rows], None, None)
+        gain, loss, weight = (np.repeat(s / share, table.length) for s in sums)
+        gain, loss = gain * factor, loss * factor
+    else:
+        at = np.flatnonzero(np.repeat(use, table.length) & table.teaches)
+        rows = np.repeat(np.arange(len(table.nodes)), table.length)[at]
+        sums = np.zeros((3, table.actions))
+        sums[:, at] = (
+            _over_leaves(table, rows, taught, leaf, node[rows], factor[at], advantage.action[at]) / share[rows]
+        )
+        gain, loss, weight = sums
+    for array in (gain, loss, weight):
+        array[~table.teaches] = 0.0
+    return Folded(gain, loss, weight)
+
+
+def write(table: Table, folded: Folded) -> None:
+    """Put the channels on the nodes (float32); nodes that do not train get None."""
+    flat = [a.astype(np.float32) for a in (folded.gain, folded.loss, folded.weight)]
+    for i, (node, start, length) in enumerate(zip(table.nodes, table.start, table.length, strict=True)):
+        stop = start + length
+        node.gain, node.loss, node.weight = (a[start:stop] for a in flat) if table.trains[i] else (None, None, None)
+
+
+def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
+    """Every path with a weight, as positions in the flat actions with the advantage each has on this path."""
+    taught = _weights_of(table, advantage, weights)
+    _check(table, advantage, taught)
+    rows, leaves = table.pairs()
+    keep = (taught[leaves] > 0) & table.trains[rows]
+    rows, leaves = rows[keep], leaves[keep]
+    order = np.argsort(leaves, kind="stable")
+    rows, leaves = rows[order], leaves[order]
+    length = table.length[rows]
+    offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    index = np.repeat(table.start[rows], length) + offset
+    row, leaf = np.repeat(rows, length), np.repeat(leaves, length)
+    teaches = table.teaches[index]
+    index, row, leaf = index[teaches], row[teaches], leaf[teaches]
+    value = _or_zero(advantage.leaf, taught > 0)[leaf]
+    if advantage.node is not None:
+        value = value + advantage.node[row]
+    if advantage.factor is not None:
+        value = value * advantage.factor[index]
+    if advantage.action is not None:
+        value = value + advantage.action[index]
+    paths, path = np.unique(leaf, return_inverse=True)
+    return Expanded(index, path.astype(np.int64), value, taught[paths], paths)
+
+
+def _over_leaves(  # noqa: PLR0917 - columns of one sum, always passed together
+    table: Table, rows: Ints, weights: Floats, leaf: Floats, node: Floats, factor: Floats | None, action: Floats | None
+) -> Floats:
+    """Gain, loss and weight of each entry of `rows`, adding one leaf below each at a time, in leaf order."""
+    out = np.zeros((3, len(rows)))
+    first, count = table.leaf_lo[rows], (table.leaf_hi - table.leaf_lo)[rows]
+    here = np.arange(len(rows))
+    for k in range(int(count.max(initial=0))):
+        here = here[count[here] > k]
+        at = first[here] + k
+        value = leaf[at] + node[here]
+        if factor is not None and action is not None:
+            value = value * factor[here] + action[here]
+        w = weights[at]
+        out[0, here] += w * np.maximum(value, 0.0)
+        out[1, here] += w * np.minimum(value, 0.0)
+        out[2, here] += w
+    return out
+
+
+def _share(use: Bools, denominator: Floats) -> Floats:
+    return np.divide(1.0, denominator, out=np.zeros(len(use)), where=use)
+
+
+def _or_zero(values: Floats | None, where: Bools) -> Floats:
+    return np.zeros(len(where)) if values is None else np.where(where, values, 0.0)
+
+
+def _weights_of(table: Table, advantage: Advantage, weights: Floats) -> Floats:
+    if len(weights) != len(table.leaf):
+        raise CreditError(f"weights have {len(weights)} entries for {len(table.leaf)} leaves; use leaf_weights(table)")
+    use = table.live if advantage.counted is None else table.live & advantage.counted
+    return np.where(use, weights, 0.0)
+
+
+def _check(table: Table, advantage: Advantage, taught: Floats) -> None:
+    sizes = {"leaf": len(table.leaf), "node": len(table.nodes), "action": table.actions, "factor": table.actions}
+    taught_nodes = table.below((taught > 0).astype(np.float64)) > 0
+    for name, size in sizes.items():
+        values: Floats | None = getattr(advantage, name)
+        if values is None:
+            continue
+        if values.shape != (size,):
+            raise CreditError(
+                f"the {name} term has shape {values.shape}, the table needs ({size},); is it of this table?"
+            )
+        bad = ~np.isfinite(values)
+        if not bad.any() and (name != "factor" or (values >= 0).all()):
+            continue
+        if name == "leaf":
+            rows = table.leaf[bad & (taught > 0)]
+        elif name == "node":
+            rows = np.flatnonzero(bad & taught_nodes & table.trains)
+        else:
+            wrong = bad | (values < 0) if name == "factor" else bad
+            per_action = np.repeat(np.arange(len(table.nodes)), table.length)
+            rows = per_action[wrong & table.teaches & taught_nodes[per_action]]
+        if len(rows):
+            node, tree = table.nodes[rows[0]], table.trees[table.tree[rows[0]]]
+            raise CreditError(
+                f"the {name} term is {'negative or ' if name == 'factor' else ''}not finite at node {node.id} "
+                f"of tree {tree.id!r}; check the scores it was made from"
+            )

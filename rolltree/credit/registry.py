@@ -1,0 +1,65 @@
+"""Credits by name, with what each needs checked against a forest before it is computed."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+import rolltree.credit
+from rolltree.credit.advantage import Credit, CreditError
+
+Family = Literal["group", "baseline", "tree", "step", "hierarchy", "shaping", "pairwise"]
+C = TypeVar("C", bound=type[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A registered credit: how it is made and where it comes from."""
+
+    name: str
+    make: Callable[..., Credit]
+    paper: str
+    family: Family
+
+
+_ENTRIES: dict[str, Entry] = {}
+
+
+def register(name: str, *, paper: str, family: Family) -> Callable[[C], C]:
+    """Class decorator: make a credit loadable by name."""
+
+    def add(cls: C) -> C:
+        _ENTRIES[name] = Entry(name, cls, paper, family)
+        return cls
+
+    return add
+
+
+@cache
+def credits() -> dict[str, Entry]:
+    """Every registered credit by name."""
+    for module in pkgutil.iter_modules(rolltree.credit.__path__):
+        importlib.import_module(f"rolltree.credit.{module.name}")
+    return dict(sorted(_ENTRIES.items()))
+
+
+def load_credit(name: str, /, **knobs: Any) -> Credit:
+    """Make a credit by name: `load_credit("gigpo", omega=0.5)`."""
+    known = credits()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else f"known: {', '.join(known)}"
+        raise CreditError(f"no credit is called {name!r}; {hint}")
+    entry = known[name]
+    allowed = [f.name for f in fields(entry.make) if f.init]  # pyright: ignore[reportArgumentType]
+    for knob in knobs:
+        if knob not in allowed:
+            near = difflib.get_close_matches(knob, allowed, n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(allowed) or 'none'}"
+            raise CreditError(f"credit {name!r} has no knob {knob!r}; {hint}")
+    return entry.make(**knobs)

@@ -1,0 +1,59 @@
+"""Who gets in: first come, first served, as long as the whole reservation of everybody inside fits the memory.
+
+A row reserves room for its longest possible length, and all rows are equally wide, so what counts is rows × width. An
+admitted request can therefore always finish; what does not fit waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from rolltree.engine.local.run import LocalRun
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Rows and columns of the slab."""
+
+    rows: int
+    columns: int
+
+
+def wave(
+    queue: deque[LocalRun], inside: int, longest: int, *, max_batch: int, budget: int, prefill: int
+) -> tuple[list[LocalRun], int]:
+    """Take from the queue what fits next to `inside` rows; return it and the longest length then reserved.
+
+    At most about `prefill` different prefix tokens join in one step, so that a long queue does not stall the decoding.
+    """
+    taken, seen, cost = list[LocalRun](), set[bytes](), 0
+    while queue:
+        run = queue[0]
+        wider = max(longest, run.limit)
+        if inside + len(taken) + 1 > min(max_batch, budget // columns_for(wider, budget)):
+            break
+        prefix = run.ids.tobytes()
+        if prefix not in seen:
+            if taken and cost + len(run.ids) > prefill:
+                break
+            seen.add(prefix)
+            cost += len(run.ids)
+        taken.append(queue.popleft())
+        longest = wider
+    return taken, longest
+
+
+def columns_for(longest: int, budget: int) -> int:
+    """Width for a longest length: rounded up, so that the slab is rarely rebuilt, but never beyond the budget."""
+    step = 64 if longest <= 512 else 256
+    return max(longest, min(-(-longest // step) * step, budget))
+
+
+def room_for(rows: int, longest: int, now: Room, *, max_batch: int, budget: int) -> Room:
+    """The slab to use for `rows` sequences: the present one if it will do, else a new one with room to grow."""
+    if rows <= now.rows and longest <= now.columns:
+        return now
+    columns = columns_for(longest, budget)
+    most = min(max_batch, budget // columns)
+    return Room(min(most, max(rows, 2 * now.rows)), columns)

@@ -1,0 +1,137 @@
+"""What is known of the requests being decoded: one row each, arrays instead of objects, so a step costs no Python per row.
+
+Columns are positions of the whole sequence, prefix included; numbers about a token stand in the token's own column.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from rolltree.engine.local.law import Law
+from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.stops import Meaning
+from rolltree.engine.protocol import Sample
+from rolltree.tree.node import Finish, FloatArray, Top
+
+_COLUMNS = ("ids", "logp", "logq", "entropy", "version")
+_ROWS = ("length", "begin", "limit", "shown", "prefilled", "mixed", "key", "temperature", "top_k", "top_p", "meaning")
+
+
+class Batch:
+    """Rows 0 … len-1 are in use."""
+
+    def __init__(self, vocab_size: int, max_top: int) -> None:
+        self.runs: list[LocalRun] = []
+        self.ids = np.zeros((0, 0), np.int64)
+        self.logp = np.zeros((0, 0), np.float32)
+        self.logq = np.zeros((0, 0), np.float32)
+        self.entropy = np.zeros((0, 0), np.float32)
+        self.version = np.zeros((0, 0), np.int32)
+        self.length = np.zeros(0, np.int64)
+        """Tokens so far; the last one has not been read by the model yet."""
+        self.begin = np.zeros(0, np.int64)
+        self.limit = np.zeros(0, np.int64)
+        self.shown = np.zeros(0, np.int64)
+        """Up to where increments have been reported."""
+        self.prefilled = np.zeros(0, np.int64)
+        self.mixed = np.zeros(0, np.bool_)
+        """Whether its caches were made under several weight versions (then they are not shared)."""
+        self.key = np.zeros(0, np.uint64)
+        self.temperature = np.zeros(0, np.float64)
+        self.top_k = np.zeros(0, np.int64)
+        self.top_p = np.zeros(0, np.float64)
+        self.meaning = np.zeros((0, vocab_size), np.uint8)
+        self._max_top = max_top
+        self._tops: dict[LocalRun, tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], FloatArray]] = {}
+        self._law: Law | None = None
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the room, keeping the rows in use."""
+        n = len(self)
+        for name in _COLUMNS:
+            old = getattr(self, name)
+            new = np.zeros((rows, columns), old.dtype)
+            width = min(columns, old.shape[1])
+            new[:n, :width] = old[:n, :width]
+            setattr(self, name, new)
+        for name in _ROWS:
+            old = getattr(self, name)
+            new = np.zeros((rows, *old.shape[1:]), old.dtype)
+            new[:n] = old[:n]
+            setattr(self, name, new)
+
+    def add(self, run: LocalRun, meaning: Meaning, prefilled: int) -> None:
+        """Take the next row."""
+        row, s, n = len(self), run.request.sampling, len(run.ids)
+        self.runs.append(run)
+        self.ids[row, :n] = run.ids
+        self.length[row] = self.begin[row] = self.shown[row] = n
+        self.limit[row], self.prefilled[row], self.mixed[row] = run.limit, prefilled, False
+        self.key[row], self.meaning[row] = run.key, meaning
+        self.temperature[row], self.top_k[row], self.top_p[row] = s.temperature, s.top_k, s.top_p
+        if run.top:
+            new = run.limit - n
+            self._tops[run] = np.zeros((new, run.top), np.int32), np.zeros((new, run.top), np.float32)
+        self._law = None
+
+    def remove(self, rows: list[int]) -> tuple[list[int], list[int]]:
+        """Drop rows and close the gaps; return which rows moved and where to."""
+        left = len(self) - len(rows)
+        gone = set(rows)
+        for row in rows:
+            self._tops.pop(self.runs[row], None)
+        source = [r for r in range(left, len(self)) if r not in gone]
+        target = [r for r in sorted(gone) if r < left]
+        for name in (*_COLUMNS, *_ROWS):
+            store = getattr(self, name)
+            store[target] = store[source]
+        for s, t in zip(source, target, strict=True):
+            self.runs[t] = self.runs[s]
+        del self.runs[left:]
+        self._law = None
+        return source, target
+
+    def law(self, device: torch.device) -> Law:
+        """How the rows draw."""
+        if self._law is None:
+            n = len(self)
+            t, k, p = self.temperature[:n], self.top_k[:n], self.top_p[:n]
+            self._law = Law(
+                torch.from_numpy(t.copy()).to(device) if (t != 1).any() else None,
+                torch.from_numpy(k.copy()).to(device) if (k > 0).any() else None,
+                torch.from_numpy(p.copy()).to(device) if (p < 1).any() else None,
+            )
+        return self._law
+
+    def note_top(self, row: int, ids: np.ndarray[tuple[int], np.dtype[np.int64]], logp: FloatArray) -> None:
+        """Alternatives of the token about to be written to a row."""
+        run = self.runs[row]
+        at = self.length[row] - self.begin[row]
+        kept_ids, kept_logp = self._tops[run]
+        kept_ids[at], kept_logp[at] = ids[: run.top], logp[: run.top]
+
+    def sample(self, row: int, start: int, finish: Finish, hidden: FloatArray | None, stopped_by: str = "") -> Sample:
+        """What a row has from column `start` on, copied."""
+        run, stop = self.runs[row], int(self.length[row])
+        part = slice(start, stop)
+        top = None
+        if run.top:
+            first = start - int(self.begin[row])
+            kept_ids, kept_logp = self._tops[run]
+            top = Top(kept_ids[first : first + stop - start].copy(), kept_logp[first : first + stop - start].copy())
+        return Sample(
+            actions=self.ids[row, part].astype(np.int32),
+            logp=self.logp[row, part].copy(),
+            logq=self.logq[row, part].copy(),
+            version=self.version[row, part].copy(),
+            finish=finish,
+            stopped_by=stopped_by,
+            entropy=self.entropy[row, part].copy() if run.entropy else None,
+            top=top,
+            hidden=hidden,
+            prefilled=int(self.prefilled[row]),
+        )

@@ -1,0 +1,243 @@
+"""The engine without its thread: who is inside, one step for all of them, and what ended.
+
+One step admits what fits, reads new prefixes, reads the last token of everybody else, and draws one token for all in
+one go. Rows that end leave their keys and values to the prefix cache, so whoever continues them pays one token.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rolltree.engine.local.admit import Room, room_for, wave
+from rolltree.engine.local.batch import Batch
+from rolltree.engine.local.choose import choose
+from rolltree.engine.local.prefill import read, seat
+from rolltree.engine.local.prefix import PrefixCache
+from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.stops import EOS, STOP, StopTables
+from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
+from rolltree.policy.decoder import Decoder
+from rolltree.policy.slab import Slab
+from rolltree.tree.node import Finish, FloatArray
+
+Outcome = tuple[LocalRun, Sample | EngineError, Sample | None]
+
+_ROUND = 16
+"""Attention looks at a multiple of this many columns."""
+
+
+@dataclass(slots=True)
+class News:
+    """What a step brought: runs that ended (with what no increment has shown), and increments of streamed runs."""
+
+    ended: list[Outcome] = field(default_factory=list[Outcome])
+    parts: list[tuple[LocalRun, Sample]] = field(default_factory=list[tuple[LocalRun, Sample]])
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes of one engine."""
+
+    max_batch: int
+    budget: int
+    """Tokens of keys and values for requests inside."""
+    cache: int
+    """Tokens of keys and values for prefixes kept."""
+    max_context: int
+    max_top: int
+    prefill: int = 8192
+    """Prefix tokens read in one step, about."""
+    chunk: int = 4096
+    """Padded tokens in one forward of a prefill or score."""
+
+
+class Core:
+    """All state of an engine. Not thread-safe; its worker is the only one to call it."""
+
+    def __init__(self, decoder: Decoder, codec: Codec, limits: Limits, version: int) -> None:
+        self.decoder, self.limits, self.version = decoder, limits, version
+        self.queue: deque[LocalRun] = deque()
+        self.batch = Batch(decoder.vocab_size, limits.max_top)
+        self._stops = StopTables(codec, decoder.vocab_size)
+        self._cache = PrefixCache(decoder.shapes, limits.cache, decoder.dtype, decoder.device)
+        self._slab = Slab.zeros(decoder.shapes, 0, 0, decoder.dtype, decoder.device)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self.queue) or len(self.batch) > 0
+
+    def step(self) -> News:
+        """Admit, read, draw one token for every row, and let go of those that end."""
+        news, old = News(), len(self.batch)
+        taken = self._admit(news)
+        states = list[Tensor]()
+        if old:
+            states.append(self._decode(old))
+            self._report(range(old), states[0], news)
+        if taken:
+            seating = seat(taken, self._cache)
+            for lead in seating.leaders:
+                self._sit(lead.run, lead.new)
+            for run, _ in seating.followers:
+                self._sit(run, 0)
+            states.append(read(self.decoder, seating, self._cache, self._slab, old, self.limits.chunk))
+        if states:
+            hidden = torch.cat(states) if len(states) > 1 else states[0]
+            failures = choose(self.decoder.logits(hidden), self.batch, self.version)
+            self._let_go(self._endings(failures), news)
+            self._report(range(len(self.batch)), None, news)
+        return news
+
+    def stop(self, run: LocalRun, finish: Finish) -> News:
+        """End one run with what it has."""
+        news = News()
+        if run in self.queue:
+            self.queue.remove(run)
+            nothing = nothing_of(run, finish)
+            news.ended.append((run, nothing, nothing))
+        elif run in self.batch.runs:
+            self._let_go([(self.batch.runs.index(run), finish, "")], news)
+        return news
+
+    def stop_all(self, finish: Finish) -> News:
+        """End every run with what it has."""
+        news = News()
+        for run in (*self.queue, *self.batch.runs):
+            news.ended.extend(self.stop(run, finish).ended)
+        return news
+
+    def fail_all(self, error: EngineError) -> News:
+        """End every run with an error (the engine itself failed) and start afresh."""
+        runs = [*self.batch.runs, *self.queue]
+        self.queue.clear()
+        self.batch = Batch(self.decoder.vocab_size, self.limits.max_top)
+        self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
+        self._cache.clear()
+        return News([(run, error, None) for run in runs])
+
+    def update(self, state: Mapping[str, Tensor], version: int, caches: Caches) -> None:
+        """Take new weights. Kept prefixes are forgotten; runs inside keep their caches or have them recomputed."""
+        self.decoder.load(state)
+        self.version = version
+        self._cache.clear()
+        n = len(self.batch)
+        if caches == "keep":
+            self.batch.mixed[:n] = True
+            return
+        widest = int(self.batch.length[:n].max(initial=1)) - 1
+        rows = max(1, self.limits.chunk // max(widest, 1))
+        for first in range(0, n, rows):
+            last = min(first + rows, n)
+            width = int(self.batch.length[first:last].max()) - 1
+            ids = torch.from_numpy(self.batch.ids[first:last, :width].copy()).to(self.decoder.device)
+            start = torch.zeros(last - first, dtype=torch.long, device=self.decoder.device)
+            self.decoder.extend(ids, start, self._slab.view(first, last), width)
+        self.batch.mixed[:n] = False
+
+    def _admit(self, news: News) -> list[LocalRun]:
+        n, lim = len(self.batch), self.limits
+        while self.queue and self.queue[0].limit == len(self.queue[0].ids):
+            run = self.queue.popleft()
+            nothing = nothing_of(run, "length")
+            news.ended.append((run, nothing, nothing))
+        if not self.queue:
+            return []
+        inside = int(self.batch.limit[:n].max(initial=0))
+        taken, longest = wave(self.queue, n, inside, max_batch=lim.max_batch, budget=lim.budget, prefill=lim.prefill)
+        now = Room(self._slab.rows, self._slab.capacity)
+        room = room_for(n + len(taken), longest, now, max_batch=lim.max_batch, budget=lim.budget)
+        if taken and room != now:
+            used = int(self.batch.length[:n].max(initial=0))
+            self._slab.resize(room.rows, room.columns, n, used)
+            self.batch.resize(room.rows, room.columns)
+        return taken
+
+    def _sit(self, run: LocalRun, prefilled: int) -> None:
+        self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled)
+
+    def _decode(self, rows: int) -> Tensor:
+        b, device = self.batch, self.decoder.device
+        at = b.length[:rows] - 1
+        ids = torch.from_numpy(b.ids[np.arange(rows), at]).to(device)
+        reach = min(-(-int(at.max() + 1) // _ROUND) * _ROUND, self._slab.capacity)
+        view = self._slab.view(0, rows)
+        return self.decoder.extend(ids.unsqueeze(1), torch.from_numpy(at).to(device), view, reach)[:, 0]
+
+    def _report(self, rows: range, hidden: Tensor | None, news: News) -> None:
+        """Increments: at once where no state is wanted, else after the step that has read the last token."""
+        for row in rows:
+            run = self.batch.runs[row]
+            shown = int(self.batch.shown[row])
+            if run.streaming and run.hidden == (hidden is not None) and self.batch.length[row] > shown:
+                state = _numpy(hidden[row]) if hidden is not None else None
+                news.parts.append((run, self.batch.sample(row, shown, "abort", state)))
+                self.batch.shown[row] = self.batch.length[row]
+
+    def _endings(self, failures: dict[int, EngineError]) -> list[tuple[int, Finish | EngineError, str]]:
+        b, n = self.batch, len(self.batch)
+        token = b.ids[np.arange(n), b.length[:n] - 1]
+        bits = b.meaning[np.arange(n), token]
+        out: list[tuple[int, Finish | EngineError, str]] = [(row, error, "") for row, error in failures.items()]
+        for row in np.flatnonzero((bits > 0) | (b.length[:n] >= b.limit[:n])).tolist():
+            stop = b.runs[row].request.sampling.stop
+            if row in failures:
+                continue
+            if bits[row] & EOS:
+                out.append((row, "eos", ""))
+            elif bits[row] & STOP:
+                out.append((row, "stop", ""))
+            elif bits[row] and (fired := self._stops.fired(b.ids[row, b.begin[row] : b.length[row]], stop)):
+                out.append((row, "stop", fired))
+            elif b.length[row] >= b.limit[row]:
+                out.append((row, "length", ""))
+        return out
+
+    def _let_go(self, endings: list[tuple[int, Finish | EngineError, str]], news: News) -> None:
+        """Deliver rows that end, keep their prefixes, and close the gaps."""
+        if not endings:
+            return
+        b, kept = self.batch, list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]()
+        for row, finish, fired in endings:
+            run, length = b.runs[row], int(b.length[row])
+            if isinstance(finish, EngineError):
+                news.ended.append((run, finish, None))
+                continue
+            hidden, known = None, length - 1
+            if run.hidden:
+                hidden, known = self._last_state(row), length
+            if not b.mixed[row]:
+                kept.append((row, b.ids[row, :known]))
+            whole = b.sample(row, int(b.begin[row]), finish, hidden, fired)
+            rest = b.sample(row, int(b.shown[row]), finish, hidden, fired)
+            news.ended.append((run, whole, rest))
+        self._cache.store(kept, self._slab)
+        longest = int(b.length[: len(b)].max())
+        source, target = b.remove([row for row, _, _ in endings])
+        if source:
+            index = torch.tensor([source, target], device=self.decoder.device)
+            self._slab.copy_rows(index[0], index[1], longest)
+
+    def _last_state(self, row: int) -> FloatArray:
+        """Last hidden state at a row's last token, which no step has read yet."""
+        b, device = self.batch, self.decoder.device
+        at = int(b.length[row]) - 1
+        ids = torch.tensor([[int(b.ids[row, at])]], device=device)
+        view = self._slab.view(row, row + 1)
+        return _numpy(self.decoder.extend(ids, torch.tensor([at], device=device), view, at + 1)[0, 0])
+
+
+def nothing_of(run: LocalRun, finish: Finish) -> Sample:
+    """The empty sample of a run that ended before its first token."""
+    none = np.empty(0, np.float32)
+    return Sample(np.empty(0, np.int32), none, none, np.empty(0, np.int32), finish)
+
+
+def _numpy(hidden: Tensor) -> FloatArray:
+    return hidden.float().cpu().numpy().copy()

@@ -1,0 +1,202 @@
+"""The asyncio front of the embedded engine."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rolltree.engine.local.check import check_room, check_sampling, check_tokens, top_wanted
+from rolltree.engine.local.core import Core, Limits, News
+from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.score import ScoreJob
+from rolltree.engine.local.streams import stream_key
+from rolltree.engine.local.worker import Worker
+from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
+from rolltree.policy.decode import decoder_of
+from rolltree.policy.decoder import Decoder, ModelError
+from rolltree.policy.load import LoadedModel, load_model, read_weights
+from rolltree.tree.node import Array, Finish
+
+FEATURES = frozenset(
+    "entropy entropy:full top hidden score stream abort hook greedy update shared-prefix versions".split()
+)
+_MAX_TOP = 256
+
+
+class LocalEngine:
+    """Samples a causal language model on this machine (see `rolltree.engine.protocol.Engine`).
+
+    `model` is a name or folder `load_model` knows, a `LoadedModel`, or a Hugging Face model (then `codec` is needed).
+    The engine copies the weights: training the model changes nothing here until `update_weights`.
+    `max_tokens_in_memory` bounds keys and values of requests and kept prefixes together (a quarter is for kept
+    prefixes; `share_prefixes=False` gives it all to requests); what does not fit now waits. Default: what `max_batch`
+    contexts need, at most a quarter of the free memory. `threads` sets torch's threads for the whole process.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | LoadedModel | PreTrainedModel,
+        codec: Codec | None = None,
+        *,
+        max_batch: int = 256,
+        max_tokens_in_memory: int | None = None,
+        max_context: int | None = None,
+        share_prefixes: bool = True,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+        threads: int | None = None,
+        seed: int | None = None,
+        version: int = 0,
+    ) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        source, self._codec = _source(model, codec)
+        decoder = decoder_of(source, dtype, torch.device(device))
+        context = min(max_context or decoder.max_context, decoder.max_context)
+        memory = max_tokens_in_memory or _default_memory(decoder, max_batch, context)
+        if max_batch < 1 or memory < 2:
+            raise EngineError(f"max_batch is {max_batch} and max_tokens_in_memory {memory}; both must be positive.")
+        kept = memory // 4 if share_prefixes else 0
+        max_top = min(decoder.vocab_size, _MAX_TOP)
+        limits = Limits(max_batch, memory - kept, kept, context, max_top)
+        self._capabilities = Capabilities(FEATURES, context, max_top)
+        self._rng = np.random.default_rng(seed)
+        self._worker = Worker(Core(decoder, self._codec, limits, version))
+        self._fresh: list[LocalRun] = []
+        # An engine that is dropped without close() must not leave its thread behind.
+        weakref.finalize(self, self._worker.post, self._worker.close)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return self._capabilities
+
+    @property
+    def codec(self) -> Codec:
+        """Its tokenizer."""
+        return self._codec
+
+    @property
+    def version(self) -> int:
+        """Version of the weights that write now."""
+        return self._worker.core.version
+
+    def submit(self, request: Request) -> LocalRun:
+        """Start a request; it begins with the engine's next step."""
+        if self._worker.closed:
+            raise EngineError("The engine is closed; make a new one.")
+        vocab, limits = self._worker.core.decoder.vocab_size, self._worker.core.limits
+        ids = check_tokens(request.prefix, vocab, "prefix")
+        check_sampling(request.sampling, vocab)
+        top = top_wanted(request.want, limits.max_top)
+        limit = check_room(request, len(ids), limits.max_context, limits.budget)
+        run = LocalRun(request, ids, limit, stream_key(self._seed(request.sampling)), top)
+        run.ask_stop = self._stop
+        if not self._fresh:
+            # One order for everything submitted in this turn of the loop, so that a group starts as one batch.
+            run.loop.call_soon(self._flush)
+        self._fresh.append(run)
+        return run
+
+    async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:
+        """Log-probs of tokens[start:]; start must be 1 or more, since the first token follows nothing."""
+        if self._worker.closed:
+            raise EngineError("The engine is closed; make a new one.")
+        core = self._worker.core
+        ids = check_tokens(tokens, core.decoder.vocab_size, "tokens to score")
+        if top_wanted(want, core.limits.max_top):
+            raise EngineError(
+                "The local engine scores entropy and hidden states, not alternatives; drop 'top' from want."
+            )
+        if not 1 <= start <= len(ids):
+            raise EngineError(f"start is {start}; it must be from 1 to the {len(ids)} tokens given.")
+        if len(ids) > core.limits.max_context:
+            raise EngineError(
+                f"{len(ids)} tokens exceed the context of {core.limits.max_context}; score a shorter text."
+            )
+        done: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
+        entropy = any(w.startswith("entropy") for w in want)
+        self._worker.score(ScoreJob(ids, start, entropy, "hidden" in want, done))
+        return await done
+
+    async def pause(self) -> None:
+        """Stop making tokens; runs inside keep what they have."""
+        self._flush()
+        await self._worker.ask(lambda: setattr(self._worker, "paused", True))
+
+    async def resume(self) -> None:
+        """Go on."""
+        await self._worker.ask(lambda: setattr(self._worker, "paused", False))
+
+    async def update_weights(self, weights: Any, version: int, *, caches: Caches = "recompute") -> None:
+        """Take a state dict, a Hugging Face model or a folder under a new version; all or nothing."""
+        state = _state_of(weights)
+        if version <= self.version:
+            raise EngineError(f"Version {version} is not above the present {self.version}; versions only grow.")
+
+        def work() -> None:
+            try:
+                self._worker.core.update(state, version, caches)
+            except ModelError as error:
+                raise EngineError(str(error)) from error
+
+        self._flush()
+        await self._worker.ask(work)
+
+    async def close(self) -> None:
+        """End every run with what it has and release the memory."""
+        self._flush()
+        if not self._worker.closed:
+            await self._worker.ask(self._worker.close)
+
+    def _seed(self, sampling: Sampling) -> int:
+        return int(self._rng.integers(1 << 63)) if sampling.seed is None else sampling.seed
+
+    def _flush(self) -> None:
+        if self._fresh:
+            runs, self._fresh = self._fresh, []
+            self._worker.submit(runs)
+
+    def _stop(self, run: LocalRun, finish: Finish) -> None:
+        self._flush()
+        core = self._worker.core
+
+        def order() -> News:
+            return core.stop(run, finish)
+
+        self._worker.post(order)
+
+
+def _source(model: str | Path | LoadedModel | PreTrainedModel, codec: Codec | None) -> tuple[PreTrainedModel, Codec]:
+    if isinstance(model, (str, Path)):
+        model = load_model(str(model))
+    if isinstance(model, LoadedModel):
+        return model.model, codec or model.codec
+    if codec is None:
+        raise EngineError("A bare model needs its codec: pass codec=HFCodec(tokenizer), or a name `load_model` knows.")
+    return model, codec
+
+
+def _default_memory(decoder: Decoder, max_batch: int, context: int) -> int:
+    per_token = sum(s.floats for s in decoder.shapes) * decoder.dtype.itemsize
+    free = int(psutil.virtual_memory().available) // 4 // per_token
+    return max(context * 2, min(max_batch * context * 4 // 3, free))
+
+
+def _state_of(weights: Any) -> Mapping[str, Tensor]:
+    if isinstance(weights, torch.nn.Module):
+        return weights.state_dict()
+    if isinstance(weights, (str, Path)):
+        return read_weights(Path(weights))
+    if isinstance(weights, Mapping):
+        return weights  # pyright: ignore[reportUnknownVariableType]
+    raise EngineError(f"Weights must be a state dict, a model or a folder, not {type(weights).__name__}.")

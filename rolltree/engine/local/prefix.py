@@ -1,0 +1,159 @@
+"""Prefixes whose keys and values are kept: a tree of token blocks over a fixed pool of memory.
+
+A block is named by its parent and its exact tokens, so nothing can collide. A prefix is found block by block and then
+within the best child, so sharing is exact to the token. When the pool is full, the least recently used leaf goes.
+All entries belong to one weight version; the engine clears the tree when weights change.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rolltree.policy.slab import LayerShape, Slab
+
+Ids: TypeAlias = NDArray[np.int64]
+
+BLOCK = 16
+_SCAN = 32
+"""Children looked at for a partial match; bounds the cost where a prefix has forked very often."""
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    slot: int
+    parent: _Block | None
+    tokens: Ids
+    tick: int = 0
+    children: dict[bytes, _Block] = field(default_factory=dict[bytes, "_Block"])
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A piece of a row to be copied into the pool."""
+
+    row: int
+    start: int
+    slot: int
+
+
+class PrefixCache:
+    """Finds, restores and stores prefixes. `tokens` is the pool's size in tokens; below one block it keeps nothing."""
+
+    def __init__(self, shapes: tuple[LayerShape, ...], tokens: int, dtype: torch.dtype, device: torch.device) -> None:
+        self._shapes, self._dtype, self._device = shapes, dtype, device
+        self.size = max(tokens // BLOCK, 0)
+        self._pool: Slab | None = None
+        self._tick = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything (the weights have changed)."""
+        self._root = _Block(-1, None, np.empty(0, np.int64))
+        self._order: OrderedDict[int, _Block] = OrderedDict()
+        self._used = 0
+        self._free: list[int] = []
+
+    def find(self, ids: Ids) -> tuple[int, list[int]]:
+        """How many of the first tokens are kept, and the pool slots that hold them, in order."""
+        node, at, slots = self._root, 0, list[int]()
+        while (child := node.children.get(ids[at : at + BLOCK].tobytes())) is not None and at < len(ids):
+            slots.append(child.slot)
+            at += len(child.tokens)
+            node = child
+        best, extra = 0, None
+        rest = ids[at : at + BLOCK]
+        for child in islice(reversed(node.children.values()), _SCAN) if len(rest) else ():
+            n = min(len(rest), len(child.tokens))
+            same = child.tokens[:n] == rest[:n]
+            common = n if same.all() else int(same.argmin())
+            if common > best:
+                best, extra = common, child
+        if extra is not None:
+            slots.append(extra.slot)
+            node = extra
+        self._touch(node)
+        return at + best, slots
+
+    def restore(self, slots: list[list[int]], slab: Slab, first_row: int) -> None:
+        """Copy the blocks of several prefixes into consecutive rows of a slab."""
+        width = max(len(s) for s in slots)
+        if self._pool is None or width == 0:
+            return
+        index = torch.zeros(len(slots), width, dtype=torch.long, device=self._device)
+        for i, s in enumerate(slots):
+            index[i, : len(s)] = torch.tensor(s, dtype=torch.long)
+        columns = min(width * BLOCK, slab.capacity)
+        for (pool_k, pool_v), (keys, values) in zip(self._pool.layers, slab.layers, strict=True):
+            for pool, rows in ((pool_k, keys), (pool_v, values)):
+                blocks = pool[:, :, :BLOCK][index].permute(0, 2, 1, 3, 4).flatten(2, 3)
+                rows[first_row : first_row + len(slots), :, :columns] = blocks[:, :, :columns]
+
+    def store(self, rows: list[tuple[int, Ids]], slab: Slab) -> None:
+        """Keep the given tokens of rows whose keys and values stand in the slab."""
+        if self.size == 0:
+            return
+        self._tick += 1
+        pieces = [piece for row, ids in rows for piece in self._insert(row, ids)]
+        if not pieces:
+            return
+        if self._pool is None:
+            self._pool = Slab.zeros(self._shapes, self.size, BLOCK, self._dtype, self._device)
+        row = torch.tensor([[p.row] for p in pieces], device=self._device)
+        start = torch.tensor([[p.start] for p in pieces], device=self._device)
+        slot = torch.tensor([p.slot for p in pieces], device=self._device)
+        column = (start + torch.arange(BLOCK, device=self._device)).clamp(max=slab.capacity)
+        for (pool_k, pool_v), (keys, values) in zip(self._pool.layers, slab.layers, strict=True):
+            for pool, source in ((pool_k, keys), (pool_v, values)):
+                pool[slot, :, :BLOCK] = source[row, :, column].transpose(1, 2)
+
+    def _insert(self, row: int, ids: Ids) -> list[Stored]:
+        node, new = self._root, list[Stored]()
+        for at in range(0, len(ids), BLOCK):
+            tokens = ids[at : at + BLOCK]
+            key = tokens.tobytes()
+            child = node.children.get(key)
+            if child is None:
+                if not new:
+                    self._touch(node)
+                node.tick = self._tick
+                slot = self._slot()
+                if slot is None:
+                    break
+                child = _Block(slot, node, tokens.copy())
+                node.children[key] = child
+                self._order[slot] = child
+                new.append(Stored(row, at, slot))
+            child.tick = self._tick
+            node = child
+        self._touch(node)
+        return new
+
+    def _slot(self) -> int | None:
+        """A free slot, if need be that of the oldest leaf; None if everything left belongs to this very call."""
+        if self._free:
+            return self._free.pop()
+        if self._used < self.size:
+            self._used += 1
+            return self._used - 1
+        slot, oldest = next(iter(self._order.items()))
+        if oldest.tick == self._tick:
+            return None
+        del self._order[slot]
+        if oldest.parent is not None:
+            del oldest.parent.children[oldest.tokens.tobytes()]
+        return slot
+
+    def _touch(self, node: _Block) -> None:
+        """Mark a path as used, leaf first, so that a block is always younger than what hangs below it."""
+        walk: _Block | None = node
+        while walk is not None and walk.parent is not None:
+            self._order.move_to_end(walk.slot)
+            walk = walk.parent

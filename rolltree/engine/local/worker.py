@@ -1,0 +1,159 @@
+"""The thread that computes. Orders come in through an inbox, results go out to each run's event loop once per step."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rolltree.engine.local.core import Core, News, nothing_of
+from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.score import ScoreJob, score, take
+from rolltree.engine.protocol import EngineError
+
+Order = Callable[[], News | None]
+
+_LOGITS_AT_ONCE = 1 << 24
+
+
+class Worker:
+    """Runs a core in a daemon thread: orders first, then one batch of scores, then one decoding step."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.paused = False
+        self.closed = False
+        self._inbox: deque[Order] = deque()
+        self._jobs: list[ScoreJob] = []
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def post(self, order: Order) -> None:
+        """Have something done between two steps."""
+        self._inbox.append(order)
+        self._wake.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._main, name="rolltree-engine", daemon=True)
+            self._thread.start()
+
+    def submit(self, runs: list[LocalRun]) -> None:
+        """Queue runs."""
+
+        def order() -> News | None:
+            if self.closed:
+                return News([(run, (gone := nothing_of(run, "abort")), gone) for run in runs])
+            self.core.queue.extend(runs)
+            return None
+
+        self.post(order)
+
+    def score(self, job: ScoreJob) -> None:
+        """Queue a score."""
+        self.post(lambda: self._jobs.append(job))
+
+    async def ask(self, work: Callable[[], News | None]) -> None:
+        """Have something done between two steps and wait for it; its exception is raised here."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def order() -> News | None:
+            try:
+                news = work()
+            except Exception as error:  # handed to whoever asked
+                _call(loop, _fail, done, error)
+                return None
+            if news is not None:
+                _publish(news)
+            _call(loop, _settle, done, None)
+            return None
+
+        self.post(order)
+        await done
+
+    def close(self) -> News:
+        """End every run with what it has; the thread leaves after this order."""
+        self.closed = True
+        for job in self._jobs:
+            _call(job.done.get_loop(), _fail, job.done, EngineError("The engine was closed before it could score."))
+        self._jobs.clear()
+        return self.core.stop_all("abort")
+
+    @torch.inference_mode()
+    def _main(self) -> None:
+        while True:
+            self._wake.clear()
+            while self._inbox:
+                news = self._inbox.popleft()()
+                if news is not None:
+                    _publish(news)
+            if self.closed:
+                self._thread = None
+                if self._inbox:
+                    continue
+                return
+            if self._jobs:
+                self._score()
+            if self.core.busy and not self.paused:
+                _publish(self._step())
+            elif not self._jobs:
+                self._wake.wait()
+
+    def _step(self) -> News:
+        try:
+            return self.core.step()
+        except Exception as error:  # the engine failed: everyone inside learns why, and later requests start afresh
+            failure = EngineError(f"The engine failed in a decoding step with {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            return self.core.fail_all(failure)
+
+    def _score(self) -> None:
+        jobs = take(self._jobs, self.core.limits.chunk)
+        try:
+            results = score(self.core.decoder, jobs, self.core.version, _LOGITS_AT_ONCE)
+        except Exception as error:  # as above, for the callers of this batch
+            for job in jobs:
+                failure = EngineError(f"The engine failed while scoring with {type(error).__name__}: {error}")
+                _call(job.done.get_loop(), _fail, job.done, failure)
+            return
+        for job, result in zip(jobs, results, strict=True):
+            _call(job.done.get_loop(), _settle, job.done, result)
+
+
+def _publish(news: News) -> None:
+    """Hand results to the event loops that wait for them, one call per loop."""
+    calls: defaultdict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = defaultdict(list)
+    for run, part in news.parts:
+        calls[run.loop].append(lambda run=run, part=part: run.tell(part))
+    for run, outcome, rest in news.ended:
+        run.ended = True
+        calls[run.loop].append(lambda run=run, outcome=outcome, rest=rest: run.end(outcome, rest))
+    for loop, todo in calls.items():
+        _call(loop, _all, todo)
+
+
+def _all(calls: list[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        # The loop is closed: nobody is left to hear it.
+        if not loop.is_closed():
+            raise

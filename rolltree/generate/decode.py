@@ -1,0 +1,314 @@
+"""Growing one run: reserve, submit, write down, conclude.
+
+A child node stands in the tree from the moment its request is submitted and grows as tokens arrive. Whatever happens
+then (an end, a stop, a prune, a failure, a cancellation), what exists is kept and what was paid is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from rolltree.control.ledger import Hold
+from rolltree.engine.protocol import EngineError, LogitsHook, Request, Run, Sample
+from rolltree.generate.patience import Gone, attempt
+from rolltree.generate.random import christen, lineage, mix, next_run
+from rolltree.tree import Birth, Finish, Node, Top
+from rolltree.tree.event import Kind
+from rolltree.tree.node import Array
+
+if TYPE_CHECKING:
+    from rolltree.generate.hand import Hand
+
+WRITTEN: frozenset[str] = frozenset({"policy", "splice"})
+"""Roles that count towards the limit of policy tokens on a path."""
+
+_NOTHING = np.zeros(0, np.int32)
+_FORKS: frozenset[Birth] = frozenset({"resample", "forced", "restart", "vine"})
+
+
+class Draw(TypedDict, total=False):
+    """How to sample; what is not given comes from the run's defaults."""
+
+    max_tokens: int | None
+    """Length of this segment; the rollout's limit, the context and the budget clip it. None = as far as they allow."""
+    temperature: float
+    top_p: float
+    top_k: int
+    stop: tuple[str, ...]
+    """Strings to stop at, besides the task's own."""
+    stop_ids: tuple[int, ...]
+    ignore_eos: bool
+    hook: LogitsHook | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a strategy asked for: how many continuations, drawn how, with which extras, and why."""
+
+    n: int
+    draw: Draw
+    want: frozenset[str] = frozenset()
+    birth: Birth | None = None
+    why: str = ""
+    numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(slots=True)
+class Seat:
+    """One request: the node that receives it, what is reserved for it, and how much of it is written down."""
+
+    node: Node
+    request: Request
+    decoded: Hold
+    prefilled: Hold
+    at_limit: Finish | None
+    """What the end of `max_tokens` means: the rollout's limit ("length"), "budget", or None: the segment is full."""
+    run: Run | None = None
+    refused: Exception | None = None
+    timer: asyncio.TimerHandle | None = None
+    written: int = 0
+    halted: bool = False
+    """Whether the strategy stopped it (and so decides what becomes of the leaf)."""
+
+
+def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[Seat]:
+    """Reserve and submit n continuations of a node (`into`: one that writes on in the node itself)."""
+    prefix = hand.tree.prefix(node)
+    written = sum(len(x) for x in hand.tree.path(node) if x.role in WRITTEN)
+    room = min(hand.setting.limit - written, hand.engine.capabilities.max_context - len(prefix))
+    if room <= 0:
+        _refuse(hand, node, "length", f"{written} policy tokens on a prefix of {len(prefix)}: no room is left")
+        return []
+    asked = ask.draw.get("max_tokens")
+    length = room if asked is None else min(room, asked)
+    if length <= 0:
+        return []
+    request = _request(hand, prefix, length, ask)
+    seats: list[Seat] = []
+    for _ in range(ask.n):
+        holds = _reserve(hand, prefix, length, new_leaf=not into and (bool(node.children) or node.parent is None))
+        if holds is None:
+            why = f"{len(seats)} of {ask.n} continuations could be paid"
+            _refuse(hand, node, "budget", why, granted=len(seats), n=ask.n)
+            break
+        at_limit: Finish | None = "budget" if holds[0].amount < length else "length" if length >= room else None
+        if into:
+            child, run = node, mix(lineage(hand.tree, node), len(prefix))
+        else:
+            child, run = _child(hand, node, len(prefix), ask.birth)
+        sampling = replace(request.sampling, max_tokens=holds[0].amount, seed=hand.rng.child("draw", run).seed)
+        seats.append(Seat(child, replace(request, sampling=sampling), *holds, at_limit))
+        _submit(hand, seats[-1])
+    if seats and not into:
+        children = [s.node.id for s in seats]
+        first = seats[0].node.birth
+        kind: Kind = "fork" if first in _FORKS or (len(node.children) > len(seats) and first != "root") else "extend"
+        hand.event(kind, node, ask.why or first, children=children, max_tokens=length, end=len(prefix), **ask.numbers)
+    return seats
+
+
+async def finish_seat(hand: Hand, seat: Seat) -> None:
+    """Wait for the whole sample and write it down; failures become a failed node."""
+
+    async def once() -> Sample:
+        if seat.run is None:
+            _submit(hand, seat)
+        run, seat.run = seat.run, None
+        if run is None:
+            assert seat.refused is not None
+            raise seat.refused
+        return await run
+
+    patience, final = hand.setting.patience, (EngineError,)
+    try:
+        sample = await attempt(
+            "the engine", once, patience, patience.engine_seconds, on_retry=hand.retried(seat.node), final=final
+        )
+    except Gone as gone:
+        fail_seat(hand, seat, gone.cause, gone.tries)
+        return
+    conclude(hand, seat, sample)
+
+
+def conclude(hand: Hand, seat: Seat, sample: Sample) -> None:
+    """Write down what is new in the whole sample, settle the accounts and say what becomes of the leaf."""
+    try:
+        _validate(seat, sample)
+    except EngineError as error:
+        fail_seat(hand, seat, error, 1)
+        return
+    if len(sample.actions) > seat.written:
+        write(hand, seat, _tail(sample, seat.written))
+    _settle(hand, seat, sample.prefilled)
+    node = seat.node
+    if sample.hidden is not None:
+        hand.setting.hidden[hand.tree.id, node.id] = sample.hidden
+    if sample.stopped_by:
+        node.notes["stopped_by"] = sample.stopped_by
+    if node.status == "open":
+        _end(hand, seat, sample)
+    elif node.finish is None:
+        node.finish = sample.finish
+    if hand.setting.on_progress is not None:
+        hand.setting.on_progress()
+
+
+def write(hand: Hand, seat: Seat, part: Sample) -> None:
+    """Append tokens to the node as they come."""
+    node = seat.node
+    if len(node) or node.status != "open":
+        hand.tree.append(node, part.actions, logp=part.logp, logq=part.logq, version=part.version,
+                         entropy=part.entropy, top=part.top)  # fmt: skip
+    else:
+        # The usual case, in one go: nothing stands in the node yet.
+        node.actions, node.logp, node.logq, node.version = part.actions, part.logp, part.logq, part.version
+        node.entropy, node.top = part.entropy, part.top
+    seat.written += len(part.actions)
+
+
+def fail_seat(hand: Hand, seat: Seat, error: Exception, tries: int) -> None:
+    """The engine gave up on this node: keep what was streamed, mark it failed, never score it."""
+    _settle(hand, seat, 0)
+    if seat.node.status != "pruned":
+        hand.fail(seat.node, "the engine", error, tries=tries)
+
+
+async def abandon(hand: Hand, seat: Seat) -> None:
+    """The strategy was cancelled: stop the run, keep what it handed over, and pause the leaf."""
+    sample: Sample | None = None
+    run = hand.setting.runs.get((hand.tree.id, seat.node.id))
+    if run is not None:
+        try:
+            run.stop("abort")
+            async with asyncio.timeout(hand.setting.patience.stop_seconds):
+                sample = await run
+        except (Exception, asyncio.CancelledError):  # a second cancellation or a dead engine: nothing more to keep
+            sample = None
+    if sample is not None and len(sample.actions) <= seat.decoded.amount:
+        if len(sample.actions) > seat.written:
+            write(hand, seat, _tail(sample, seat.written))
+        _settle(hand, seat, sample.prefilled)
+    else:
+        _settle(hand, seat, 0)
+    if seat.node.status == "open":
+        seat.node.finish = "abort"
+        hand.pause(seat.node, "cancelled")
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _request(hand: Hand, prefix: Array, length: int, ask: Ask) -> Request:
+    base, draw = hand.setting.sampling, ask.draw
+    sampling = replace(
+        base,
+        max_tokens=length,
+        temperature=draw.get("temperature", base.temperature),
+        top_p=draw.get("top_p", base.top_p),
+        top_k=draw.get("top_k", base.top_k),
+        stop=(*hand.task.stop, *base.stop, *draw.get("stop", ())),
+        stop_ids=(*base.stop_ids, *draw.get("stop_ids", ())),
+        ignore_eos=draw.get("ignore_eos", base.ignore_eos),
+        hook=draw.get("hook", base.hook),
+    )
+    return Request(prefix, sampling, ask.want, affinity=hand.tree.id)
+
+
+def _reserve(hand: Hand, prefix: Array, length: int, *, new_leaf: bool) -> tuple[Hold, Hold] | None:
+    budget = hand.budget
+    if budget.seconds_left <= 0:
+        return None
+    prefilled = budget.reserve("prefilled", len(prefix))
+    decoded = None if prefilled is None else budget.reserve("decoded", length, least=1)
+    if prefilled is None or decoded is None or (new_leaf and not budget.take("leaves")):
+        for hold in (prefilled, decoded):
+            if hold is not None:
+                hold.release()
+        return None
+    return decoded, prefilled
+
+
+def _child(hand: Hand, node: Node, end: int, birth: Birth | None) -> tuple[Node, int]:
+    run = next_run(hand.tree, node, end)
+    birth = birth or ("root" if node.parent is None else "boundary")
+    child = hand.tree.extend(node, _NOTHING, actor=hand.actor, level=hand.level, birth=birth)
+    if node.status == "open" and node.parent is not None:
+        node.status = "done"
+    return child, christen(child, run)
+
+
+def _refuse(hand: Hand, node: Node, finish: Finish, why: str, **numbers: Any) -> None:
+    hand.event("budget", node, why, **numbers)
+    if node.is_leaf and node.status == "open" and node.parent is not None:
+        hand.close(node, finish, why)
+
+
+def _submit(hand: Hand, seat: Seat) -> None:
+    seat.refused = None
+    try:
+        seat.run = hand.engine.submit(seat.request)
+    except Exception as error:
+        seat.refused = error
+        return
+    hand.setting.runs[hand.tree.id, seat.node.id] = seat.run
+    left = hand.budget.seconds_left
+    if left < math.inf:
+        if seat.timer is not None:
+            seat.timer.cancel()
+        seat.timer = asyncio.get_running_loop().call_later(left, seat.run.stop, "budget")
+
+
+def _settle(hand: Hand, seat: Seat, prefilled: int) -> None:
+    if seat.timer is not None:
+        seat.timer.cancel()
+    hand.setting.runs.pop((hand.tree.id, seat.node.id), None)
+    seat.decoded.commit(seat.written)
+    seat.prefilled.commit(min(prefilled, seat.prefilled.amount))
+    if prefilled > seat.prefilled.amount:
+        hand.budget.charge("prefilled", prefilled - seat.prefilled.amount)
+
+
+def _end(hand: Hand, seat: Seat, sample: Sample) -> None:
+    node, finish = seat.node, sample.finish
+    node.finish = finish
+    if finish == "length" and seat.at_limit is not None and seat.written == seat.decoded.amount:
+        hand.close(
+            node, seat.at_limit, "the rollout's limit" if seat.at_limit == "length" else "the budget's last token"
+        )
+    elif finish == "abort" and not seat.halted:
+        hand.pause(node, "the engine ended the run")
+    elif finish == "stop" and sample.stopped_by in hand.task.stop:
+        if not hand.interactive:
+            hand.close(node, finish, f"the answer stands: {sample.stopped_by!r}")
+    elif finish in ("stop", "length", "abort") and seat.written:
+        pass  # The leaf stays open: a segment ended, and the strategy says what comes next.
+    else:
+        hand.close(node, finish, "" if seat.written else "the engine had nothing to add")
+
+
+def _validate(seat: Seat, sample: Sample) -> None:
+    made, most = len(sample.actions), seat.request.sampling.max_tokens
+    if made > most:
+        raise EngineError(f"the engine returned {made} tokens where at most {most} were asked for")
+    if not made == len(sample.logp) == len(sample.logq) == len(sample.version):
+        raise EngineError(
+            f"the engine returned {made} tokens with {len(sample.logp)} logp, {len(sample.logq)} logq and "
+            f"{len(sample.version)} versions; there must be one of each per token"
+        )
+
+
+def _tail(sample: Sample, start: int) -> Sample:
+    if start == 0:
+        return sample
+    top = sample.top
+    return replace(
+        sample, actions=sample.actions[start:], logp=sample.logp[start:], logq=sample.logq[start:],
+        version=sample.version[start:], entropy=None if sample.entropy is None else sample.entropy[start:],
+        top=None if top is None else Top(top.ids[start:], top.logp[start:]),
+    )  # fmt: skip

@@ -1,0 +1,352 @@
+"""The hand: the one way a strategy acts.
+
+A strategy never talks to an engine, an environment or a verifier; it holds a hand, bound to a tree and to a budget.
+Everything the hand does is recorded in the tree as events with their numbers, paid from the budget, and drawn from
+streams of randomness that depend on the place in the tree alone. A budget's end is a finish reason, a crash is a failed
+node; neither is an exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, TypeVar, Unpack
+
+import numpy as np
+
+from rolltree.control.ledger import Budget, Limits
+from rolltree.engine.protocol import Codec, Engine, Scored
+from rolltree.generate import outside
+from rolltree.generate.decode import Ask, Draw, Seat, abandon, finish_seat, open_seats
+from rolltree.generate.growing import Growing
+from rolltree.generate.patience import told
+from rolltree.generate.random import Stream, christen, lineage
+from rolltree.generate.setting import HandError, Setting
+from rolltree.task.protocol import Item, Task, Verdict
+from rolltree.tree import Birth, Event, Finish, Forest, Node, Role, Tree
+from rolltree.tree.event import Kind
+from rolltree.tree.node import Array, FloatArray
+
+T = TypeVar("T")
+ForkMode = Literal["resample", "forced", "boundary", "restart", "vine"]
+
+
+class Hand:
+    """Acts on one tree under one budget. `on` binds it to a tree, `under` to a smaller budget, `as_actor` to a role."""
+
+    def __init__(
+        self, setting: Setting, budget: Budget, tree: Tree | None = None, *, actor: str = "policy", level: int = 0
+    ) -> None:
+        self.setting = setting
+        self.budget = budget
+        self.actor = actor
+        self.level = level
+        self._tree = tree
+        self.rng: Stream = setting.rng if tree is None else setting.rng.child("tree", tree.task, tree.id)
+        """The stream of this tree (of the run, where none is bound), addressed by name: `hand.rng.child("fork", 3)`."""
+
+    # -- what it is bound to ---------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """What writes. Strategies read its capabilities and codec, and leave the writing to the hand."""
+        return self.setting.engine
+
+    @property
+    def task(self) -> Task:
+        """What is asked."""
+        return self.setting.task
+
+    @property
+    def codec(self) -> Codec:
+        """The engine's tokenizer."""
+        return self.setting.engine.codec
+
+    @property
+    def forest(self) -> Forest:
+        """All trees of this run."""
+        return self.setting.forest
+
+    @property
+    def interactive(self) -> bool:
+        """Whether an environment answers the policy's turns."""
+        return self.setting.task.max_turns > 0
+
+    @property
+    def tree(self) -> Tree:
+        """The tree this hand acts on."""
+        if self._tree is None:
+            raise HandError("this hand is bound to no tree; take hand.on(tree) first")
+        return self._tree
+
+    @property
+    def item(self) -> Item:
+        """The question this tree grows from."""
+        try:
+            return self.setting.items[self.tree.id]
+        except KeyError:
+            raise HandError(f"tree {self.tree.id!r} has no item here; plant it with hand.plant(item)") from None
+
+    def on(self, tree: Tree, limits: Limits | None = None) -> Hand:
+        """The hand for one tree. Its purse, bounded by the run's limits per prompt, stays the same in every round;
+        `limits` put a smaller budget for this time inside it.
+        """
+        purse = self.setting.purses.get(tree.id)
+        if purse is None:
+            purse = self.budget.child(tree.id, self.setting.per_prompt)
+            self.setting.purses[tree.id] = purse
+        share = purse if limits is None else purse.child("round", limits)
+        return Hand(self.setting, share, tree, actor=self.actor, level=self.level)
+
+    def under(self, budget: Budget | Limits, name: str = "branch") -> Hand:
+        """The same hand under a smaller budget: a share from `hand.budget.split(n)`, or limits for a new child."""
+        share = budget if isinstance(budget, Budget) else self.budget.child(name, budget)
+        return Hand(self.setting, share, self._tree, actor=self.actor, level=self.level)
+
+    def as_actor(self, actor: str, level: int = 0) -> Hand:
+        """The same hand writing under another name and level: a planner, a sub-agent, an arm."""
+        return Hand(self.setting, self.budget, self._tree, actor=actor, level=level)
+
+    def plant(self, item: Item, *, prompt: Sequence[int] | Array | str | None = None, id: str | None = None) -> Tree:
+        """Start another tree for an item, by default from its own prompt; `id` defaults to the item's, made unique."""
+        name = item.id if id is None else id
+        if id is None:
+            count = 1
+            while name in self.forest:
+                count += 1
+                name = f"{item.id}#{count}"
+        text = item.prompt if prompt is None else prompt
+        ids = np.asarray(self.codec.encode(text) if isinstance(text, str) else text, np.int32)
+        self.setting.items[name] = item
+        return self.forest.plant(name, ids, task=self.task.name, item=item.id)
+
+    def rng_at(self, node: Node, *names: str | int) -> Stream:
+        """A stream for decisions about a node; it depends on the node's place in the tree, not on when you ask."""
+        end = sum(len(n) for n in self.tree.path(node))
+        return self.rng.child("at", lineage(self.tree, node), end, *names)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def text(self, node: Node) -> str:
+        """Everything after the prompt up to the end of a node."""
+        return self._decoded([n for n in self.tree.path(node) if n.role != "prompt"])
+
+    def turn(self, node: Node) -> str:
+        """What was written since the environment last spoke."""
+        path = self.tree.path(node)
+        start = max(i for i, n in enumerate(path) if n.role in ("env", "prompt"))
+        return self._decoded(path[start + 1 :])
+
+    def hidden(self, node: Node) -> FloatArray:
+        """Last hidden state of a run extended with want={"hidden"}."""
+        try:
+            return self.setting.hidden[self.tree.id, node.id]
+        except KeyError:
+            raise HandError(f"node {node.id} has no hidden state; extend it with want={{'hidden'}}") from None
+
+    # -- growing ---------------------------------------------------------------------------------------------------
+
+    async def extend(
+        self,
+        node: Node,
+        *,
+        n: int = 1,
+        want: Collection[str] = (),
+        birth: Birth | None = None,
+        why: str = "",
+        numbers: Mapping[str, Any] | None = None,
+        **draw: Unpack[Draw],
+    ) -> list[Node]:
+        """Sample n continuations of a node and wait for them; concurrent calls are one batch in the engine.
+
+        A returned node is `done` where the rollout has ended (eos, the answer of a task without environment, the limit,
+        the budget), `open` where it may go on (a segment's end, a turn for the environment), `failed` or `paused`.
+        Fewer than n come back, perhaps none, when the budget or the context is at its end; a leaf that cannot grow is
+        then closed with that reason.
+        """
+        seats = open_seats(self, node, Ask(n, draw, frozenset(want), birth, why, numbers or {}))
+        await self._finish(seats)
+        return [seat.node for seat in seats]
+
+    def stream(
+        self,
+        node: Node,
+        *,
+        want: Collection[str] = (),
+        birth: Birth | None = None,
+        why: str = "",
+        numbers: Mapping[str, Any] | None = None,
+        **draw: Unpack[Draw],
+    ) -> Growing:
+        """One continuation observed while it is written: `async with` it, iterate its increments, `stop()` it."""
+        return Growing(self, lambda: open_seats(self, node, Ask(1, draw, frozenset(want), birth, why, numbers or {})))
+
+    async def resume(
+        self, node: Node, *, why: str = "continued", want: Collection[str] = (), **draw: Unpack[Draw]
+    ) -> Node:
+        """Write on in a paused leaf: the same node grows, under the weights of now."""
+        self.tree.resume(node, why, at=self.setting.clock())
+        node.finish = None
+        seats = open_seats(self, node, Ask(1, draw, frozenset(want)), into=True)
+        await self._finish(seats)
+        return node
+
+    async def fork(
+        self,
+        node: Node,
+        at: int | None = None,
+        *,
+        mode: ForkMode = "resample",
+        tokens: Sequence[int] | Array | str | None = None,
+        n: int = 1,
+        why: str = "",
+        numbers: Mapping[str, Any] | None = None,
+        want: Collection[str] = (),
+        **draw: Unpack[Draw],
+    ) -> list[Node]:
+        """Grow n more branches from inside or the end of a node and wait for them.
+
+        `at` counts the node's actions that stay (None = all). The continuation's law given the prefix is the policy's
+        in every mode but "forced", which first writes `tokens` and records their log-prob. "restart" grows from the
+        root, "vine" from an environment's snapshot; "boundary" and "resample" differ in name only.
+        """
+        place = self.tree.root if mode == "restart" else self.cut(node, len(node) if at is None else at)
+        if mode != "forced":
+            return await self.extend(place, n=n, want=want, birth=mode, why=why, numbers=numbers, **draw)
+        if tokens is None:
+            raise HandError("a forced fork needs the tokens to force; give tokens=, or use mode='resample'")
+        forced = await self.force(place, tokens, role="policy", why=why, numbers=numbers)
+        if forced is None or forced.status != "open":
+            return [] if forced is None else [forced]
+        return await self.extend(forced, n=n, want=want, **draw)
+
+    async def force(
+        self,
+        node: Node,
+        tokens: Sequence[int] | Array | str,
+        *,
+        role: Role = "hint",
+        birth: Birth = "forced",
+        why: str = "",
+        numbers: Mapping[str, Any] | None = None,
+    ) -> Node | None:
+        """Write given tokens below a node: a hint, an expert's prefix, the alternative token of a fork.
+
+        In role "policy" they are the policy's own actions chosen by a method: they train, are marked `forced`, and
+        carry the policy's log-prob (`logq` is NaN: they were not sampled). Other roles never train. None = no leaf was
+        left in the budget.
+        """
+        ids = np.asarray(self.codec.encode(tokens) if isinstance(tokens, str) else tokens, np.int32)
+        child = outside.place(self, node, ids, role, birth)
+        if child is None:
+            return None
+        self.event("force", child, why, tokens=len(ids), role=role, **(numbers or {}))
+        if role == "policy":
+            await outside.score_forced(self, child)
+        return child
+
+    def cut(self, node: Node, at: int) -> Node:
+        """The node that ends after the first `at` actions: a place to fork from. Idempotent per prefix."""
+        known = len(self.tree)
+        run = lineage(self.tree, node)
+        head = self.tree.cut(node, at)
+        if len(self.tree) > known:
+            christen(head, run)
+        return head
+
+    def splice(self, leaf: Node, start: Node, replacement: Node | None, *, why: str) -> Node:
+        """Copy a leaf's path without the span from `start` up to `replacement`; see `Tree.splice`."""
+        return self.tree.splice(leaf, start, replacement, why=why)
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    async def act(self, node: Node) -> Node | None:
+        """The environment's answer to the latest turn, as a new node with the next state.
+
+        Its `step_reward` and parts are recorded; the leaf is `done` when the episode is over, `failed` when the
+        environment crashed or hung. None = no environment step was left in the budget.
+        """
+        return await outside.act(self, node)
+
+    async def restore(self, node: Node) -> tuple[Any, str | None] | None:
+        """The environment's state after a node and its key; replayed and checked where it was not kept."""
+        return await outside.restore(self, node)
+
+    async def verify(self, node: Node) -> Verdict | None:
+        """Score the path to a leaf: `reward` and parts into its scores, the answer into its notes.
+
+        None = the verifier stayed broken; the leaf is then failed.
+        """
+        return await outside.verify(self, node)
+
+    async def score(
+        self, node: Node, *, under: Sequence[int] | Array | None = None, want: Collection[str] = ()
+    ) -> Scored | None:
+        """Log-probs of a node's actions under the current weights, after its own prefix or `under` another context."""
+        before = self.tree.prefix(node)[: -len(node) or None] if under is None else np.asarray(under, np.int32)
+        return await outside.ask_engine(
+            self, node, np.concatenate([before, node.actions]), len(before), frozenset(want)
+        )
+
+    async def judge(
+        self, ask: Callable[[], Awaitable[T]], *, about: str, node: Node | None = None, calls: int = 1
+    ) -> T | None:
+        """Await `ask` as `calls` judge calls of the budget, with time limit and retries.
+
+        None = none were left, or it stayed broken (then `node` is failed; without a node the tree has the event).
+        """
+        return await outside.judge(self, node, ask, about, calls)
+
+    # -- deciding --------------------------------------------------------------------------------------------------
+
+    def prune(self, node: Node, *, why: str, **numbers: Any) -> list[Node]:
+        """Drop a node and all below it; what is being written there stops. What it cost stays counted."""
+        self._halt(node)
+        return self.tree.prune(node, why, at=self.setting.clock(), **numbers)
+
+    def pause(self, node: Node, why: str, **numbers: Any) -> None:
+        """Set an open leaf aside for a later round or run; what is being written in it stops and is kept."""
+        self._halt(node)
+        self.tree.pause(node, why, at=self.setting.clock(), **numbers)
+
+    def close(self, node: Node, finish: Finish, why: str = "", **numbers: Any) -> None:
+        """End a leaf with a reason."""
+        self.tree.close(node, "done", finish, why, at=self.setting.clock(), **numbers)
+
+    def fail(self, node: Node, what: str, error: Exception, **numbers: Any) -> None:
+        """Mark a node failed: something of ours broke, so it has no outcome."""
+        why = f"{what}: {told(error)}"
+        self.tree.close(node, "failed", "error", why, at=self.setting.clock(), error=type(error).__name__, **numbers)
+
+    def event(self, kind: Kind, node: Node | None, why: str = "", **numbers: Any) -> Event:
+        """Record a decision with the numbers that caused it."""
+        return self.tree.event(kind, node, why, at=self.setting.clock(), **numbers)
+
+    def retried(self, node: Node | None) -> Callable[[str, int], None]:
+        """What records a retry at a node."""
+        return lambda why, tries: _forget(self.event("retry", node, why, tries=tries))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _finish(self, seats: list[Seat]) -> None:
+        done = 0
+        try:
+            for seat in seats:
+                await finish_seat(self, seat)
+                done += 1
+        except asyncio.CancelledError:
+            for seat in seats[done:]:
+                await abandon(self, seat)
+            raise
+
+    def _halt(self, node: Node) -> None:
+        for below in self.tree.walk(node):
+            run = self.setting.runs.get((self.tree.id, below.id))
+            if run is not None:
+                run.stop("abort")
+
+    def _decoded(self, nodes: Sequence[Node]) -> str:
+        return self.codec.decode(np.concatenate([n.actions for n in nodes])) if nodes else ""
+
+
+def _forget(_: object) -> None: ...

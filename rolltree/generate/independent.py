@@ -1,0 +1,40 @@
+"""n independent rollouts of a prompt: the flat group, a tree of depth one (deeper where an environment answers)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rolltree.generate.hand import Hand
+from rolltree.generate.turns import play
+from rolltree.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Independent:
+    """Samples until the tree holds `n` leaves, or the budget ends; each leaf is verified as it finishes."""
+
+    n: int = 8
+    verify: bool = True
+    needs: frozenset[str] = frozenset()
+
+    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
+        """Play n branches from the root at once."""
+        n = int(min(self.n, hand.budget.remaining("leaves")))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(n):
+                group.create_task(play(hand, tree.root, verify=self.verify))
+
+
+async def verify_all(tree: Tree, hand: Hand) -> None:
+    """Verify every finished leaf that has no outcome yet."""
+    await verify_some([leaf.id for leaf in tree.leaves()], hand)
+
+
+async def verify_some(leaves: Collection[int], hand: Hand) -> None:
+    """Verify these leaves, where they are done and have no outcome yet."""
+    async with asyncio.TaskGroup() as group:
+        for leaf in (hand.tree[i] for i in leaves):
+            if leaf.status == "done" and leaf.parent is not None and "reward" not in leaf.scores:
+                group.create_task(hand.verify(leaf))

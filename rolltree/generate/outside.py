@@ -1,0 +1,187 @@
+"""What answers a rollout: the environment, the verifier, a judge, and the policy's own opinion of given tokens.
+
+Each call has a time limit and a bounded number of tries; one that stays failed becomes a failed node with the
+exception's text in its event. No crash ever turns into a reward of zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from rolltree.engine.protocol import EngineError, Scored
+from rolltree.generate.patience import Gone, attempt
+from rolltree.generate.random import christen, next_run
+from rolltree.generate.setting import HandError
+from rolltree.task.protocol import Reply, Verdict
+from rolltree.tree import Birth, Node, Role
+from rolltree.tree.node import Array
+
+if TYPE_CHECKING:
+    from rolltree.generate.hand import Hand
+
+T = TypeVar("T")
+
+
+async def score_forced(hand: Hand, node: Node) -> None:
+    """Record the policy's log-prob of tokens that a method chose; nothing was sampled, so `logq` is NaN."""
+    prefix = hand.tree.prefix(node)
+    scored = await ask_engine(hand, node, prefix, len(prefix) - len(node), frozenset())
+    if scored is None:
+        return
+    node.logp, node.logq = scored.logp, np.full(len(node), np.nan, np.float32)
+    node.version = np.full(len(node), scored.version, np.int32)
+    hand.event("note", node, "log-prob of the forced run under the policy", logp=float(scored.logp.sum()))
+
+
+async def ask_engine(hand: Hand, node: Node, tokens: Array, start: int, want: frozenset[str]) -> Scored | None:
+    """Score tokens[start:]; None where the budget is at its end (an event) or the engine broken (a failed node)."""
+    hold = hand.budget.reserve("prefilled", len(tokens))
+    if hold is None:
+        hand.event("budget", node, f"no {len(tokens)} prefilled tokens are left to score with")
+        return None
+    patience = hand.setting.patience
+    try:
+        scored = await attempt(
+            "scoring", lambda: hand.engine.score(tokens, start, want), patience, patience.engine_seconds,
+            on_retry=hand.retried(node), final=(EngineError,),
+        )  # fmt: skip
+    except Gone as gone:
+        hand.fail(node, "scoring", gone.cause, tries=gone.tries)
+        return None
+    finally:
+        hold.commit(hold.amount)
+    return scored
+
+
+async def act(hand: Hand, node: Node) -> Node | None:
+    """One environment step from a node (see `Hand.act`)."""
+    if not hand.interactive:
+        raise HandError(
+            f"task {hand.task.name!r} has no environment (max_turns is 0); only extend and verify its nodes"
+        )
+    state = await restore(hand, node)
+    if state is None:
+        return None
+    text = hand.turn(node)
+    reply = await _step(hand, node, state[0], text)
+    if reply is None or node.status == "pruned":
+        return None
+    if isinstance(reply, Gone):
+        child = place(hand, node, np.zeros(0, np.int32), "env", "boundary")
+        hand.fail(child or node, "the environment", reply.cause, tries=reply.tries)
+        return child
+    child = place(hand, node, np.asarray(hand.codec.encode(reply.text), np.int32), "env", "boundary")
+    if child is None:
+        return None
+    if node.role == "policy":
+        node.finish, node.status = "tool", "done"
+    child.state, child.state_key = reply.state, reply.state_key
+    child.scores.update({**reply.parts, "step_reward": reply.reward})
+    if reply.failed:
+        child.notes["failed"] = True
+    hand.event("act", child, "", reward=reply.reward, done=reply.done, failed=reply.failed, tokens=len(child))
+    if reply.done:
+        hand.close(child, "stop", "the environment ended the episode")
+    return child
+
+
+async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
+    """The environment's state after a node, and its key; None where the steps to reach it failed.
+
+    The nearest ancestor that holds a state supplies it. Where states were lost (a tree read from disk), the steps since
+    are taken again and must give the same observations.
+    """
+    path = hand.tree.path(node)
+    marks = [i for i, n in enumerate(path) if n.role == "env" or n.parent is None]
+    last = next((i for i in reversed(marks) if path[i].state is not None), 0)
+    state, key = path[last].state, path[last].state_key
+    if state is None:
+        state, key = hand.task.start(hand.item)
+        path[0].state, path[0].state_key = state, key
+    for i in (i for i in marks if i > last):
+        reply = await _step(hand, path[i], state, hand.turn(path[i - 1]))
+        if reply is None:
+            return None
+        if isinstance(reply, Gone):
+            hand.fail(node, "replaying the environment", reply.cause, tries=reply.tries)
+            return None
+        if hand.codec.encode(reply.text) != [int(t) for t in path[i].actions]:
+            error = HandError(f"on replay node {path[i].id} answered {reply.text!r}, which is not what it said before")
+            hand.fail(node, "replaying the environment", error)
+            return None
+        state, key = path[i].state, path[i].state_key = reply.state, reply.state_key
+    return state, key
+
+
+async def verify(hand: Hand, node: Node) -> Verdict | None:
+    """Judge the path that ends in a leaf (see `Hand.verify`)."""
+    if node.status in ("pruned", "failed"):
+        raise HandError(
+            f"cannot verify node {node.id} of tree {hand.tree.id!r}: it is {node.status}, which is no outcome"
+        )
+    state = await restore(hand, node) if hand.interactive else (None, None)
+    if state is None:
+        return None
+    held, patience = state[0], hand.setting.patience
+    try:
+        verdict = await attempt(
+            "the verifier", lambda: hand.task.verify(hand.item, held, hand.text(node)),
+            patience, patience.verify_seconds, on_retry=hand.retried(node),
+        )  # fmt: skip
+    except Gone as gone:
+        hand.fail(node, "the verifier", gone.cause, tries=gone.tries)
+        return None
+    node.scores.update({**verdict.parts, "reward": verdict.score})
+    node.notes["answer"] = verdict.answer
+    hand.event("verify", node, verdict.why, reward=verdict.score, **verdict.parts)
+    return verdict
+
+
+async def judge(hand: Hand, node: Node | None, ask: Callable[[], Awaitable[T]], about: str, calls: int) -> T | None:
+    """Await a judge under the budget of judge calls (see `Hand.judge`)."""
+    if not hand.budget.take("judge_calls", calls):
+        hand.event("budget", node, f"no judge call is left for {about}", calls=calls)
+        return None
+    patience = hand.setting.patience
+    try:
+        answer = await attempt(f"judging {about}", ask, patience, patience.judge_seconds, on_retry=hand.retried(node))
+    except Gone as gone:
+        if node is not None:
+            hand.fail(node, f"judging {about}", gone.cause, tries=gone.tries)
+        else:
+            hand.event("fail", None, str(gone), error=type(gone.cause).__name__, tries=gone.tries)
+        return None
+    hand.event("note", node, f"judged {about}", calls=calls)
+    return answer
+
+
+async def _step(hand: Hand, node: Node, state: Any, text: str) -> Reply | Gone | None:
+    if not hand.budget.take("env_steps"):
+        hand.event("budget", node, "no environment step is left")
+        if node.is_leaf and node.status == "open" and node.parent is not None:
+            hand.close(node, "budget", "no environment step is left")
+        return None
+    patience = hand.setting.patience
+    try:
+        return await attempt(
+            "the environment", lambda: hand.task.step(hand.item, state, text), patience, patience.step_seconds,
+            on_retry=hand.retried(node),
+        )  # fmt: skip
+    except Gone as gone:
+        return gone
+
+
+def place(hand: Hand, node: Node, actions: Array, role: Role, birth: Birth) -> Node | None:
+    """Add a run that was given, not sampled; None where it would start a path that the budget does not allow."""
+    if (node.children or node.parent is None) and not hand.budget.take("leaves"):
+        hand.event("budget", node, f"no leaf is left for a run in role {role!r}", tokens=len(actions))
+        return None
+    run = next_run(hand.tree, node, sum(len(n) for n in hand.tree.path(node)))
+    actor = {"env": "env", "policy": hand.actor}.get(role, role)
+    forced = role == "policy"
+    child = hand.tree.extend(node, actions, role=role, actor=actor, level=hand.level, birth=birth, forced=forced)
+    christen(child, run)
+    return child

@@ -1,0 +1,74 @@
+"""How long to wait and how often to try again before an engine, environment or verifier counts as failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Limits per call. A time limit of None waits for ever; code that blocks the event loop cannot be timed out."""
+
+    tries: int = 2
+    """Attempts in all. Environments are functional and requests are seeded, so trying again repeats the same call."""
+    wait: float = 0.0
+    """Seconds before the second attempt; doubled before each further one."""
+    engine_seconds: float | None = None
+    step_seconds: float | None = 60.0
+    verify_seconds: float | None = 60.0
+    judge_seconds: float | None = 300.0
+    stop_seconds: float | None = 10.0
+    """How long a cancelled rollout waits for the engine to hand over what exists."""
+
+
+class Gone(Exception):  # noqa: N818 - not an error of ours: a message that a call stayed failed after all tries
+    """A call failed as often as patience allows; `cause` is the last exception and `tries` how often."""
+
+    def __init__(self, what: str, cause: Exception, tries: int) -> None:
+        super().__init__(f"{what} failed {tries}x: {told(cause)}")
+        self.cause = cause
+        self.tries = tries
+
+
+async def attempt(
+    what: str,
+    call: Callable[[], Awaitable[T]],
+    patience: Patience,
+    seconds: float | None,
+    *,
+    on_retry: Callable[[str, int], None],
+    final: tuple[type[Exception], ...] = (),
+) -> T:
+    """Await a call, trying again after an exception or a timeout; Gone when the tries are used up.
+
+    Exceptions in `final` would only repeat themselves and are not tried again.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            async with asyncio.timeout(seconds):
+                return await call()
+        except Exception as error:
+            cause = _explained(error, seconds)
+            if tries >= patience.tries or isinstance(error, final):
+                raise Gone(what, cause, tries) from error
+            on_retry(f"{what}: {told(cause)}", tries)
+        if patience.wait:
+            await asyncio.sleep(patience.wait * 2 ** (tries - 1))
+
+
+def told(error: Exception) -> str:
+    """An exception as one line."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _explained(error: Exception, seconds: float | None) -> Exception:
+    if isinstance(error, TimeoutError) and not str(error):
+        return TimeoutError(f"no answer within {seconds:g} s" if seconds is not None else "timed out inside")
+    return error

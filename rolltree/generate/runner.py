@@ -1,0 +1,101 @@
+"""Growing a forest: check what is needed, plant the trees, let the strategy work, leave every leaf with a reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rolltree.control.ledger import Budget, Limits
+from rolltree.engine.protocol import Engine, Sampling
+from rolltree.generate.hand import Hand
+from rolltree.generate.needs import check_needs
+from rolltree.generate.patience import Patience
+from rolltree.generate.random import Stream
+from rolltree.generate.setting import Setting
+from rolltree.generate.strategy import Strategy, TreeStrategy, as_strategy
+from rolltree.task.protocol import Item, Task
+from rolltree.tree import Forest, Tree
+
+
+class ItemError(ValueError):
+    """An item that cannot be asked: names it and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands."""
+
+    trees: int
+    leaves: int
+    decoded: int
+    seconds: float
+
+
+async def grow(
+    strategy: Strategy | TreeStrategy,
+    engine: Engine,
+    task: Task,
+    items: Iterable[Item],
+    *,
+    seed: int = 0,
+    budget: Budget | Limits | None = None,
+    per_prompt: Limits | None = None,
+    max_tokens: int | None = None,
+    sampling: Sampling | None = None,
+    patience: Patience | None = None,
+    forest: Forest | None = None,
+    clock: Callable[[], float] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Forest:
+    """Let a strategy grow a tree for each item, and return the forest.
+
+    `budget` is the whole run's; `per_prompt` bounds each tree within it. `max_tokens` bounds the policy tokens of a
+    path (default: the task's). `sampling` gives the defaults of every request; its seed is not used: streams of
+    randomness follow from `seed`, task and tree alone. Pass `forest` to keep what was grown when the call is cancelled:
+    leaves in flight are then paused.
+    """
+    whole = as_strategy(strategy)
+    check_needs(whole.needs, type(strategy).__name__, engine, task)
+    forest = Forest() if forest is None else forest
+    began = (clock or time.monotonic)()
+    now: Callable[[], float] = lambda: (clock or time.monotonic)() - began  # noqa: E731
+    account = budget if isinstance(budget, Budget) else Budget(budget, clock=clock or time.monotonic)
+    setting = Setting(
+        engine, task, forest, Stream(seed), now, patience or Patience(), sampling or Sampling(),
+        task.max_tokens if max_tokens is None else max_tokens, per_prompt=per_prompt,
+        on_progress=None if progress is None else lambda: progress(_progress(forest, account)),
+    )  # fmt: skip
+    hand = Hand(setting, account)
+    for item in items:
+        _check_item(item, engine)
+        hand.plant(item)
+    try:
+        await whole.grow(forest, hand)
+    finally:
+        settle(forest, now())
+    return forest
+
+
+def settle(forest: Iterable[Tree], at: float = 0.0) -> None:
+    """Give every open leaf its reason: a segment nobody extended ends as it stopped, an untouched root as "budget"."""
+    for tree in forest:
+        for leaf in tree.leaves():
+            if leaf.status == "open":
+                tree.close(leaf, "done", leaf.finish or "budget", "nobody went on from here", at=at)
+
+
+def _check_item(item: Item, engine: Engine) -> None:
+    if item.answer is None:
+        raise ItemError(f"item {item.id!r} has no answer, so nothing can be verified; give it one or leave it out")
+    tokens, context = len(engine.codec.encode(item.prompt)), engine.capabilities.max_context
+    if tokens >= context:
+        raise ItemError(
+            f"the prompt of item {item.id!r} has {tokens} tokens and leaves no room in a context of {context}; "
+            "shorten it or choose a model with a longer context"
+        )
+
+
+def _progress(forest: Forest, account: Budget) -> Progress:
+    spent = account.spent
+    return Progress(len(forest), spent.leaves, spent.decoded, spent.seconds)

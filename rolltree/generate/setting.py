@@ -1,0 +1,46 @@
+"""What all hands of one run share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rolltree.control.ledger import Budget, Limits
+from rolltree.engine.protocol import Engine, Run, Sampling
+from rolltree.generate.patience import Patience
+from rolltree.generate.random import Stream
+from rolltree.task.protocol import Item, Task
+from rolltree.tree import Forest
+from rolltree.tree.node import FloatArray
+
+
+class HandError(ValueError):
+    """A hand was asked for something that makes no sense; the message names the node and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One run: who writes, who answers, by which clock, from which seed."""
+
+    engine: Engine
+    task: Task
+    forest: Forest
+    rng: Stream
+    clock: Callable[[], float]
+    """Seconds since the run began; every event carries it."""
+    patience: Patience
+    sampling: Sampling
+    """Defaults of every request."""
+    limit: int
+    """Most policy tokens on one path."""
+    per_prompt: Limits | None = None
+    """What each tree may spend."""
+    items: dict[str, Item] = field(default_factory=dict[str, Item])
+    """The item of each tree, by tree id."""
+    runs: dict[tuple[str, int], Run] = field(default_factory=dict[tuple[str, int], Run])
+    """Requests in flight by (tree, node), so that pruning or pausing a node stops what is being written below it."""
+    purses: dict[str, Budget] = field(default_factory=dict[str, Budget])
+    """The budget of each tree: the same one in every round."""
+    hidden: dict[tuple[str, int], FloatArray] = field(default_factory=dict[tuple[str, int], FloatArray])
+    """Last hidden states by (tree, node), where they were asked for; never stored with the tree."""
+    on_progress: Callable[[], None] | None = None

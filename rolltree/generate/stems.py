@@ -1,0 +1,154 @@
+"""Stems and branches: whole rollouts first, then branches from chosen places inside them.
+
+In two waves (ETTRL, ECHO) all stems finish before any branch is chosen; one by one (ROSE) every new rollout may fork
+any earlier one. A place is (leaf, position on its path): a leaf keeps its identity when nodes above it are cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rolltree.generate.hand import Hand
+from rolltree.generate.signals import Signal
+from rolltree.generate.turns import play
+from rolltree.tree import Birth, Node, Tree
+
+Score = Callable[[Node], NDArray[np.float64]]
+"""A number per action of a node: how good a place to fork BEFORE it (what precedes stays, the action is drawn anew)."""
+
+
+class Place(NamedTuple):
+    """A position on a leaf's path (actions before it stay) and what the action there scored."""
+
+    leaf: Node
+    position: int
+    score: float
+
+
+async def stems(
+    hand: Hand, n: int, *, want: frozenset[str], start: Node | None = None, birth: Birth | None = None
+) -> list[Node]:
+    """Play n whole rollouts from a node (the root), with signals recorded; returns their leaves."""
+    place = hand.tree.root if start is None else start
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(play(hand, place, birth=birth, want=want)) for _ in range(n)]
+    return [leaf for task in tasks if (leaf := task.result()) is not place]
+
+
+async def branch(hand: Hand, place: Place, n: int, *, want: frozenset[str] = frozenset(), why: str) -> list[Node]:
+    """Cut a leaf's path at a place and play n new branches there; the event names the score that chose it."""
+    head = cut_path(hand, place.leaf, place.position)
+    hand.event("select", head, why, score=place.score, position=place.position, branches=n)
+    return await stems(hand, n, want=want, start=head, birth="resample")
+
+
+def cut_path(hand: Hand, leaf: Node, position: int) -> Node:
+    """The node that ends after the first `position` actions of a leaf's path."""
+    before = 0
+    for node in hand.tree.path(leaf):
+        if position <= before + len(node):
+            return hand.cut(node, position - before)
+        before += len(node)
+    raise IndexError(f"the path of leaf {leaf.id} has {before} actions, so it cannot be cut after {position}")
+
+
+def scored(tree: Tree, leaf: Node, score: Score) -> list[Place]:
+    """Every place on a path where a sampled policy action could be drawn anew, in order."""
+    found: list[Place] = []
+    before = 0
+    for node in tree.path(leaf):
+        if node.role == "policy" and not node.forced and len(node):
+            found += [Place(leaf, before + i, float(v)) for i, v in enumerate(score(node))]
+        before += len(node)
+    return found
+
+
+def best(found: list[Place], n: int, *, apart: int = 1) -> list[Place]:
+    """The n highest places, at least `apart` actions from each other on the path; earlier wins ties."""
+    chosen: list[Place] = []
+    for place in sorted(found, key=lambda p: (-p.score, p.position)):
+        if all(abs(place.position - other.position) >= apart for other in chosen):
+            chosen.append(place)
+        if len(chosen) == n:
+            break
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class TwoWaves:
+    """ETTRL's ETMR (arXiv 2508.11356): M stems, then B new branches at the N most uncertain positions of each.
+
+    Leaves = M·(1 + N·B). `apart` keeps the positions from clustering in the first tokens, where nothing is saved.
+    """
+
+    stems: int = 3
+    positions: int = 2
+    branches: int = 2
+    apart: int = 1
+    signal: Signal = field(default_factory=lambda: Signal("entropy:full"))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The signal's."""
+        return self.signal.needs
+
+    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
+        """Both waves."""
+        leaves = [leaf for leaf in await stems(hand, self.stems, want=self.signal.want) if leaf.status == "done"]
+        found = (scored(tree, leaf, self.signal.read) for leaf in leaves)
+        chosen = [place for stem in found for place in best(stem, self.positions, apart=self.apart)]
+        async with asyncio.TaskGroup() as group:
+            for place in chosen:
+                why = f"among the {self.positions} most uncertain positions of its stem"
+                group.create_task(branch(hand, place, self.branches, why=why))
+
+
+@dataclass(frozen=True, slots=True)
+class OneAtATime:
+    """ROSE's generator (arXiv 2601.05053): each rollout forks the best place of all earlier ones, or restarts (ε).
+
+    `score` is a number per action (needs `want`); the place with the highest score on any path is cut, and the action
+    there is drawn anew. A place that was used is `consumed` unless told otherwise: released code never consumes it and
+    reuses one argmax until a larger one appears.
+    """
+
+    leaves: int
+    score: Score
+    want: frozenset[str]
+    restart: float = 0.5
+    """ε: chance of a fresh rollout from the root instead of a fork."""
+    consume: bool = True
+    needs: frozenset[str] = frozenset()
+
+    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
+        """Sequential within the prompt; prompts run side by side."""
+        grown: list[Node] = []
+        used: set[bytes] = set()
+        for turn in range(self.leaves):
+            fresh = turn == 0 or hand.rng.child("restart", turn).uniform() < self.restart
+            place = None if fresh else self._best(tree, grown, used)
+            if place is None:
+                added = await stems(hand, 1, want=self.want, birth="restart" if turn else None)
+            else:
+                added = await branch(hand, place, 1, want=self.want, why="the highest score on any path")
+                used.add(_identity(tree, place))
+            if not added:
+                return
+            grown += [leaf for leaf in added if leaf.status == "done"]
+
+    def _best(self, tree: Tree, grown: list[Node], used: set[bytes]) -> Place | None:
+        found = [p for leaf in grown for p in scored(tree, leaf, self.score)]
+        if self.consume:
+            found = [p for p in found if _identity(tree, p) not in used]
+        return max(found, key=lambda p: p.score, default=None)
+
+
+def _identity(tree: Tree, place: Place) -> bytes:
+    """A place is its prefix: the same actions before it, whichever leaf they were found on."""
+    return tree.prefix(place.leaf)[: place.position].tobytes()

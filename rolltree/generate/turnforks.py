@@ -1,0 +1,86 @@
+"""Forks after tool answers, likelier where the policy became less certain (ARPO, AEPO).
+
+A path's uncertainty in a turn is read over the first tokens of the turn; its reference is the first turn on the same
+path. Released code keeps that reference in a table keyed by a running index that is never reset; here it is read off
+the path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rolltree.generate.backfill import Backfill, backfill
+from rolltree.generate.frontier import Round, grow_rounds
+from rolltree.generate.hand import Hand
+from rolltree.generate.signals import Signal, head_sum
+from rolltree.tree import Node, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class TurnForks:
+    """ARPO's generator (arXiv 2507.19849): P(fork) = clip(base + slope·(H − H₀)), one extra branch a turn.
+
+    With `penalty` > 0 it is AEPO's (arXiv 2510.14545): the odds shrink by (1 − penalty·l), l = rounds in a row in which
+    this prompt forked.
+    """
+
+    leaves: int = 16
+    """M: leaves per prompt."""
+    first: int = 8
+    """N: rollouts started at the root."""
+    base: float = 0.5
+    slope: float = 0.2
+    penalty: float = 0.0
+    signal: Signal = field(default_factory=lambda: Signal("entropy:top", 10))
+    window: int = 20
+    """Tokens at the head of a turn that are read; their sum is divided by ln V, as in the paper's code."""
+    fill: Backfill = "restart"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The signal's, and an environment that answers."""
+        return self.signal.needs
+
+    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
+        """Grow turn by turn, then restart from the root for what is missing."""
+        rule = _Rule(self)
+        await grow_rounds(
+            hand, leaves=self.leaves, first=self.first, widths=rule, draw={}, want=self.signal.want,
+            why="uncertainty after the answer",
+        )  # fmt: skip
+        await backfill(hand, self.fill, self.leaves)
+
+
+class _Rule:
+    """Counts the rounds in a row in which this prompt forked: AEPO's l."""
+
+    def __init__(self, knobs: TurnForks) -> None:
+        self.knobs = knobs
+        self.consecutive = 0
+
+    def __call__(self, hand: Hand, round: Round) -> Sequence[int]:
+        k = self.knobs
+        slots = round.leaves - round.finished - len(round.live)
+        widths: list[int] = []
+        for node in round.live:
+            now, reference = self._uncertainty(hand, node)
+            chance = min(1.0, max(0.0, k.base + k.slope * (now - reference)))
+            chance *= max(0.0, 1.0 - k.penalty * self.consecutive)
+            forks = slots > 0 and hand.rng_at(node, "fork").uniform() < chance
+            slots -= forks
+            widths.append(1 + forks)
+            if forks:
+                why = f"{k.signal.kind} {now:.3f} against {reference:.3f} at first: fork with P = {chance:.2f}"
+                hand.event(
+                    "select", node, why, now=now, reference=reference, chance=chance, consecutive=self.consecutive
+                )
+        self.consecutive = self.consecutive + 1 if any(w > 1 for w in widths) else 0
+        return widths
+
+    def _uncertainty(self, hand: Hand, node: Node) -> tuple[float, float]:
+        turns = [n for n in hand.tree.path(node) if n.role == "policy" and len(n)]
+        scale = math.log(hand.codec.vocab_size)
+        read = [head_sum(self.knobs.signal.read(n), self.knobs.window) / scale for n in (turns[-1], turns[0])]
+        return read[0], read[1]

@@ -1,0 +1,89 @@
+"""Stretches and whole branches: the rollout loop that every topology shares.
+
+A stretch ends at a boundary, where a strategy may decide again: after a segment of so many tokens, at the environment's
+answer to a turn, or at the rollout's end. To play a branch is to stretch it until it ends. Segment trees (TreePO), tool
+trees (ARPO, AEPO, TreePS-RAG) and step searches (ETS) differ only in what they do between stretches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Unpack
+
+from rolltree.generate.decode import Draw
+from rolltree.generate.hand import Hand
+from rolltree.tree import Birth, Node
+
+
+async def stretch(
+    hand: Hand,
+    node: Node,
+    n: int = 1,
+    *,
+    birth: Birth | None = None,
+    want: Collection[str] = (),
+    why: str = "",
+    verify: bool = True,
+    **draw: Unpack[Draw],
+) -> list[Node]:
+    """Grow n continuations up to the next boundary and return where each stands; fewer, or none, at a budget's end.
+
+    An `open` node may be stretched again; a `done` one has been verified. Pass `max_tokens` for segments; without it a
+    stretch is a whole rollout, or one turn and its answer where an environment answers.
+    """
+    grown = await hand.extend(node, n=n, birth=birth, want=want, why=why, **draw)
+    if not grown and verify:
+        await _judge(hand, node)
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(_settle(hand, child, verify)) for child in grown]
+    return [end.result() for end in ends]
+
+
+async def play(
+    hand: Hand,
+    node: Node,
+    *,
+    birth: Birth | None = None,
+    want: Collection[str] = (),
+    verify: bool = True,
+    **draw: Unpack[Draw],
+) -> Node:
+    """Roll one branch out from a node and return its leaf; `birth` says how its first run came to be.
+
+    The leaf is `done`, `failed` or `paused`; only a done one is verified. Where nothing could be grown the leaf is the
+    node itself, verified too if it ended just now.
+    """
+    here = node
+    while True:
+        grown = await stretch(hand, here, birth=birth, want=want, verify=verify, **draw)
+        if not grown or grown[0] is here:
+            return here
+        here, birth = grown[0], None
+        if here.status != "open":
+            return here
+
+
+def turns(hand: Hand, node: Node) -> int:
+    """Environment steps on the path to a node."""
+    return sum(n.role == "env" for n in hand.tree.path(node))
+
+
+async def _settle(hand: Hand, node: Node, verify: bool) -> Node:
+    here = node
+    if here.status == "open" and hand.interactive and here.notes.get("stopped_by") in hand.task.stop:
+        if turns(hand, here) >= hand.task.max_turns:
+            hand.close(here, "depth", f"the limit of {hand.task.max_turns} environment steps")
+        else:
+            answer = await hand.act(here)
+            here = here if answer is None else answer
+            if answer is None and here.status == "open":
+                hand.close(here, "budget", "no environment step is left in the budget")
+    if verify:
+        await _judge(hand, here)
+    return here
+
+
+async def _judge(hand: Hand, leaf: Node) -> None:
+    if leaf.status == "done" and leaf.parent is not None and leaf.is_leaf and "reward" not in leaf.scores:
+        await hand.verify(leaf)

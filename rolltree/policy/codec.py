@@ -1,0 +1,52 @@
+"""Text to ids and back through a Hugging Face tokenizer: exact ids in, exact ids out, no hidden special tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from rolltree.policy.decoder import ModelError
+
+
+class HFCodec:
+    """Codec (see `rolltree.engine.protocol.Codec`) of a Hugging Face tokenizer."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, vocab_size: int | None = None) -> None:
+        eos = tokenizer.eos_token_id
+        if not isinstance(eos, int):
+            raise ModelError(f"The tokenizer of {tokenizer.name_or_path!r} names no eos token; set `eos_token` in it.")
+        self.tokenizer = tokenizer
+        self._eos = eos
+        self._size = vocab_size or len(tokenizer)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids the model knows (may exceed the tokenizer's)."""
+        return self._size
+
+    @property
+    def eos_id(self) -> int:
+        """The id that ends a text."""
+        return self._eos
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, with no special tokens added."""
+        ids: Any = self.tokenizer.encode(text, add_special_tokens=False)
+        return [int(i) for i in ids]
+
+    def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
+        """Text of ids; special tokens are dropped and spaces are left as they are."""
+        return self.decode_many([ids])[0]
+
+    def decode_many(self, batch: Sequence[Sequence[int] | NDArray[Any]]) -> list[str]:
+        """Texts of many id lists."""
+        lists = [[int(i) for i in np.asarray(ids).tolist()] for ids in batch]
+        backend: Any = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            return list(backend.decode_batch(lists, skip_special_tokens=True))
+        decode: Any = self.tokenizer.decode
+        return [str(decode(i, skip_special_tokens=True, clean_up_tokenization_spaces=False)) for i in lists]

@@ -1,0 +1,66 @@
+"""What an engine needs of a model: extend cached rows by tokens, turn states into logits, take new weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rolltree.policy.slab import LayerShape, Slab
+
+
+class ModelError(RuntimeError):
+    """A model cannot be loaded or used: names the model, what is wrong and the way out."""
+
+
+class Decoder(Protocol):
+    """A causal language model over a slab of cached rows."""
+
+    @property
+    def shapes(self) -> tuple[LayerShape, ...]:
+        """What each layer caches per token."""
+        ...
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of logits."""
+        ...
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the last hidden state."""
+        ...
+
+    @property
+    def max_context(self) -> int:
+        """Most positions it was made for."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number type of weights and caches."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    def extend(self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int) -> Tensor:
+        """Read ids (rows, new) at positions start (rows,) onwards; return the last hidden states (rows, new, hidden).
+
+        Each row sees its own first `start` cached positions and itself causally; `reach` is at least the largest
+        start + new that matters and at most the slab's capacity. Rows shorter than `new` are padded on the right;
+        what padding computes is meaningless. Without a slab every start is 0 and nothing is kept.
+        """
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits of hidden states (…, hidden)."""
+        ...
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Copy new weights in place, all or nothing: a wrong name or shape is a ModelError and changes nothing."""
+        ...

@@ -1,0 +1,204 @@
+"""A Hugging Face causal LM as a trained policy: log-probs of packed trees through the model's own forward.
+
+The attention function is exchanged through transformers' attention interface: a forward that carries a plan attends
+along the tree, one that does not runs scaled dot-product attention as before, so the same module still generates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from rolltree.policy.attention import Bucket, buckets, tree_attention
+from rolltree.policy.decoder import ModelError
+from rolltree.policy.packed import Packed
+
+NAME = "rolltree"
+"""Name of the attention function in transformers' registry."""
+LOGITS = 1 << 25
+"""Most logits held at once; larger vocabularies are read in chunks whose logits are computed again backwards."""
+
+Attention = Literal["auto", "blocks", "dense", "flex"]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a policy says about T targets."""
+
+    logp: Tensor
+    """(T,) log-prob of each, full softmax at temperature 1."""
+    entropy: Tensor | None = None
+    """(T,) entropy in nats of the distribution each was drawn from, with gradient."""
+    logits: Tensor | None = None
+    """(T, V), with gradient."""
+    watched: Tensor | None = None
+    """(U,) entropies for the log, without gradient."""
+
+
+class LanguagePolicy:
+    """Reads packed trees with a causal LM. `attention`: "blocks" everywhere, "flex" (compiled) on CUDA when "auto"."""
+
+    def __init__(self, model: PreTrainedModel, *, attention: Attention = "auto") -> None:
+        if attention not in get_args(Attention):
+            raise ModelError(f"no attention {attention!r}: choose {', '.join(get_args(Attention))}")
+        self.model = model
+        self.device = next(model.parameters()).device
+        self.attention = attention if attention != "auto" else "flex" if self.device.type == "cuda" else "blocks"
+        _check(_core(model).config)
+        if self.attention != "dense":
+            _core(model).set_attn_implementation(NAME)
+
+    @property
+    def max_context(self) -> int:
+        """Longest path the model has positions for."""
+        return int(_core(self.model).config.max_position_embeddings)
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """What is trained."""
+        return (p for p in self.model.parameters() if p.requires_grad)
+
+    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> Read:
+        """Log-probs (and entropies, logits) of the targets; gradients flow unless the caller turned them off.
+
+        `watch` adds entropies for the log, which cost no backward pass.
+        """
+        deepest = int(packed.position.max(initial=0)) + 1
+        if deepest > self.max_context:
+            raise ModelError(
+                f"a path of {deepest} tokens does not fit the model's context of {self.max_context}; "
+                "grow shorter rollouts or train a model with a longer context"
+            )
+        hidden = self._hidden(packed)
+        read, target = self._to(packed.read), self._to(packed.target)
+        head = _head(self.model)
+        if logits or hidden.shape[0] * head.out_features <= LOGITS:
+            return _tell(head(hidden), read, target, entropy, logits, watch)
+        return _in_chunks(head, hidden, read, target, entropy, watch)
+
+    def _hidden(self, packed: Packed) -> Tensor:
+        extra: dict[str, Any] = {}
+        # A mask of four dimensions is passed through untouched, so no square of booleans is made and thrown away.
+        mask = torch.zeros(1, 1, 1, 1, device=self.device)
+        if self.attention == "blocks":
+            extra["rolltree_plan"] = buckets(packed.spans.blocks(), self.device)
+        elif self.attention == "flex":
+            extra["rolltree_plan"] = _flex_mask(packed, self.device)
+        else:
+            at, last = torch.arange(len(packed), device=self.device), self._to(packed.spans.last())
+            mask = ((at <= at[:, None]) & (at[:, None] < last))[None, None]
+        out = _trunk(self.model)(
+            input_ids=self._to(packed.tokens)[None], position_ids=self._to(packed.position)[None],
+            attention_mask=mask, use_cache=False, **extra,
+        )  # fmt: skip
+        return out.last_hidden_state[0].index_select(0, self._to(packed.reads))
+
+    def _to(self, array: np.ndarray[Any, Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+
+def _tell(logits: Tensor, read: Tensor, target: Tensor, entropy: bool, keep: bool, watch: bool) -> Read:
+    logp = logits.log_softmax(-1)
+    taken = logp[read, target]
+    spread = -(logp.exp() * logp).sum(-1)[read] if entropy else None
+    watched = None
+    if watch:
+        quiet = logp.detach()
+        watched = -torch.einsum("uv,uv->u", quiet.exp(), quiet)[read]
+    return Read(taken, spread, logits[read] if keep else None, watched)
+
+
+def _in_chunks(head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, entropy: bool, watch: bool) -> Read:
+    """The same without holding all logits: each chunk's are computed again in the backward pass."""
+    size = max(1, LOGITS // head.out_features)
+    columns = hidden.new_zeros(len(read), 3)
+
+    def part(chunk: Tensor, rows: Tensor, goal: Tensor) -> Tensor:
+        told = _tell(head(chunk), rows, goal, entropy, False, watch)
+        zero = torch.zeros_like(told.logp)
+        return torch.stack([told.logp, zero if told.entropy is None else told.entropy,
+                            zero if told.watched is None else told.watched], 1)  # fmt: skip
+
+    for start in range(0, len(hidden), size):
+        here = torch.nonzero((read >= start) & (read < start + size)).squeeze(1)
+        chunk = hidden[start : start + size]
+        told = cast(Tensor, checkpoint(part, chunk, read[here] - start, target[here], use_reentrant=False))
+        columns = columns.index_copy(0, here, told)
+    logp, spread, watched = columns.unbind(1)
+    return Read(logp, spread if entropy else None, None, watched.detach() if watch else None)
+
+
+def _core(model: PreTrainedModel) -> PreTrainedModel:
+    """The causal LM itself, without an adapter's wrapping."""
+    inner: Any = model
+    return inner.get_base_model() if hasattr(inner, "get_base_model") else model
+
+
+def _trunk(model: PreTrainedModel) -> Any:
+    core: Any = _core(model)
+    return getattr(core, core.base_model_prefix)
+
+
+def _head(model: PreTrainedModel) -> nn.Linear:
+    return cast(nn.Linear, _core(model).get_output_embeddings())
+
+
+def _check(config: Any) -> None:
+    """Refuse models whose logits or attention are more than what is computed here."""
+    odd = [
+        name for name in ("final_logit_softcapping", "attn_logit_softcapping", "logits_scaling", "logit_scale")
+        if getattr(config, name, None) not in (None, 1, 1.0)
+    ]  # fmt: skip
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    if kinds or odd:
+        what = f"layers of kind {', '.join(sorted(kinds))}" if kinds else f"a {odd[0]} of {getattr(config, odd[0])}"
+        raise ModelError(f"cannot train a {config.model_type} model with {what}; choose one with plain full attention")
+
+
+def _attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, None]:
+    plan = kwargs.pop("rolltree_plan", None)
+    if plan is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    scale = float(kwargs.get("scaling") or query.shape[-1] ** -0.5)
+    if isinstance(plan, list):
+        out = tree_attention(query[0], key[0], value[0], cast(list[Bucket], plan), scale)[None]
+    else:
+        out = _flex()(query, key, value, block_mask=plan, scale=scale, enable_gqa=query.shape[1] != key.shape[1])
+    return out.transpose(1, 2), None
+
+
+def _flex() -> Any:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    global _compiled  # noqa: PLW0603  (compiling is slow and belongs to the process)
+    if _compiled is None:
+        _compiled = torch.compile(flex_attention, dynamic=True)
+    return _compiled
+
+
+_compiled: Any = None
+
+
+def _flex_mask(packed: Packed, device: torch.device) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    last = torch.from_numpy(packed.spans.last()).to(device)
+
+    def visible(_b: Tensor, _h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (k <= q) & (q < last[k])
+
+    return create_block_mask(visible, None, None, len(packed), len(packed), device=str(device))
+
+
+AttentionInterface.register(NAME, _attend)
+AttentionMaskInterface.register(NAME, sdpa_mask)

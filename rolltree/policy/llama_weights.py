@@ -1,0 +1,130 @@
+"""Fused weights of a Llama-family model and the all-or-nothing copy from a Hugging Face state dict."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rolltree.policy.decoder import ModelError
+from rolltree.policy.llama_spec import LlamaSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One block. Rows of `qkv` are the query heads, then key heads, then value heads; of `gate_up` gate, then up."""
+
+    norm_in: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    norm_q: Tensor | None
+    norm_k: Tensor | None
+    out: Tensor
+    out_bias: Tensor | None
+    norm_mlp: Tensor
+    gate_up: Tensor
+    gate_up_bias: Tensor | None
+    down: Tensor
+    down_bias: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The whole model; `head` is `embed` itself where they are tied."""
+
+    embed: Tensor
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor
+    head: Tensor
+
+
+def empty_weights(spec: LlamaSpec, dtype: torch.dtype, device: torch.device) -> Weights:
+    """Uninitialised storage."""
+
+    def new(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    s = spec
+    q, kv = s.heads * s.head_dim, s.kv_heads * s.head_dim
+    embed = new(s.vocab, s.hidden)
+    layers = tuple(
+        LayerWeights(
+            norm_in=new(s.hidden),
+            qkv=new(q + 2 * kv, s.hidden),
+            qkv_bias=new(q + 2 * kv) if s.qkv_bias else None,
+            norm_q=new(s.head_dim) if s.head_norms else None,
+            norm_k=new(s.head_dim) if s.head_norms else None,
+            out=new(s.hidden, q),
+            out_bias=new(s.hidden) if s.out_bias else None,
+            norm_mlp=new(s.hidden),
+            gate_up=new(2 * s.inner, s.hidden),
+            gate_up_bias=new(2 * s.inner) if s.mlp_bias else None,
+            down=new(s.hidden, s.inner),
+            down_bias=new(s.hidden) if s.mlp_bias else None,
+        )
+        for _ in range(s.layers)
+    )
+    return Weights(embed, layers, new(s.hidden), embed if s.tied else new(s.vocab, s.hidden))
+
+
+@torch.no_grad()
+def copy_weights(spec: LlamaSpec, state: Mapping[str, Tensor], weights: Weights) -> None:
+    """Copy a state dict into the fused storage; a missing, misshapen or unknown tensor raises before anything changes."""
+    places = list(_places(spec, weights))
+    for name, target, _ in places:
+        if name not in state:
+            raise ModelError(f"The weights lack {name!r}; the model needs all {len(places)} of its tensors.")
+        if state[name].shape != target.shape:
+            found, wanted = tuple(state[name].shape), tuple(target.shape)
+            raise ModelError(f"Weight {name!r} has shape {found}, but this model has {wanted}: not the same model.")
+    known = [name for name, _, _ in places]
+    ignored = {"lm_head.weight"} if spec.tied else set[str]()
+    for name in state.keys() - set(known) - ignored:
+        if not name.endswith("inv_freq"):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ModelError(f"The weights hold {name!r}, which this model does not have{hint}.")
+    for name, target, pairs in places:
+        source = state[name]
+        target.copy_(_neighbours(source, spec.head_dim) if pairs else source)
+
+
+def _neighbours(weight: Tensor, dim: int) -> Tensor:
+    """Reorder each head's rows so that the two halves that rotate together are neighbours."""
+    heads = weight.unflatten(0, (-1, 2, dim // 2))
+    return heads.transpose(1, 2).flatten(0, 2)
+
+
+def _places(s: LlamaSpec, weights: Weights) -> Iterator[tuple[str, Tensor, bool]]:
+    """Name in the state dict, where it goes, and whether its rows are rotary pairs."""
+    q, kv = s.heads * s.head_dim, s.kv_heads * s.head_dim
+    yield "model.embed_tokens.weight", weights.embed, False
+    yield "model.norm.weight", weights.norm, False
+    if not s.tied:
+        yield "lm_head.weight", weights.head, False
+    for i, w in enumerate(weights.layers):
+        at = f"model.layers.{i}."
+        yield at + "input_layernorm.weight", w.norm_in, False
+        yield at + "post_attention_layernorm.weight", w.norm_mlp, False
+        for kind, fused in (("weight", w.qkv), ("bias", w.qkv_bias)):
+            if fused is not None:
+                yield f"{at}self_attn.q_proj.{kind}", fused[:q], True
+                yield f"{at}self_attn.k_proj.{kind}", fused[q : q + kv], True
+                yield f"{at}self_attn.v_proj.{kind}", fused[q + kv :], False
+        for kind, fused in (("weight", w.gate_up), ("bias", w.gate_up_bias)):
+            if fused is not None:
+                yield f"{at}mlp.gate_proj.{kind}", fused[: s.inner], False
+                yield f"{at}mlp.up_proj.{kind}", fused[s.inner :], False
+        for name, tensor, pairs in (
+            ("self_attn.o_proj.weight", w.out, False),
+            ("self_attn.o_proj.bias", w.out_bias, False),
+            ("self_attn.q_norm.weight", w.norm_q, True),
+            ("self_attn.k_norm.weight", w.norm_k, True),
+            ("mlp.down_proj.weight", w.down, False),
+            ("mlp.down_proj.bias", w.down_bias, False),
+        ):
+            if tensor is not None:
+                yield at + name, tensor, pairs

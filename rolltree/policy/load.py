@@ -1,0 +1,78 @@
+"""Loads a model by name: a registered one, a Hugging Face id, or a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from rolltree.policy.codec import HFCodec
+from rolltree.policy.decoder import ModelError
+from rolltree.policy.models import MODELS, model_folder
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in memory: the Hugging Face module (training works on it), its codec, and where it came from."""
+
+    model: PreTrainedModel
+    codec: HFCodec
+    path: Path
+    name: str
+
+
+def load_model(name: str | Path) -> LoadedModel:
+    """Load a registered name, a folder or a Hugging Face id, in float32; anything else raises a ModelError."""
+    path = model_folder(str(name))
+    check_folder(path)
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype="float32", local_files_only=True)
+        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"The model in {path} cannot be loaded ({first}); get or save it again.") from error
+    model.eval()
+    return LoadedModel(model, HFCodec(tokenizer, int(model.config.vocab_size)), path, str(name))
+
+
+def check_folder(path: Path) -> None:
+    """Raise one clear line if a folder is no whole model: files missing, empty, cut short or not what they claim."""
+    if not (path / "config.json").is_file():
+        raise ModelError(f"{path} has no config.json, so it is not a model folder.")
+    if not any(
+        (path / n).is_file() for n in ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+    ):
+        raise ModelError(f"{path} has no tokenizer; save it next to the model.")
+    weights = sorted(path.glob("*.safetensors"))
+    if not weights and not list(path.glob("*.bin")):
+        raise ModelError(f"{path} has no weights (*.safetensors); it was written only in part. Get or save it again.")
+    for file in weights:
+        _keys(file)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of the safetensors files in a folder."""
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else []
+    if not files:
+        raise ModelError(f"{path} is no folder with *.safetensors weights.")
+    state: dict[str, Tensor] = {}
+    for file in files:
+        _keys(file)
+        with safe_open(str(file), framework="pt") as reader:  # pyright: ignore[reportUnknownVariableType]
+            state.update({key: reader.get_tensor(key) for key in reader.keys()})  # noqa: SIM118
+    return state
+
+
+def _keys(file: Path) -> list[str]:
+    try:
+        with safe_open(str(file), framework="pt") as reader:  # pyright: ignore[reportUnknownVariableType]
+            return [str(k) for k in reader.keys()]  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{file} is corrupt or half-written ({error}); get or save the model again.") from error
+
+
+__all__ = ["MODELS", "LoadedModel", "check_folder", "load_model", "read_weights"]

@@ -1,0 +1,109 @@
+"""Names of models and where their folders are."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolltree.policy.decoder import ModelError
+from rolltree.policy.smollm2 import get_smollm2
+
+PACKAGED = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model Rolltree knows by name."""
+
+    name: str
+    about: str
+    packaged: bool
+    """Whether it ships inside the package; others are fetched into the cache by `get`."""
+    get: Callable[[Path], None] | None = None
+    """Makes the model's folder at the given path (called with a fresh temporary folder)."""
+
+
+MODELS: dict[str, ModelEntry] = {
+    entry.name: entry
+    for entry in (
+        ModelEntry("nano", "character policy of about a million parameters for the nano tasks", packaged=True),
+        ModelEntry("smollm2-135m", "SmolLM2-135M-Instruct, the smallest real language model", False, get_smollm2),
+    )
+}
+
+
+def home() -> Path:
+    """Where downloaded models are kept: $ROLLTREE_HOME, by default ~/.cache/rolltree."""
+    return Path(os.environ.get("ROLLTREE_HOME") or Path.home() / ".cache" / "rolltree")
+
+
+def present(name: str) -> bool:
+    """Whether a registered model is ready to load."""
+    return (_place(MODELS[name]) / "config.json").is_file()
+
+
+def get_model(name: str) -> Path:
+    """Fetch a registered model into the cache unless it is there; the folder appears whole or not at all."""
+    entry = MODELS.get(name)
+    if entry is None:
+        raise _unknown(name)
+    place = _place(entry)
+    if (place / "config.json").is_file():
+        return place
+    if entry.get is None:
+        raise ModelError(f"Model {name!r} should ship in {place} and does not; reinstall rolltree.")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    try:
+        entry.get(draft)
+        shutil.rmtree(place, ignore_errors=True)
+        draft.rename(place)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return place
+
+
+def model_folder(name: str) -> Path:
+    """Folder of a registered name (which must be present), of a path, or of a Hugging Face id (downloaded if need be)."""
+    if name in MODELS:
+        place = _place(MODELS[name])
+        if not place.is_dir():
+            way = "reinstall rolltree" if MODELS[name].packaged else f"run `rolltree models get {name}`"
+            raise ModelError(f"Model {name!r} is not at {place}; {way}.")
+        return place
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")):
+        return _from_hub(name)
+    raise _unknown(name)
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise ModelError(f"Model {name!r} is neither a folder nor to be had from the hub ({why}).") from error
+
+
+def _place(entry: ModelEntry) -> Path:
+    return PACKAGED / entry.name if entry.packaged else home() / "models" / entry.name
+
+
+def _unknown(name: str) -> ModelError:
+    near = difflib.get_close_matches(name, MODELS, 1, cutoff=0.4)
+    hint = (
+        f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(MODELS)}; or give a folder or an owner/name id."
+    )
+    return ModelError(f"There is no model {name!r}. {hint}")

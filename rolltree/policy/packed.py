@@ -1,0 +1,144 @@
+"""Trees as one packed row: every node's actions once, depth first, at the position its depth gives it.
+
+A policy computes the log-prob of each target from the row position of the action before it on its path, which for the
+first action of a node is the last action of its parent. Rows that are neither seen by a target nor needed to predict
+one are left out: branches that teach nothing, and whatever stands behind the last target of a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rolltree.policy.attention import Block, blocks
+from rolltree.tree.table import Bools, Ints, Table
+
+
+class PackError(ValueError):
+    """A forest that cannot be laid out: names the tree, the node and the way out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """Runs of nodes without a fork between them, in row order."""
+
+    length: Ints
+    subtree: Ints
+    """Tokens in the span and everything below it."""
+    level: Ints
+    """Number of spans above it."""
+
+    def blocks(self) -> list[Block]:
+        """What attends to what."""
+        return blocks(self.length.tolist(), self.subtree.tolist(), self.level.tolist())
+
+    def last(self) -> Ints:
+        """Per token, the row after the last one that may see it: a query q sees a key k iff k ≤ q < last[k]."""
+        start = np.cumsum(self.length) - self.length
+        return np.repeat(start + self.subtree, self.length)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """One row of N tokens, U of which predict the T targets."""
+
+    tokens: Ints
+    """(N,)"""
+    position: Ints
+    """(N,) distance from the root."""
+    spans: Spans
+    reads: Ints
+    """(U,) ascending rows whose output is needed."""
+    read: Ints
+    """(T,) index into `reads` of the row that predicts each target."""
+    target: Ints
+    """(T,) the action taken."""
+    action: Ints
+    """(T,) ascending index into the table's flat actions."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def needed(table: Table, targets: Bools) -> tuple[Bools, Ints]:
+    """Which nodes a row must hold for these targets (flat, per action), and how many of each node's actions."""
+    running = np.concatenate([[0], np.cumsum(targets)])
+    stop = table.start + table.length
+    below = running[_flat_end(table)] - running[table.start]
+    own = running[stop] - running[table.start]
+    at = np.flatnonzero(targets)
+    last = np.zeros(len(table.nodes), np.int64)
+    node_of = np.searchsorted(table.start, at, side="right") - 1
+    np.maximum.at(last, node_of, at - table.start[node_of])
+    # A node with targets further down is read to its end; in any other, the last target is predicted and never read.
+    return below > 0, np.where(below > own, table.length, last)
+
+
+def pack(table: Table, targets: Bools) -> Packed:
+    """Lay out what is needed to compute the log-prob of every target (flat, per action)."""
+    use, keep = needed(table, targets)
+    rows = np.flatnonzero(use)
+    keep = keep[rows]
+    start = np.cumsum(keep) - keep
+    row_of = np.full(len(table.nodes) + 1, -1)
+    row_of[rows] = np.arange(len(rows))
+    parent = row_of[table.parent[rows]]
+    offset, before = _above(parent, keep, start)
+    within = np.arange(int(keep.sum())) - np.repeat(start, keep)
+    flat = np.repeat(table.start[rows], keep) + within
+    actions = _actions(table)
+    action = np.flatnonzero(targets)
+    owner = row_of[np.searchsorted(table.start, action, side="right") - 1]
+    # Empty nodes share their start with the next one; the search above lands on the last of them, which is not empty.
+    place = action - table.start[rows[owner]]
+    predictor = np.where(place > 0, start[owner] + place - 1, before[owner])
+    if (predictor < 0).any():
+        node = table.nodes[rows[owner[np.argmax(predictor < 0)]]]
+        tree = table.trees[table.tree[rows[owner[np.argmax(predictor < 0)]]]]
+        raise PackError(
+            f"the first action of node {node.id} in tree {tree.id!r} has nothing before it, so no policy can predict it; "
+            "give the prompt at least one token"
+        )
+    reads, read = np.unique(predictor, return_inverse=True)
+    return Packed(
+        tokens=actions[flat], position=np.repeat(offset, keep) + within, spans=_spans(parent, keep, table.end[rows], rows),
+        reads=reads, read=read.astype(np.int64), target=actions[action], action=action,
+    )  # fmt: skip
+
+
+def _flat_end(table: Table) -> Ints:
+    starts = np.append(table.start, table.actions)
+    return starts[table.end]
+
+
+def _actions(table: Table) -> Ints:
+    if not table.nodes:
+        return np.zeros(0, np.int64)
+    return np.concatenate([node.actions for node in table.nodes]).astype(np.int64)
+
+
+def _above(parent: Ints, keep: Ints, start: Ints) -> tuple[Ints, Ints]:
+    """Per node, the tokens before it on its path, and the row of the last of them (-1 = none)."""
+    offset, before = np.zeros(len(parent), np.int64), np.full(len(parent), -1)
+    for i, above in enumerate(parent):
+        if above >= 0:
+            offset[i] = offset[above] + keep[above]
+            before[i] = start[above] + keep[above] - 1 if keep[above] else before[above]
+    return offset, before
+
+
+def _spans(parent: Ints, keep: Ints, end: Ints, rows: Ints) -> Spans:
+    children = np.bincount(parent[parent >= 0], minlength=len(parent))
+    opens = (parent < 0) | (children[parent] != 1)
+    span = np.cumsum(opens) - 1
+    first = np.flatnonzero(opens)
+    total = np.concatenate([[0], np.cumsum(keep)])
+    subtree = total[np.searchsorted(rows, end[first])] - total[first]
+    level = np.zeros(len(first), np.int64)
+    above: Sequence[int] = span[parent[first]].tolist()
+    for i, p in enumerate(parent[first]):
+        if p >= 0:
+            level[i] = level[above[i]] + 1
+    return Spans(np.bincount(span, keep, minlength=len(first)).astype(np.int64), subtree, level)

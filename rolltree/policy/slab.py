@@ -1,0 +1,86 @@
+"""Key and value caches of many sequences in one block of memory: a row a sequence, a column a position.
+
+Rows in use stay contiguous from zero, so a step over the whole batch reads views instead of gathering.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """What one layer keeps per token."""
+
+    heads: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def floats(self) -> int:
+        """Numbers per token."""
+        return self.heads * (self.key_dim + self.value_dim)
+
+
+@dataclass(slots=True)
+class Slab:
+    """Keys and values per layer, each (rows, heads, capacity + 1, dim).
+
+    The extra column takes what padding writes and is never read. Memory starts as zeros because attention multiplies
+    masked columns by zero, which only works for finite numbers.
+    """
+
+    keys: list[Tensor]
+    values: list[Tensor]
+
+    @classmethod
+    def zeros(
+        cls, shapes: tuple[LayerShape, ...], rows: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> Slab:
+        """An empty slab."""
+        return cls(
+            [torch.zeros(rows, s.heads, capacity + 1, s.key_dim, dtype=dtype, device=device) for s in shapes],
+            [torch.zeros(rows, s.heads, capacity + 1, s.value_dim, dtype=dtype, device=device) for s in shapes],
+        )
+
+    @property
+    def rows(self) -> int:
+        """Sequences it can hold."""
+        return self.keys[0].shape[0]
+
+    @property
+    def capacity(self) -> int:
+        """Positions per sequence."""
+        return self.keys[0].shape[2] - 1
+
+    @property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values layer by layer."""
+        return list(zip(self.keys, self.values, strict=True))
+
+    def view(self, start: int, stop: int) -> Slab:
+        """The rows from start to stop; writing to the view writes here."""
+        return Slab([k[start:stop] for k in self.keys], [v[start:stop] for v in self.values])
+
+    def resize(self, rows: int, capacity: int, used_rows: int, used_columns: int) -> None:
+        """Change the shape, keeping what is in use. One layer at a time, so the peak is one layer above the result."""
+        for store in (self.keys, self.values):
+            for i, old in enumerate(store):
+                new = old.new_zeros(rows, old.shape[1], capacity + 1, old.shape[3])
+                new[:used_rows, :, :used_columns] = old[:used_rows, :, :used_columns]
+                store[i] = new
+
+    def copy_rows(self, source: Tensor, target: Tensor, length: int) -> None:
+        """Copy the first `length` positions of rows to other rows (no row may be both source and target)."""
+        for store in (self.keys, self.values):
+            for t in store:
+                t[target, :, :length] = t[source, :, :length]
+
+    def write(self, layer: int, keys: Tensor, values: Tensor, rows: Tensor, positions: Tensor) -> None:
+        """Write new keys and values (rows, new, heads, dim) at positions (rows, new)."""
+        index = rows if positions.dim() == 1 else rows.unsqueeze(1)
+        self.keys[layer][index, :, positions] = keys
+        self.values[layer][index, :, positions] = values

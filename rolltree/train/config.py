@@ -1,0 +1,104 @@
+"""The knobs of a training run that belong to no recipe. Defaults suit a model of a million parameters on two cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from rolltree.errors import RolltreeError
+
+
+class TrainError(RolltreeError):
+    """A run cannot start or go on: names the thing, the value and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraKnobs:
+    """Low-rank adapters (Hu et al. 2021, arXiv 2106.09685) through peft."""
+
+    rank: int = 8
+    alpha: float = 16.0
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True, slots=True)
+class Optim:
+    """AdamW and what keeps it in bounds. A recipe may override single fields."""
+
+    lr: float = 1e-4
+    warmup: int = 5
+    """Updates over which the learning rate rises linearly to `lr`; constant afterwards."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+    """Largest gradient norm applied; longer gradients are scaled down to it."""
+    epochs: int = 1
+    """Passes over the rollouts of a step."""
+    minibatches: int = 1
+    """Updates per pass. With one update in all, the proximal policy is the current one and costs no extra forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """One run. Sampling knobs left at None are the task's own."""
+
+    steps: int = 100
+    seed: int = 0
+    prompts: int = 16
+    """Items per step; a recipe's strategy decides how many leaves each gets."""
+    optim: Optim = field(default_factory=Optim)
+    temperature: float = 1.0
+    max_tokens: int | None = None
+    """Policy tokens per path."""
+    token_budget: int = 8192
+    """Most tokens in one micro-batch; gradients of a step's micro-batches are summed."""
+    decoded: int | None = None
+    """Stop after the step in which this many tokens have been sampled in all."""
+    seconds: float | None = None
+    """Stop after the step in which this much time has passed, earlier parts of a resumed run included."""
+    eval_every: int = 10
+    """Steps between evaluations on held-out items (also before the first and after the last step); 0 = never."""
+    eval_items: int = 64
+    eval_samples: int = 8
+    """Samples per held-out item; pass@k is reported for k = 1 and for this many."""
+    checkpoint_every: int = 20
+    """Steps between checkpoints (also after the last); 0 = only after the last."""
+    keep_checkpoints: int = 2
+    forests_every: int = 10
+    """Steps between saved forests (the first step's is saved too); 0 = none."""
+    log_entropy: bool = True
+    gap_limit: float = 0.1
+    """An engine-trainer gap in log-prob above this counts as a mismatch."""
+    loss_limit: float = 1e4
+    """A loss of larger magnitude, or a loss or gradient that is not a number, stops the run."""
+    lora: LoraKnobs | None = None
+    trackers: tuple[str, ...] = ()
+    """Any of tensorboard, wandb, trackio."""
+
+    def __post_init__(self) -> None:
+        counts = ("steps", "prompts", "token_budget", "eval_items", "eval_samples", "keep_checkpoints")
+        for name in counts:
+            if getattr(self, name) < 1:
+                raise TrainError(f"{name}={getattr(self, name)} makes no sense; give a whole number of at least 1")
+        for name in ("eval_every", "checkpoint_every", "forests_every"):
+            if getattr(self, name) < 0:
+                raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 (never) or a number of steps")
+        check_optim(self.optim)
+        if self.temperature <= 0:
+            raise TrainError(f"temperature={self.temperature} cannot explore; give a number above 0")
+
+
+def check_optim(optim: Optim) -> None:
+    """Refuse optimizer knobs that make no sense."""
+    for name in ("lr", "clip_norm"):
+        if not getattr(optim, name) > 0:
+            raise TrainError(f"optim.{name}={getattr(optim, name)} makes no sense; give a number above 0")
+    for name in ("epochs", "minibatches"):
+        if getattr(optim, name) < 1:
+            raise TrainError(f"optim.{name}={getattr(optim, name)} makes no sense; give a whole number of at least 1")
+
+
+def known_fields(cls: type[Any]) -> tuple[str, ...]:
+    """Names of a dataclass's knobs."""
+    return tuple(f.name for f in fields(cls) if f.init)

@@ -1,0 +1,66 @@
+"""Metrics of a step gathered over its micro-batches, and the gap between engine and trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Tensor
+
+from rolltree.train.pack import Micro
+from rolltree.tree.table import Floats
+
+
+class Gathered:
+    """Weighted means of objectives' metrics; `…_max` are maxima, `kl_…` and `entropy` arrive as weighted sums."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._mass: dict[str, float] = {}
+        self._tops: dict[str, float] = {}
+
+    def add(self, metrics: Mapping[str, Tensor], weight: float, scale: float) -> None:
+        """One micro-batch's metrics; `scale` is what its weights were multiplied with."""
+        for name, value in metrics.items():
+            number = float(value)
+            if name.endswith("_max"):
+                self._tops[name] = max(self._tops.get(name, -np.inf), number)
+            else:
+                summed = name.startswith("kl_") or name == "entropy"
+                self._more(name, number / scale if summed else number * weight, weight)
+
+    def add_one(self, name: str, value: float) -> None:
+        """A number per update; the mean over updates is reported."""
+        self._more(name, value, 1.0)
+
+    def means(self) -> dict[str, float]:
+        """What was gathered."""
+        return {n: s / self._mass[n] if self._mass[n] else 0.0 for n, s in self._sums.items()} | self._tops
+
+    def _more(self, name: str, value: float, mass: float) -> None:
+        self._sums[name] = self._sums.get(name, 0.0) + value
+        self._mass[name] = self._mass.get(name, 0.0) + mass
+
+
+class Gap:
+    """How far the trainer's log-probs are from the engine's, over actions written by the weights in training.
+
+    Two programs compute the same policy; kernels, batching and number types make them differ. A gap that grows turns
+    on-policy training off-policy without anybody deciding it (arXiv 2510.26788 and others).
+    """
+
+    def __init__(self, limit: float, version: int) -> None:
+        self._limit, self._version = limit, version
+        self._all: list[Floats] = []
+
+    def add(self, micro: Micro, logp: Tensor) -> None:
+        """One micro-batch under the weights at the start of the step."""
+        mine = (micro.version == self._version) & np.isfinite(micro.engine)
+        self._all.append(np.abs(logp.cpu().double().numpy()[mine] - micro.engine[mine]))
+
+    def means(self) -> dict[str, float]:
+        """Mean, maximum and share beyond the limit; nothing where no action can be compared."""
+        gaps = np.concatenate(self._all) if self._all else np.zeros(0)
+        if not len(gaps):
+            return {}
+        return {"gap_mean": float(gaps.mean()), "gap_max": float(gaps.max()), "gap_over": float((gaps > self._limit).mean())}

@@ -1,0 +1,167 @@
+"""Saved forests as columns: millions of nodes open in seconds, and a tree becomes objects only when it is asked for.
+
+Columns are read when first touched and kept. Rows are the nodes of all parts in order, depth first within a tree, so a
+parent's row precedes its children's and a subtree is a slice of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rolltree.tree import shape
+from rolltree.tree.arrow import ArrowColumn, ArrowTable, flatten
+from rolltree.tree.node import Array
+from rolltree.tree.parquet import FILES, parts, read_trees, readable
+from rolltree.tree.part import Part
+from rolltree.tree.shape import Ints, offsets
+from rolltree.tree.tree import Tree
+from rolltree.tree.values import StoreError
+
+_COMPUTE: Any = pc
+"""Arrow's functions are generated at import, where no type checker sees them."""
+
+
+class Archive:
+    """The forests saved in a folder (one, or a part per step), read lazily. Make it with `open_forest`."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self._parts = [Part(path, step) for step, path in parts(folder)]
+        self._columns: dict[str, ArrowColumn] = {}
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return sum(p.rows for p in self._parts)
+
+    @cached_property
+    def trees(self) -> list[tuple[int | None, str]]:
+        """Step (None outside runs) and id of every tree, in order."""
+        return [(p.step, id) for p in self._parts for id in p.ids]
+
+    @cached_property
+    def tree_start(self) -> Ints:
+        """Row of each tree's root, and the number of rows at the end."""
+        return offsets(np.concatenate([p.sizes for p in self._parts]))
+
+    @cached_property
+    def tree_of(self) -> Ints:
+        """Index into `trees`, per row."""
+        return np.repeat(np.arange(len(self.trees)), np.diff(self.tree_start))
+
+    @cached_property
+    def parent(self) -> Ints:
+        """Row of each node's parent, -1 at roots."""
+        with readable(self.folder):
+            return shape.parent_rows(self.tree_of, self.numbers("id"), self.numbers("parent", missing=-1))
+
+    @cached_property
+    def depth(self) -> Ints:
+        """Number of nodes above each node."""
+        return shape.depths(self.parent)
+
+    @cached_property
+    def end(self) -> Ints:
+        """Row after each node's last descendant: the subtree of row i is i:end[i]."""
+        return shape.ends(self.parent, self.depth)
+
+    @cached_property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Nodes without children."""
+        leaf = np.ones(len(self), np.bool_)
+        leaf[self.parent[self.parent >= 0]] = False
+        return leaf
+
+    def path(self, row: int) -> list[int]:
+        """Rows from the root to this one."""
+        out: list[int] = []
+        while row >= 0:
+            out.append(row)
+            row = int(self.parent[row])
+        return out[::-1]
+
+    def column(self, name: str) -> ArrowColumn:
+        """A column of nodes.parquet over all parts, as Arrow's chunked array."""
+        if name not in self._columns:
+            chunks = [p.column(name) for p in self._parts]
+            known = [c.type for c in chunks if c is not None]
+            if not known:
+                names = ", ".join(self._parts[0].nodes.schema_arrow.names)
+                raise StoreError(f"{self.folder} has no column {name!r}; it has {names}")
+            filled = [pa.nulls(p.rows, known[0]) if c is None else c for p, c in zip(self._parts, chunks, strict=True)]
+            arrays = [a for c in filled for a in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
+            self._columns[name] = pa.chunked_array(arrays, known[0])
+        return self._columns[name]
+
+    def numbers(self, name: str, missing: Any = None) -> Array:
+        """A column of numbers or truth values as a numpy array; `missing` stands where there is none."""
+        column = self.column(name)
+        return (column if missing is None else column.fill_null(missing)).to_numpy()
+
+    def words(self, name: str) -> tuple[Ints, list[str]]:
+        """A column of words as codes and the words they stand for; -1 where there is none."""
+        coded = self.column(name)
+        if not pa.types.is_dictionary(coded.type):
+            coded = coded.dictionary_encode()
+        whole = coded.unify_dictionaries().combine_chunks()
+        whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+        return whole.indices.fill_null(-1).to_numpy().astype(np.int64), whole.dictionary.to_pylist()
+
+    def flat(self, name: str) -> tuple[Array, Array]:
+        """A per-action column of all nodes laid end to end, and the rows' offsets; a node without it has no entries."""
+        return flatten(self.column(name))
+
+    def scores(self, name: str) -> NDArray[np.float64]:
+        """A named score per row; NaN where it was not given."""
+        found = _COMPUTE.map_lookup(self.column("scores"), pa.scalar(name), "first")
+        return found.fill_null(np.nan).to_numpy()
+
+    def tree(self, id: str, step: int | None = None) -> Tree:
+        """One tree with its nodes and events. Name the step when several steps have a tree of that id."""
+        found = [(p, i) for p in self._parts if step in (None, p.step) for i in p.find(id)]
+        if not found:
+            raise StoreError(f"{self.folder} has no tree {id!r}" + ("" if step is None else f" at step {step}"))
+        if len(found) > 1:
+            steps = ", ".join(str(p.step) for p, _ in found)
+            raise StoreError(f"{self.folder} has a tree {id!r} at steps {steps}; name one with step=…")
+        part, index = found[0]
+        return part.tree(index)
+
+    def __iter__(self) -> Iterator[Tree]:
+        """Every tree, one after the other; only some tens of thousands of rows are in memory at a time."""
+        return (tree for part in self._parts for tree in read_trees(part.folder))
+
+    def sql(self, query: str) -> ArrowTable:
+        """The Arrow table a DuckDB query over the tables `nodes`, `events` and `trees` gives."""
+        try:
+            import duckdb
+        except ImportError:
+            raise StoreError("SQL over a forest needs DuckDB: pip install 'rolltree[duckdb]'") from None
+        with duckdb.connect() as base:
+            for name in FILES:
+                files = ", ".join(_quoted(p.folder / f"{name}.parquet") for p in self._parts)
+                hive = "true" if self._parts[0].step is not None else "false"
+                base.execute(
+                    f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{files}], union_by_name=true, "
+                    f"hive_partitioning={hive})"
+                )
+            try:
+                return base.sql(query).to_arrow_table()
+            except duckdb.Error as error:
+                raise StoreError(f"DuckDB refused the query: {str(error).splitlines()[0]}") from None
+
+
+def open_forest(folder: Path | str) -> Archive:
+    """Open a saved forest, or all steps of a run, without reading the nodes."""
+    return Archive(folder)
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

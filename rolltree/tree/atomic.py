@@ -1,0 +1,80 @@
+"""Files and folders that appear whole or not at all, whenever the writer dies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from rolltree.tree.values import StoreError
+
+
+@contextmanager
+def new_file(path: Path, *, overwrite: bool = False) -> Generator[IO[str]]:
+    """A text file that takes its name only once it is complete and on the disk."""
+    if path.exists() and not overwrite:
+        raise StoreError(f"{path} exists; choose another file or allow it to be overwritten")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = _beside(path, "partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as sink:
+            yield sink
+            sink.flush()
+            os.fsync(sink.fileno())
+        partial.replace(path)
+        sync(path.parent)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
+    """An empty folder to fill, which takes its name only once everything written into it is on the disk.
+
+    Replacing takes two renames; a writer that dies between them leaves the old folder under `set_aside(path)`, and the
+    next write puts it back first, so there is always one whole copy.
+    """
+    aside, partial = set_aside(path), _beside(path, "partial")
+    if aside.exists() and not path.exists():
+        aside.rename(path)
+    if path.exists() and not overwrite:
+        raise StoreError(f"{path} exists; choose another folder or allow it to be overwritten")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for stale in (aside, partial):
+        shutil.rmtree(stale, ignore_errors=True)
+    partial.mkdir()
+    try:
+        yield partial
+        for file in partial.iterdir():
+            sync(file)
+        sync(partial)
+        if path.exists():
+            path.rename(aside)
+        partial.rename(path)
+        sync(path.parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Where a folder stands while it is being replaced."""
+    return _beside(path, "replaced")
+
+
+def sync(path: Path) -> None:
+    """Force a file or the entries of a folder onto the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _beside(path: Path, what: str) -> Path:
+    return path.with_name(f".{path.name}.{what}")
