@@ -1,0 +1,78 @@
+"""Learning curves of several seeds on one cost axis: values at a cost, areas, and bands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rolltree.lab.stats import t_interval
+from rolltree.lab.stats.interval import Floats
+from rolltree.lab.trace import Axis, LabError, Trace
+
+
+@dataclass(frozen=True)
+class Band:
+    """Mean over seeds with a t interval at each of some costs."""
+
+    x: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+    level: float
+    seeds: int
+
+
+def value_at(trace: Trace, metric: str, cost: float, axis: Axis = "decoded") -> float:
+    """The curve at a cost, between measurements by straight line.
+
+    A run that stopped just short of the cost counts with its last value; one that covered less than 90 % of it is refused,
+    because it was not given the same budget.
+    """
+    x, y = trace.curve(metric, axis)
+    if x[-1] < 0.9 * cost:
+        raise LabError(
+            f"run {trace.label!r}, seed {trace.seed}, measured {metric!r} only up to {x[-1]:.6g} of {cost:.6g} {axis}; "
+            "continue it or compare at a smaller budget"
+        )
+    return float(np.interp(cost, x, y))
+
+
+def area(trace: Trace, metric: str, budget: float, axis: Axis = "decoded") -> float:
+    """Area under the learning curve up to the budget, divided by the budget: the average value while learning."""
+    x, y = trace.curve(metric, axis)
+    end = value_at(trace, metric, budget, axis)
+    inside = x < budget
+    xs = np.concatenate([[0.0], x[inside], [budget]])
+    ys = np.concatenate([[y[0]], y[inside], [end]])
+    return float(np.trapezoid(ys, xs) / budget)
+
+
+def band(
+    traces: Sequence[Trace],
+    metric: str,
+    axis: Axis = "decoded",
+    *,
+    level: float = 0.95,
+    points: int = 60,
+    until: float | None = None,
+) -> Band:
+    """Mean and interval on a common grid that ends where the shortest run (or `until`) ends: every point has all seeds."""
+    curves = [t.curve(metric, axis) for t in traces]
+    end = min(float(x[-1]) for x, _ in curves)
+    start = max(float(x[0]) for x, _ in curves)
+    if until is not None:
+        end = min(end, until)
+    grid = np.linspace(start, max(start, end), points)
+    values = np.stack([np.interp(grid, x, y) for x, y in curves])
+    made = [t_interval(column, level) for column in values.T]
+    single = len(traces) == 1
+    return Band(
+        x=grid,
+        mean=values.mean(0),
+        low=values[0] if single else np.asarray([i.low for i in made]),
+        high=values[0] if single else np.asarray([i.high for i in made]),
+        level=level,
+        seeds=len(traces),
+    )

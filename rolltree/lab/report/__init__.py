@@ -1,0 +1,22 @@
+"""Reports: a page of verdicts, curves and tables, as one HTML file or in the terminal."""
+
+from rolltree.lab.report.canvas import draw, sparkline
+from rolltree.lab.report.html import html, write_html
+from rolltree.lab.report.page import Chart, Finding, Grid, Page, Series, duration, shown, versions
+from rolltree.lab.report.terminal import print_page
+
+__all__ = [
+    "Chart",
+    "Finding",
+    "Grid",
+    "Page",
+    "Series",
+    "draw",
+    "duration",
+    "html",
+    "print_page",
+    "shown",
+    "sparkline",
+    "versions",
+    "write_html",
+]

@@ -1,0 +1,169 @@
+"""A page as one self-contained HTML file: style, script, data and plotting library inside, nothing fetched.
+
+All text is escaped, also inside the data block, so what a model or a tool wrote can never become markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Sequence
+from functools import cache
+from html import escape as _escape
+from importlib.resources import files
+from pathlib import Path
+
+from rolltree.lab.report.page import Chart, Finding, Grid, Page, Series
+
+_MARK = {"holds": "✓", "fails": "✗", "no difference found": "≈"}
+
+
+def write_html(page: Page, path: Path) -> Path:
+    """Render a page to a file; returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(html(page), encoding="utf-8")
+    return path
+
+
+def html(page: Page) -> str:
+    """The whole document."""
+    charts = "".join(_chart(i, chart) for i, chart in enumerate(page.charts))
+    body = f"""
+<header>
+<div class="bar"><span class="mark">rolltree</span><button id="theme" type="button" title="light or dark">◐</button></div>
+<h1>{_text(page.title)}</h1>
+<p class="lead">{_text(page.lead)}</p>
+{_facts(page.facts)}
+</header>
+<main>
+{_findings(page.findings)}
+{f'<section class="charts">{charts}</section>' if charts else ""}
+{"".join(_grid(grid) for grid in page.grids)}
+{_commands(page.commands)}
+{_notes(page.notes)}
+</main>
+<footer>{" · ".join(f"{_text(name)} {_text(value)}" for name, value in page.versions)}</footer>
+"""
+    scripts = _plots(page.charts) if page.charts else ""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
+script-src 'unsafe-inline'; img-src data: blob:">
+<title>{_text(page.title)}</title>
+<style>{_asset("style.css")}</style>
+</head>
+<body>{body}
+{scripts}
+<script>{_asset("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    cells = "".join(f"<div><dt>{_text(k)}</dt><dd>{_text(v)}</dd></div>" for k, v in facts)
+    return f'<dl class="facts">{cells}</dl>' if cells else ""
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return ""
+    items = "".join(
+        f'<li class="{f.outcome.split()[0]}"><b><i>{_MARK[f.outcome]}</i>{_text(f.outcome)}</b>'
+        f"<p>{_text(f.words.removeprefix(f.outcome).lstrip(': '))}</p></li>"
+        for f in findings
+    )
+    return f'<section><h2>Verdict</h2><ul class="findings">{items}</ul></section>'
+
+
+def _chart(index: int, chart: Chart) -> str:
+    note = f"<figcaption>{_text(chart.note)}</figcaption>" if chart.note else ""
+    return (
+        f'<figure><h2>{_text(chart.title)}</h2><div class="plot" id="plot{index}" role="img" '
+        f'aria-label="{_text(chart.title)}"><noscript>Drawing needs JavaScript; the tables hold the numbers.</noscript>'
+        f"</div>{note}</figure>"
+    )
+
+
+def _grid(grid: Grid) -> str:
+    head = "".join(f'<th scope="col">{_text(c)}</th>' for c in grid.columns)
+    rows = "".join(
+        "<tr>" + f'<th scope="row">{_text(row[0])}</th>' + "".join(f"<td>{_text(c)}</td>" for c in row[1:]) + "</tr>"
+        for row in grid.rows
+    )
+    note = f'<p class="note">{_text(grid.note)}</p>' if grid.note else ""
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<section><h2>{_text(grid.title)}</h2><div class="scroll">{table}</div>{note}</section>'
+
+
+def _commands(commands: Sequence[tuple[str, str]]) -> str:
+    if not commands:
+        return ""
+    items = "".join(
+        f'<p>{_text(what)}</p><div class="command"><pre>{_escape(line)}</pre>'
+        '<button type="button" class="copy" title="copy">copy</button></div>'
+        for what, line in commands
+    )
+    return f"<section><h2>Repeat it</h2>{items}</section>"
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f"<li>{_text(n)}</li>" for n in notes)
+    return f'<section><h2>How to read this</h2><ul class="notes">{items}</ul></section>' if items else ""
+
+
+def _plots(charts: Sequence[Chart]) -> str:
+    data = json.dumps([_data(c) for c in charts], allow_nan=False, separators=(",", ":"))
+    safe = data.replace("<", "\\u003c").replace("&", "\\u0026")
+    return (
+        f'<script type="application/json" id="charts">{safe}</script>\n'
+        f'<script type="text/plain" id="plotly">{_plotly()}</script>'
+    )
+
+
+def _data(chart: Chart) -> dict[str, object]:
+    return {
+        "x": chart.x_title,
+        "y": chart.y_title,
+        "percent": chart.percent,
+        "target": chart.target,
+        "series": [_line(s) for s in chart.series],
+    }
+
+
+def _line(series: Series) -> dict[str, object]:
+    return {
+        "name": series.name,
+        "x": _short(series.x),
+        "y": _short(series.y),
+        "low": _short(series.low),
+        "high": _short(series.high),
+        "runs": [{"x": _short(x), "y": _short(y)} for x, y in series.runs],
+    }
+
+
+def _short(values: Sequence[float]) -> list[float | None]:
+    """Six digits are more than a screen shows; infinities (an interval of one seed) become gaps."""
+    return [float(f"{v:.6g}") if abs(v) < 1e300 else None for v in map(float, values)]
+
+
+@cache
+def _plotly() -> str:
+    """The plotting library, compressed: the browser unpacks it, and the page stays small."""
+    from plotly.offline import get_plotlyjs
+
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("rolltree.lab.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _text(text: str) -> str:
+    """Text as text; a number and its sign stay on one line."""
+    return _escape(text).replace(" %", "\u00a0%").replace(" points", "\u00a0points")

@@ -1,0 +1,108 @@
+"""A trained run as the lab reads it: measurements along its costs, and what each held-out item got at the end.
+
+Nothing here knows how runs are made. `rolltree.lab.train_runner` makes them with the training loop; any other program can
+write the same JSON and be compared, drawn and judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+
+from rolltree.errors import RolltreeError
+from rolltree.lab.stats.interval import Floats
+
+Axis = Literal["decoded", "trained", "seconds"]
+AXES: tuple[Axis, ...] = get_args(Axis)
+
+AXIS_NAMES: Mapping[Axis, str] = {"decoded": "decoded tokens", "trained": "trained tokens", "seconds": "seconds"}
+
+
+class LabError(RolltreeError, ValueError):
+    """An experiment cannot be run or read as asked; names what and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one held-out item got: how many samples, how many right, how many different answers."""
+
+    samples: int
+    right: int
+    unique: int = 0
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One finished run. Each row holds the three costs so far and whatever was measured there (keys may differ)."""
+
+    label: str
+    """The arm it belongs to: a recipe, or a recipe with knobs of a sweep."""
+    seed: int
+    rows: tuple[Mapping[str, float], ...]
+    items: Mapping[str, Tally] = field(default_factory=dict[str, Tally])
+    """Final held-out samples by item id."""
+    folder: str = ""
+    """Where the run itself lies, for `rolltree card` and a closer look."""
+
+    def curve(self, metric: str, axis: Axis = "decoded") -> tuple[Floats, Floats]:
+        """Costs and values of the rows that measured this metric, in order of cost."""
+        pairs = [(r[axis], r[metric]) for r in self.rows if metric in r and np.isfinite(r[metric])]
+        if not pairs:
+            raise LabError(
+                f"run {self.label!r}, seed {self.seed}, never measured {metric!r}; it has: {', '.join(self.metrics())}"
+            )
+        x, y = np.asarray(sorted(pairs), np.float64).T
+        return x, y
+
+    def metrics(self) -> list[str]:
+        """Names of everything measured at least once."""
+        return sorted({name for row in self.rows for name in row} - set(AXES))
+
+    def mean(self, metric: str) -> float | None:
+        """Plain mean of a metric over the run, None when it was never measured."""
+        seen = [r[metric] for r in self.rows if metric in r and np.isfinite(r[metric])]
+        return float(np.mean(seen)) if seen else None
+
+    def cost(self, axis: Axis) -> float:
+        """What the whole run cost."""
+        return max((r[axis] for r in self.rows if axis in r), default=0.0)
+
+
+def save_trace(trace: Trace, path: Path) -> None:
+    """Write a trace as JSON, all or nothing."""
+    write_json(path, asdict(trace))
+
+
+def load_trace(path: Path) -> Trace:
+    """Read a trace; a file that is not one is named with the reason."""
+    try:
+        raw = cast(dict[str, Any], json.loads(path.read_text()))
+        return Trace(
+            label=str(raw["label"]),
+            seed=int(raw["seed"]),
+            rows=tuple({str(k): float(v) for k, v in row.items()} for row in raw["rows"]),
+            items={str(k): Tally(**v) for k, v in raw["items"].items()},
+            folder=str(raw.get("folder", "")),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LabError(f"cannot read the trace {path}: {error}; delete the file to run it again") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically: a reader sees the old file or the new one, never half of one. NaN is refused."""
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    os.replace(part, path)
+
+
+def by_seed(traces: Sequence[Trace], label: str) -> dict[int, Trace]:
+    """The traces of one arm by seed."""
+    return {t.seed: t for t in traces if t.label == label}
