@@ -20,6 +20,9 @@ from rolltree.tree import Node
 
 Backfill = Literal["none", "restart", "boundary"]
 
+_COUNTED = ("done", "failed", "paused")
+"""A failed leaf is not made up for: what breaks one may break them all, and it is counted and shown as failed."""
+
 
 async def backfill(hand: Hand, mode: Backfill, leaves: int, *, ways: int = 2, draw: Draw | None = None) -> int:
     """Grow the leaves that are missing to reach `leaves` and return how many were asked for.
@@ -29,7 +32,7 @@ async def backfill(hand: Hand, mode: Backfill, leaves: int, *, ways: int = 2, dr
     """
     asked = 0
     while mode != "none":
-        missing = leaves - sum(leaf.status == "done" for leaf in hand.tree.leaves() if leaf.parent is not None)
+        missing = leaves - sum(leaf.status in _COUNTED for leaf in hand.tree.leaves() if leaf.parent is not None)
         missing = int(min(missing, hand.budget.remaining("leaves")))
         if missing <= 0:
             break

@@ -27,8 +27,8 @@ class Band:
 def value_at(trace: Trace, metric: str, cost: float, axis: Axis = "decoded") -> float:
     """The curve at a cost, between measurements by straight line.
 
-    A run that stopped just short of the cost counts with its last value; one that covered less than 90 % of it is refused,
-    because it was not given the same budget.
+    A run that stopped just short of the cost counts with its last value; one that covered less than 90 % of it is
+    refused, because it was not given the same budget.
     """
     x, y = trace.curve(metric, axis)
     if x[-1] < 0.9 * cost:
@@ -58,7 +58,7 @@ def band(
     points: int = 60,
     until: float | None = None,
 ) -> Band:
-    """Mean and interval on a common grid that ends where the shortest run (or `until`) ends: every point has all seeds."""
+    """Mean and interval on a grid that ends where the shortest run (or `until`) ends: every point has all seeds."""
     curves = [t.curve(metric, axis) for t in traces]
     end = min(float(x[-1]) for x, _ in curves)
     start = max(float(x[0]) for x, _ in curves)

@@ -31,7 +31,8 @@ def html(page: Page) -> str:
     charts = "".join(_chart(i, chart) for i, chart in enumerate(page.charts))
     body = f"""
 <header>
-<div class="bar"><span class="mark">rolltree</span><button id="theme" type="button" title="light or dark">◐</button></div>
+<div class="bar"><span class="mark">rolltree</span>
+<button id="theme" type="button" title="light or dark">◐</button></div>
 <h1>{_text(page.title)}</h1>
 <p class="lead">{_text(page.lead)}</p>
 {_facts(page.facts)}

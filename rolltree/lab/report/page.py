@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,23 @@ from typing import Literal
 from rolltree.lab.stats import Outcome
 
 Floats = Sequence[float]
+
+
+def versions() -> tuple[tuple[str, str], ...]:
+    """Rolltree, Python, the libraries numbers depend on, and the machine's kind."""
+    names = ("rolltree", "torch", "numpy", "transformers")
+    return (
+        *((name, _version(name)) for name in names),
+        ("python", platform.python_version()),
+        ("machine", f"{platform.system()} {platform.machine()}"),
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed as a package"
 
 
 @dataclass(frozen=True)
@@ -74,22 +92,12 @@ class Page:
     """What a command does, and the command."""
     notes: Sequence[str] = ()
     """How to read it: definitions and methods."""
-    versions: Sequence[tuple[str, str]] = field(default_factory=lambda: versions())
-
-
-def versions() -> tuple[tuple[str, str], ...]:
-    """Rolltree, Python, the libraries numbers depend on, and the machine's kind."""
-    names = ("rolltree", "torch", "numpy", "transformers")
-    return (
-        *((name, _version(name)) for name in names),
-        ("python", platform.python_version()),
-        ("machine", f"{platform.system()} {platform.machine()}"),
-    )
+    versions: Sequence[tuple[str, str]] = field(default_factory=versions)
 
 
 def shown(value: float | None, kind: Literal["share", "number", "count", "seconds"] = "number") -> str:
     """A number as a person reads it: 41.3 %, 0.0123, 284k, 3 min 20 s; an en dash where there is none."""
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return "–"
     if kind == "share":
         return f"{100 * value:.1f} %"
@@ -117,10 +125,3 @@ def _count(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.4g}"
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed as a package"

@@ -1,0 +1,83 @@
+"""What is compared: recipes, with knobs set or swept, as labelled arms."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from rolltree.lab.trace import LabError
+
+Value = int | float | str | bool | None | tuple[int | float | str, ...]
+Knobs = tuple[tuple[str, Value], ...]
+_SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One side of a comparison. Knobs named `train.X` or `optim.X` belong to the trainer, all others to the recipe."""
+
+    label: str
+    recipe: str
+    knobs: Knobs = ()
+
+
+def amount(text: str | float) -> float:
+    """A budget as people write it: 300k, 1.5M, 20000."""
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmg]?)\s*", str(text).lower())
+    if not found or float(found[1]) <= 0:
+        raise LabError(f"cannot read the budget {text!r}: write a number above 0, as in 300k, 1.5M or 20000")
+    return float(found[1]) * _SIZES[found[2]]
+
+
+def setting(text: str) -> tuple[str, Value]:
+    """One knob as `name=value`; numbers, booleans, None and tuples are read as such, anything else is text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise LabError(f"cannot read the knob {text!r}: write name=value")
+    return name.strip(), _value(value.strip())
+
+
+def swept(text: str) -> tuple[str, tuple[Value, ...]]:
+    """A sweep as `name=a,b,c`."""
+    name, equals, values = text.partition("=")
+    out = tuple(_value(v.strip()) for v in values.split(",") if v.strip())
+    if not equals or not name.strip() or not out:
+        raise LabError(f"cannot read the sweep {text!r}: write name=a,b,c")
+    if len(set(map(repr, out))) < len(out):
+        raise LabError(f"the sweep {text!r} names a value twice")
+    return name.strip(), out
+
+
+def arms(recipes: Sequence[str], settings: Sequence[str] = (), sweeps: Sequence[str] = ()) -> tuple[Arm, ...]:
+    """Every recipe with every combination of swept values. `recipe:knob=value` sets a knob of one recipe only."""
+    fixed = [_owned(s) for s in settings]
+    for owner, text in fixed:
+        if owner and owner not in recipes:
+            raise LabError(f"the setting {owner}:{text} is for a recipe that is not compared: {', '.join(recipes)}")
+    axes = [swept(s) for s in sweeps]
+    out: list[Arm] = []
+    for recipe in recipes:
+        own = dict(setting(text) for owner, text in fixed if owner in ("", recipe))
+        for values in product(*(values for _, values in axes)):
+            chosen = dict(zip((name for name, _ in axes), values, strict=True))
+            label = " ".join([recipe, *(f"{name}={value}" for name, value in chosen.items())])
+            out.append(Arm(label, recipe, tuple(sorted({**own, **chosen}.items()))))
+    labels = [a.label for a in out]
+    if len(set(labels)) < len(labels):
+        raise LabError("the same recipe is named twice; sweep or set a knob to tell the two apart")
+    return tuple(out)
+
+
+def _owned(text: str) -> tuple[str, str]:
+    owner, colon, rest = text.partition(":")
+    return (owner, rest) if colon and "=" not in owner else ("", text)
+
+
+def _value(text: str) -> Value:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -1,0 +1,1 @@
+"""How the embedded policy is made and measured: corpus, supervised training, pass@k."""
