@@ -53,14 +53,14 @@ class LanguagePolicy:
         self.model = model
         self.device = next(model.parameters()).device
         self.attention = attention if attention != "auto" else "flex" if self.device.type == "cuda" else "blocks"
-        _check(_core(model).config)
+        _check(core_of(model).config)
         if self.attention != "dense":
-            _core(model).set_attn_implementation(NAME)
+            core_of(model).set_attn_implementation(NAME)
 
     @property
     def max_context(self) -> int:
         """Longest path the model has positions for."""
-        return int(_core(self.model).config.max_position_embeddings)
+        return int(core_of(self.model).config.max_position_embeddings)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """What is trained."""
@@ -136,19 +136,19 @@ def _in_chunks(head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, en
     return Read(logp, spread if entropy else None, None, watched.detach() if watch else None)
 
 
-def _core(model: PreTrainedModel) -> PreTrainedModel:
+def core_of(model: PreTrainedModel) -> PreTrainedModel:
     """The causal LM itself, without an adapter's wrapping."""
     inner: Any = model
     return inner.get_base_model() if hasattr(inner, "get_base_model") else model
 
 
 def _trunk(model: PreTrainedModel) -> Any:
-    core: Any = _core(model)
+    core: Any = core_of(model)
     return getattr(core, core.base_model_prefix)
 
 
 def _head(model: PreTrainedModel) -> nn.Linear:
-    return cast(nn.Linear, _core(model).get_output_embeddings())
+    return cast(nn.Linear, core_of(model).get_output_embeddings())
 
 
 def _check(config: Any) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rolltree.credit.fold import Expanded, Folded
 from rolltree.objective.batch import Objective
@@ -22,11 +22,13 @@ from rolltree.tree.table import Table
 
 
 class Diverged(TrainError):
-    """The loss or the gradient left all bounds; `micro` is the batch that did it. No weight was changed by it."""
+    """The loss or the gradient left all bounds. No weight was changed by the update that did it."""
 
-    def __init__(self, what: str, micro: Micro | None) -> None:
+    def __init__(self, what: str, micro: Micro | None, trees: Sequence[Tree]) -> None:
         super().__init__(what)
         self.micro = micro
+        """The one micro-batch that did it; None = their sum did."""
+        self.trees = list(trees)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,18 @@ class Learner:
             "packed_tokens": float(sum(len(m.packed) for p in parts for m in p)),
             "micro_batches": float(sum(len(p) for p in parts)),
         }  # fmt: skip
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive besides the policy's weights."""
+        fixed = {name: policy.model.state_dict() for name, policy in self.anchors.items()}
+        return {"optimizer": self.optimizer.state_dict(), "updates": self.updates, "anchors": fixed}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to that state."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.updates = int(state["updates"])
+        for name, policy in self.anchors.items():
+            policy.model.load_state_dict(state["anchors"][name])
 
     @property
     def lr(self) -> float:
@@ -152,6 +166,3 @@ def make_optimizer(policy: LanguagePolicy, optim: Optim) -> torch.optim.AdamW:
     return torch.optim.AdamW([g for g in groups if g["params"]], lr=optim.lr, betas=optim.betas, eps=optim.eps, fused=True)
 
 
-def detached(value: Tensor) -> float:
-    """A number from a metric."""
-    return float(value.detach())

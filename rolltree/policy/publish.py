@@ -1,0 +1,31 @@
+"""Handing the trained weights to an engine under a new version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rolltree.policy.language import LanguagePolicy, core_of
+
+
+@torch.no_grad()
+def weights_of(policy: LanguagePolicy) -> dict[str, Tensor]:
+    """The state dict of the causal LM itself, with low-rank adapters merged into copies of what they adapt.
+
+    Tensors that need no merging are the live ones: an engine copies what it takes.
+    """
+    core: Any = core_of(policy.model)
+    state: dict[str, Tensor] = {}
+    adapted: dict[str, Tensor] = {}
+    for name, module in core.named_modules():
+        if hasattr(module, "get_delta_weight") and hasattr(module, "base_layer"):
+            delta = sum(module.get_delta_weight(a) for a in module.active_adapters)
+            adapted[f"{name}.weight"] = module.base_layer.weight + delta
+    for name, value in core.state_dict().items():
+        if ".lora_" in name:
+            continue
+        plain = name.replace(".base_layer.", ".")
+        state[plain] = adapted.get(plain, value)
+    return state

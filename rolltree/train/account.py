@@ -1,0 +1,85 @@
+"""The account of a step: every leaf ends as trained, kept, dropped with a reason, or running."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from rolltree.tree import Node, Tree
+from rolltree.tree.table import Floats, Table
+
+
+def settle_fates(table: Table, weights: Floats) -> None:
+    """Write what became of each leaf of the credited trees; `weights` is 0 for leaves that did not teach."""
+    for row, weight, live in zip(table.leaf, weights, table.live, strict=True):
+        leaf = table.nodes[row]
+        if leaf.fate or leaf.status in ("open", "paused"):
+            continue
+        if weight > 0:
+            leaf.fate = "trained"
+        else:
+            leaf.fate = "dropped: nothing to teach" if live else f"dropped: {why_not_live(leaf)}"
+
+
+def settle_rest(trees: Iterable[Tree]) -> None:
+    """Give leaves of trees that were not credited their reason."""
+    for tree in trees:
+        for leaf in tree.leaves():
+            if not leaf.fate and leaf.status not in ("open", "paused"):
+                leaf.fate = f"dropped: {why_not_live(leaf)}"
+
+
+def why_not_live(leaf: Node) -> str:
+    """Why a leaf cannot teach."""
+    if leaf.status in ("failed", "pruned"):
+        return leaf.status
+    return "no outcome" if "reward" not in leaf.scores else "not used"
+
+
+def account(trees: Iterable[Tree]) -> dict[str, int]:
+    """Leaves by fate: `submitted`, `trained`, `running`, `dropped` and `dropped: reason`. They add up, or it raises."""
+    counts: Counter[str] = Counter()
+    for tree in trees:
+        for leaf in tree.leaves():
+            counts["submitted"] += 1
+            running = leaf.status in ("open", "paused")
+            fate = "running" if running else leaf.fate
+            if fate.startswith("dropped"):
+                counts["dropped"] += 1
+            elif fate not in ("running", "trained", "kept"):
+                raise AssertionError(f"leaf {leaf.id} of tree {tree.id!r} ended without a fate")
+            counts[fate] += 1
+    if counts["submitted"] != counts["trained"] + counts["kept"] + counts["dropped"] + counts["running"]:
+        raise AssertionError(f"leaves do not add up: {dict(counts)}")
+    return dict(counts)
+
+
+def outcomes(trees: Iterable[Tree]) -> dict[str, float]:
+    """Numbers about the rollouts of a step: outcomes, lengths, groups without a gradient, failures."""
+    rewards: list[float] = []
+    lengths: list[int] = []
+    finishes: Counter[str] = Counter()
+    flat = groups = failed = leaves = 0
+    for tree in trees:
+        of_tree: list[float] = []
+        for leaf in tree.leaves():
+            leaves += 1
+            failed += leaf.status == "failed"
+            finishes[leaf.finish or "none"] += 1
+            if leaf.status == "done" and "reward" in leaf.scores:
+                of_tree.append(leaf.scores.get("outcome", leaf.scores["reward"]))
+                lengths.append(sum(len(n) for n in tree.path(leaf) if n.trains))
+        if of_tree:
+            groups += 1
+            flat += max(of_tree) - min(of_tree) <= 1e-9
+            rewards.extend(of_tree)
+    return {
+        "reward": float(np.mean(rewards)) if rewards else float("nan"),
+        "solved": float(np.mean([r >= 1 - 1e-9 for r in rewards])) if rewards else float("nan"),
+        "length": float(np.mean(lengths)) if lengths else float("nan"),
+        "flat_groups": flat / groups if groups else float("nan"),
+        "failed": float(failed),
+        "truncated": finishes["length"] / leaves if leaves else float("nan"),
+    }

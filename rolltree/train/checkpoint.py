@@ -1,0 +1,112 @@
+"""Checkpoints that continue exactly: HF weights, optimizer, randomness, cursor, and whatever else keeps state.
+
+A checkpoint is a folder that appears whole or not at all; `whole.json` lists every file with its size and digest, so a
+half-written or damaged one is refused by name instead of loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+import torch
+
+from rolltree.train.config import TrainError
+from rolltree.tree.atomic import new_folder
+
+SEAL = "whole.json"
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An estimator, buffer or curriculum whose state belongs in a checkpoint."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive; plain values and tensors."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to that state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint on disk."""
+
+    path: Path
+    step: int
+
+
+def save_checkpoint(
+    folder: Path, step: int, *, model: Any, tokenizer: Any, state: Mapping[str, Any], keep: int, note: str
+) -> Checkpoint:
+    """Write `step-NNNNNN` with a loadable HF model and the training state, then remove all but the newest `keep`."""
+    path = folder / f"step-{step:06d}"
+    with new_folder(path, overwrite=True) as partial:
+        model.save_pretrained(partial)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(partial)
+        torch.save({**state, "torch_rng": torch.get_rng_state(), "step": step}, partial / "training.pt")
+        (partial / "README.md").write_text(note)
+        files = sorted(f for f in partial.rglob("*") if f.is_file())
+        seal = {str(f.relative_to(partial)): [f.stat().st_size, _digest(f)] for f in files}
+        (partial / SEAL).write_text(json.dumps({"step": step, "files": seal}, indent=1))
+    for old in checkpoints(folder)[:-keep]:
+        shutil.rmtree(old.path)
+    return Checkpoint(path, step)
+
+
+def checkpoints(folder: Path) -> list[Checkpoint]:
+    """Checkpoints in a folder, oldest first; whether they are whole is checked when they are read."""
+    names = sorted(p for p in folder.glob("step-*") if p.is_dir() and p.name[5:].isdigit())
+    return [Checkpoint(p, int(p.name[5:])) for p in names]
+
+
+def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The training state of a checkpoint, after its seal was checked."""
+    check_seal(checkpoint.path)
+    loaded: Any = torch.load(checkpoint.path / "training.pt", map_location="cpu", weights_only=True)
+    return cast(dict[str, Any], loaded)
+
+
+def check_seal(path: Path) -> None:
+    """Raise one sentence if a checkpoint is not exactly what was written."""
+    way = "resume from an older one with fallback=True (--fallback), or start a new run"
+    if not (path / SEAL).is_file():
+        raise TrainError(f"checkpoint {path} is half-written: {SEAL} is missing; {way}")
+    try:
+        seal: dict[str, Any] = json.loads((path / SEAL).read_text())
+        files: dict[str, tuple[int, str]] = seal["files"]
+    except (ValueError, KeyError):
+        raise TrainError(f"checkpoint {path} is damaged: {SEAL} cannot be read; {way}") from None
+    for name, (size, digest) in files.items():
+        file = path / name
+        if not file.is_file():
+            raise TrainError(f"checkpoint {path} is half-written: {name} is missing; {way}")
+        if file.stat().st_size != size or _digest(file) != digest:
+            raise TrainError(f"checkpoint {path} is damaged: {name} is not what was written; {way}")
+
+
+def latest(folder: Path, *, fallback: bool = False) -> Checkpoint | None:
+    """The newest checkpoint, which must be whole; with `fallback` the newest whole one. None = there are none."""
+    found = checkpoints(folder)
+    for checkpoint in reversed(found):
+        try:
+            check_seal(checkpoint.path)
+        except TrainError:
+            if not fallback or checkpoint is found[0]:
+                raise
+            continue
+        return checkpoint
+    return None
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as source:
+        return hashlib.file_digest(source, "blake2b").hexdigest()[:32]

@@ -1,0 +1,125 @@
+"""Where numbers go: a JSON-lines file, a Parquet table at the end, and trackers where asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rolltree.train.config import TrainError
+
+TRACKERS = {"tensorboard": "trackers", "wandb": "wandb", "trackio": "trackers"}
+"""Trackers by name, with the extra that brings each."""
+
+
+class Tracker(Protocol):
+    """Takes numbers of a step."""
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Record them."""
+        ...
+
+    def close(self) -> None:
+        """Flush and leave."""
+        ...
+
+
+class Metrics:
+    """Appends lines to `metrics.jsonl`; each is on disk before the call returns."""
+
+    def __init__(self, path: Path, trackers: tuple[Tracker, ...] = (), *, after: int | None = None) -> None:
+        self._path = path
+        self._trackers = trackers
+        if after is not None:
+            forget_after(path, after)
+        self._sink = path.open("a", encoding="utf-8")
+
+    def write(self, kind: str, step: int, numbers: Mapping[str, float]) -> dict[str, Any]:
+        """One line; numbers that are not finite are written as null."""
+        line = {"kind": kind, "step": step} | {k: v if math.isfinite(v) else None for k, v in numbers.items()}
+        self._sink.write(json.dumps(line) + "\n")
+        self._sink.flush()
+        for tracker in self._trackers:
+            tracker.log(step, {f"{kind}/{k}": v for k, v in numbers.items() if math.isfinite(v)})
+        return line
+
+    def close(self) -> None:
+        """Close everything and write the Parquet table."""
+        self._sink.close()
+        for tracker in self._trackers:
+            tracker.close()
+        lines = read_metrics(self._path)
+        if lines:
+            columns = sorted({k for line in lines for k in line}, key=lambda k: (k not in ("kind", "step"), k))
+            table = pa.table({c: [line.get(c) for line in lines] for c in columns})
+            pq.write_table(table, self._path.with_suffix(".parquet"))
+
+
+def read_metrics(path: Path | str) -> list[dict[str, Any]]:
+    """All whole lines of a metrics file; a last line cut short by a kill is left out."""
+    out: list[dict[str, Any]] = []
+    for text in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
+        if text.endswith("\n"):
+            out.append(cast(dict[str, Any], json.loads(text)))
+    return out
+
+
+def forget_after(path: Path, step: int) -> None:
+    """Cut off lines of steps after a checkpoint's: they are about to be written again."""
+    if not path.exists():
+        return
+    kept = [line for line in read_metrics(path) if line["step"] <= step]
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    partial.replace(path)
+
+
+def open_trackers(names: tuple[str, ...], folder: Path, config: Mapping[str, Any]) -> tuple[Tracker, ...]:
+    """The trackers asked for; one that is unknown or not installed is refused in one sentence."""
+    return tuple(_open(name, folder, config) for name in names)
+
+
+def _open(name: str, folder: Path, config: Mapping[str, Any]) -> Tracker:
+    if name not in TRACKERS:
+        raise TrainError(f"no tracker {name!r}; there are {', '.join(TRACKERS)}")
+    try:
+        return _TensorBoard(folder) if name == "tensorboard" else _Logged(name, folder, config)
+    except ImportError:
+        raise TrainError(f"the tracker {name} is not installed; install rolltree[{TRACKERS[name]}]") from None
+
+
+class _TensorBoard:
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Logged:
+    """wandb, and trackio, which has its interface."""
+
+    def __init__(self, name: str, folder: Path, config: Mapping[str, Any]) -> None:
+        import importlib
+
+        module: Any = importlib.import_module(name)
+        options: dict[str, Any] = {"dir": str(folder)} if name == "wandb" else {}
+        self._module = module
+        module.init(project="rolltree", name=folder.name, config=json.loads(json.dumps(config, default=str)), **options)
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._module.log(dict(numbers), step=step)
+
+    def close(self) -> None:
+        self._module.finish()

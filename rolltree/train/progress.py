@@ -1,0 +1,71 @@
+"""What a run says while it goes: a bar with time left on a terminal, plain lines elsewhere, and always a log file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rolltree.train.config import TrainConfig
+from rolltree.train.loop import Live
+
+
+class Reporter:
+    """Listens to a run. `quiet` keeps only the log file."""
+
+    def __init__(self, log: Path, config: TrainConfig, *, quiet: bool = False) -> None:
+        self._config = config
+        self._quiet = quiet
+        self._console = Console(stderr=True)
+        self._log = log.open("a", encoding="utf-8")
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("left"), TimeRemainingColumn(), console=self._console, disable=quiet or not self._console.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("training", total=config.steps)
+        self._spoke = 0.0
+
+    def __enter__(self) -> Reporter:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None:
+            self.say(f"stopped: {type(error).__name__}: {error}", shown=False)
+        self._bar.stop()
+        self._log.close()
+
+    def __call__(self, live: Live) -> None:
+        """Take note of something that happened."""
+        n = live.numbers
+        if live.kind == "trained":
+            self._bar.update(self._task, completed=live.step, description=f"reward {n['reward']:.3f}")
+            now = time.monotonic()
+            every = self._console.is_terminal or now - self._spoke < 10
+            self.say(_step_line(live, self._config), shown=not every)
+            self._spoke = self._spoke if every else now
+        elif live.kind == "evaluated":
+            rates = [k for k in n if k.startswith("pass@") and not k.endswith(("_low", "_high"))]
+            said = ", ".join(f"{k} {n[k]:.1%} ({n[f'{k}_low']:.1%}–{n[f'{k}_high']:.1%})" for k in rates)
+            self.say(f"step {live.step}: held out {said}")
+        elif live.note:
+            self.say(f"step {live.step}: {live.note}")
+
+    def say(self, text: str, *, shown: bool = True) -> None:
+        """A line for the log, and for the screen unless it would only repeat the bar."""
+        self._log.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        self._log.flush()
+        if shown and not self._quiet:
+            self._bar.console.print(text, highlight=False)
+
+
+def _step_line(live: Live, config: TrainConfig) -> str:
+    n = live.numbers
+    spent = sum(v for k, v in n.items() if k.startswith("seconds.") and k != "seconds.total")
+    return (
+        f"step {live.step}/{config.steps}: reward {n['reward']:.3f}, length {n['length']:.0f}, "
+        f"trained {n.get('trained_tokens', 0):,.0f} of {n['spent.decoded']:,.0f} tokens, {spent:.2f} s"
+    )

@@ -1,0 +1,244 @@
+"""Starting, resuming and ending a run: names become parts, parts are checked against each other, the loop runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rolltree.engine.protocol import Engine
+from rolltree.generate.random import mix
+from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.load import LoadedModel, load_model, read_weights
+from rolltree.policy.lora import load_lora, with_lora
+from rolltree.recipe.check import check
+from rolltree.recipe.recipe import Parts, Recipe
+from rolltree.recipe.registry import load_recipe
+from rolltree.task.protocol import Task
+from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
+from rolltree.train.collect import Cursor
+from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
+from rolltree.train.loop import Listen, Live, Loop
+from rolltree.train.metrics import Metrics, open_trackers, read_metrics
+from rolltree.train.progress import Reporter
+from rolltree.train.run import RunFolder, plain
+from rolltree.train.step import Diverged, Learner, make_optimizer
+from rolltree.tree import Tree
+from rolltree.tree.parquet import save, save_step
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished run."""
+
+    path: Path
+    model: Any
+    """The trained module, in memory."""
+    metrics: list[dict[str, Any]]
+    """All lines of metrics.jsonl."""
+    why: str
+    """Why it ended."""
+
+    def last(self, kind: str) -> dict[str, Any]:
+        """The last line of a kind ("train" or "eval")."""
+        return next((line for line in reversed(self.metrics) if line["kind"] == kind), {})
+
+
+def train(
+    recipe: str | Recipe | Parts, model: str | Path | LoadedModel, task: str | Task, *, out: str | Path,
+    config: TrainConfig | None = None, engine: Engine | None = None, resume: bool = False, fallback: bool = False,
+    listen: Listen | None = None, quiet: bool = False, **knobs: Any,
+) -> Result:  # fmt: skip
+    """Train a model on a task with a recipe, into a run folder. Extra keywords are knobs of `TrainConfig` or `Optim`.
+
+    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one is refused unless `fallback`
+    allows an older one. `engine` defaults to the embedded one on this model.
+    """
+    settings = with_knobs(config or TrainConfig(), knobs)
+    parts = parts_of(recipe)
+    loaded = model if isinstance(model, LoadedModel) else load_model(model)
+    asked = _task(task)
+    folder = RunFolder(out, resume=resume)
+    try:
+        return asyncio.run(_run(parts, recipe, loaded, asked, folder, settings, engine, resume, fallback, listen, quiet))
+    finally:
+        folder.close()
+
+
+def with_knobs(config: TrainConfig, knobs: Mapping[str, Any]) -> TrainConfig:
+    """A configuration with single knobs replaced; an unknown one is refused with the nearest known."""
+    run, optim = known_fields(TrainConfig), known_fields(Optim)
+    for knob in knobs:
+        if knob not in run and knob not in optim:
+            near = get_close_matches(knob, [*run, *optim], 1, cutoff=0.5)
+            way = f"did you mean {near[0]!r}?" if near else f"there are {', '.join([*run, *optim])}"
+            raise TrainError(f"training has no knob {knob!r}; {way}")
+    mine = {k: v for k, v in knobs.items() if k in optim}
+    rest = {k: v for k, v in knobs.items() if k in run}
+    base = replace(config, **rest)
+    return replace(base, optim=replace(base.optim, **mine)) if mine else base
+
+
+def parts_of(recipe: str | Recipe | Parts) -> Parts:
+    """The composition behind a name, a recipe or itself."""
+    if isinstance(recipe, Parts):
+        return recipe
+    return (load_recipe(recipe) if isinstance(recipe, str) else recipe).build()
+
+
+def make_learner(parts: Parts, model: Any, config: TrainConfig) -> Learner:
+    """Policy, optimizer and the fixed policies the objective asks for."""
+    # Dropout would make the trained policy another one than the sampled.
+    model.eval()
+    if config.lora is not None:
+        reference = deepcopy(model) if "reference" in parts.objective.needs else None
+        model = with_lora(model, rank=config.lora.rank, alpha=config.lora.alpha, targets=config.lora.targets)
+    else:
+        reference = deepcopy(model) if "reference" in parts.objective.needs else None
+    policy = LanguagePolicy(model)
+    anchors: dict[str, LanguagePolicy] = {}
+    if reference is not None:
+        anchors["reference"] = LanguagePolicy(reference.requires_grad_(False))
+    if "previous" in parts.objective.needs:
+        anchors["previous"] = LanguagePolicy(deepcopy(model).requires_grad_(False))
+    optim = replace(config.optim, **dict(parts.optim))
+    return Learner(policy, make_optimizer(policy, optim), optim, anchors)
+
+
+def _task(task: str | Task) -> Task:
+    if not isinstance(task, str):
+        return task
+    from rolltree.task.registry import load_task
+
+    return load_task(task)
+
+
+async def _run(
+    parts: Parts, recipe: str | Recipe | Parts, loaded: LoadedModel, task: Task, folder: RunFolder, config: TrainConfig,
+    engine: Engine | None, resume: bool, fallback: bool, listen: Listen | None, quiet: bool,
+) -> Result:  # fmt: skip
+    torch.manual_seed(config.seed)
+    where = latest(folder.checkpoints, fallback=fallback) if resume else None
+    described = {"recipe": recipe, "parts": parts, "model": loaded.name, "task": [task.name, task.level], "train": config}
+    if resume:
+        _same(folder.config(), described)
+    own = engine is None
+    if engine is None:
+        from rolltree.engine.local import LocalEngine
+
+        engine = LocalEngine(loaded)
+    check(parts, engine, task)
+    learner = make_learner(parts, loaded.model, config)
+    loop = Loop(parts, engine, task, learner, config, Cursor(task, mix(config.seed, "items")))
+    if where is not None:
+        _load(loop, where)
+    trackers = open_trackers(config.trackers, folder.path, _plain(described))
+    if not resume:
+        folder.describe(f"{parts.name} on {task.name} (level {task.level}) from {loaded.name}", _plain(described))
+    metrics = Metrics(folder.metrics, trackers, after=(where.step if where else -1) if resume else None)
+    try:
+        with Reporter(folder.path / "log.txt", config, quiet=quiet) as reporter:
+            loop.listen = _both(reporter, listen)
+            why = await _steps(loop, loaded, folder, metrics, fresh=where is None)
+    finally:
+        metrics.close()
+        if own:
+            await engine.close()
+    return Result(folder.path, learner.policy.model, read_metrics(folder.metrics), why)
+
+
+async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Metrics, *, fresh: bool) -> str:
+    c = loop.config
+    await loop.publish()
+    loop.listen(Live("start", loop.done))
+    if fresh and c.eval_every:
+        metrics.write("eval", 0, await loop.evaluate())
+    while not (why := loop.over()):
+        try:
+            numbers, trees = await loop.step()
+        except Diverged as error:
+            raise _keep_offender(loop, folder, error) from error
+        metrics.write("train", loop.done, numbers)
+        over = bool(loop.over())
+        if c.forests_every and (loop.done == 1 or loop.done % c.forests_every == 0 or over):
+            save_step(trees, folder.forests, loop.done, overwrite=True, states="drop")
+        if c.eval_every and (loop.done % c.eval_every == 0 or over):
+            metrics.write("eval", loop.done, await loop.evaluate())
+        if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
+            _save(loop, loaded, folder)
+    loop.listen(Live("stop", loop.done, note=why))
+    return why
+
+
+def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
+    note = f"{loop.recipe.name} on {loop.task.name}, after step {loop.done}. See the README two folders up.\n"
+    saved = save_checkpoint(
+        folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=loaded.codec.tokenizer,
+        state=loop.state(), keep=loop.config.keep_checkpoints, note=note,
+    )  # fmt: skip
+    loop.listen(Live("checkpoint", loop.done, note=f"saved {saved.path.name}"))
+
+
+def _load(loop: Loop, where: Checkpoint) -> None:
+    state = read_state(where)
+    if loop.config.lora is not None:
+        load_lora(loop.learner.policy.model, where.path)
+    else:
+        missing = loop.learner.policy.model.load_state_dict(read_weights(where.path), strict=False)
+        if missing.unexpected_keys:
+            raise TrainError(f"checkpoint {where.path} holds {missing.unexpected_keys[0]}, which the model does not have")
+    loop.restore(state)
+    torch.set_rng_state(state["torch_rng"])
+
+
+def _keep_offender(loop: Loop, folder: RunFolder, error: Diverged) -> TrainError:
+    place = folder.path / "offending" / f"step-{loop.done + 1:06d}"
+    micro = error.micro
+    trees: list[Tree] = error.trees
+    save(trees, place, overwrite=True, states="drop")
+    if micro is not None:
+        arrays = {n: getattr(micro, n) for n in ("gain", "loss", "weight", "engine", "sampled", "version", "forced")}
+        np.savez(place / "batch.npz", tokens=micro.packed.tokens, action=micro.packed.action, **arrays)
+    return TrainError(f"step {loop.done + 1} diverged: {error}; the batch is in {place}, the weights before it in memory "
+                      "and in the newest checkpoint; lower the learning rate or look at the batch")  # fmt: skip
+
+
+def _both(reporter: Listen, listen: Listen | None) -> Listen:
+    def tell(live: Live) -> None:
+        reporter(live)
+        if listen is not None:
+            listen(live)
+
+    return tell
+
+
+def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
+    import json
+
+    out: dict[str, Any] = json.loads(json.dumps(described, default=plain))
+    return out
+
+
+def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to resume under other knobs; only where to stop may change."""
+    free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints"}
+    fresh = _plain(now)
+    for part in ("parts", "task", "train"):
+        old, new = before.get(part), fresh[part]
+        if isinstance(old, dict) and isinstance(new, dict):
+            changed = [k for k in new if k not in free and old.get(k) != new[k]]
+            if changed:
+                k = changed[0]
+                raise TrainError(f"the run was started with {part}.{k}={old.get(k)} and cannot be resumed with {new[k]}")
+        elif old != new:
+            raise TrainError(f"the run was started with {part} {old} and cannot be resumed with {new}")
+
+
+__all__ = ["Result", "make_learner", "parts_of", "train", "with_knobs"]
