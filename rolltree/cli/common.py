@@ -13,7 +13,7 @@ from rich.table import Table
 
 T = TypeVar("T")
 
-PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands)
 """Knobs of nested dataclasses keep their bare names: `--lr`, not `--config.optim.lr`."""
 
 
