@@ -92,5 +92,7 @@ def _compute(name: str, asked: Arguments, credit: Any) -> int:
         return 0
     written = write_credit(forest, asked.out, overwrite=asked.overwrite)
     taught = int((view.live if advantage.counted is None else view.live & advantage.counted).sum())
-    console().print(f"{name}: {len(view.trees)} trees, {len(view.leaf)} leaves, {taught} of them teach; wrote {written}")
+    console().print(
+        f"{name}: {len(view.trees)} trees, {len(view.leaf)} leaves, {taught} of them teach; wrote {written}"
+    )
     return 0

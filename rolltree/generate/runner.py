@@ -33,6 +33,32 @@ class Progress:
     seconds: float
 
 
+def open_hand(
+    engine: Engine,
+    task: Task,
+    *,
+    seed: int = 0,
+    budget: Budget | Limits | None = None,
+    per_prompt: Limits | None = None,
+    max_tokens: int | None = None,
+    sampling: Sampling | None = None,
+    patience: Patience | None = None,
+    forest: Forest | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    progress: Callable[[Progress], None] | None = None,
+) -> Hand:
+    """A hand bound to no tree yet, for growing by yourself; arguments as of `grow`. Go on with `plant` and `on`."""
+    account = budget if isinstance(budget, Budget) else Budget(budget, clock=clock)
+    planted = Forest() if forest is None else forest
+    began = clock()
+    setting = Setting(
+        engine, task, planted, Stream(seed), lambda: clock() - began, patience or Patience(), sampling or Sampling(),
+        task.max_tokens if max_tokens is None else max_tokens, per_prompt=per_prompt,
+        on_progress=None if progress is None else lambda: progress(_progress(planted, account)),
+    )  # fmt: skip
+    return Hand(setting, account)
+
+
 async def grow(
     strategy: Strategy | TreeStrategy,
     engine: Engine,
@@ -46,37 +72,31 @@ async def grow(
     sampling: Sampling | None = None,
     patience: Patience | None = None,
     forest: Forest | None = None,
-    clock: Callable[[], float] | None = None,
+    clock: Callable[[], float] = time.monotonic,
     progress: Callable[[Progress], None] | None = None,
 ) -> Forest:
     """Let a strategy grow a tree for each item, and return the forest.
 
     `budget` is the whole run's; `per_prompt` bounds each tree within it. `max_tokens` bounds the policy tokens of a
     path (default: the task's). `sampling` gives the defaults of every request; its seed is not used: streams of
-    randomness follow from `seed`, task and tree alone. Pass `forest` to keep what was grown when the call is cancelled:
-    leaves in flight are then paused.
+    randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended. Pass
+    `forest` to keep what was grown when the call is cancelled: leaves in flight are then paused.
     """
     whole = as_strategy(strategy)
     check_needs(whole.needs, type(strategy).__name__, engine, task)
-    forest = Forest() if forest is None else forest
-    began = (clock or time.monotonic)()
-    now: Callable[[], float] = lambda: (clock or time.monotonic)() - began  # noqa: E731
-    account = budget if isinstance(budget, Budget) else Budget(budget, clock=clock or time.monotonic)
-    setting = Setting(
-        engine, task, forest, Stream(seed), now, patience or Patience(), sampling or Sampling(),
-        task.max_tokens if max_tokens is None else max_tokens, per_prompt=per_prompt,
-        on_progress=None if progress is None else lambda: progress(_progress(forest, account)),
+    hand = open_hand(
+        engine, task, seed=seed, budget=budget, per_prompt=per_prompt, max_tokens=max_tokens, sampling=sampling,
+        patience=patience, forest=forest, clock=clock, progress=progress,
     )  # fmt: skip
-    hand = Hand(setting, account)
     for item in items:
         _check_item(item, engine)
         hand.plant(item)
     try:
         with rare_collections():
-            await whole.grow(forest, hand)
+            await whole.grow(hand.forest, hand)
     finally:
-        settle(forest, now())
-    return forest
+        settle(hand.forest, hand.setting.clock())
+    return hand.forest
 
 
 def settle(forest: Iterable[Tree], at: float = 0.0) -> None:

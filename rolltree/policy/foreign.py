@@ -62,7 +62,8 @@ class ForeignDecoder:
         config: Any = model.config
         self.name = str(config.model_type)
         _refuse_windows(config, self.name)
-        self._model = copy.deepcopy(model).to(device, dtype).eval()
+        own: Any = copy.deepcopy(model)
+        self._model = own.to(device, dtype).eval()
         self._body: Any = self._model.base_model
         self._head: Any = self._model.get_output_embeddings()
         if self._head is None:
@@ -106,7 +107,7 @@ class ForeignDecoder:
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Copy a state dict of the same model, all or nothing."""
         own = self._model.state_dict()
-        tied = set(getattr(self._model, "all_tied_weights_keys", None) or ())
+        tied = set[str](getattr(self._model, "all_tied_weights_keys", None) or ())
         for name, tensor in own.items():
             if name not in state and name not in tied:
                 raise ModelError(f"The weights lack {name!r}; the model needs all {len(own)} of its tensors.")

@@ -72,7 +72,7 @@ def empty_weights(spec: LlamaSpec, dtype: torch.dtype, device: torch.device) -> 
 
 @torch.no_grad()
 def copy_weights(spec: LlamaSpec, state: Mapping[str, Tensor], weights: Weights) -> None:
-    """Copy a state dict into the fused storage; a missing, misshapen or unknown tensor raises before anything changes."""
+    """Copy a state dict into the fused storage; a missing, misshapen or unknown tensor raises and changes nothing."""
     places = list(_places(spec, weights))
     for name, target, _ in places:
         if name not in state:

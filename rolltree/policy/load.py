@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
 
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.decoder import ModelError
@@ -30,7 +33,8 @@ def load_model(name: str | Path) -> LoadedModel:
     path = model_folder(str(name))
     check_folder(path)
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype="float32", local_files_only=True)
+        with _no_progress_bar():
+            model: Any = AutoModelForCausalLM.from_pretrained(path, dtype="float32", local_files_only=True)
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -65,6 +69,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         with safe_open(str(file), framework="pt") as reader:  # pyright: ignore[reportUnknownVariableType]
             state.update({key: reader.get_tensor(key) for key in reader.keys()})  # noqa: SIM118
     return state
+
+
+@contextmanager
+def _no_progress_bar() -> Generator[None]:
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _keys(file: Path) -> list[str]:

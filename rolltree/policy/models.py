@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolltree.policy.decoder import ModelError
+from rolltree.policy.hub import from_hub
 from rolltree.policy.smollm2 import get_smollm2
 
 PACKAGED = Path(__file__).parent
@@ -70,7 +71,7 @@ def get_model(name: str) -> Path:
 
 
 def model_folder(name: str) -> Path:
-    """Folder of a registered name (which must be present), of a path, or of a Hugging Face id (downloaded if need be)."""
+    """Folder of a registered name (which must be present), of a path, or of a hub id (downloaded if need be)."""
     if name in MODELS:
         place = _place(MODELS[name])
         if not place.is_dir():
@@ -81,20 +82,8 @@ def model_folder(name: str) -> Path:
     if path.is_dir():
         return path
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        return _from_hub(name)
+        return from_hub(name)
     raise _unknown(name)
-
-
-def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-    try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        why = str(error).strip().splitlines()[0]
-        raise ModelError(f"Model {name!r} is neither a folder nor to be had from the hub ({why}).") from error
 
 
 def _place(entry: ModelEntry) -> Path:

@@ -73,7 +73,7 @@ class LocalEngine:
         self._worker = Worker(Core(decoder, self._codec, limits, version))
         self._fresh: list[LocalRun] = []
         # An engine that is dropped without close() must not leave its thread behind.
-        weakref.finalize(self, self._worker.post, self._worker.close)
+        weakref.finalize(self, self._worker.shutdown)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -15,7 +15,6 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rolltree.policy.slab import LayerShape, Slab
 
@@ -153,7 +152,6 @@ class PrefixCache:
 
     def _touch(self, node: _Block) -> None:
         """Mark a path as used, leaf first, so that a block is always younger than what hangs below it."""
-        walk: _Block | None = node
-        while walk is not None and walk.parent is not None:
-            self._order.move_to_end(walk.slot)
-            walk = walk.parent
+        while node.parent is not None:
+            self._order.move_to_end(node.slot)
+            node = node.parent

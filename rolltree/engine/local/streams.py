@@ -1,7 +1,7 @@
 """Counter-based randomness: the n-th number of a request's stream is a hash of its key and n.
 
-No state is kept, so a sample never depends on what else is in the batch, on pauses or on the order of steps. The hash is
-SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014), computed for the
+No state is kept, so a sample never depends on what else is in the batch, on pauses or on the order of steps. The hash
+is SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014), computed for the
 whole batch at once.
 """
 

@@ -82,6 +82,15 @@ class Worker:
         self._jobs.clear()
         return self.core.stop_all("abort")
 
+    def shutdown(self) -> None:
+        """Close and wait for the thread; a thread cut off inside torch would take the interpreter down with it."""
+        thread = self._thread
+        if thread is None:
+            self.closed = True
+        elif thread is not threading.current_thread():
+            self.post(self.close)
+            thread.join(timeout=60)
+
     @torch.inference_mode()
     def _main(self) -> None:
         while True:

@@ -1,0 +1,5 @@
+"""`python -m rolltree` is `rolltree`."""
+
+from rolltree.cli import main
+
+raise SystemExit(main())
