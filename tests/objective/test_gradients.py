@@ -40,7 +40,7 @@ def detached_once(memory: list[torch.Tensor], *, record: bool) -> Iterator[None]
 @pytest.mark.parametrize("name", VARIANTS)
 def test_autograd_equals_differences(name: str) -> None:
     objective = VARIANTS[name]
-    batch = random_pair(11, drift=0.4, missing=0.2).folded
+    batch = random_pair(11, drift=0.4, missing=0.2, vocabulary=3).folded
     frozen: list[torch.Tensor] = []
     with detached_once(frozen, record=True):
         _, found = gradients(objective, batch)
