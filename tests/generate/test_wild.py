@@ -35,7 +35,7 @@ class Wild:
         path = hand.tree.path(node)
         if lever == "prune":
             hand.prune(node, why="a coin fell", coin=hand.rng_at(node, lever).uniform())
-        elif lever == "splice" and len(path) > 2 and node.status in ("open", "done"):
+        elif lever == "splice" and len(path) > 2 and node.is_leaf:
             hand.splice(node, path[1], path[2], why="the first run is left out")
 
     async def pull(self, hand, node, lever):
