@@ -8,7 +8,7 @@ from rolltree.cli.common import leading_names, parse
 from rolltree.errors import RolltreeError
 from rolltree.lab.compare import CompareConfig, main
 
-ABOUT = """Train every recipe from the same policy on the same prompts and seeds until the same budget is spent, and compare.
+ABOUT = """Train recipes from the same policy on the same prompts and seeds until the same budget is spent, and compare.
 
   rolltree compare grpo rloo --task countdown --budget 300k --seeds 5
   rolltree compare grpo --sweep group=4,8,16 --budget 200k

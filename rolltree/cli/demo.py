@@ -9,8 +9,9 @@ from pathlib import Path
 from rolltree.cli.common import console, parse
 from rolltree.lab.compare import CompareConfig, main
 
-ABOUT = """Train the embedded policy on countdown with GRPO and with RLOO at the same budget of decoded tokens, print the
-learning curves and a table, and write a report that opens in any browser. Run it again and it goes on where it was.
+ABOUT = """Train the embedded policy on countdown with GRPO and with RLOO at the same budget of decoded tokens.
+
+Prints learning curves and a table, and writes a report for any browser. Run it again and it goes on where it was.
 """
 
 
@@ -34,11 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     asked = parse(Arguments, arguments, "demo", ABOUT)
     out = console()
     if not asked.json:
-        out.print(
-            f"GRPO and RLOO train the embedded policy on {asked.task}: {asked.seeds} seeds each, {asked.budget} decoded "
-            "tokens a run, judged on held-out items.\n",
-            highlight=False,
-        )
+        what = f"{asked.seeds} seeds each, {asked.budget} decoded tokens a run, judged on held-out items"
+        out.print(f"GRPO and RLOO train the embedded policy on {asked.task}: {what}.\n", highlight=False)
     code = main(
         CompareConfig(
             recipes=("grpo", "rloo"),
@@ -49,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
             out=asked.out,
             cache=asked.out / "cache",
             json=asked.json,
-        )  # fmt: skip
+        )
     )
     if code == 0 and not asked.json:
         out.print("\nNext: rolltree rollout grpo --task countdown, then rolltree train grpo --help", style="dim")
