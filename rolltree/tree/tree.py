@@ -114,9 +114,8 @@ class Tree:
         """Let a leaf's own actor write on: the same node grows (a resumed partial, a streamed chunk).
 
         Where only one part has an array, the other part is filled (NaN, version -1, keep True, credit 0); alternatives
-        (`top`) cannot be filled and are dropped.
+        (`top`) cannot be filled and are dropped. A pruned leaf may still take what was in flight when it was pruned.
         """
-        self._live(node, "append to")
         where = f"node {node.id} of tree {self.id!r}"
         if node.children:
             raise TreeError(f"cannot append to {where}: it has children; extend it instead")
