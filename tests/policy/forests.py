@@ -45,10 +45,10 @@ def tiny_llama(*, exact: bool = True, kv_heads: int = 2, seed: int = 0) -> Llama
     return model
 
 
-def random_tree(rng: random.Random, name: str, *, nodes: int = 10, rewards: bool = True) -> Tree:
+def random_tree(rng: random.Random, name: str, *, nodes: int = 10, least: int = 1, rewards: bool = True) -> Tree:
     """Forks, empty nodes, environment turns, hints, masks: whatever a strategy may leave behind."""
     tree = Tree(name, [rng.randrange(VOCAB) for _ in range(rng.randint(1, 6))])
-    for _ in range(rng.randint(1, nodes)):
+    for _ in range(rng.randint(least, nodes)):
         above = rng.choice(list(tree.nodes))
         length = rng.randint(0, 5)
         role: Any = rng.choice(["policy", "policy", "policy", "env", "hint"])
