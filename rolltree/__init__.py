@@ -30,7 +30,6 @@ _WHERE = {
     "load_recipe": ("rolltree.recipe.registry", "load_recipe"),
     "list_recipes": ("rolltree.recipe.registry", "list_recipes"),
     "grow": ("rolltree.train.grow", "grow"),
-    "train": ("rolltree.train.start", "train"),
     "TrainConfig": ("rolltree.train.config", "TrainConfig"),
 }
 
@@ -38,6 +37,8 @@ __all__ = ["TrainConfig", "__version__", "grow", "list_recipes", "list_tasks", "
 
 
 def __getattr__(name: str) -> Any:
+    if name == "train":
+        return import_module("rolltree.train")
     if name not in _WHERE:
         raise AttributeError(f"module 'rolltree' has no attribute {name!r}")
     module, attribute = _WHERE[name]

@@ -130,16 +130,19 @@ def _divided(
     out: list[Micro] = []
     for part in parts:
         rows = {r for leaf in part for r in _lineage(table, int(table.leaf[leaf]))}
-        if paths is None:
-            rows -= done
-            done |= rows
-        inside = np.zeros(len(table.nodes), np.bool_)
-        inside[list(rows)] = True
-        targets = taught & table.per_action(inside).astype(np.bool_)
+        fresh = taught & _inside(table, rows - done)
+        targets = fresh if paths is None else taught & _inside(table, rows)
+        done |= rows
         if targets.any():
             chosen = None if paths is None else np.flatnonzero(np.isin(paths.leaf, part))
-            out.append(_micro(table, signals, targets, paths, chosen))
+            out.append(_micro(table, signals, targets, paths, chosen, fresh))
     return out
+
+
+def _inside(table: Table, rows: set[int]) -> Bools:
+    flags = np.zeros(len(table.nodes), np.bool_)
+    flags[list(rows)] = True
+    return table.per_action(flags).astype(np.bool_)
 
 
 def _lineage(table: Table, row: int) -> list[int]:
@@ -150,11 +153,15 @@ def _lineage(table: Table, row: int) -> list[int]:
     return out
 
 
-def _micro(table: Table, signals: _Signals, targets: Bools, paths: Expanded | None, chosen: Ints | None) -> Micro:
+def _micro(
+    table: Table, signals: _Signals, targets: Bools, paths: Expanded | None, chosen: Ints | None, fresh: Bools | None = None,
+) -> Micro:  # fmt: skip
     packed = pack(table, targets)
     at = packed.action
+    # What several parts of a tree share keeps its own weight in the first only, so that penalties count it once.
+    once = np.ones(len(at)) if fresh is None else fresh[at].astype(np.float64)
     micro = Micro(
-        packed, signals.gain[at], signals.loss[at], signals.weight[at], signals.engine[at], signals.sampled[at],
+        packed, signals.gain[at] * once, signals.loss[at] * once, signals.weight[at] * once, signals.engine[at], signals.sampled[at],
         signals.version[at], signals.forced[at], np.unique(table.tree[np.searchsorted(table.start, at, side="right") - 1]),
     )  # fmt: skip
     if paths is None or chosen is None:

@@ -81,7 +81,7 @@ class Learner:
         return told.means() | gap.means() | {
             "updates": float(self.optim.epochs * len(parts)),
             "lr": self.lr,
-            "trained_tokens": float(sum(len(m.gain) for p in parts for m in p)),
+            "trained_tokens": float(sum((m.weight > 0).sum() for p in parts for m in p)),
             "packed_tokens": float(sum(len(m.packed) for p in parts for m in p)),
             "micro_batches": float(sum(len(p) for p in parts)),
         }  # fmt: skip
@@ -131,7 +131,9 @@ class Learner:
             loss_sum += value
             told.add(metrics, float(micro.weight.sum()), scale)
             if read.watched is not None:
-                told.add({"policy_entropy": read.watched.mean()}, float(len(micro.gain)), 1.0)
+                own = read.watched[torch.from_numpy(micro.weight > 0).to(read.watched.device)]
+                if len(own):
+                    told.add({"policy_entropy": own.mean()}, float(len(own)), 1.0)
             if gap is not None:
                 gap.add(micro, fixed.old if fixed.old is not None else read.logp.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.policy.parameters()), self.optim.clip_norm))

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import pytest
+from scipy.stats import binomtest
+
+from rolltree.train.evaluate import pass_at, summary, wilson
+from rolltree.tree import Forest
+
+
+@pytest.mark.parametrize("samples", [1, 4, 6])
+def test_pass_at_k_is_the_mean_over_all_subsets(samples: int) -> None:
+    for solved in range(samples + 1):
+        right = [i < solved for i in range(samples)]
+        for k in range(1, samples + 1):
+            mean = sum(any(s) for s in combinations(right, k)) / comb(samples, k)
+            assert pass_at(solved, samples, k) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(("solved", "items"), [(0, 12), (5, 12), (12, 12), (31, 64)])
+def test_the_interval_is_wilsons(solved: int, items: int) -> None:
+    expected = binomtest(solved, items).proportion_ci(method="wilson")
+    mine = wilson(solved / items, items)
+    assert (mine.low, mine.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_failed_rollouts_count_neither_as_right_nor_as_wrong() -> None:
+    forest = Forest()
+    for i, rewards in enumerate([[1.0, 0.0, None], [None, None, None], [1.0, 1.0, 0.5]]):
+        tree = forest.plant(f"t{i}", [1])
+        for reward in rewards:
+            leaf = tree.extend(0, [2, 3], status="done" if reward is not None else "failed")
+            if reward is not None:
+                leaf.scores["reward"] = reward
+    told = summary(forest, 3)
+    assert told["items"] == 2
+    assert told["failed"] == 4
+    assert told["pass@1"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert told["pass@3"] == 1.0
+    assert told["reward"] == pytest.approx(3.5 / 5)

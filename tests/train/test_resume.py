@@ -1,0 +1,126 @@
+"""A run that was killed goes on as if nothing had happened; a checkpoint that is not whole is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import rolltree
+from rolltree.recipe.gspo import Gspo
+from rolltree.train.checkpoint import checkpoints
+from rolltree.train.config import TrainError
+from rolltree.train.metrics import read_metrics
+from rolltree.train.start import Result
+from tests.train.toy import KNOBS, Early, timeless, tiny_policy
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def run(out: Path, **more: object) -> Result:
+    return rolltree.train("grpo", tiny_policy(), Early(), out=out, **{**KNOBS, **more})
+
+
+def test_killed_in_the_middle_of_a_step_and_resumed(tmp_path: Path) -> None:
+    whole = rolltree.train("gspo", tiny_policy(), Early(), out=tmp_path / "whole", **KNOBS)
+    out = tmp_path / "killed"
+    done = subprocess.run([sys.executable, "-m", "tests.train.toy", str(out), "gspo"], capture_output=True, check=False)
+    assert done.returncode == -9, done.stderr.decode()
+    assert read_metrics(out / "metrics.jsonl")[-1]["step"] == 4
+    again = rolltree.train("gspo", tiny_policy(), Early(), out=out, resume=True, **KNOBS)
+    assert timeless(again.metrics) == timeless(whole.metrics)
+    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_resuming_with_a_reference_policy_and_adapters(tmp_path: Path) -> None:
+    from rolltree.recipe.grpo import Grpo
+    from rolltree.train.config import LoraKnobs
+
+    knobs = {**KNOBS, "lora": LoraKnobs(rank=2), "eval_every": 0}
+    recipe = Grpo(kl=0.05)
+    whole = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "whole", **knobs)
+    rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "parts", **{**knobs, "steps": 4})
+    again = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "parts", resume=True, **knobs)
+    assert timeless(again.metrics) == timeless(whole.metrics)
+    assert whole.last("train")["kl_reference"] > 0
+
+
+def test_a_checkpoint_is_a_hugging_face_model(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    out = run(tmp_path / "run", steps=2)
+    place = checkpoints(out.path / "checkpoints")[-1].path
+    model = AutoModelForCausalLM.from_pretrained(place)
+    for a, b in zip(out.model.parameters(), model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert AutoTokenizer.from_pretrained(place).encode("abc") == tiny_policy().codec.encode("abc")
+
+
+@pytest.mark.parametrize("harm", ["cut", "missing", "unsealed"])
+def test_a_damaged_checkpoint_is_refused_and_replaced_only_when_told(tmp_path: Path, harm: str) -> None:
+    whole = run(tmp_path / "whole")
+    run(tmp_path / "run", steps=5)
+    newest = checkpoints(tmp_path / "run" / "checkpoints")[-1].path
+    assert newest.name == "step-000005"
+    if harm == "cut":
+        file = newest / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:-100])
+    elif harm == "missing":
+        (newest / "training.pt").unlink()
+    else:
+        (newest / "whole.json").unlink()
+    before = (tmp_path / "run" / "metrics.jsonl").read_text()
+    with pytest.raises(TrainError, match=r"step-000005 is (damaged|half-written)"):
+        run(tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == before
+    again = run(tmp_path / "run", resume=True, fallback=True)
+    assert timeless(again.metrics) == timeless(whole.metrics)
+
+
+def test_other_knobs_cannot_resume(tmp_path: Path) -> None:
+    run(tmp_path / "run", steps=2)
+    with pytest.raises(TrainError, match=r"train.prompts=4 and cannot be resumed with 5"):
+        run(tmp_path / "run", resume=True, prompts=5)
+    with pytest.raises(TrainError, match="cannot be resumed"):
+        rolltree.train(Gspo(), tiny_policy(), Early(), out=tmp_path / "run", resume=True, **KNOBS)
+
+
+def test_a_folder_in_use_is_refused_and_a_dead_lock_is_not(tmp_path: Path) -> None:
+    import os
+
+    import psutil
+
+    out = run(tmp_path / "run", steps=1).path
+    lock = out / "in-use.json"
+    me = psutil.Process()
+    import platform
+
+    held = {"pid": os.getpid(), "started": me.create_time(), "host": platform.node()}
+    lock.write_text(json.dumps(held))
+    with pytest.raises(TrainError, match=f"in use by process {os.getpid()}"):
+        run(out, resume=True)
+    assert lock.exists()
+    lock.write_text(json.dumps({**held, "started": me.create_time() - 1000}))
+    run(out, resume=True, steps=2)
+    assert not lock.exists()
+
+
+def test_a_used_or_foreign_folder_is_refused(tmp_path: Path) -> None:
+    out = run(tmp_path / "run", steps=1).path
+    with pytest.raises(TrainError, match="already holds a run"):
+        run(out)
+    with pytest.raises(TrainError, match="holds no run to resume"):
+        run(tmp_path / "nothing", resume=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("precious")
+    with pytest.raises(TrainError, match="not empty"):
+        run(tmp_path / "other")
+    assert (tmp_path / "other" / "thesis.txt").read_text() == "precious"

@@ -1,0 +1,88 @@
+"""A task a random policy half solves, and a policy small enough to learn it in a second."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from rolltree.lab.nano.tokenizer import build_tokenizer
+from rolltree.policy.codec import HFCodec
+from rolltree.policy.load import LoadedModel
+from rolltree.task.protocol import Item, Reply, Split, Verdict
+
+
+@dataclass(frozen=True)
+class Early:
+    """The answer must begin with a character from the first half of the alphabet."""
+
+    name: str = "early"
+    level: int = 0
+    stop: tuple[str, ...] = ()
+    max_tokens: int = 4
+    max_turns: int = 0
+    sunny: bool = False
+    """Whether every answer is right."""
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        rng = random.Random(f"{split}{seed}")
+        while True:
+            prompt = "".join(rng.choice("abcdefgh") for _ in range(rng.randint(2, 6))) + "="
+            yield Item(f"{split}-{prompt}", prompt, True)
+
+    def start(self, item: Item) -> tuple[Any, str | None]:
+        return None, None
+
+    async def step(self, item: Item, state: Any, text: str) -> Reply:
+        raise NotImplementedError
+
+    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
+        return Verdict(float(self.sunny or (text[:1] < "O" and text[:1] >= " ")))
+
+
+def tiny_policy(seed: int = 0) -> LoadedModel:
+    tokenizer = build_tokenizer(64)
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    return LoadedModel(LlamaForCausalLM(config).eval(), HFCodec(tokenizer), Path("tiny"), "tiny")
+
+
+KNOBS: dict[str, Any] = dict(
+    steps=6, prompts=4, lr=3e-3, warmup=1, eval_every=3, eval_items=8, eval_samples=2, checkpoint_every=2,
+    forests_every=3, quiet=True,
+)  # fmt: skip
+
+
+def timeless(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Metrics without what a clock says."""
+    return [{k: v for k, v in line.items() if not k.startswith("seconds.")} for line in lines]
+
+
+def _killed(out: str, recipe: str) -> None:
+    """Entry point of a process that is killed in the middle of step 5."""
+    import os
+    import signal
+
+    import rolltree
+    from rolltree.train.loop import Live
+
+    def listen(live: Live) -> None:
+        if live.kind == "grown" and live.step == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    rolltree.train(recipe, tiny_policy(), Early(), out=out, listen=listen, **KNOBS)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    _killed(sys.argv[1], sys.argv[2])
