@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from rolltree.credit.advantage import CreditError
-from rolltree.tree.table import Floats, Table
+from rolltree.tree.table import Bools, Floats, Table
 
 Backup = Literal["leaf_mean", "child_mean", "any"]
 """Mean over leaves below, mean over children (recursive), or the best outcome below."""
@@ -59,3 +59,11 @@ def siblings(table: Table) -> Floats:
     inner = np.flatnonzero((table.parent >= 0) & alive)
     per_parent = np.bincount(table.parent[inner], minlength=len(table.nodes))
     return np.where(table.parent >= 0, np.append(per_parent, 0)[table.parent], 0).astype(np.float64)
+
+
+def forks(table: Table) -> Bools:
+    """Nodes at which live leaves part: at least two children have one."""
+    at = np.zeros(len(table.nodes), np.bool_)
+    parted = siblings(table) > 1
+    at[table.parent[parted]] = True
+    return at
