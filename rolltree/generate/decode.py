@@ -109,7 +109,8 @@ def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[
         children = [s.node.id for s in seats]
         first = seats[0].node.birth
         kind: Kind = "fork" if first in _FORKS or (len(node.children) > len(seats) and first != "root") else "extend"
-        hand.event(kind, node, ask.why or first, children=children, max_tokens=length, end=len(prefix), **ask.numbers)
+        numbers = {**ask.numbers, "children": children, "max_tokens": length, "end": len(prefix)}
+        hand.event(kind, node, ask.why or first, **numbers)
     return seats
 
 
@@ -117,12 +118,12 @@ async def finish_seat(hand: Hand, seat: Seat) -> None:
     """Wait for the whole sample and write it down; failures become a failed node."""
 
     async def once() -> Sample:
-        if seat.run is None:
+        if seat.run is None and seat.refused is None:
             _submit(hand, seat)
-        run, seat.run = seat.run, None
+        run, refused = seat.run, seat.refused
+        seat.run = seat.refused = None
         if run is None:
-            assert seat.refused is not None
-            raise seat.refused
+            raise refused or EngineError("the engine gave no run for a request")
         return await run
 
     patience, final = hand.setting.patience, (EngineError,)
@@ -175,8 +176,7 @@ def write(hand: Hand, seat: Seat, part: Sample) -> None:
 def fail_seat(hand: Hand, seat: Seat, error: Exception, tries: int) -> None:
     """The engine gave up on this node: keep what was streamed, mark it failed, never score it."""
     _settle(hand, seat, 0)
-    if seat.node.status != "pruned":
-        hand.fail(seat.node, "the engine", error, tries=tries)
+    hand.fail(seat.node, "the engine", error, tries=tries)
 
 
 async def abandon(hand: Hand, seat: Seat) -> None:

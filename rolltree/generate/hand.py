@@ -184,8 +184,13 @@ class Hand:
     async def resume(
         self, node: Node, *, why: str = "continued", want: Collection[str] = (), **draw: Unpack[Draw]
     ) -> Node:
-        """Write on in a paused leaf: the same node grows, under the weights of now."""
+        """Open a paused leaf again; a run that was interrupted is written on in the same node, under today's weights.
+
+        A leaf that was paused between two runs is only opened; `turns.proceed` then does what is due there.
+        """
         self.tree.resume(node, why, at=self.setting.clock())
+        if node.role != "policy" or node.finish != "abort":
+            return node
         node.finish = None
         seats = open_seats(self, node, Ask(1, draw, frozenset(want)), into=True)
         await self._finish(seats)
@@ -206,11 +211,12 @@ class Hand:
     ) -> list[Node]:
         """Grow n more branches from inside or the end of a node and wait for them.
 
-        `at` counts the node's actions that stay (None = all). The continuation's law given the prefix is the policy's
-        in every mode but "forced", which first writes `tokens` and records their log-prob. "restart" grows from the
-        root, "vine" from an environment's snapshot; "boundary" and "resample" differ in name only.
+        `at` counts the actions of the whole path that stay, prompt included, as `place` does (None = all). The
+        continuation's law given the prefix is the policy's in every mode but "forced", which first writes `tokens` and
+        records their log-prob. "restart" grows from the root, "vine" from an environment's snapshot; "boundary" and
+        "resample" differ in name only.
         """
-        place = self.tree.root if mode == "restart" else self.cut(node, len(node) if at is None else at)
+        place = self.tree.root if mode == "restart" else node if at is None else self.place(node, at)
         if mode != "forced":
             return await self.extend(place, n=n, want=want, birth=mode, why=why, numbers=numbers, **draw)
         if tokens is None:
@@ -240,7 +246,7 @@ class Hand:
         child = outside.place(self, node, ids, role, birth)
         if child is None:
             return None
-        self.event("force", child, why, tokens=len(ids), role=role, **(numbers or {}))
+        self.event("force", child, why, tokens=len(ids), role=role, **dict(numbers or {}))
         if role == "policy":
             await outside.score_forced(self, child)
         return child
@@ -253,6 +259,23 @@ class Hand:
         if len(self.tree) > known:
             christen(head, run)
         return head
+
+    def place(self, leaf: Node, end: int) -> Node:
+        """The node on a leaf's path that ends `end` actions from the start of the prompt, cutting a run if need be.
+
+        Positions on a path never shift, so several forks of one leaf can be addressed before any of them is made.
+        """
+        start = 0
+        for node in self.tree.path(leaf):
+            if start + len(node) >= end:
+                if end < start or (node.parent is None and end < len(node)):
+                    break
+                return self.cut(node, end - start)
+            start += len(node)
+        raise HandError(
+            f"no place {end} on the path to node {leaf.id} of tree {self.tree.id!r}: give a position from "
+            f"{len(self.tree.root)} (the end of the prompt) to {len(self.tree.prefix(leaf))} (the end of the node)"
+        )
 
     def splice(self, leaf: Node, start: Node, replacement: Node | None, *, why: str) -> Node:
         """Copy a leaf's path without the span from `start` up to `replacement`; see `Tree.splice`."""
@@ -316,9 +339,12 @@ class Hand:
     def fail(self, node: Node, what: str, error: Exception, **numbers: Any) -> None:
         """Mark a node failed: something of ours broke, so it has no outcome."""
         why = f"{what}: {told(error)}"
+        if node.status == "pruned":
+            self.event("fail", node, why, error=type(error).__name__, **numbers)
+            return
         self.tree.close(node, "failed", "error", why, at=self.setting.clock(), error=type(error).__name__, **numbers)
 
-    def event(self, kind: Kind, node: Node | None, why: str = "", **numbers: Any) -> Event:
+    def event(self, kind: Kind, node: Node | None, why: str = "", /, **numbers: Any) -> Event:
         """Record a decision with the numbers that caused it."""
         return self.tree.event(kind, node, why, at=self.setting.clock(), **numbers)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from rolltree.generate.hand import Hand
-from rolltree.generate.turns import play
+from rolltree.generate.turns import lacks_outcome, play
 from rolltree.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Samples until the tree holds `n` leaves, or the budget ends; each leaf is verified as it finishes."""
+    """Plays `n` branches at once, or as many as the budget has leaves for; each leaf is verified as it finishes."""
 
     n: int = 8
     verify: bool = True
@@ -29,12 +28,7 @@ class Independent:
 
 async def verify_all(tree: Tree, hand: Hand) -> None:
     """Verify every finished leaf that has no outcome yet."""
-    await verify_some([leaf.id for leaf in tree.leaves()], hand)
-
-
-async def verify_some(leaves: Collection[int], hand: Hand) -> None:
-    """Verify these leaves, where they are done and have no outcome yet."""
     async with asyncio.TaskGroup() as group:
-        for leaf in (hand.tree[i] for i in leaves):
-            if leaf.status == "done" and leaf.parent is not None and "reward" not in leaf.scores:
+        for leaf in tree.leaves():
+            if lacks_outcome(leaf):
                 group.create_task(hand.verify(leaf))

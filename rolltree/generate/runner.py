@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -94,6 +95,12 @@ async def grow(
     try:
         with rare_collections():
             await whole.grow(hand.forest, hand)
+    except asyncio.CancelledError:
+        for tree in hand.forest:
+            for leaf in tree.leaves():
+                if leaf.status == "open" and leaf.parent is not None:
+                    tree.pause(leaf, "cancelled", at=hand.setting.clock())
+        raise
     finally:
         settle(hand.forest, hand.setting.clock())
     return hand.forest

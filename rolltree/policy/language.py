@@ -41,7 +41,7 @@ class Read:
     logits: Tensor | None = None
     """(T, V), with gradient."""
     watched: Tensor | None = None
-    """(U,) entropies for the log, without gradient."""
+    """(T,) entropies for the log, without gradient."""
 
 
 class LanguagePolicy:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from torch import Tensor
 
 from rolltree.train.pack import Micro
+from rolltree.tree import Tree
 from rolltree.tree.table import Floats
 
 
 class Gathered:
     """Weighted means of objectives' metrics; `…_max` are maxima, `kl_…` and `entropy` arrive as weighted sums."""
 
-    def __init__(self) -> None:
+    def __init__(self, trees: Sequence[Tree] = ()) -> None:
+        self.trees = trees
+        """The step's trees, so that a batch that diverges can be named."""
         self._sums: dict[str, float] = {}
         self._mass: dict[str, float] = {}
         self._tops: dict[str, float] = {}
@@ -46,7 +49,7 @@ class Gap:
     """How far the trainer's log-probs are from the engine's, over actions written by the weights in training.
 
     Two programs compute the same policy; kernels, batching and number types make them differ. A gap that grows turns
-    on-policy training off-policy without anybody deciding it (arXiv 2510.26788 and others).
+    on-policy training off-policy without anybody deciding it (arXiv 2510.26788).
     """
 
     def __init__(self, limit: float, version: int) -> None:

@@ -18,7 +18,7 @@ from rolltree.generate.random import mix
 from rolltree.policy.publish import weights_of
 from rolltree.recipe.recipe import Parts
 from rolltree.task.protocol import Task
-from rolltree.train.account import account, outcomes, settle_fates, settle_rest
+from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.collect import Cursor, Harvest, collect
 from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
@@ -74,7 +74,9 @@ class Loop:
     cursor: Cursor
     listen: Listen = lambda _: None
     done: int = 0
-    """Steps finished; also the version of the weights."""
+    """Steps finished."""
+    version: int = 0
+    """Version under which the engine has the current weights."""
     spent: Spent = field(default_factory=Spent)
 
     @property
@@ -83,8 +85,9 @@ class Loop:
         return self.config.max_tokens or self.task.max_tokens
 
     async def publish(self) -> None:
-        """Give the engine the current weights under the version `done`."""
-        await self.engine.update_weights(weights_of(self.learner.policy), self.done)
+        """Give the engine the current weights, under the number of finished steps unless it has counted further."""
+        self.version = max(self.done, self.engine.version + 1)
+        await self.engine.update_weights(weights_of(self.learner.policy), self.version)
 
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
         """One step; returns its metrics and everything it grew."""
@@ -103,7 +106,7 @@ class Loop:
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
-        numbers |= {f"leaves.{k}": float(v) for k, v in account(harvest.trees).items()}
+        numbers |= account_numbers(harvest.trees)
         numbers |= {"decoded": float(self.spent.decoded)}
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
         self.listen(Live("trained", self.done, numbers, tuple(harvest.trees)))
@@ -126,7 +129,7 @@ class Loop:
         settle_fates(view, weights)
         clock.lap("credit")
         knobs = StepKnobs(self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit)
-        numbers = self.learner.step(self.recipe.objective, view, folded, paths, self.done, knobs)
+        numbers = self.learner.step(self.recipe.objective, view, folded, paths, self.version, knobs)
         clock.lap("learn")
         return numbers | {"idle_share": _idle(folded)}
 

@@ -64,7 +64,7 @@ def train(
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
-    asked = _task(task)
+    asked = task_of(task)
     folder = RunFolder(out, resume=resume)
     try:
         return asyncio.run(_run(parts, recipe, loaded, asked, folder, settings, engine, resume, fallback, listen, quiet))
@@ -112,7 +112,8 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig) -> Learner:
     return Learner(policy, make_optimizer(policy, optim), optim, anchors)
 
 
-def _task(task: str | Task) -> Task:
+def task_of(task: str | Task) -> Task:
+    """A task by name, or itself."""
     if not isinstance(task, str):
         return task
     from rolltree.task.registry import load_task
@@ -133,7 +134,8 @@ async def _run(
     if engine is None:
         from rolltree.engine.local import LocalEngine
 
-        engine = LocalEngine(loaded)
+        # Its first weights are the ones published before the first step, as version 0.
+        engine = LocalEngine(loaded, version=-1)
     check(parts, engine, task)
     learner = make_learner(parts, loaded.model, config)
     loop = Loop(parts, engine, task, learner, config, Cursor(task, mix(config.seed, "items")))
@@ -241,4 +243,4 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
             raise TrainError(f"the run was started with {part} {old} and cannot be resumed with {new}")
 
 
-__all__ = ["Result", "make_learner", "parts_of", "train", "with_knobs"]
+__all__ = ["Result", "make_learner", "parts_of", "task_of", "train", "with_knobs"]

@@ -71,7 +71,7 @@ class Learner:
         fixed = [[self._anchors(objective, micro, once) for micro in part] for part in parts]
         if "previous" in self.anchors:
             self.anchors["previous"].model.load_state_dict(self.policy.model.state_dict())
-        told = Gathered()
+        told = Gathered(table.trees)
         gap = Gap(knobs.gap_limit, version)
         for epoch in range(self.optim.epochs):
             for part, anchors in zip(parts, fixed, strict=True):
@@ -126,17 +126,18 @@ class Learner:
             loss, metrics = objective(objective_batch(micro, read, fixed, version, scale))
             value = float(loss.detach())
             if not np.isfinite(value) or abs(value) > knobs.loss_limit:
-                raise Diverged(f"the loss is {value:.4g} (limit {knobs.loss_limit:g})", micro)
+                raise Diverged(f"the loss is {value:.4g} (limit {knobs.loss_limit:g})", micro, [told.trees[i] for i in micro.trees])
             loss.backward()
             loss_sum += value
             told.add(metrics, float(micro.weight.sum()), scale)
             if read.watched is not None:
-                told.add({"policy_entropy": read.watched.mean()}, float(micro.weight.sum()), 1.0)
+                told.add({"policy_entropy": read.watched.mean()}, float(len(micro.gain)), 1.0)
             if gap is not None:
                 gap.add(micro, fixed.old if fixed.old is not None else read.logp.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.policy.parameters()), self.optim.clip_norm))
         if not np.isfinite(norm):
-            raise Diverged(f"the gradient's norm is {norm}", part[0] if len(part) == 1 else None)
+            raise Diverged(f"the gradient's norm is {norm}", part[0] if len(part) == 1 else None,
+                           [told.trees[i] for m in part for i in m.trees])  # fmt: skip
         self.updates += 1
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr

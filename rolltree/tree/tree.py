@@ -128,11 +128,12 @@ class Tree:
         if before and added and more.shape[1:] != node.actions.shape[1:]:
             raise TreeError(f"{where}: an action has shape {node.actions.shape[1:]}, an appended one {more.shape[1:]}")
         grown = {n: joined(n, getattr(node, n), before, arrays.get(n), added, where=where) for n in PER_ACTION}
-        grown["actions"] = np.concatenate([node.actions, more]) if before and added else more if added else node.actions
+        grown["actions"] = np.concatenate([node.actions, more]) if before else more
         top = joined_top(where, node.top, before, arrays.get("top"), added)
-        for name, array in grown.items():
-            setattr(node, name, array)
-        node.top = top
+        if added:
+            for name, array in grown.items():
+                setattr(node, name, array)
+            node.top = top
         return node
 
     def cut(self, node: Node | int, k: int) -> Node:

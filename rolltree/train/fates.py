@@ -1,4 +1,4 @@
-"""The account of a step: every leaf ends as trained, kept, dropped with a reason, or running."""
+"""What became of a step's leaves, and numbers about their outcomes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from rolltree.tree import Node, Tree
+from rolltree.tree.account import assert_conserved
 from rolltree.tree.table import Floats, Table
 
 
@@ -38,22 +39,13 @@ def why_not_live(leaf: Node) -> str:
     return "no outcome" if "reward" not in leaf.scores else "not used"
 
 
-def account(trees: Iterable[Tree]) -> dict[str, int]:
-    """Leaves by fate: `submitted`, `trained`, `running`, `dropped` and `dropped: reason`. They add up, or it raises."""
-    counts: Counter[str] = Counter()
-    for tree in trees:
-        for leaf in tree.leaves():
-            counts["submitted"] += 1
-            running = leaf.status in ("open", "paused")
-            fate = "running" if running else leaf.fate
-            if fate.startswith("dropped"):
-                counts["dropped"] += 1
-            elif fate not in ("running", "trained", "kept"):
-                raise AssertionError(f"leaf {leaf.id} of tree {tree.id!r} ended without a fate")
-            counts[fate] += 1
-    if counts["submitted"] != counts["trained"] + counts["kept"] + counts["dropped"] + counts["running"]:
-        raise AssertionError(f"leaves do not add up: {dict(counts)}")
-    return dict(counts)
+def account_numbers(trees: Iterable[Tree]) -> dict[str, float]:
+    """Leaves by fate, in all and per reason. Raises if one was lost or left without a reason."""
+    found = assert_conserved(trees)
+    out = {"leaves.submitted": found.leaves, "leaves.trained": found.trained, "leaves.kept": found.kept,
+           "leaves.running": found.running, "leaves.dropped": sum(found.dropped.values())}  # fmt: skip
+    out |= {f"leaves.dropped: {reason}": count for reason, count in sorted(found.dropped.items())}
+    return {name: float(count) for name, count in out.items()}
 
 
 def outcomes(trees: Iterable[Tree]) -> dict[str, float]:
