@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 from rich.console import Console
-from simulated import Simulated, conditions, simulate
 
 from rolltree.lab.arms import arms
 from rolltree.lab.compare import CompareConfig, compare, main
@@ -14,6 +13,7 @@ from rolltree.lab.compare_page import page
 from rolltree.lab.contrast import contrasts, measures
 from rolltree.lab.runner import Shelf, Spec
 from rolltree.lab.trace import LabError
+from tests.lab.simulated import Simulated, conditions, simulate
 
 
 def quiet():
