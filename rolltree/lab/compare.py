@@ -12,8 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
+import tyro
 from rich.console import Console
 
 from rolltree.lab.arms import Arm, amount, arms
@@ -23,6 +24,8 @@ from rolltree.lab.report import print_page, versions, write_html
 from rolltree.lab.runner import Conditions, Runner, Shelf, Spec
 from rolltree.lab.trace import Axis, LabError, Trace, write_json
 
+Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+"""An option that may be given several times."""
 Headline = Literal["pass@1", "pass@k", "pass@1 area", "pass@k area"]
 
 
@@ -54,9 +57,9 @@ class CompareConfig:
     """Policy all start from."""
     first_seed: int = 0
     """Seeds are this one and the following."""
-    set: tuple[str, ...] = ()
+    set: Repeated = ()
     """Knobs as NAME=VALUE for all, RECIPE:NAME=VALUE for one; train.NAME and optim.NAME reach the trainer."""
-    sweep: tuple[str, ...] = ()
+    sweep: Repeated = ()
     """Knobs to sweep as NAME=A,B,C: every combination becomes an arm."""
     eval_every: int = 5
     """Steps between evaluations."""
@@ -186,7 +189,8 @@ def command(config: CompareConfig) -> str:
             value == default and name not in ("task", "budget", "seeds")
         ):
             continue
-        words.extend([f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, tuple) else (value,))])
+        for one in cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,)):
+            words.extend([f"--{name.replace('_', '-')}", str(one)])
     return shlex.join(words)
 
 

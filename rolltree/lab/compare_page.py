@@ -157,12 +157,12 @@ def _points(effect: Interval) -> str:
 
 
 def _notes(result: Comparison) -> list[str]:
-    several = len(result.contrasts) > 1
+    several, seeds = len(result.contrasts) > 1, len(result.seeds)
     return [
         "Every recipe has the same start, prompts, held-out items, seeds and budget; values at the budget lie on the "
         "straight line between the two evaluations around it.",
         "Differences are paired by seed. Intervals are t intervals, which suit few seeds; the sign-flip p-value "
-        f"assumes nothing about shape but cannot be below {2 / 2 ** len(result.seeds):.3g} with {len(result.seeds)} seeds.",
+        f"assumes nothing about shape but cannot be below {2 / 2**seeds:.3g} with {seeds} seeds.",
         *(["Several comparisons: each interval has the level that Holm's procedure gives it, so the chance that any "
            f"verdict finds a difference where there is none is at most {100 * (1 - result.confidence):.3g} %."]
           if several else []),
