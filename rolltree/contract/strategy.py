@@ -210,6 +210,7 @@ def _assert_settled(forest: Forest, budget: Budget) -> None:
     for tree in forest:
         copies = _copies(tree)
         sampled += sum(len(n) for n in tree if n.role == "policy" and not n.forced and n.id not in copies)
+        sampled += sum(event.numbers.get("wasted", 0) for event in tree.events)
     decoded = budget.spent.decoded
     assert decoded == sampled, f"{decoded} tokens were paid and {sampled} sampled ones stand in the forest"
 
