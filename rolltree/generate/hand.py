@@ -95,7 +95,9 @@ class Hand:
         if purse is None:
             purse = self.budget.child(tree.id, self.setting.per_prompt)
             self.setting.purses[tree.id] = purse
-        share = purse if limits is None else purse.child("round", limits)
+        share = purse
+        if limits is not None or not purse.inside(self.budget):
+            share = purse.child("share", limits, also=self.budget)
         return Hand(self.setting, share, tree, actor=self.actor, level=self.level)
 
     def under(self, budget: Budget | Limits, name: str = "branch") -> Hand:
@@ -120,6 +122,13 @@ class Hand:
         self.setting.items[name] = item
         return self.forest.plant(name, ids, task=self.task.name, item=item.id)
 
+    def adopt(self, tree: Tree, item: Item) -> Tree:
+        """Take in a tree from an earlier round or run, to be grown on."""
+        if tree.id not in self.forest:
+            self.forest.add(tree)
+        self.setting.items[tree.id] = item
+        return tree
+
     def rng_at(self, node: Node, *names: str | int) -> Stream:
         """A stream for decisions about a node; it depends on the node's place in the tree, not on when you ask."""
         end = sum(len(n) for n in self.tree.path(node))
@@ -133,9 +142,13 @@ class Hand:
 
     def turn(self, node: Node) -> str:
         """What was written since the environment last spoke."""
+        return self.codec.decode(self.turn_actions(node))
+
+    def turn_actions(self, node: Node) -> Array:
+        """The tokens of `turn`."""
         path = self.tree.path(node)
         start = max(i for i, n in enumerate(path) if n.role in ("env", "prompt"))
-        return self._decoded(path[start + 1 :])
+        return np.concatenate([path[start].actions[:0], *(n.actions for n in path[start + 1 :])])
 
     def hidden(self, node: Node) -> FloatArray:
         """Last hidden state of a run extended with want={"hidden"}."""

@@ -194,11 +194,8 @@ def test_cancelling_keeps_what_was_written_and_it_can_be_resumed():
         assert all(0 < len(leaf) < 16 for leaf in leaves)
         assert budget.spent.decoded == sum(map(len, leaves))
         budget.check()
-        hand = open_hand(engine, task, forest=forest)
-        hand.setting.items.update({item.id: item for item in items})
-        for tree in forest:
-            for leaf in tree.leaves():
-                await proceed(hand.on(tree), leaf)
+        await grow(Independent(3), engine, task, items, forest=forest)
+        assert [len(tree.leaves()) for tree in forest] == [3, 3]
         assert [(len(leaf), leaf.finish, leaf.scores["reward"]) for leaf in leaves] == [(16, "length", 1.0)] * 4
 
     asyncio.run(go())
@@ -267,8 +264,9 @@ def test_an_episode_cancelled_while_the_environment_answers_goes_on_with_that_an
         paused = [(tree, leaf) for tree, leaf in forest.leaves() if leaf.status == "paused"]
         assert "stop" in {leaf.finish for _, leaf in paused}
         hand = open_hand(tiny_engine(), task, forest=forest)
-        hand.setting.items.update({item.id: item for item in items})
+        asked = {item.id: item for item in items}
         for tree, leaf in paused:
+            hand.adopt(tree, asked[tree.item])
             before = tree.prefix(leaf).tolist()
             end = await proceed(hand.on(tree), leaf)
             assert end.status == "done"

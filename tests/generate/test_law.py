@@ -130,3 +130,34 @@ def test_branches_are_independent_of_one_another():
         return []
 
     tails(pairs)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_segments_stop_where_an_unbroken_rollout_does_however_long_the_stop_string(length):
+    stop, n = "cab", 2500
+    law = Counter()
+    for path, p in enumerate_paths(policy, 5, prefix=(0,)):
+        at = ABC.decode(path).find(stop)
+        law[path if at < 0 else path[: at + 3]] += p
+
+    async def go():
+        hand = open_hand(TabularEngine(policy, ABC), Spell(stop=(stop,), max_tokens=5))
+        mine = hand.on(hand.plant(Item("one", "a", "a")))
+        leaves, counts = await mine.extend(mine.tree.root, n=n, max_tokens=length), Counter()
+        for first in leaves:
+            leaf = first
+            while leaf.status == "open":
+                (leaf,) = await mine.extend(leaf, max_tokens=length)
+            counts[tuple(mine.tree.prefix(leaf)[1:].tolist())] += 1
+            assert (leaf.finish == "stop") == mine.text(leaf).endswith(stop)
+        wasted = sum(e.numbers.get("wasted", 0) for e in mine.tree.events)
+        assert mine.budget.spent.decoded == sum(map(len, mine.tree)) - 1 + wasted
+        assert bool(wasted) == (length > 1)
+        return counts
+
+    counts = asyncio.run(go())
+    assert set(counts) <= set(law)
+    likely = {path: p for path, p in law.items() if n * p >= 5}
+    observed = [counts[path] for path in likely]
+    observed, expected = [*observed, n - sum(observed)], [n * p for p in likely.values()]
+    assert chisquare(observed, [*expected, n - sum(expected)]).pvalue > 1e-3

@@ -127,3 +127,16 @@ def test_a_second_prompt_for_the_same_item_can_be_planted():
     assert hinted.item == plain.item
     assert len(hinted.root) == len(plain.root) + 2
     assert all("reward" in leaf.scores for leaf in hinted.leaves())
+
+
+def test_a_smaller_budget_around_some_trees_binds_beside_their_purses():
+    async def go():
+        hand = open_hand(tiny_engine(), Spell(), per_prompt=Limits(leaves=4))
+        one, two = (hand.plant(item) for item in itertools.islice(Spell().items("train"), 2))
+        await Independent(1).grow_tree(one, hand.on(one))
+        small = hand.under(Limits(leaves=4), "round")
+        for tree in (one, two):
+            await Independent(99).grow_tree(tree, small.on(tree))
+        return len(one.leaves()), len(two.leaves()), small.budget.spent.leaves
+
+    assert asyncio.run(go()) == (4, 1, 4)

@@ -7,7 +7,20 @@ import pytest
 from rolltree.contract.strategy import STRATEGY_CHECKS
 from rolltree.generate.turns import play
 
-LEVERS = ("play", "segment", "resample", "forced", "restart", "stream", "prune", "hint", "splice", "score", "judge")
+LEVERS = (
+    "play",
+    "segment",
+    "resample",
+    "forced",
+    "restart",
+    "stream",
+    "prune",
+    "hint",
+    "splice",
+    "graft",
+    "score",
+    "judge",
+)
 
 
 class Wild:
@@ -15,12 +28,15 @@ class Wild:
 
     needs = frozenset({"entropy:full", "top:2", "score"})
 
+    def __init__(self, salt=0):
+        self.salt = salt
+
     async def grow_tree(self, tree, hand):
         await self.wave(hand, [(tree.root, "play"), (tree.root, "segment"), (tree.root, "hint")])
         for wave in range(3):
             live = [n for n in tree if n.status in ("open", "done") and n.parent is not None and n.role != "prompt"]
             live.sort(key=lambda n: hand.rng_at(n, "order").key)
-            choices = [(n, LEVERS[hand.rng_at(n, "lever", wave).key % len(LEVERS)]) for n in live[:4]]
+            choices = [(n, LEVERS[hand.rng_at(n, "lever", wave, self.salt).key % len(LEVERS)]) for n in live[:4]]
             await self.wave(hand, choices)
 
     async def wave(self, hand, choices):
@@ -37,6 +53,8 @@ class Wild:
             hand.prune(node, why="a coin fell", coin=hand.rng_at(node, lever).uniform())
         elif lever == "splice" and len(path) > 2 and node.is_leaf:
             hand.splice(node, path[1], path[2], why="the first run is left out")
+        elif lever == "graft" and node.status in ("open", "done"):
+            hand.tree.graft(hand.tree.root, hand.tree, node)
 
     async def pull(self, hand, node, lever):
         tree, dice = hand.tree, hand.rng_at(node, lever)
