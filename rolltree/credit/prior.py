@@ -16,7 +16,7 @@ from rolltree.credit.scale import spread_of
 from rolltree.tree.table import Table
 
 
-@register("prior_fused", paper="V0.5 (generalist value model as a prior)", family="baseline")
+@register("prior_fused", paper="V0.5, arXiv:2603.10848", family="baseline")
 @dataclass(frozen=True, slots=True)
 class PriorFused:
     """A_i = r_i − b, b = w v + (1 − w) mean r, w = (s²/n) / (s²/n + bias²), bias² = max(0, (v − mean)² − s²/n) (V0.5).

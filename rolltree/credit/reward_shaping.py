@@ -45,7 +45,7 @@ class FlawedPositive:
         return resolve(self.base)(table.with_reward(reward - self.penalty * flawed))
 
 
-@register("effort", paper="e1 / Adaptive Effort Control", family="shaping")
+@register("effort", paper="e1 / Adaptive Effort Control, arXiv:2510.27042", family="shaping")
 @dataclass(frozen=True, slots=True)
 class Effort:
     """r ← r · 1[length ≤ effort · mean length of the group], then the base (e1).
