@@ -61,7 +61,7 @@ class HiMAC:
     greedy execution to follow the paper). `phase` says which level learns; alternate it. In phase "micro" with `best`
     only executions of the highest-valued blueprint count (first wins ties). Fold with multiplicity "once": a
     blueprint is one sample however many executions it has.
-    """  # noqa: D205
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     phase: Literal["macro", "micro", "both"] = "both"
@@ -100,7 +100,7 @@ class DesignerExecutor:
     `group="auto"` takes "question" up to two executions per design, else "design". With "question" the executor's
     advantage contains the design's quality. Failed executions are left out; let the task score them 0 if they are the
     design's fault. Fold with multiplicity "once", or a design is trained once per execution.
-    """  # noqa: D205
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     group: Literal["auto", "question", "design"] = "auto"

@@ -23,7 +23,7 @@ class SkillChain:
     A leaf is a chain of tasks; the node that ends a task has scores `task_reward` and `used_skill` (1 if it called
     a skill the previous task saved). A task's advantage goes to its own actions. Published for chains of two; longer
     ones repeat the rule for each neighbour (reconstructed). A success has `task_reward` of at least `success`.
-    """  # noqa: D205
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "end:task_reward"})
     bonus: float = 1.0
