@@ -247,4 +247,4 @@ class LatentMachine(TreeMachine):
 
 TestTokenTree = TreeMachine.TestCase
 TestLatentTree = LatentMachine.TestCase
-TestTokenTree.settings = TestLatentTree.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestTokenTree.settings = TestLatentTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
