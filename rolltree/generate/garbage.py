@@ -10,7 +10,7 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_RARELY = (200_000, 20, 50)
+_RARELY = (200_000, 200, 50)
 _before: list[tuple[int, int, int]] = []
 """Thresholds to return to; one entry per run in progress, the first one being the process's own."""
 

@@ -134,7 +134,7 @@ def test_branches_are_independent_of_one_another():
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_segments_stop_where_an_unbroken_rollout_does_however_long_the_stop_string(length):
-    stop, n = "cab", 2500
+    stop, n = "cab", 1500
     law = Counter()
     for path, p in enumerate_paths(policy, 5, prefix=(0,)):
         at = ABC.decode(path).find(stop)
