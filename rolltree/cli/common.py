@@ -13,7 +13,7 @@ from rich.table import Table
 
 T = TypeVar("T")
 
-PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands)
 """Knobs of nested dataclasses keep their bare names: `--lr`, not `--config.optim.lr`."""
 
 
@@ -49,3 +49,9 @@ def first_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     if arguments and not arguments[0].startswith("-"):
         return arguments[0], list(arguments[1:])
     return None, list(arguments)
+
+
+def leading_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """All positional names before the first option, and the rest."""
+    count = next((i for i, a in enumerate(arguments) if a.startswith("-")), len(arguments))
+    return list(arguments[:count]), list(arguments[count:])

@@ -12,7 +12,8 @@ import tyro
 
 from rolltree.cli.common import console, emit, first_name, grid, parse
 from rolltree.credit.fold import fold, leaf_weights, write
-from rolltree.credit.registry import check_needs, credits, load_credit
+from rolltree.credit.needs import check_needs
+from rolltree.credit.registry import credits, load_credit
 from rolltree.errors import unknown
 from rolltree.tree.jsonl import credit_lines, read, write_credit
 from rolltree.tree.table import table

@@ -13,37 +13,42 @@ from rolltree.tree.node import Array
 
 _STYLE = {"prompt": "dim", "policy": "", "env": "cyan", "hint": "magenta", "splice": "yellow", "template": "dim"}
 _END = {"done": "green", "pruned": "yellow", "failed": "red", "paused": "blue", "open": "dim"}
+_TOLD = ("fork", "prune", "fail", "retry", "backfill", "allocate", "select", "drop", "splice", "graft", "budget")
 
 
-def show_tree(tree: Tree, decode: Callable[[Array], str], console: Console, *, width: int = 160) -> None:
-    """Print a tree: one line a node, with the reason it stands where it is."""
-    root = Branch(_line(tree.root, decode, width), guide_style="dim")
-    at = {tree.root.id: root}
-    for node in tree:
-        if node.parent is not None:
-            at[node.id] = at[node.parent].add(_line(node, decode, width))
-    title = f"{tree.id}   {len(tree)} nodes, {len(tree.leaves())} leaves, {sum(map(len, tree.nodes.values()))} tokens"
+def show_tree(tree: Tree, decode: Callable[[Array], str], console: Console, *, width: int = 400) -> None:
+    """Print a tree: one line from fork to fork, coloured by who wrote it, and the decisions with their reasons."""
+    tokens = sum(len(node) for node in tree)
+    title = f"{tree.id}   {len(tree)} nodes, {len(tree.leaves())} leaves, {tokens} tokens"
     console.print(Text(title, style="bold"))
+    root = Branch("", guide_style="dim", hide_root=True)
+    waiting = [(tree.root, root)]
+    while waiting:
+        node, above = waiting.pop()
+        run = [node]
+        while len(run[-1].children) == 1:
+            run.append(tree[run[-1].children[0]])
+        here = above.add(_line(run, decode, width))
+        waiting.extend((child, here) for child in reversed(tree.children(run[-1])))
     console.print(root)
     for event in tree.events:
-        if event.kind in ("fork", "prune", "fail", "backfill", "allocate", "drop", "splice", "graft", "budget"):
+        if event.kind in _TOLD:
             where = "" if event.node is None else f" at node {event.node}"
             console.print(Text(f"  {event.kind}{where}: {event.why}", style="dim"))
 
 
-def _line(node: Node, decode: Callable[[Array], str], width: int) -> Text:
-    """`3 policy│text│ eos reward 1` with control characters shown as what they are."""
-    text = decode(node.actions).replace("\n", "⏎")
-    if len(text) > width:
-        text = text[: width // 2] + " … " + text[-width // 2 :]
-    line = Text(f"{node.id} ", style="dim")
-    line.append(text, style=_STYLE[node.role])
-    if node.forced:
-        line.append(" forced", style="magenta")
-    if node.is_leaf:
-        line.append(f"  {node.finish or node.status}", style=_END[node.status])
-    for name in ("reward", "step_reward"):
-        if name in node.scores:
-            value = node.scores[name]
-            line.append(f"  {name} {value:g}", style="bold green" if value > 0 else "bold red")
+def _line(run: list[Node], decode: Callable[[Array], str], width: int) -> Text:
+    """The text of a run of nodes, then how it ended; line breaks are shown as what they are."""
+    line = Text(f"{run[-1].id} ", style="dim")
+    for node in run:
+        text = decode(node.actions).replace("\n", "⏎")
+        if len(text) > width:
+            text = text[: width // 2] + " … " + text[-width // 2 :]
+        line.append(text, style="magenta underline" if node.forced else _STYLE[node.role])
+    last = run[-1]
+    if last.is_leaf:
+        line.append(f"  {last.finish or last.status}", style=_END[last.status])
+    if "reward" in last.scores:
+        value = last.scores["reward"]
+        line.append(f"  reward {value:g}", style="bold green" if value > 0 else "bold red")
     return line

@@ -96,7 +96,7 @@ def events_explain_every_node(strategy: AnyStrategy, tasks: Sequence[Task] = ())
         forest, _ = _grown(strategy, task)
         for tree in forest:
             born = _told_births(tree)
-            silent = [n.id for n in tree if n.parent is not None and n.id not in born and n.birth != "splice"]
+            silent = [n.id for n in tree if n.parent is not None and n.id not in born]
             assert not silent, f"{task.name}, tree {tree.id!r}: no event bore the nodes {silent}; grow by the hand"
 
 
@@ -206,7 +206,11 @@ def _assert_settled(forest: Forest, budget: Budget) -> None:
     budget.check()
     held = {r: budget.held(r) for r in RESOURCES if budget.held(r)}
     assert not held, f"the run is over and still holds {held}; a reservation was neither committed nor released"
-    sampled = sum(len(n) for _, n in forest.nodes() if n.role == "policy" and not n.forced and not _copied(n))
+    sampled = 0
+    for tree in forest:
+        copies = _copies(tree)
+        sampled += sum(len(n) for n in tree if n.role == "policy" and not n.forced and n.id not in copies)
+        sampled += sum(event.numbers.get("wasted", 0) for event in tree.events)
     decoded = budget.spent.decoded
     assert decoded == sampled, f"{decoded} tokens were paid and {sampled} sampled ones stand in the forest"
 
@@ -218,15 +222,24 @@ def _told_births(tree: Tree) -> set[int]:
             born.update(event.numbers["children"])
         elif event.kind == "cut":
             born.add(event.numbers["head"])
-        elif event.kind == "graft" and event.node is not None:
-            born.update(n.id for n in tree.walk(event.node))
         elif event.kind in ("force", "act", "fail") and event.node is not None:
             born.add(event.node)
-    return born
+    return born | _copies(tree)
 
 
-def _copied(node: Node) -> bool:
-    return node.birth in ("graft", "splice")
+def _copies(tree: Tree) -> set[int]:
+    """Nodes that a splice or graft copied, with what later cuts made of them."""
+    copies = {n.id for n in tree if n.birth in ("graft", "splice")}
+    for event in tree.events:
+        if event.kind == "graft" and event.node is not None:
+            copies.update(range(event.node, event.node + event.numbers["nodes"]))
+    halves = [{e.node, e.numbers["head"]} for e in tree.events if e.kind == "cut" and e.node is not None]
+    known = -1
+    while len(copies) > known:  # a half may itself have been cut later, in either order
+        known = len(copies)
+        for pair in halves:
+            copies |= pair if pair & copies else set()
+    return copies
 
 
 def _assert_same(one: Forest, other: Forest, what: str) -> None:

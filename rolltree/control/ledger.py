@@ -109,6 +109,7 @@ class Budget:
         name: str = "run",
         clock: Callable[[], float] = time.monotonic,
         parent: Budget | None = None,
+        also: Budget | None = None,
     ) -> None:
         limits = limits or Limits()
         self.name = name
@@ -116,16 +117,21 @@ class Budget:
         self._clock = clock
         self._opened = clock()
         self._deadline = self._opened + (math.inf if limits.seconds is None else limits.seconds)
-        if parent is not None:
-            self._deadline = min(self._deadline, parent._deadline)
+        above = [budget for budget in (parent, also) if budget is not None]
+        self._deadline = min([self._deadline, *(budget._deadline for budget in above)])
         own = {r: _Account(_ceiling(getattr(limits, r))) for r in RESOURCES}
         self._lines: dict[Resource, tuple[_Account, ...]] = {
-            r: (own[r],) if parent is None else (own[r], *parent._lines[r]) for r in RESOURCES
+            r: tuple(dict.fromkeys([own[r], *(account for budget in above for account in budget._lines[r])]))
+            for r in RESOURCES
         }
 
-    def child(self, name: str, limits: Limits | None = None) -> Budget:
-        """A budget inside this one: all it spends counts here too."""
-        return Budget(limits, name=name, clock=self._clock, parent=self)
+    def child(self, name: str, limits: Limits | None = None, *, also: Budget | None = None) -> Budget:
+        """A budget inside this one: all it spends counts here too, and in `also` (a prompt's purse and a round's)."""
+        return Budget(limits, name=name, clock=self._clock, parent=self, also=also)
+
+    def inside(self, other: Budget) -> bool:
+        """Whether all that is spent here counts in the other budget."""
+        return other._lines["decoded"][0] in self._lines["decoded"]
 
     def split(self, parts: int, name: str = "share") -> list[Budget]:
         """Children that share out what remains evenly (the first ones get the remainder); unlimited stays unlimited."""

@@ -1,27 +1,82 @@
-"""The outcomes a credit starts from, checked."""
+"""The numbers a credit starts from, fetched and checked: a missing or non-finite one names its tree and node."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from rolltree.credit.advantage import CreditError
-from rolltree.tree.table import Bools, Floats, Table
+from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
 def outcomes(table: Table, use: Bools | None = None) -> Floats:
-    """Reward per leaf, 0 where a leaf is not used (default: not live); a NaN or infinite one names its node."""
+    """Reward per leaf, 0 where a leaf is not used (default: not live)."""
+    return leaf_scores(table, "reward", use)
+
+
+def leaf_scores(table: Table, name: str, use: Bools | None = None, *, missing: float | None = None) -> Floats:
+    """A named score per leaf; 0 where a leaf is not used. `missing` stands in for an absent one, else it is refused."""
     use = table.live if use is None else use & table.live
-    values = np.where(use, table.reward, 0.0)
-    refuse(table, table.leaf[~np.isfinite(values)], "reward")
+    values = table.reward if name == "reward" else table.score(name)[table.leaf]
+    if missing is not None:
+        given = np.fromiter((name in table.nodes[i].scores for i in table.leaf), np.bool_, len(table.leaf))
+        values = np.where(given, values, missing)
+    values = np.where(use, values, 0.0)
+    _refuse(table, table.leaf[~np.isfinite(values)], name)
     return values
 
 
-def refuse(table: Table, rows: np.ndarray[tuple[int], np.dtype[np.int64]], name: str) -> None:
-    """Raise for the first of these rows: its score is missing or not a finite number."""
-    if len(rows):
-        node, tree = table.nodes[rows[0]], table.trees[table.tree[rows[0]]]
-        value = node.scores.get(name)
-        said = "has no" if value is None else f"has a {name} of {value}, not a finite number, as"
+def root_scores(table: Table, name: str) -> Floats:
+    """A named score of each tree's prompt; trees without live leaves may lack it."""
+    needed = np.bincount(table.leaf_tree[table.live], minlength=len(table.trees)) > 0
+    values = np.where(needed, table.score(name)[table.root], 0.0)
+    _refuse(table, table.root[~np.isfinite(values)], name)
+    return values
+
+
+def node_scores(table: Table, name: str, rows: Ints) -> Floats:
+    """A named score of these nodes."""
+    values = table.score(name)[rows]
+    _refuse(table, rows[~np.isfinite(values)], name)
+    return values
+
+
+def step_rewards(table: Table) -> Floats:
+    """Step reward per node, 0 where none was granted; a NaN or infinite one is refused."""
+    values = np.fromiter((n.scores.get("step_reward", 0.0) for n in table.nodes), np.float64, len(table.nodes))
+    _refuse(table, np.flatnonzero(~np.isfinite(values)), "step_reward")
+    return values
+
+
+def action_values(table: Table, name: str) -> Floats:
+    """A per-action array of the nodes (a field such as `entropy`, or else `notes[name]`); 0 where nothing teaches.
+
+    Every teaching action on the path of a live leaf must have a finite number.
+    """
+    if name in ("logp", "logq", "entropy"):
+        values = table.flat(name)
+    else:
+        values = np.full(table.actions, np.nan)
+        for node, start, length in zip(table.nodes, table.start, table.length, strict=True):
+            if name in node.notes:
+                values[start : start + length] = node.notes[name]
+    used = table.teaches & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
+    lacking = used & ~np.isfinite(values)
+    if lacking.any():
+        row = int(np.repeat(np.arange(len(table.nodes)), table.length)[lacking][0])
         raise CreditError(
-            f"node {node.id} of tree {tree.id!r} {said} {name!r}; score it, or mark the node failed so it is left out"
+            f"{where(table, row)} has no finite {name!r} for all its actions; ask the engine for it while sampling, "
+            "or score the forest again"
         )
+    return np.where(used, values, 0.0)
+
+
+def where(table: Table, row: int) -> str:
+    """The node at a row, in words."""
+    return f"node {table.nodes[row].id} of tree {table.trees[table.tree[row]].id!r}"
+
+
+def _refuse(table: Table, rows: Ints, name: str) -> None:
+    if len(rows):
+        value = table.nodes[rows[0]].scores.get(name)
+        said = f"has no {name!r} score" if value is None else f"has a {name!r} of {value}, not a finite number"
+        raise CreditError(f"{where(table, int(rows[0]))} {said}; score it, or mark the node failed to leave it out")

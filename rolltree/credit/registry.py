@@ -63,3 +63,8 @@ def load_credit(name: str, /, **knobs: Any) -> Credit:
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(allowed) or 'none'}"
             raise CreditError(f"credit {name!r} has no knob {knob!r}; {hint}")
     return entry.make(**knobs)
+
+
+def resolve(base: Credit | str) -> Credit:
+    """A credit given as itself or by its name with default knobs."""
+    return load_credit(base) if isinstance(base, str) else base

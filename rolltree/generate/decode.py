@@ -18,6 +18,7 @@ from rolltree.control.ledger import Hold
 from rolltree.engine.protocol import EngineError, LogitsHook, Request, Run, Sample, Sampling
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import christen, lineage, mix, next_run
+from rolltree.generate.stops import shorten, straddling_stop
 from rolltree.tree import Birth, Finish, Node, Top
 from rolltree.tree.event import Kind
 from rolltree.tree.node import Array
@@ -89,6 +90,7 @@ def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[
     asked = ask.draw.get("max_tokens")
     length = room if asked is None else min(room, asked)
     if length <= 0:
+        _refuse(hand, node, "length", f"max_tokens is {asked}")
         return []
     seats: list[Seat] = []
     for _ in range(ask.n):
@@ -109,7 +111,8 @@ def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[
         children = [s.node.id for s in seats]
         first = seats[0].node.birth
         kind: Kind = "fork" if first in _FORKS or (len(node.children) > len(seats) and first != "root") else "extend"
-        hand.event(kind, node, ask.why or first, children=children, max_tokens=length, end=len(prefix), **ask.numbers)
+        numbers = {**ask.numbers, "children": children, "max_tokens": length, "end": len(prefix)}
+        hand.event(kind, node, ask.why or first, **numbers)
     return seats
 
 
@@ -117,12 +120,12 @@ async def finish_seat(hand: Hand, seat: Seat) -> None:
     """Wait for the whole sample and write it down; failures become a failed node."""
 
     async def once() -> Sample:
-        if seat.run is None:
+        if seat.run is None and seat.refused is None:
             _submit(hand, seat)
-        run, seat.run = seat.run, None
+        run, refused = seat.run, seat.refused
+        seat.run = seat.refused = None
         if run is None:
-            assert seat.refused is not None
-            raise seat.refused
+            raise refused or EngineError("the engine gave no run for a request")
         return await run
 
     patience, final = hand.setting.patience, (EngineError,)
@@ -146,7 +149,7 @@ def conclude(hand: Hand, seat: Seat, sample: Sample) -> None:
     if len(sample.actions) > seat.written:
         write(hand, seat, _tail(sample, seat.written))
     _settle(hand, seat, sample.prefilled)
-    node = seat.node
+    node, sample = seat.node, _shortened(hand, seat, sample)
     if sample.hidden is not None:
         hand.setting.hidden[hand.tree.id, node.id] = sample.hidden
     if sample.stopped_by:
@@ -175,8 +178,7 @@ def write(hand: Hand, seat: Seat, part: Sample) -> None:
 def fail_seat(hand: Hand, seat: Seat, error: Exception, tries: int) -> None:
     """The engine gave up on this node: keep what was streamed, mark it failed, never score it."""
     _settle(hand, seat, 0)
-    if seat.node.status != "pruned":
-        hand.fail(seat.node, "the engine", error, tries=tries)
+    hand.fail(seat.node, "the engine", error, tries=tries)
 
 
 async def abandon(hand: Hand, seat: Seat) -> None:
@@ -290,6 +292,25 @@ def _end(hand: Hand, seat: Seat, sample: Sample) -> None:
         pass  # The leaf stays open: a segment ended, and the strategy says what comes next.
     else:
         hand.close(node, finish, "" if seat.written else "the engine had nothing to add")
+
+
+def _shortened(hand: Hand, seat: Seat, sample: Sample) -> Sample:
+    """Honour a stop string that an earlier run of this turn began (see `stops`)."""
+    if max(map(len, seat.request.sampling.stop), default=0) < 2:
+        return sample
+    kept = len(seat.node) - len(sample.actions)  # what stood in the node before a resumed run wrote on
+    turn = hand.turn_actions(seat.node)
+    found = straddling_stop(
+        hand.codec, turn[: len(turn) - len(sample.actions)], sample.actions, seat.request.sampling.stop
+    )
+    if found is None or kept < 0:  # a run cut while it was streamed has been looked at by its strategy
+        return sample
+    k, stop = found
+    wasted = len(sample.actions) - k
+    if wasted:
+        shorten(seat.node, kept + k)
+    hand.event("note", seat.node, f"{stop!r} began in an earlier run", wasted=wasted)
+    return replace(sample, finish="stop", stopped_by=stop, hidden=None if wasted else sample.hidden)
 
 
 def _validate(seat: Seat, sample: Sample) -> None:

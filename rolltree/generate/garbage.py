@@ -7,7 +7,7 @@ more than half of the scheduling time at 100,000 requests in flight. Collections
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 _RARELY = (200_000, 20, 50)
@@ -16,7 +16,7 @@ _before: list[tuple[int, int, int]] = []
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def rare_collections() -> Generator[None]:
     """Collect rarely inside; runs may overlap, and the last one to end restores the thresholds."""
     _before.append(gc.get_threshold())
     gc.set_threshold(*_RARELY)

@@ -95,7 +95,9 @@ class Hand:
         if purse is None:
             purse = self.budget.child(tree.id, self.setting.per_prompt)
             self.setting.purses[tree.id] = purse
-        share = purse if limits is None else purse.child("round", limits)
+        share = purse
+        if limits is not None or not purse.inside(self.budget):
+            share = purse.child("share", limits, also=self.budget)
         return Hand(self.setting, share, tree, actor=self.actor, level=self.level)
 
     def under(self, budget: Budget | Limits, name: str = "branch") -> Hand:
@@ -120,6 +122,13 @@ class Hand:
         self.setting.items[name] = item
         return self.forest.plant(name, ids, task=self.task.name, item=item.id)
 
+    def adopt(self, tree: Tree, item: Item) -> Tree:
+        """Take in a tree from an earlier round or run, to be grown on."""
+        if tree.id not in self.forest:
+            self.forest.add(tree)
+        self.setting.items[tree.id] = item
+        return tree
+
     def rng_at(self, node: Node, *names: str | int) -> Stream:
         """A stream for decisions about a node; it depends on the node's place in the tree, not on when you ask."""
         end = sum(len(n) for n in self.tree.path(node))
@@ -133,9 +142,13 @@ class Hand:
 
     def turn(self, node: Node) -> str:
         """What was written since the environment last spoke."""
+        return self.codec.decode(self.turn_actions(node))
+
+    def turn_actions(self, node: Node) -> Array:
+        """The tokens of `turn`."""
         path = self.tree.path(node)
         start = max(i for i, n in enumerate(path) if n.role in ("env", "prompt"))
-        return self._decoded(path[start + 1 :])
+        return np.concatenate([path[start].actions[:0], *(n.actions for n in path[start + 1 :])])
 
     def hidden(self, node: Node) -> FloatArray:
         """Last hidden state of a run extended with want={"hidden"}."""
@@ -184,8 +197,13 @@ class Hand:
     async def resume(
         self, node: Node, *, why: str = "continued", want: Collection[str] = (), **draw: Unpack[Draw]
     ) -> Node:
-        """Write on in a paused leaf: the same node grows, under the weights of now."""
+        """Open a paused leaf again; a run that was interrupted is written on in the same node, under today's weights.
+
+        A leaf that was paused between two runs is only opened; `turns.proceed` then does what is due there.
+        """
         self.tree.resume(node, why, at=self.setting.clock())
+        if node.role != "policy" or node.finish != "abort":
+            return node
         node.finish = None
         seats = open_seats(self, node, Ask(1, draw, frozenset(want)), into=True)
         await self._finish(seats)
@@ -206,11 +224,12 @@ class Hand:
     ) -> list[Node]:
         """Grow n more branches from inside or the end of a node and wait for them.
 
-        `at` counts the node's actions that stay (None = all). The continuation's law given the prefix is the policy's
-        in every mode but "forced", which first writes `tokens` and records their log-prob. "restart" grows from the
-        root, "vine" from an environment's snapshot; "boundary" and "resample" differ in name only.
+        `at` counts the actions of the whole path that stay, prompt included, as `place` does (None = all). The
+        continuation's law given the prefix is the policy's in every mode but "forced", which first writes `tokens` and
+        records their log-prob. "restart" grows from the root, "vine" from an environment's snapshot; "boundary" and
+        "resample" differ in name only.
         """
-        place = self.tree.root if mode == "restart" else self.cut(node, len(node) if at is None else at)
+        place = self.tree.root if mode == "restart" else node if at is None else self.place(node, at)
         if mode != "forced":
             return await self.extend(place, n=n, want=want, birth=mode, why=why, numbers=numbers, **draw)
         if tokens is None:
@@ -240,7 +259,7 @@ class Hand:
         child = outside.place(self, node, ids, role, birth)
         if child is None:
             return None
-        self.event("force", child, why, tokens=len(ids), role=role, **(numbers or {}))
+        self.event("force", child, why, tokens=len(ids), role=role, **dict(numbers or {}))
         if role == "policy":
             await outside.score_forced(self, child)
         return child
@@ -253,6 +272,23 @@ class Hand:
         if len(self.tree) > known:
             christen(head, run)
         return head
+
+    def place(self, leaf: Node, end: int) -> Node:
+        """The node on a leaf's path that ends `end` actions from the start of the prompt, cutting a run if need be.
+
+        Positions on a path never shift, so several forks of one leaf can be addressed before any of them is made.
+        """
+        start = 0
+        for node in self.tree.path(leaf):
+            if start + len(node) >= end:
+                if end < start or (node.parent is None and end < len(node)):
+                    break
+                return self.cut(node, end - start)
+            start += len(node)
+        raise HandError(
+            f"no place {end} on the path to node {leaf.id} of tree {self.tree.id!r}: give a position from "
+            f"{len(self.tree.root)} (the end of the prompt) to {len(self.tree.prefix(leaf))} (the end of the node)"
+        )
 
     def splice(self, leaf: Node, start: Node, replacement: Node | None, *, why: str) -> Node:
         """Copy a leaf's path without the span from `start` up to `replacement`; see `Tree.splice`."""
@@ -316,9 +352,12 @@ class Hand:
     def fail(self, node: Node, what: str, error: Exception, **numbers: Any) -> None:
         """Mark a node failed: something of ours broke, so it has no outcome."""
         why = f"{what}: {told(error)}"
+        if node.status == "pruned":
+            self.event("fail", node, why, error=type(error).__name__, **numbers)
+            return
         self.tree.close(node, "failed", "error", why, at=self.setting.clock(), error=type(error).__name__, **numbers)
 
-    def event(self, kind: Kind, node: Node | None, why: str = "", **numbers: Any) -> Event:
+    def event(self, kind: Kind, node: Node | None, why: str = "", /, **numbers: Any) -> Event:
         """Record a decision with the numbers that caused it."""
         return self.tree.event(kind, node, why, at=self.setting.clock(), **numbers)
 

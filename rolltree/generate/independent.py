@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from rolltree.generate.hand import Hand
-from rolltree.generate.turns import play
+from rolltree.generate.turns import lacks_outcome, play, proceed
 from rolltree.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Samples until the tree holds `n` leaves, or the budget ends; each leaf is verified as it finishes."""
+    """Tops a tree up to `n` leaves, or as many as the budget has; leaves paused earlier go on.
+
+    Each leaf is verified as it finishes. Failed and pruned leaves count: filling up for them is another decision.
+    """
 
     n: int = 8
     verify: bool = True
     needs: frozenset[str] = frozenset()
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
-        """Play n branches from the root at once."""
-        n = int(min(self.n, hand.budget.remaining("leaves")))
+        """Play all branches at once."""
+        old = [leaf for leaf in tree.leaves() if leaf.parent is not None]
+        missing = int(min(self.n - len(old), hand.budget.remaining("leaves")))
         async with asyncio.TaskGroup() as group:
-            for _ in range(n):
+            for leaf in old:
+                if leaf.status == "paused":
+                    group.create_task(proceed(hand, leaf, verify=self.verify))
+            for _ in range(missing):
                 group.create_task(play(hand, tree.root, verify=self.verify))
 
 
 async def verify_all(tree: Tree, hand: Hand) -> None:
     """Verify every finished leaf that has no outcome yet."""
-    await verify_some([leaf.id for leaf in tree.leaves()], hand)
-
-
-async def verify_some(leaves: Collection[int], hand: Hand) -> None:
-    """Verify these leaves, where they are done and have no outcome yet."""
     async with asyncio.TaskGroup() as group:
-        for leaf in (hand.tree[i] for i in leaves):
-            if leaf.status == "done" and leaf.parent is not None and "reward" not in leaf.scores:
+        for leaf in tree.leaves():
+            if lacks_outcome(leaf):
                 group.create_task(hand.verify(leaf))

@@ -69,15 +69,15 @@ async def act(hand: Hand, node: Node) -> Node | None:
     reply = await _step(hand, node, state[0], text)
     if reply is None or node.status == "pruned":
         return None
+    if node.role == "policy":
+        node.finish, node.status = "tool", "done"
     if isinstance(reply, Gone):
         child = place(hand, node, np.zeros(0, np.int32), "env", "boundary")
-        hand.fail(child or node, "the environment", reply.cause, tries=reply.tries)
+        hand.fail(node if child is None else child, "the environment", reply.cause, tries=reply.tries)
         return child
     child = place(hand, node, np.asarray(hand.codec.encode(reply.text), np.int32), "env", "boundary")
     if child is None:
         return None
-    if node.role == "policy":
-        node.finish, node.status = "tool", "done"
     child.state, child.state_key = reply.state, reply.state_key
     child.scores.update({**reply.parts, "step_reward": reply.reward})
     if reply.failed:
@@ -136,7 +136,7 @@ async def verify(hand: Hand, node: Node) -> Verdict | None:
         return None
     node.scores.update({**verdict.parts, "reward": verdict.score})
     node.notes["answer"] = verdict.answer
-    hand.event("verify", node, verdict.why, reward=verdict.score, **verdict.parts)
+    hand.event("verify", node, verdict.why, reward=verdict.score, parts=dict(verdict.parts))
     return verdict
 
 

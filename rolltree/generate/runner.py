@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -79,8 +80,10 @@ async def grow(
 
     `budget` is the whole run's; `per_prompt` bounds each tree within it. `max_tokens` bounds the policy tokens of a
     path (default: the task's). `sampling` gives the defaults of every request; its seed is not used: streams of
-    randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended. Pass
-    `forest` to keep what was grown when the call is cancelled: leaves in flight are then paused.
+    randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended.
+
+    Pass `forest` to keep what was grown when the call is cancelled (leaves in flight are then paused), and to grow on:
+    an item whose trees stand in it already is not planted again.
     """
     whole = as_strategy(strategy)
     check_needs(whole.needs, type(strategy).__name__, engine, task)
@@ -88,12 +91,23 @@ async def grow(
         engine, task, seed=seed, budget=budget, per_prompt=per_prompt, max_tokens=max_tokens, sampling=sampling,
         patience=patience, forest=forest, clock=clock, progress=progress,
     )  # fmt: skip
-    for item in items:
+    asked = list(items)
+    for item in asked:
         _check_item(item, engine)
-        hand.plant(item)
+    standing = [tree for tree in hand.forest if tree.item]
+    for item in asked:
+        again = [hand.adopt(tree, item) for tree in standing if tree.item == item.id]
+        if not again:
+            hand.plant(item)
     try:
         with rare_collections():
             await whole.grow(hand.forest, hand)
+    except asyncio.CancelledError:
+        for tree in hand.forest:
+            for leaf in tree.leaves():
+                if leaf.status == "open" and leaf.parent is not None:
+                    tree.pause(leaf, "cancelled", at=hand.setting.clock())
+        raise
     finally:
         settle(hand.forest, hand.setting.clock())
     return hand.forest

@@ -33,8 +33,8 @@ async def stretch(
     stretch is a whole rollout, or one turn and its answer where an environment answers.
     """
     grown = await hand.extend(node, n=n, birth=birth, want=want, why=why, **draw)
-    if not grown and verify:
-        await _judge(hand, node)
+    if not grown and verify and lacks_outcome(node):
+        await hand.verify(node)
     async with asyncio.TaskGroup() as group:
         ends = [group.create_task(_settle(hand, child, verify)) for child in grown]
     return [end.result() for end in ends]
@@ -55,13 +55,30 @@ async def play(
     node itself, verified too if it ended just now.
     """
     here = node
+    if hands_over(hand, here):
+        here = await _settle(hand, here, verify)
+        if here is node or here.status != "open":
+            return here
     while True:
         grown = await stretch(hand, here, birth=birth, want=want, verify=verify, **draw)
-        if not grown or grown[0] is here:
+        if not grown:
             return here
         here, birth = grown[0], None
         if here.status != "open":
             return here
+
+
+async def proceed(
+    hand: Hand, leaf: Node, *, want: Collection[str] = (), verify: bool = True, **draw: Unpack[Draw]
+) -> Node:
+    """Do what is due at a leaf that was paused (in this run or an earlier one) and play it to its end."""
+    if leaf.status == "paused":
+        await hand.resume(leaf, want=want, **draw)
+    if leaf.status == "open":
+        return await play(hand, leaf, want=want, verify=verify, **draw)
+    if verify and lacks_outcome(leaf):
+        await hand.verify(leaf)
+    return leaf
 
 
 def turns(hand: Hand, node: Node) -> int:
@@ -69,21 +86,27 @@ def turns(hand: Hand, node: Node) -> int:
     return sum(n.role == "env" for n in hand.tree.path(node))
 
 
+def lacks_outcome(leaf: Node) -> bool:
+    """Whether a leaf has ended by itself and was not verified yet."""
+    return leaf.status == "done" and leaf.is_leaf and leaf.parent is not None and "reward" not in leaf.scores
+
+
+def hands_over(hand: Hand, node: Node) -> bool:
+    """Whether it is the environment's turn: an open leaf stopped at one of the task's own stop strings."""
+    if not (hand.interactive and node.is_leaf and node.role == "policy" and node.status == "open"):
+        return False
+    return node.finish == "stop" and node.notes.get("stopped_by") in hand.task.stop
+
+
 async def _settle(hand: Hand, node: Node, verify: bool) -> Node:
+    """Let the environment answer where it is its turn, and verify what has ended."""
     here = node
-    if here.status == "open" and hand.interactive and here.notes.get("stopped_by") in hand.task.stop:
+    if hands_over(hand, here):
         if turns(hand, here) >= hand.task.max_turns:
             hand.close(here, "depth", f"the limit of {hand.task.max_turns} environment steps")
         else:
             answer = await hand.act(here)
             here = here if answer is None else answer
-            if answer is None and here.status == "open":
-                hand.close(here, "budget", "no environment step is left in the budget")
-    if verify:
-        await _judge(hand, here)
+    if verify and lacks_outcome(here):
+        await hand.verify(here)
     return here
-
-
-async def _judge(hand: Hand, leaf: Node) -> None:
-    if leaf.status == "done" and leaf.parent is not None and leaf.is_leaf and "reward" not in leaf.scores:
-        await hand.verify(leaf)

@@ -17,7 +17,7 @@ class Clipped:
     """−Σ gain·min(r, 1+ε₊) + loss·max(r, 1−ε₋), r = π/π_old (Schulman et al. 2017, arXiv 1707.06347, eq. 7).
 
     Asymmetric bounds ("clip higher") are DAPO's (arXiv 2503.14476); `dual` bounds what a negative advantage can cost
-    (arXiv 1912.09729). `against="sampled"` divides by the sampling distribution; actions without one fall back to π_old.
+    (arXiv 1912.09729). `against="sampled"` divides by the law sampled from; actions without one fall back to π_old.
     """
 
     clip_low: float = 0.2

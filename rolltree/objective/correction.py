@@ -161,11 +161,12 @@ class SecondMoment:
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
         """The batch without its largest mismatches, the share dropped and the second moment left."""
         square = _log_weight(batch).square()
-        order = square.argsort()
-        running = (square * batch.weight)[order].cumsum(0)
-        moment = _divide(running, batch.weight[order].cumsum(0))
-        kept = torch.zeros_like(square, dtype=torch.bool)
-        kept[order[moment <= self.threshold]] = True
+        ranked, order = square.sort()
+        moment = _divide((ranked * batch.weight[order]).cumsum(0), batch.weight[order].cumsum(0))
+        whole = torch.ones_like(ranked, dtype=torch.bool)  # equal mismatches stay or go together
+        whole[:-1] = ranked[1:] > ranked[:-1]
+        allowed = ranked[whole & (moment <= self.threshold)]
+        kept = square <= (allowed.max() if len(allowed) else -1.0)
         weights = _rescale(kept.to(square.dtype), kept, batch.weight, self.denominator)
         left = _divide((square * batch.weight * kept).sum(), (batch.weight * kept).sum())
         return apply(batch, weights, "token"), {"rejected": share(batch.weight, ~kept), "second_moment": left}

@@ -6,6 +6,7 @@ Credit family primitive 9. A window is stated by its distances from the centre, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -90,9 +91,11 @@ def solve_window(
             raise ObjectiveError(f"cannot search the {name} bound from {start} to {end} in steps of {step}")
     bounds = [low[0], high[0]]
     for which in (0, 1) if low_first else (1, 0):
-        _, end, step = (low, high)[which]
-        while bounds[which] < end and statistic(bounds[0], bounds[1]) < target:
-            bounds[which] = min(bounds[which] + step, end)
+        start, end, step = (low, high)[which]
+        for walked in range(1, math.ceil((end - start) / step - 1e-9) + 1):
+            if statistic(bounds[0], bounds[1]) >= target:
+                break
+            bounds[which] = min(start + walked * step, end)
     return bounds[0], bounds[1]
 
 

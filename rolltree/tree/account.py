@@ -11,6 +11,7 @@ from rolltree.tree.node import Node
 from rolltree.tree.tree import Tree
 
 DROPPED = "dropped: "
+_BY_STATUS = {"open": "running", "paused": "running", "done": "kept"}
 
 
 class AccountError(TreeError):
@@ -86,7 +87,7 @@ def assert_conserved(forest: Iterable[Tree], *, submitted: int | None = None, se
 
 
 def _reasons(tree: Tree) -> dict[int, str]:
-    """Why each node was pruned or failed, as the events say; a prune reaches every node below."""
+    """Why each node was pruned or failed, as the events say; a prune reaches every node below, a copy was so before."""
     out: dict[int, str] = {}
     for event in tree.events:
         if event.node is None or event.node not in tree.nodes:
@@ -97,20 +98,20 @@ def _reasons(tree: Tree) -> dict[int, str]:
                 out.setdefault(node.id, event.why)
         elif event.kind == "fail" and event.why:
             out[event.node] = event.why
+        elif event.kind in ("graft", "splice"):
+            for node in tree.walk(event.node):
+                out.setdefault(node.id, f"before the {event.kind}")
     return out
 
 
 def _end(node: Node, reasons: Mapping[int, str]) -> tuple[str, str]:
-    if node.fate == "trained":
-        return "trained", ""
     if node.fate.startswith(DROPPED) and len(node.fate) > len(DROPPED):
         return "dropped", node.fate.removeprefix(DROPPED)
-    if node.fate:
+    if node.fate not in ("", "trained"):
         return "unexplained", f"has the fate {node.fate!r}, which is neither 'trained' nor 'dropped: reason'"
-    if node.status in ("open", "paused"):
-        return "running", ""
-    if node.status == "done":
-        return "kept", ""
+    plain = node.fate or _BY_STATUS.get(node.status)
+    if plain is not None:
+        return plain, ""
     why = reasons.get(node.id, node.finish if node.status == "failed" else None)
     if why is None:
         return "unexplained", f"is {node.status}, but no event says why; use Tree.prune or Tree.close"

@@ -78,8 +78,8 @@ def joined_top(where: str, old: Top | None, before: int, new: Top | None, added:
     """Alternatives continued. They cannot be filled, so a run that lacks them for some actions has none."""
     if new is not None:
         check_top(where, new, added)
-    if added == 0 or before == 0:
-        return old if added == 0 else new
+    if before == 0:
+        return new
     if old is None or new is None:
         return None
     if old.ids.shape[1] != new.ids.shape[1]:

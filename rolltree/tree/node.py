@@ -91,6 +91,9 @@ class Node:
     def __len__(self) -> int:
         return len(self.actions)
 
+    def __bool__(self) -> bool:
+        return True  # a node without actions is a node
+
     @property
     def is_leaf(self) -> bool:
         """Whether nothing has grown from this node yet."""

@@ -1,7 +1,7 @@
 """Forests on disk: `nodes.parquet` (a row per node), `events.parquet` (a row per event), `trees.parquet` (per tree).
 
 A forest is a folder that appears whole or not at all. A run appends by writing one such folder per step, named so that
-DuckDB, Polars and pandas see the step as a column (`step=000012`). `rolltree.tree.archive` reads them without objects.
+DuckDB, Polars and pandas see the step as a column (`step=12`). `rolltree.tree.archive` reads them without objects.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def save(
 
 def save_step(forest: Iterable[Tree], folder: Path | str, step: int, **options: Any) -> Path:
     """Write the forest of one step of a run into its own part of a folder; `options` as for `save`."""
-    return save(forest, Path(folder) / f"step={step:06d}", **options)
+    return save(forest, Path(folder) / f"step={step}", **options)
 
 
 def load(folder: Path | str) -> Forest:

@@ -7,7 +7,7 @@ below a node are a slice of the leaves. Sums below are sums of slices, sums alon
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -104,6 +104,13 @@ class Table:
     def reward(self) -> Floats:
         """Outcome per leaf; NaN where there is none."""
         return np.fromiter((self.nodes[i].scores.get("reward", np.nan) for i in self.leaf), np.float64, len(self.leaf))
+
+    def with_reward(self, values: Floats) -> Table:
+        """This table with other outcomes per leaf, everything else shared: how rewards are shaped before credit."""
+        other = replace(self)
+        vars(other).update(vars(self))
+        vars(other)["reward"] = values
+        return other
 
     def flat(self, name: str, fill: float = np.nan) -> Floats:
         """A per-action array of every node laid end to end; `fill` where a node has none."""

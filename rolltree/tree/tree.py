@@ -114,9 +114,8 @@ class Tree:
         """Let a leaf's own actor write on: the same node grows (a resumed partial, a streamed chunk).
 
         Where only one part has an array, the other part is filled (NaN, version -1, keep True, credit 0); alternatives
-        (`top`) cannot be filled and are dropped.
+        (`top`) cannot be filled and are dropped. A pruned leaf may still take what was in flight when it was pruned.
         """
-        self._live(node, "append to")
         where = f"node {node.id} of tree {self.id!r}"
         if node.children:
             raise TreeError(f"cannot append to {where}: it has children; extend it instead")
@@ -128,11 +127,12 @@ class Tree:
         if before and added and more.shape[1:] != node.actions.shape[1:]:
             raise TreeError(f"{where}: an action has shape {node.actions.shape[1:]}, an appended one {more.shape[1:]}")
         grown = {n: joined(n, getattr(node, n), before, arrays.get(n), added, where=where) for n in PER_ACTION}
-        grown["actions"] = np.concatenate([node.actions, more]) if before and added else more if added else node.actions
+        grown["actions"] = np.concatenate([node.actions, more]) if before else more
         top = joined_top(where, node.top, before, arrays.get("top"), added)
-        for name, array in grown.items():
-            setattr(node, name, array)
-        node.top = top
+        if added:
+            for name, array in grown.items():
+                setattr(node, name, array)
+            node.top = top
         return node
 
     def cut(self, node: Node | int, k: int) -> Node:

@@ -78,7 +78,7 @@ def sharing_ratio(tree: Tree) -> float:
 def effective_branches(tree: Tree, node: Node | None = None) -> float:
     """exp(entropy of the leaf counts) over the children of a node (the root): far below the children = collapse."""
     counts = leaf_counts(tree)
-    below = [counts[c] for c in (node or tree.root).children]
+    below = [counts[c] for c in (tree.root if node is None else node).children]
     total = sum(below)
     return math.exp(-sum(c / total * math.log(c / total) for c in below)) if total else 0.0
 

@@ -60,7 +60,7 @@ def test_extend_returns_children_with_everything_the_engine_said():
     assert hand.tree.events[0].numbers["children"] == [k.id for k in hand.kids]
     assert hand.budget.spent.decoded == sum(map(len, hand.kids))
     assert hand.budget.spent.leaves == 5
-    with pytest.raises(HandError, match="want=.'hidden'"):
+    with pytest.raises(HandError, match=r"want=.'hidden'"):
         hand.hidden(hand.tree.root)
 
 
@@ -112,10 +112,20 @@ def test_fork_inside_a_run_cuts_it_and_keeps_every_handle():
         while len(leaf) < 4:
             leaf = await play(hand, hand.tree.root)
         before = hand.tree.prefix(leaf).tolist(), dict(leaf.scores)
-        hand.kids = await hand.fork(leaf, 2, n=3, why="the most uncertain token", numbers={"entropy": 2.5})
-        again = await hand.fork(leaf, 0, mode="resample")
+        start = len(hand.tree.root)
+        hand.kids = await hand.fork(leaf, start + 2, n=3, why="the most uncertain token", numbers={"entropy": 2.5})
+        again = await hand.fork(leaf, start + 2)
+        deeper = await hand.fork(leaf, start + 3)
+        assert hand.tree[deeper[0].parent].parent == again[0].parent
+        assert hand.place(leaf, start) is hand.tree.root
+        assert hand.place(leaf, start + 4) in hand.tree.path(leaf)
+        for nowhere in (start - 1, 99):
+            with pytest.raises(HandError, match=f"no place {nowhere} on the path.*from {start} "):
+                hand.place(leaf, nowhere)
         assert (hand.tree.prefix(leaf).tolist(), dict(leaf.scores)) == before
-        assert hand.tree.prefix(leaf)[: len(hand.tree.root) + 2].tolist() == hand.tree.prefix(hand.kids[0].parent).tolist()
+        assert (
+            hand.tree.prefix(leaf)[: len(hand.tree.root) + 2].tolist() == hand.tree.prefix(hand.kids[0].parent).tolist()
+        )
         assert again[0].parent == hand.kids[0].parent
 
     hand = by_hand(use)
@@ -131,7 +141,7 @@ def test_a_forced_fork_records_the_policys_log_prob_and_that_it_was_forced():
     async def use(hand):
         (leaf,) = await hand.extend(hand.tree.root, max_tokens=6)
         hand.at = len(leaf) - 1
-        hand.kids = await hand.fork(leaf, hand.at, mode="forced", tokens="q")
+        hand.kids = await hand.fork(leaf, len(hand.tree.root) + hand.at, mode="forced", tokens="q")
 
     hand = by_hand(use)
     (kid,) = hand.kids
@@ -211,7 +221,7 @@ def test_episodes_end_at_the_limit_of_turns():
 
 def test_without_an_environment_act_is_refused():
     async def use(hand):
-        with pytest.raises(HandError, match="tiny-spell.*no environment"):
+        with pytest.raises(HandError, match=r"tiny-spell.*no environment"):
             await hand.act(hand.tree.root)
 
     by_hand(use)

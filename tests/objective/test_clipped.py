@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import make_pair
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.registry import load_objective
@@ -50,7 +50,7 @@ def test_cases_by_hand(ratio: float, advantage: float, value: float, slope: floa
 @given(seed=st.integers(0, 10_000), dual=st.sampled_from([None, 1.5, 3.0]))
 def test_folded_equals_every_path_written_out(seed: int, dual: float | None) -> None:
     """Σ_i min(r·A_i, clip(r)·A_i), dual-clipped per path, in value and in gradient."""
-    both = make_pair(seed)
+    both = random_pair(seed)
     paths = both.folded.paths
     assert paths is not None
     r = (both.folded.logp - both.folded.old).exp()[paths.index]
@@ -84,7 +84,7 @@ def test_at_ratio_one_the_gradient_is_reinforce(pair) -> None:
 
 
 def test_against_sampled_divides_by_the_sampling_law_where_there_is_one() -> None:
-    both = make_pair(3, missing=0.3)
+    both = random_pair(3, missing=0.3)
     batch = both.folded
     assert batch.sampled is not None
     centre = torch.where(batch.sampled.isnan(), batch.old, batch.sampled)

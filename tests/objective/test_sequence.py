@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import make_pair
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.sequence import Gspo
 
@@ -27,7 +27,7 @@ def written_per_sequence(batch, low: float, high: float) -> torch.Tensor:
 
 @given(seed=st.integers(0, 10_000))
 def test_equals_the_formula_per_sequence(seed: int) -> None:
-    batch = make_pair(seed).folded
+    batch = random_pair(seed).folded
     expected = written_per_sequence(batch, 0.1, 0.2)
     loss, _ = Gspo(0.1, 0.2)(batch)
     torch.testing.assert_close(loss, expected)
@@ -38,14 +38,14 @@ def test_equals_the_formula_per_sequence(seed: int) -> None:
 
 @given(seed=st.integers(0, 10_000))
 def test_gspo_token_agrees_when_a_path_has_one_advantage(seed: int) -> None:
-    batch = make_pair(seed, constant=True).folded
+    batch = random_pair(seed, one_advantage=True).folded
     plain, token = Gspo(0.1, 0.2)(batch)[0], Gspo(0.1, 0.2, token_gradient=True)(batch)[0]
     torch.testing.assert_close(plain, token)
     torch.testing.assert_close(torch.autograd.grad(plain, batch.logp), torch.autograd.grad(token, batch.logp))
 
 
 def test_gspo_token_gives_each_action_its_own_advantage() -> None:
-    batch = make_pair(5).folded
+    batch = random_pair(5).folded
     plain, token = Gspo(0.9, 9.0)(batch)[0], Gspo(0.9, 9.0, token_gradient=True)(batch)[0]
     torch.testing.assert_close(plain, token)
     ours, theirs = torch.autograd.grad(plain, batch.logp)[0], torch.autograd.grad(token, batch.logp)[0]

@@ -90,7 +90,7 @@ def test_keys_that_hide_a_difference_are_caught():
 
 def test_wrong_references_are_caught():
     fails(contract.check_reference(TASK, ITEM, [*SCRIPT[:-1], "=zzz\n"]), "the reference solution scores 0.0")
-    wrong = [one for one in islice(TASK.items("train"), 5)]
+    wrong = list(islice(TASK.items("train"), 5))
     for item in wrong:
         played = asyncio.run(play(TASK, item, Random(0), 0.0))
         asyncio.run(contract.check_reference(TASK, item, [text for who, text in played.turns if who == "policy"]))

@@ -29,6 +29,7 @@ def build_tokenizer(max_length: int) -> PreTrainedTokenizerFast:
         unk_token="<unk>",
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
+        split_special_tokens=True,
         padding_side="left",
     )
 

@@ -33,11 +33,11 @@ class Settings:
 
     out: Path
     """Folder to write; must not hold a model yet."""
-    documents: int = 120_000
+    documents: int = 80_000
     """Demonstrations, each seen once."""
-    batch: int = 128
+    batch: int = 64
     """Documents a step."""
-    slices: int = 4
+    slices: int = 2
     """Parts of a batch, cut by length, so that little is padded."""
     rate: float = 0.02
     """Muon's rate at its height."""
@@ -46,7 +46,7 @@ class Settings:
     warmup: float = 0.02
     """Share of steps in which the rates rise."""
     seed: int = 0
-    threads: int = 2
+    threads: int = 1
 
 
 def build_model() -> LlamaForCausalLM:
@@ -145,6 +145,7 @@ def main(settings: Settings) -> None:
         "tokens": sum(len(one.tokens) for one in documents),
         "corpus_seconds": round(played),
         "training_seconds": round(time.monotonic() - began - played),
+        "processor_seconds": round(time.process_time()),
         "torch": torch.__version__,
     }
     (settings.out / "made.json").write_text(json.dumps(note, indent=2) + "\n")

@@ -77,7 +77,7 @@ class Countdown(SingleTurn):
 
 
 def evaluate(attempt: str, numbers: tuple[int, ...]) -> Hand:
-    """The numbers in hand after an attempt's steps, the last result at the end; raises RejectedError on a broken rule."""
+    """The numbers in hand after an attempt's steps, the last result at the end, or RejectedError."""
     hand: list[tuple[int, str]] = [(number, str(number)) for number in numbers]
     for text in attempt.split(","):
         match = STEP.fullmatch(text)

@@ -49,7 +49,7 @@ class World:
         return (*sorted(self.keys.values()), *sorted(self.doors.values()))
 
     def move(self, walker: Walker, arrow: str) -> tuple[Walker, str]:
-        """Where a move leads, and what happened: `.` moved, `#` wall, `!` locked, `*` goal, or the key or door's letter."""
+        """Where a move leads, and what happened: `.`, wall `#`, locked `!`, goal `*`, or a letter."""
         row, column = walker.at[0] + MOVES[arrow][0], walker.at[1] + MOVES[arrow][1]
         cell = (row, column)
         if not (0 <= row < self.size and 0 <= column < self.size) or cell in self.walls:

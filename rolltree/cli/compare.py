@@ -1,0 +1,27 @@
+"""`rolltree compare`: recipes side by side at an equal budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rolltree.cli.common import leading_names, parse
+from rolltree.errors import RolltreeError
+from rolltree.lab.compare import CompareConfig, main
+
+ABOUT = """Train recipes from the same policy on the same prompts and seeds until the same budget is spent, and compare.
+
+  rolltree compare grpo rloo --task countdown --budget 300k --seeds 5
+  rolltree compare grpo --sweep group=4,8,16 --budget 200k
+  rolltree compare grpo dapo --set dapo:clip_high=0.3 --set optim.lr=2e-4
+
+The first recipe is the baseline. Finished runs are kept and found again, so an interrupted comparison goes on.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and compare."""
+    names, rest = leading_names(arguments)
+    if not names and not {"-h", "--help"} & set(rest):
+        raise RolltreeError("which recipes? rolltree compare grpo rloo ...; the first is the baseline")
+    given = ["--recipes", *names] if names else []
+    return main(parse(CompareConfig, [*given, *rest], "compare", ABOUT))

@@ -1,0 +1,118 @@
+"""`rolltree rollout`: grow rollouts and look at them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rolltree.cli.common import console, emit, first_name, parse
+from rolltree.cli.show import show_tree
+from rolltree.control.ledger import Budget, Limits
+from rolltree.engine.local import LocalEngine
+from rolltree.engine.protocol import Sampling
+from rolltree.errors import unknown
+from rolltree.generate.runner import grow
+from rolltree.recipe.check import check
+from rolltree.recipe.registry import recipes
+from rolltree.task.registry import load_task
+from rolltree.tree import Forest
+from rolltree.tree.jsonl import write
+from rolltree.tree.parquet import save
+
+ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote what, why it ended, what it was worth.
+
+  rolltree rollout grpo --task countdown --items 2
+  rolltree rollout grpo --task grid --group 4 --temperature 0.7 --out forests/grid
+  rolltree rollout grpo --task arithmetic --jsonl nodes.jsonl      the interchange format, for rolltree credit
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to grow from what."""
+
+    task: str = "countdown"
+    """A task's name (rolltree tasks)."""
+    level: int | None = None
+    """Its difficulty; the task's default when left out."""
+    policy: str = "nano"
+    """A model's name (rolltree models), a folder, or a hub id."""
+    items: int = 2
+    """How many prompts."""
+    split: Literal["train", "test"] = "train"
+    seed: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    decoded: int | None = None
+    """Most tokens to sample in all, each prefix counted once."""
+    show: int = 3
+    """How many trees to print."""
+    out: Path | None = None
+    """Save the forest here as Parquet."""
+    jsonl: Path | None = None
+    """Save the forest here in the interchange format."""
+    json: bool = False
+    """Print numbers as JSON instead of trees."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Grow, show, save."""
+    name, rest = first_name(arguments)
+    name = name or "grpo"
+    known = recipes()
+    if name not in known:
+        raise unknown("recipe", name, known, "rolltree recipes describes them")
+    shape = make_dataclass(
+        "RolloutArguments",
+        [
+            ("arguments", Arguments, field(default_factory=Arguments)),
+            ("recipe", known[name], field(default_factory=known[name])),
+        ],
+        frozen=True,
+    )
+    parsed: Any = parse(shape, rest, f"rollout {name}", ABOUT)
+    asked: Arguments = parsed.arguments
+    task = load_task(asked.task, level=asked.level)
+    items = list(itertools.islice(task.items(asked.split, asked.seed), asked.items))
+    parts = parsed.recipe.build()
+    budget = Budget(Limits(decoded=asked.decoded))
+
+    async def work() -> tuple[Forest, LocalEngine]:
+        engine = LocalEngine(asked.policy)
+        check(parts, engine, task)
+        try:
+            draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+            grown = await grow(parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw)
+        finally:
+            await engine.close()
+        return grown, engine
+
+    forest, engine = asyncio.run(work())
+    if asked.out is not None:
+        save(forest, asked.out)
+    if asked.jsonl is not None:
+        write(forest, asked.jsonl)
+    leaves = [leaf for _, leaf in forest.leaves()]
+    rewards = [leaf.scores["reward"] for leaf in leaves if "reward" in leaf.scores]
+    numbers = {
+        "trees": len(forest),
+        "leaves": len(leaves),
+        "failed": sum(leaf.status == "failed" for leaf in leaves),
+        "decoded": budget.spent.decoded,
+        "prefilled": budget.spent.prefilled,
+        "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+        "seconds": round(budget.spent.seconds, 3),
+    }
+    if asked.json:
+        emit(numbers)
+        return 0
+    out = console()
+    for tree in itertools.islice(forest, asked.show):
+        show_tree(tree, engine.codec.decode, out)
+        out.print()
+    out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))
+    return 0

@@ -1,0 +1,98 @@
+"""`rolltree train`: train a policy with a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, make_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rolltree.cli.common import emit, first_name, parse
+from rolltree.errors import RolltreeError, unknown
+from rolltree.recipe.registry import recipes
+from rolltree.task.registry import load_task
+from rolltree.train.config import LoraKnobs, TrainConfig
+from rolltree.train.start import Result, train
+
+ABOUT = """Train a policy on a task with a recipe, into a run folder.
+
+  rolltree train grpo --task countdown --out runs/first
+  rolltree train dapo --task arithmetic --level 3 --group 16 --lr 2e-4 --steps 200 --seed 1
+  rolltree train grpo --task grid --out runs/first --resume      go on exactly where it stopped
+
+The first word is the recipe (rolltree recipes lists them); its knobs and the run's are options below.
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to train on what, and where to write it."""
+
+    task: str = "countdown"
+    """A task's name (rolltree tasks)."""
+    level: int | None = None
+    """Its difficulty; the task's default when left out."""
+    policy: str = "nano"
+    """A model's name (rolltree models), a folder, or a hub id."""
+    out: Path | None = None
+    """The run's folder; runs/RECIPE-TASK-SEED when left out."""
+    resume: bool = False
+    """Go on from the newest checkpoint in --out, exactly."""
+    fallback: bool = False
+    """With --resume: accept an older checkpoint when the newest is damaged."""
+    lora: int = 0
+    """Train low-rank adapters of this rank instead of all weights; 0 = all weights."""
+    threads: int | None = None
+    """Threads torch may use; its own choice when left out."""
+    json: bool = False
+    """Print the last numbers as JSON and nothing else."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse by the recipe's knobs, train, say what came out."""
+    name, rest = first_name(arguments)
+    known = recipes()
+    if name is None:
+        if "-h" in rest or "--help" in rest:
+            name = "grpo"
+        else:
+            raise RolltreeError(f"which recipe? rolltree train RECIPE ...; known: {', '.join(known)}")
+    if name not in known:
+        raise unknown("recipe", name, known, "rolltree recipes describes them")
+    shape = make_dataclass(
+        "TrainArguments",
+        [
+            ("arguments", Arguments, field(default_factory=Arguments)),
+            ("recipe", known[name], field(default_factory=known[name])),
+            ("run", TrainConfig, field(default_factory=TrainConfig)),
+        ],
+        frozen=True,
+    )
+    parsed: Any = parse(shape, rest, f"train {name}", ABOUT)
+    asked: Arguments = parsed.arguments
+    if asked.threads is not None:
+        torch.set_num_threads(asked.threads)
+    config: TrainConfig = parsed.run
+    if asked.lora:
+        config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
+    task = load_task(asked.task, level=asked.level)
+    out = asked.out or Path("runs") / f"{name}-{asked.task.replace(':', '-')}-{config.seed}"
+    result = train(
+        parsed.recipe, asked.policy, task, out=out, config=config, resume=asked.resume, fallback=asked.fallback,
+        quiet=asked.json,
+    )  # fmt: skip
+    if asked.json:
+        emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})
+    else:
+        print(closing(result))
+    return 0
+
+
+def closing(result: Result) -> str:
+    """Two lines at the end of a run."""
+    before = next((line for line in result.metrics if line["kind"] == "eval"), None)
+    after = result.last("eval")
+    gain = f"pass@1 {before['pass@1']:.1%} → {after['pass@1']:.1%} on held-out items; " if before and after else ""
+    return f"{gain}ended because {result.why}.\nThe run is in {result.path} (its README says what is where)."

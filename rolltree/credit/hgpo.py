@@ -1,0 +1,68 @@
+"""Step groups of growing history: same state, same last two states, same last three, …"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rolltree.credit import partition
+from rolltree.credit.advantage import Advantage, CreditError
+from rolltree.credit.centre import centred
+from rolltree.credit.gigpo import episode_advantage
+from rolltree.credit.registry import register
+from rolltree.credit.returns import granted, to_go
+from rolltree.credit.scale import scaled
+from rolltree.credit.steps import over_steps, require_states, state_ids, state_nodes, steps
+from rolltree.tree.table import Table
+
+
+@register("hgpo", paper="HGPO, arXiv:2602.22817", family="step")
+@dataclass(frozen=True, slots=True)
+class HGPO:
+    """A_t = Σ_κ w_κ a_κ / Σ_κ w_κ, a_κ = G_t − mean in the group with the same last κ+1 states, w_κ = (κ+1)^α.
+
+    κ = 0…K, K = how much history the prompt shows (HGPO, arXiv:2602.22817, weights as in the paper; a port uses
+    (κ+2)^α). Groups of one are left out; with `drop_zero`, as published, so is every a_κ that is exactly 0, which
+    also removes real "all equal" evidence. `episode` adds the episode advantage as one more item of weight 1.
+    K = 0 is GiGPO's step term. Choose K > 0 only if the policy reads that history.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"reward", "state_key"})
+    history: int = 2
+    alpha: float = 1.0
+    gamma: float = 0.95
+    std: bool = True
+    ddof: int = 0
+    drop_zero: bool = True
+    episode: bool = False
+    by: partition.By = "tree"
+
+    def __call__(self, table: Table) -> Advantage:
+        """The advantage of every step, on its nodes."""
+        if self.history < 0:
+            raise CreditError(f"hgpo: history must be at least 0, got {self.history}")
+        found = steps(table)
+        require_states(table, found)
+        led_to = to_go(table, granted(table), self.gamma)[found.row]
+        key, before = state_ids(table, self.by), state_nodes(table)
+        group, state = key[found.state], found.state
+        mixed, mass = np.zeros(len(led_to)), np.zeros(len(led_to))
+        for depth in range(self.history + 1):
+            if depth:
+                state = np.where(state >= 0, before[state], -1)
+                pair = group * (int(key.max(initial=0)) + 1) + key[state]
+                _, joint = np.unique(pair, return_inverse=True)
+                group = np.where((state >= 0) & (group >= 0), joint, -1)
+            item = scaled(centred(led_to, group, "mean"), led_to, group, "std" if self.std else "none", ddof=self.ddof)
+            valid = (partition.size(group) > 1) & ((item != 0) | (not self.drop_zero))
+            weight = np.where(valid, float(depth + 1) ** self.alpha, 0.0)
+            mixed, mass = mixed + weight * item, mass + weight
+        if self.episode:
+            whole = episode_advantage(table, self.by, unit="trajectories", std=self.std, singleton="zero")
+            live = table.live.astype(np.float64)
+            mean = table.below(whole * live)[found.row] / table.below(live)[found.row]
+            mixed, mass = mixed + mean, mass + 1.0
+        step = np.divide(mixed, mass, out=np.zeros(len(mass)), where=mass > 0)
+        return Advantage(node=over_steps(table, found, step))

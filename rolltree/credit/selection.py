@@ -1,0 +1,117 @@
+"""Train on part of what was rolled out: where advantages vary most, or the short right and the long wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rolltree.credit.advantage import Advantage, Credit, CreditError
+from rolltree.credit.entropy_shaping import leaf_only
+from rolltree.credit.outcome import action_values, outcomes
+from rolltree.credit.registry import register, resolve
+from rolltree.credit.reward_shaping import path_length
+from rolltree.tree.table import Bools, Floats, Ints, Table
+
+
+def most_spread(values: Floats, keep: int) -> Ints:
+    """Indices of `keep` values of largest variance: some of the largest and the rest smallest, every split tried."""
+    order = np.argsort(values, kind="stable")
+    if keep >= len(values):
+        return order
+    ranked = values[order] - values.mean()
+    sums, squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (ranked, ranked**2))
+    low = np.arange(keep + 1)
+    high = len(values) - (keep - low)
+    s, q = sums[low] + sums[-1] - sums[high], squares[low] + squares[-1] - squares[high]
+    best = int(np.argmax(q / keep - (s / keep) ** 2)) if keep else 0
+    return np.concatenate([order[:best], order[len(values) - (keep - best) :]])
+
+
+@register("downsampled", paper="D3S, arXiv:2509.22115", family="shaping")
+@dataclass(frozen=True, slots=True)
+class Downsampled:
+    """Keep the share of leaves that maximises Var(A) over the step, then the actions with the largest |A_t| H_t (D3S).
+
+    Selection is over the whole batch: within one group normalised advantages already have variance 1. Dropped actions
+    get factor 0, and the kept ones are scaled up by kept/total so that the step does not shrink (`rescale`). What is
+    kept no longer sums to 0. Grow both shares over training. 1 and 1 are the base. On an action shared by leaves |A|
+    is that of their mean; that tokens are ranked over the selected leaves only is reconstructed.
+    """
+
+    base: Credit | str = "grpo"
+    leaves: float = 0.5
+    tokens: float = 0.2
+    rescale: bool = True
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The base's, and entropies if actions are selected."""
+        return resolve(self.base).needs | ({"entropy"} if self.tokens < 1 else frozenset())
+
+    def __call__(self, table: Table) -> Advantage:
+        """The base's advantage on what was kept."""
+        if not (0 < self.leaves <= 1 and 0 < self.tokens <= 1):
+            raise CreditError(f"downsampled: leaves {self.leaves} and tokens {self.tokens} must lie in (0, 1]")
+        advantage = resolve(self.base)(table)
+        leaf = leaf_only("downsampled", advantage)
+        counted = table.live if advantage.counted is None else table.live & advantage.counted
+        pool = np.flatnonzero(counted)
+        kept = np.zeros(len(leaf), np.bool_)
+        kept[pool[most_spread(leaf[pool], max(1, round(self.leaves * len(pool))))] if len(pool) else pool] = True
+        if self.tokens == 1:
+            return replace(advantage, counted=kept)
+        mass = table.below(kept.astype(np.float64))
+        mean = np.divide(table.below(np.where(kept, leaf, 0.0)), mass, out=np.zeros(len(mass)), where=mass > 0)
+        use = table.teaches & np.repeat(mass > 0, table.length)
+        worth = np.abs(np.repeat(mean, table.length)) * action_values(table, "entropy")
+        at = np.flatnonzero(use)
+        chosen = at[np.argsort(-worth[at], kind="stable")[: max(1, round(self.tokens * len(at)))]]
+        factor = np.zeros(table.actions)
+        factor[chosen] = len(at) / len(chosen) if self.rescale else 1.0
+        return replace(advantage, counted=kept, factor=factor)
+
+
+def recompose(table: Table, share: float, correct: float = 0.5) -> Bools:
+    """Leaves to train on now: of each tree's right ones the shortest, of its wrong ones the longest (RoRecomp).
+
+    `share` of each kind is kept, at least one; the others go to a FIFO and are trained later with the advantages they
+    have here. What the share is taken of is reconstructed.
+    """
+    if not 0 < share <= 1:
+        raise CreditError(f"recompose: share {share} must lie in (0, 1]")
+    right = outcomes(table) > correct
+    length = path_length(table)
+    now = np.zeros(len(right), np.bool_)
+    for kind, rank in ((right, length), (~right, -length)):
+        at = np.flatnonzero(table.live & kind)
+        at = at[np.lexsort((rank[at], table.leaf_tree[at]))]
+        tree = table.leaf_tree[at]
+        sizes = np.bincount(tree, minlength=len(table.trees))
+        place = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        now[at[place < np.maximum(np.ceil(share * sizes - 1e-9), 1)[tree]]] = True
+    return now
+
+
+@register("recomposed", paper="RoRecomp, arXiv:2509.25958", family="shaping")
+@dataclass(frozen=True, slots=True)
+class Recomposed:
+    """The base's advantages over the full group, taught by the short right and the long wrong leaves only (RoRecomp).
+
+    Advantages are computed BEFORE the selection: renormalising within it would kill or flip the signal. share = 1 is
+    the base. The rest (`~recompose(...)`) belongs in a FIFO for later compensation batches.
+    """
+
+    base: Credit | str = "grpo"
+    share: float = 0.8
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The base's."""
+        return resolve(self.base).needs
+
+    def __call__(self, table: Table) -> Advantage:
+        """The base's advantage on the priority leaves."""
+        advantage = resolve(self.base)(table)
+        now = recompose(table, self.share)
+        return replace(advantage, counted=now if advantage.counted is None else now & advantage.counted)

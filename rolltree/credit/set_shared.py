@@ -1,0 +1,78 @@
+"""Reward a set of leaves together: every member gets the set's advantage."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from rolltree.credit.advantage import Advantage, CreditError
+from rolltree.credit.outcome import outcomes, where
+from rolltree.credit.partition import ids
+from rolltree.credit.registry import register
+from rolltree.tree.table import Floats, Ints, Table
+
+
+@lru_cache(maxsize=64)
+def subsets(members: int, size: int, most: int, seed: int) -> Ints:
+    """All subsets of a size, or `most` drawn ones (seeded, without order) where there are more."""
+    if math.comb(members, size) <= most:
+        return np.array(list(combinations(range(members), size)), np.int64).reshape(-1, size)
+    rng = np.random.default_rng((seed, members, size))
+    return np.argsort(rng.random((most, members)), axis=1)[:, :size]
+
+
+@register("set_shared", paper="Polychromic objectives, arXiv:2509.25424", family="tree")
+@dataclass(frozen=True, slots=True)
+class SetShared:
+    """A_i = mean over sets S holding i of f(S) − mean over all sets, f = mean reward × diversity (Polychromic PPO).
+
+    Diversity is the share of distinct `notes["answer"]` in the set, 0 where all are equal (None is an answer too).
+    Every member gets the set's advantage; averaging over the sets a leaf is in is (reconstructed). `kind="sum"` adds
+    the two, which also pays failed diverse sets. `size=1` leaves only the reward: the group mean. Not with
+    per-trajectory credit on the same actions. Up to `most` sets are enumerated, beyond that drawn with `seed`.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"reward", "leaf-note:answer"})
+    size: int = 4
+    kind: Literal["product", "sum"] = "product"
+    most: int = 256
+    seed: int = 0
+
+    def __call__(self, table: Table) -> Advantage:
+        """The advantage of every live leaf; trees with fewer leaves than a set teach nothing."""
+        if self.size < 1 or self.kind not in ("product", "sum"):
+            raise CreditError(f'set_shared: size {self.size}, kind {self.kind!r}; size >= 1 and "product" or "sum"')
+        reward, answer = outcomes(table), answers(table)
+        leaf = np.zeros(len(table.leaf))
+        live = np.flatnonzero(table.live)
+        for members in np.split(live, np.flatnonzero(np.diff(table.leaf_tree[live])) + 1):
+            if len(members) >= self.size:
+                sets = subsets(len(members), self.size, self.most, self.seed)
+                leaf[members] = self._shares(reward[members], answer[members], sets)
+        return Advantage(leaf=leaf)
+
+    def _shares(self, reward: Floats, answer: Ints, sets: Ints) -> Floats:
+        ranked = np.sort(answer[sets], axis=1)
+        distinct = 1 + (np.diff(ranked, axis=1) != 0).sum(axis=1)
+        diverse = np.where((distinct == 1) & (self.size > 1), 0.0, distinct / self.size)
+        mean = reward[sets].mean(axis=1)
+        value = mean * diverse if self.kind == "product" else mean + diverse
+        away = np.repeat(value - value.mean(), self.size)
+        member = sets.ravel()
+        hits = np.bincount(member, minlength=len(reward))
+        return np.bincount(member, away, minlength=len(reward)) / np.maximum(hits, 1)
+
+
+def answers(table: Table) -> Ints:
+    """A number per leaf, equal where `notes["answer"]` is equal within a tree; -1 on leaves that are not live."""
+    keys: list[tuple[int, Any] | None] = []
+    for row, live, tree in zip(table.leaf, table.live, table.leaf_tree, strict=True):
+        if live and "answer" not in table.nodes[row].notes:
+            raise CreditError(f'{where(table, int(row))} has no notes["answer"]; verify it with a task that reads one')
+        keys.append((int(tree), table.nodes[row].notes["answer"]) if live else None)
+    return ids(keys)

@@ -1,0 +1,89 @@
+"""Steps: one row per model call, with the state it answered and what it led to.
+
+A model call is a maximal chain of trained nodes without an environment in between; where a fork cut a call in two, each
+continuation is a call of its own and the shared head takes the mean of what its continuations get.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rolltree.credit.advantage import CreditError
+from rolltree.credit.outcome import where
+from rolltree.credit.partition import By, ids
+from rolltree.tree.table import Floats, Ints, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Model calls with a live leaf below."""
+
+    row: Ints
+    """Row of the last node of each call."""
+    state: Ints
+    """Row of the node whose `state_key` names the state the call answered; -1 where none is above."""
+
+
+def steps(table: Table) -> Steps:
+    """The model calls of a table, in row order."""
+    live = table.below(table.live.astype(np.float64)) > 0
+    acts = table.trains & (table.length > 0) & live
+    inner = table.parent >= 0
+    goes_on = np.zeros(len(table.nodes), np.bool_)
+    goes_on[table.parent[inner & acts]] = True
+    row = np.flatnonzero(acts & ~goes_on)
+    return Steps(row, state_nodes(table)[row])
+
+
+def state_nodes(table: Table) -> Ints:
+    """Per node, the row of the nearest node strictly above with a `state_key`, or -1."""
+    named = np.fromiter((n.state_key is not None for n in table.nodes), np.bool_, len(table.nodes))
+    nearest = np.full(len(table.nodes), -1, np.int64)
+    for level in table.levels[1:]:
+        above = table.parent[level]
+        nearest[level] = np.where(named[above], above, nearest[above])
+    return nearest
+
+
+def require_states(table: Table, steps: Steps) -> None:
+    """Raise unless every step stands below a state key."""
+    if (steps.state < 0).any():
+        row = int(steps.row[steps.state < 0][0])
+        raise CreditError(
+            f"{where(table, row)} answers a state without a state_key; "
+            "let the environment name its states, or use a credit without step groups"
+        )
+
+
+def state_ids(table: Table, by: By) -> Ints:
+    """A number per node for (group, state_key); -1 without a key. States of different prompts never meet."""
+    if by == "tree":
+        owner: list[object] = list(range(len(table.trees)))
+    elif by == "item":
+        owner = [(t.task, t.item) if t.item else t.id for t in table.trees]
+    else:
+        owner = [None] * len(table.trees)
+    keys = ((owner[t], n.state_key) for t, n in zip(table.tree, table.nodes, strict=True))
+    return ids(None if key is None else (o, key) for o, key in keys)
+
+
+def over_steps(table: Table, steps: Steps, values: Floats) -> Floats:
+    """Per node, the value of its step; a head shared by several steps gets their mean, weighted by live leaves."""
+    mass = table.below(table.live.astype(np.float64))
+    out = np.zeros(len(table.nodes))
+    out[steps.row] = values
+    weight = np.zeros(len(table.nodes))
+    weight[steps.row] = mass[steps.row]
+    acts = table.trains
+    for level in table.levels[:0:-1]:
+        rows = level[(weight[level] > 0) & acts[level]]
+        rows = rows[acts[table.parent[rows]]]
+        above = table.parent[rows]
+        heads = np.unique(above)
+        sums = np.bincount(above, weight[rows] * out[rows], len(out))
+        total = np.bincount(above, weight[rows], len(out))
+        out[heads] = sums[heads] / total[heads]
+        weight[heads] = total[heads]
+    return out

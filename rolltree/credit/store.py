@@ -1,0 +1,44 @@
+"""A baseline per prompt that outlives the step: a forgetful Beta posterior of the success rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class BetaStore:
+    """value = α / (α + β) per key; each outcome first decays both by `forget` (MSSR, arXiv:2512.18215).
+
+    The weight of the past settles at 1 / (1 − forget) outcomes. `forgetting` derives forget from how far the policy
+    moved: `most` at rest down to `least` at the target KL and beyond. (The released rule is not monotone: it forgets
+    fastest when the policy stands still.)
+    """
+
+    least: float = 0.875
+    most: float = 0.96
+    target: float = 0.01
+    counts: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+
+    def value(self, key: str, unseen: float = 0.5) -> float:
+        """The success rate expected of a key, before its next outcome is told."""
+        if key not in self.counts:
+            return unseen
+        a, b = self.counts[key]
+        return a / (a + b)
+
+    def start(self, key: str, rate: float) -> None:
+        """Begin a key at a rate measured beforehand, with the weight of 1 / (1 − least) outcomes."""
+        weight = 1 / (1 - self.least)
+        self.counts[key] = (weight * rate, weight * (1 - rate))
+
+    def forgetting(self, moved: float) -> float:
+        """The forgetting factor after the policy moved by a KL of `moved`."""
+        return self.most - min(max(moved, 0.0) / self.target, 1.0) * (self.most - self.least)
+
+    def update(self, key: str, success: bool, moved: float = 0.0) -> None:
+        """Tell an outcome; read `value` first."""
+        if key not in self.counts:
+            self.start(key, 0.5)
+        a, b = self.counts[key]
+        keep = self.forgetting(moved)
+        self.counts[key] = (keep * a + success, keep * b + (not success))

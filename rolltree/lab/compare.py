@@ -1,0 +1,222 @@
+"""Compare recipes fairly: the same policy, prompts, held-out items, seeds and budget for each, and a verdict.
+
+The budget is counted in decoded tokens unless asked otherwise: what generation costs, each prefix once, whatever the
+strategy does with it. Runs are made seed by seed over all arms, so an interrupted comparison is already a paired one.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import tyro
+from rich.console import Console
+
+from rolltree.lab.arms import Arm, amount, arms
+from rolltree.lab.contrast import Contrast, Measure, common_target, contrasts, measures
+from rolltree.lab.progress import metered
+from rolltree.lab.report import print_page, versions, write_html
+from rolltree.lab.runner import Conditions, Runner, Shelf, Spec
+from rolltree.lab.trace import Axis, LabError, Trace, write_json
+
+Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+"""An option that may be given several times."""
+Headline = Literal["pass@1", "pass@k", "pass@1 area", "pass@k area"]
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """Compare recipes at an equal budget, with intervals and a verdict."""
+
+    recipes: tuple[str, ...]
+    """Recipes to compare; the first is the baseline."""
+    task: str = "countdown"
+    """Task all are trained and judged on."""
+    budget: str = "300k"
+    """What each run may spend, on the axis below: 300k, 1.5M, 20000."""
+    seeds: int = 5
+    """Runs of each recipe. With fewer than three no interval is worth much."""
+    axis: Axis = "decoded"
+    """What the budget counts: decoded tokens, trained tokens or seconds of training."""
+    metric: Headline = "pass@1"
+    """What the verdict is about, at the budget; "area" is its average while learning."""
+    least: float = 0.0
+    """Smallest gain of interest, as a share (0.02 = 2 points): an interval below it is a "fails"."""
+    confidence: float = 0.95
+    """Level of every interval."""
+    target: float | None = None
+    """Held-out pass@1 to reach (a share). Default: half of the largest gain any recipe made, said in the report."""
+    level: int | None = None
+    """Difficulty of the task; default: the task's own."""
+    model: str = "nano"
+    """Policy all start from."""
+    first_seed: int = 0
+    """Seeds are this one and the following."""
+    set: Repeated = ()
+    """Knobs as NAME=VALUE for all, RECIPE:NAME=VALUE for one; train.NAME and optim.NAME reach the trainer."""
+    sweep: Repeated = ()
+    """Knobs to sweep as NAME=A,B,C: every combination becomes an arm."""
+    eval_every: int = 5
+    """Steps between evaluations."""
+    eval_items: int = 64
+    """Held-out items, the same at every evaluation and for every arm of a seed."""
+    eval_samples: int = 8
+    """Samples of each: the k of pass@k."""
+    out: Path = Path("runs/compare")
+    """Folder for report.html and compare.json."""
+    cache: Path = Path("runs/cache")
+    """Finished runs, found again by their content: the same knobs, seed and code are not trained twice."""
+    json: bool = False
+    """Print the result as JSON instead of tables."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished (or interrupted) comparison: everything the table, the JSON and the page are made from."""
+
+    arms: tuple[Arm, ...]
+    conditions: Conditions
+    seeds: tuple[int, ...]
+    """Seeds that every arm has finished."""
+    metric: str
+    target: float
+    traces: tuple[Trace, ...]
+    headline: dict[str, Measure]
+    contrasts: tuple[Contrast, ...]
+    confidence: float = 0.95
+    wanted_seeds: int = 0
+    seconds: float = 0.0
+    command: str = ""
+    versions: tuple[tuple[str, str], ...] = field(default_factory=versions)
+
+    def of(self, label: str) -> list[Trace]:
+        """The runs of an arm over the compared seeds."""
+        return [t for t in self.traces if t.label == label and t.seed in self.seeds]
+
+
+def compare(
+    chosen: Sequence[Arm],
+    conditions: Conditions,
+    seeds: Sequence[int],
+    shelf: Shelf,
+    *,
+    metric: str = "pass@1",
+    least: float = 0.0,
+    confidence: float = 0.95,
+    target: float | None = None,
+    command: str = "",
+    console: Console | None = None,
+) -> Comparison:
+    """Make (or find) every run and compare the arms with the first. Ctrl-C compares the seeds finished by all."""
+    if len(chosen) < 2:
+        raise LabError("a comparison needs two arms or more; name another recipe or sweep a knob")
+    if not seeds:
+        raise LabError("a comparison needs at least one seed")
+    for arm in chosen:
+        shelf.runner.check(Spec(arm, seeds[0], conditions))
+    started = time.monotonic()
+    traces, stopped = _make_all(chosen, conditions, seeds, shelf, console or Console(stderr=True))
+    both = tuple(s for s in seeds if all(any(t.seed == s and t.label == a.label for t in traces) for a in chosen))
+    if not both:
+        raise stopped or LabError("no seed was finished by every arm")
+    name = metric.replace("pass@k", f"pass@{conditions.eval_samples}")
+    by_arm = {a.label: [t for t in traces if t.label == a.label and t.seed in both] for a in chosen}
+    headline = {a: measures(ts, name, conditions.budget, conditions.axis, confidence) for a, ts in by_arm.items()}
+    made = contrasts(headline, chosen[0].label, name, least=least, level=confidence, unit="points")
+    return Comparison(
+        arms=tuple(chosen),
+        conditions=conditions,
+        seeds=both,
+        metric=name,
+        target=common_target(by_arm, "pass@1", conditions.axis) if target is None else target,
+        traces=tuple(traces),
+        headline=headline,
+        contrasts=tuple(made),
+        confidence=confidence,
+        wanted_seeds=len(seeds),
+        seconds=time.monotonic() - started,
+        command=command,
+    )
+
+
+def main(config: CompareConfig, runner: Runner | None = None, console: Console | None = None) -> int:
+    """Run a comparison, print it, and write report.html and compare.json. 0 = finished, 130 = interrupted."""
+    from rolltree.lab.compare_page import page
+
+    if runner is None:
+        from rolltree.lab.train_runner import TrainRunner
+
+        runner = TrainRunner()
+    budget = amount(config.budget)
+    conditions = Conditions(
+        task=config.task, budget=budget, level=config.level, model=config.model, axis=config.axis,
+        eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
+    )  # fmt: skip
+    seeds = range(config.first_seed, config.first_seed + config.seeds)
+    result = compare(
+        arms(config.recipes, config.set, config.sweep), conditions, seeds, Shelf(config.cache, runner),
+        metric=config.metric, least=config.least, confidence=config.confidence, target=config.target,
+        command=command(config), console=console,
+    )  # fmt: skip
+    shown = page(result)
+    report = write_html(shown, config.out / "report.html")
+    write_json(config.out / "compare.json", as_json(result))
+    out = console or Console()
+    if config.json:
+        print(json.dumps(as_json(result)))
+    else:
+        print_page(shown, out)
+        out.print(f"\nreport  {report}\ndata    {config.out / 'compare.json'}", highlight=False, markup=False)
+    return 0 if len(result.seeds) == config.seeds else 130
+
+
+def as_json(result: Comparison) -> dict[str, Any]:
+    """The whole comparison as plain values; an interval of one seed has no ends and says null."""
+    return cast("dict[str, Any]", _plain(asdict(result)))
+
+
+def command(config: CompareConfig) -> str:
+    """The command line that repeats a comparison."""
+    words = ["rolltree", "compare", *config.recipes]
+    for name, default in CompareConfig(()).__dict__.items():
+        value = getattr(config, name)
+        if name in ("recipes", "json", "out", "cache") or (
+            value == default and name not in ("task", "budget", "seeds")
+        ):
+            continue
+        for one in cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,)):
+            words.extend([f"--{name.replace('_', '-')}", str(one)])
+    return shlex.join(words)
+
+
+def _make_all(
+    chosen: Sequence[Arm], conditions: Conditions, seeds: Sequence[int], shelf: Shelf, console: Console
+) -> tuple[list[Trace], KeyboardInterrupt | None]:
+    traces: list[Trace] = []
+    plan = [Spec(arm, seed, conditions) for seed in seeds for arm in chosen]
+    with metered(console, len(plan)) as meter:
+        for spec in plan:
+            what = f"{spec.arm.label}, seed {spec.seed}"
+            reused = shelf.get(spec) is not None
+            try:
+                traces.append(shelf.make(spec, lambda cost, doing: meter.part(cost / conditions.budget, doing)))
+            except KeyboardInterrupt as stop:
+                return traces, stop
+            last = traces[-1].curve("pass@1", conditions.axis)[1][-1]
+            meter.finish(what, reused=reused, result=f"pass@1 {100 * last:.1f} %")
+    return traces, None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in cast("Sequence[Any]", value)]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
+        return None
+    return value

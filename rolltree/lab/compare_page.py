@@ -1,0 +1,180 @@
+"""A comparison as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rolltree.lab.compare import Comparison
+from rolltree.lab.contrast import Measure, measures, reach_words, reaches, run_means
+from rolltree.lab.curves import band
+from rolltree.lab.report import Chart, Finding, Grid, Page, Series, duration, shown
+from rolltree.lab.stats import Interval
+from rolltree.lab.trace import AXIS_NAMES, Trace
+
+ROLLOUTS: tuple[tuple[str, str, str], ...] = (
+    ("sharing", "sharing", "number"),
+    ("unique", "different answers", "share"),
+    ("zero_variance", "zero variance", "share"),
+    ("truncated", "truncated", "share"),
+    ("failed", "failed", "number"),
+    ("length", "length", "number"),
+    ("entropy", "entropy", "number"),
+)
+"""Metrics of the training rollouts shown where they were measured: name, heading, kind."""
+
+CURVES: tuple[tuple[str, str, bool], ...] = (
+    ("reward", "Outcome of training rollouts", False),
+    ("zero_variance", "Groups without variance", True),
+    ("unique", "Different answers in a group", True),
+    ("sharing", "Sharing: tokens on paths per token decoded", False),
+    ("entropy", "Entropy of the policy", False),
+    ("length", "Policy tokens per rollout", False),
+)
+
+
+def page(result: Comparison) -> Page:
+    """Verdicts, learning curves, the table at the budget, and how to repeat it."""
+    on, labels = result.conditions, [a.label for a in result.arms]
+    axis = AXIS_NAMES[on.axis]
+    budget = duration(on.budget) if on.axis == "seconds" else f"{shown(on.budget, 'count')} {axis}"
+    short = len(result.seeds) < result.wanted_seeds
+    state = f" Interrupted: {len(result.seeds)} of {result.wanted_seeds} seeds are finished." if short else ""
+    return Page(
+        title=f"{_listed(labels)} on {on.task}",
+        lead=f"Each trained from the same policy on the same prompts with {budget}, {_seeds(result.seeds)}; "
+        f"judged by {result.metric} on {on.eval_items} held-out items with {on.eval_samples} samples each.{state}",
+        facts=(
+            ("task", on.task if on.level is None else f"{on.task}, level {on.level}"),
+            ("policy", on.model),
+            ("budget per run", budget),
+            ("seeds", ", ".join(map(str, result.seeds))),
+            ("baseline", labels[0]),
+            ("took", duration(result.seconds)),
+        ),
+        findings=[Finding(c.outcome, c.words) for c in result.contrasts],
+        charts=_charts(result),
+        grids=_grids(result),
+        commands=[("The whole comparison; finished runs are reused", result.command)] if result.command else (),
+        notes=_notes(result),
+        versions=result.versions,
+    )
+
+
+def _charts(result: Comparison) -> list[Chart]:
+    on = result.conditions
+    one = len(result.seeds) == 1
+    how = "One seed: no band can be given." if one else (
+        f"Mean of {len(result.seeds)} seeds with its {100 * result.confidence:.3g} % t interval at each point; "
+        "thin lines are single runs."
+    )  # fmt: skip
+    names = [
+        ("pass@1", "Held-out pass@1", True), (f"pass@{on.eval_samples}", f"Held-out pass@{on.eval_samples}", True),
+        *CURVES,
+    ]  # fmt: skip
+    out: list[Chart] = []
+    for metric, title, percent in dict.fromkeys(names):
+        if not all(metric in t.metrics() for a in result.arms for t in result.of(a.label)):
+            continue
+        lines = [_series(a.label, result.of(a.label), metric, result) for a in result.arms]
+        target = result.target if metric == "pass@1" else None
+        note = how + (f" Dotted: the target, {shown(target, 'share')}." if target is not None else "")
+        out.append(
+            Chart(title, AXIS_NAMES[on.axis], metric.replace("_", " "), lines, percent, target, note if not out else "")
+        )
+    return out
+
+
+def _series(label: str, traces: Sequence[Trace], metric: str, result: Comparison) -> Series:
+    on = result.conditions
+    made = band(traces, metric, on.axis, level=result.confidence, until=on.budget)
+    runs = [tuple(v.tolist() for v in t.curve(metric, on.axis)) for t in traces] if len(traces) > 1 else []
+    banded = made.seeds > 1
+    return Series(
+        label, made.x.tolist(), made.mean.tolist(), made.low.tolist() if banded else (),
+        made.high.tolist() if banded else (), [(x, y) for x, y in runs],
+    )  # fmt: skip
+
+
+def _grids(result: Comparison) -> list[Grid]:
+    on, target = result.conditions, shown(result.target, "share")
+    k = f"pass@{on.eval_samples}"
+    rollouts = [r for r in ROLLOUTS if all(run_means(result.of(a.label), r[0]) for a in result.arms)]
+    outcome: list[list[str]] = []
+    habits: list[list[str]] = []
+    for arm in result.arms:
+        traces = result.of(arm.label)
+        outcome.append([
+            arm.label,
+            *(_share(_measure(result, traces, name)) for name in dict.fromkeys(("pass@1", k, "pass@1 area"))),
+            reach_words(reaches(traces, "pass@1", result.target, "decoded"), lambda x: shown(x, "count")),
+            reach_words(reaches(traces, "pass@1", result.target, "seconds"), duration),
+            duration(sum(t.cost("seconds") for t in traces) / len(traces)),
+        ])  # fmt: skip
+        means = [(run_means(traces, name), kind) for name, _, kind in rollouts]
+        habits.append([
+            arm.label, *(_number(m, kind) for m, kind in means if m is not None),
+            shown(sum(t.cost("decoded") for t in traces) / len(traces), "count"),
+            shown(sum(t.cost("trained") for t in traces) / len(traces), "count"),
+        ])  # fmt: skip
+    columns = list(dict.fromkeys(["pass@1", k, "average pass@1 while learning"]))
+    tests = [
+        [c.subject, _points(c.effect), f"{100 * c.effect.level:.3g} %", shown(c.p), shown(c.p_holm),
+         shown(c.p_sign_flip), c.outcome]
+        for c in result.contrasts
+    ]  # fmt: skip
+    return [
+        Grid(
+            "At the budget", ["recipe", *columns, f"tokens to {target}", f"seconds to {target}", "time per run"],
+            outcome, "Mean over seeds ± half of its interval. Costs to the target are medians over seeds.",
+        ),
+        Grid(
+            f"Against {result.arms[0].label} in {result.metric}",
+            ["recipe", "difference", "level", "p (t)", "p (Holm)", "p (sign flips)", "verdict"], tests,
+        ),
+        Grid("Rollouts while training", ["recipe", *(r[1] for r in rollouts), "decoded", "trained"], habits,
+             "Means over whole runs."),
+    ]  # fmt: skip
+
+
+def _measure(result: Comparison, traces: Sequence[Trace], metric: str) -> Measure:
+    return measures(traces, metric, result.conditions.budget, result.conditions.axis, result.confidence)
+
+
+def _share(measure: Measure) -> str:
+    half = (measure.interval.high - measure.interval.low) / 2
+    spread = f" ± {100 * half:.1f}" if len(measure.per_seed) > 1 else ""
+    return f"{100 * measure.interval.estimate:.1f}{spread} %"
+
+
+def _number(measure: Measure, kind: str) -> str:
+    return shown(measure.interval.estimate, "share" if kind == "share" else "number")
+
+
+def _points(effect: Interval) -> str:
+    if effect.n == 1:
+        return f"{100 * effect.estimate:+.1f}"
+    return f"{100 * effect.estimate:+.1f} ({100 * effect.low:+.1f} to {100 * effect.high:+.1f})"
+
+
+def _notes(result: Comparison) -> list[str]:
+    several, seeds = len(result.contrasts) > 1, len(result.seeds)
+    return [
+        "Every recipe has the same start, prompts, held-out items, seeds and budget; values at the budget lie on the "
+        "straight line between the two evaluations around it.",
+        "Differences are paired by seed. Intervals are t intervals, which suit few seeds; the sign-flip p-value "
+        f"assumes nothing about shape but cannot be below {2 / 2**seeds:.3g} with {seeds} seeds.",
+        *(["Several comparisons: each interval has the level that Holm's procedure gives it, so the chance that any "
+           f"verdict finds a difference where there is none is at most {100 * (1 - result.confidence):.3g} %."]
+          if several else []),
+        "“No difference found” does not mean equal: the interval says which differences are still possible.",
+        "“Holds” means the interval lies above 0. “Fails” means it lies below the smallest gain of interest.",
+        "pass@k is the unbiased estimator from all samples of an item. Sharing is tokens on paths per token decoded.",
+    ]  # fmt: skip
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

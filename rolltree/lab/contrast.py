@@ -1,0 +1,122 @@
+"""The numbers of a comparison: each arm's measures over seeds, and each arm against the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rolltree.lab.curves import area, value_at
+from rolltree.lab.stats import (
+    Direction,
+    Interval,
+    Outcome,
+    Reach,
+    describe,
+    first_reach,
+    holm,
+    holm_alphas,
+    median_reach,
+    paired_interval,
+    sign_flip_test,
+    t_interval,
+    t_test,
+)  # fmt: skip
+from rolltree.lab.trace import Axis, LabError, Trace
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of an arm: over its seeds, with a t interval of the mean."""
+
+    per_seed: Mapping[int, float]
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One arm against the baseline on one metric, paired by seed."""
+
+    subject: str
+    baseline: str
+    metric: str
+    effect: Interval
+    """Judged at the level Holm's procedure gives it, so that several comparisons together err as seldom as one."""
+    p: float
+    """Two-sided paired t test."""
+    p_holm: float
+    p_sign_flip: float
+    outcome: Outcome
+    words: str
+
+
+def measures(traces: Sequence[Trace], metric: str, budget: float, axis: Axis, level: float = 0.95) -> Measure:
+    """The metric at the budget. A name ending in " area" is the average over the learning curve instead."""
+    name, wants_area = metric.removesuffix(" area"), metric.endswith(" area")
+    per_seed = {t.seed: (area if wants_area else value_at)(t, name, budget, axis) for t in traces}
+    return Measure(per_seed, t_interval(list(per_seed.values()), level))
+
+
+def run_means(traces: Sequence[Trace], metric: str, level: float = 0.95) -> Measure | None:
+    """A metric of the training rollouts averaged over each run; None when a run did not measure it."""
+    per_seed = {t.seed: t.mean(metric) for t in traces}
+    if any(v is None for v in per_seed.values()):
+        return None
+    values = {seed: float(v) for seed, v in per_seed.items() if v is not None}
+    return Measure(values, t_interval(list(values.values()), level))
+
+
+def contrasts(
+    arms: Mapping[str, Measure],
+    baseline: str,
+    metric: str,
+    *,
+    direction: Direction = "higher",
+    least: float = 0.0,
+    level: float = 0.95,
+    unit: str = "",
+) -> list[Contrast]:
+    """Every other arm against the baseline over the seeds both have."""
+    subjects = [label for label in arms if label != baseline]
+    pairs = {label: _paired(arms[label], arms[baseline], label, baseline) for label in subjects}
+    p = [t_test(*pairs[label]) for label in subjects]
+    adjusted, alphas = holm(p), holm_alphas(p, 1 - level)
+    out: list[Contrast] = []
+    for i, label in enumerate(subjects):
+        effect = paired_interval(*pairs[label], level=1 - alphas[i])
+        said = describe(
+            effect, subject=label, baseline=baseline, metric=metric, direction=direction, least=least, unit=unit
+        )  # fmt: skip
+        flip = sign_flip_test(*pairs[label])
+        out.append(Contrast(label, baseline, metric, effect, p[i], adjusted[i], flip, said.outcome, said.words))
+    return out
+
+
+def reaches(traces: Sequence[Trace], metric: str, target: float, axis: Axis) -> list[Reach]:
+    """What each seed paid until the curve reached the target."""
+    return [first_reach(*t.curve(metric, axis), target) for t in traces]
+
+
+def common_target(arms: Mapping[str, Sequence[Trace]], metric: str, axis: Axis = "decoded") -> float:
+    """A target nobody chose by hand: half of the largest gain of any arm's mean, from the mean start of all."""
+    starts = [float(t.curve(metric, axis)[1][0]) for traces in arms.values() for t in traces]
+    best = max(float(np.mean([t.curve(metric, axis)[1][-1] for t in traces])) for traces in arms.values())
+    start = float(np.mean(starts))
+    return start + (best - start) / 2
+
+
+def reach_words(runs: Sequence[Reach], show: Callable[[float], str]) -> str:
+    """The median cost, or how many got there when fewer than half did."""
+    middle = median_reach(runs)
+    there = sum(r.reached for r in runs)
+    if middle is None:
+        return f"not reached ({there} of {len(runs)})"
+    return show(middle)
+
+
+def _paired(a: Measure, b: Measure, subject: str, baseline: str) -> tuple[list[float], list[float]]:
+    seeds = sorted(a.per_seed.keys() & b.per_seed.keys())
+    if not seeds:
+        raise LabError(f"{subject} and {baseline} have no seed in common; run both with the same seeds")
+    return [a.per_seed[s] for s in seeds], [b.per_seed[s] for s in seeds]

@@ -1,0 +1,105 @@
+"""One run of one arm with one seed: described in full, made once, and found again by what it was made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from rolltree.lab.arms import Arm
+from rolltree.lab.report.page import versions
+from rolltree.lab.sources import closure, combined, hashes
+from rolltree.lab.trace import Axis, LabError, Trace, load_trace, save_trace, write_json
+
+Tick = Callable[[float, str], None]
+"""Called while a run goes on with the cost so far (on the budget's axis) and what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What all arms of a comparison share."""
+
+    task: str
+    budget: float
+    level: int | None = None
+    """Difficulty; None = the task's default."""
+    model: str = "nano"
+    axis: Axis = "decoded"
+    eval_every: int = 5
+    """Steps between evaluations on held-out items."""
+    eval_items: int = 64
+    eval_samples: int = 8
+    """Samples per held-out item: the k of pass@k."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Everything that decides a run."""
+
+    arm: Arm
+    seed: int
+    conditions: Conditions
+
+
+class Runner(Protocol):
+    """What makes runs. The lab has one that trains; others (simulated, remote) fit the same three calls."""
+
+    def check(self, spec: Spec) -> None:
+        """Refuse a spec that cannot be run, before anything is spent."""
+        ...
+
+    def modules(self, spec: Spec) -> Iterable[str]:
+        """Modules whose code decides the result; what they import is followed."""
+        ...
+
+    def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
+        """Make the run, or continue the unfinished one that stands in the folder."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Finished runs by content: the same spec under the same code is never trained twice."""
+
+    folder: Path
+    runner: Runner
+    _hashes: dict[frozenset[str], str] = field(default_factory=dict[frozenset[str], str], repr=False)
+
+    def place(self, spec: Spec) -> Path:
+        """Where a run with this content stands or will stand."""
+        digest = hashlib.sha256(json.dumps(self._content(spec), sort_keys=True).encode()).hexdigest()[:12]
+        return self.folder / f"{spec.arm.recipe}-{spec.conditions.task}-s{spec.seed}-{digest}"
+
+    def get(self, spec: Spec) -> Trace | None:
+        """A finished run, under this arm's label."""
+        path = self.place(spec) / "trace.json"
+        if not path.is_file():
+            return None
+        found = load_trace(path)
+        return Trace(spec.arm.label, found.seed, found.rows, found.items, found.folder)
+
+    def make(self, spec: Spec, tick: Tick) -> Trace:
+        """The finished run; one that was interrupted goes on where its runner can."""
+        found = self.get(spec)
+        if found is not None:
+            return found
+        place = self.place(spec)
+        write_json(place / "spec.json", self._content(spec))
+        made = self.runner.run(spec, place / "run", tick)
+        if not made.rows:
+            raise LabError(f"run {spec.arm.label!r}, seed {spec.seed}, measured nothing; give it a larger budget")
+        save_trace(made, place / "trace.json")
+        return made
+
+    def _content(self, spec: Spec) -> dict[str, Any]:
+        """All that decides a result. The label does not; the library versions do."""
+        made = frozenset(self.runner.modules(spec))
+        if made not in self._hashes:
+            self._hashes[made] = combined(hashes(closure(made)))
+        libraries = {name: value for name, value in versions() if name in ("torch", "numpy", "transformers", "machine")}
+        whole = cast("dict[str, Any]", json.loads(json.dumps(asdict(spec))))
+        del whole["arm"]["label"]
+        return {**whole, "code": self._hashes[made], "libraries": libraries}

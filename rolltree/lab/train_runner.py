@@ -1,0 +1,158 @@
+"""Runs of a comparison made by the training loop, in folders that can be continued and looked into like any run."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rolltree.lab.runner import Spec, Tick
+from rolltree.lab.sources import modules_of
+from rolltree.lab.trace import Trace
+from rolltree.lab.watch import Watch, noted
+from rolltree.recipe.check import check
+from rolltree.recipe.registry import load_recipe
+from rolltree.task.protocol import Task
+from rolltree.task.registry import load_task
+from rolltree.train.config import TrainConfig
+from rolltree.train.loop import Live
+from rolltree.train.metrics import read_metrics
+from rolltree.train.start import parts_of, train, with_knobs
+
+TRAIN_METRICS: Mapping[str, str] = {
+    "reward": "reward",
+    "solved": "solved",
+    "length": "length",
+    "flat_groups": "zero_variance",
+    "truncated": "truncated",
+    "failed": "failed",
+    "entropy": "entropy",
+}
+"""Names in metrics.jsonl and what the lab calls them."""
+
+
+@dataclass(frozen=True)
+class TrainRunner:
+    """Trains with `rolltree.train`."""
+
+    def check(self, spec: Spec) -> None:
+        """Build everything once and see that the parts fit."""
+        from rolltree.engine.local import LocalEngine
+        from rolltree.policy.load import load_model
+
+        parts = parts_of(_recipe(spec))
+        settings(spec)
+        engine = LocalEngine(load_model(spec.conditions.model))
+        try:
+            check(parts, engine, _task(spec))
+        finally:
+            asyncio.run(engine.close())
+
+    def modules(self, spec: Spec) -> Iterable[str]:
+        """The trainer, the recipe with all its parts, and the task."""
+        recipe = _recipe(spec)
+        mine = modules_of((recipe, parts_of(recipe), _task(spec)))
+        return {"rolltree.train.start", "rolltree.engine.local", __name__, *mine}
+
+    def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
+        """Train until the budget is spent; continue from the newest checkpoint where there is one."""
+        watch = Watch(folder.parent / "watched.jsonl")
+        config = settings(spec)
+        what = f"{spec.arm.label}, seed {spec.seed}"
+        costs = _Costs(spec.conditions.axis)
+
+        def listen(live: Live) -> None:
+            watch(live)
+            costs(live)
+            tick(costs.now, what)
+
+        while True:
+            result = train(
+                _recipe(spec), spec.conditions.model, _task(spec), out=folder, config=config,
+                resume=(folder / "config.json").exists(), listen=listen, quiet=True,
+            )  # fmt: skip
+            if spec.conditions.axis != "trained" or _trained(result.metrics) >= spec.conditions.budget:
+                break
+            config = with_knobs(config, {"steps": config.steps + spec.conditions.eval_every})
+        return read_run(folder, watch.path, spec.arm.label, spec.seed, spec.conditions.eval_samples)
+
+
+def settings(spec: Spec) -> TrainConfig:
+    """The trainer's knobs for a run. It has no limit on trained tokens: it is then run some steps at a time."""
+    on = spec.conditions
+    base = TrainConfig(
+        steps=on.eval_every if on.axis == "trained" else sys.maxsize,
+        seed=spec.seed,
+        decoded=math.ceil(on.budget) if on.axis == "decoded" else None,
+        seconds=on.budget if on.axis == "seconds" else None,
+        eval_every=on.eval_every,
+        eval_items=on.eval_items,
+        eval_samples=on.eval_samples,
+        keep_checkpoints=1,
+    )
+    return with_knobs(base, dict(_knobs(spec, "train") + _knobs(spec, "optim")))
+
+
+def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int) -> Trace:
+    """A run folder as a trace: costs add up over training steps, evaluations stand at the cost of the step before."""
+    rows: list[dict[str, float]] = []
+    cost = {"decoded": 0.0, "trained": 0.0, "seconds": 0.0}
+    numbers, items = noted(watched)
+    for line in read_metrics(folder / "metrics.jsonl"):
+        if line["kind"] == "train":
+            cost = {
+                "decoded": float(line["decoded"]),
+                "trained": cost["trained"] + float(line.get("trained_tokens", 0.0)),
+                "seconds": float(line["seconds.total"]),
+            }
+            seen = {lab: line[name] for name, lab in TRAIN_METRICS.items() if line.get(name) is not None}
+            rows.append({**cost, **_finite(seen), **numbers.get(line["step"], {})})
+        elif line["kind"] == "eval":
+            names = dict.fromkeys(("pass@1", f"pass@{samples}"))
+            rows.append({**cost, **_finite({name: line[name] for name in names})})
+    return Trace(label, seed, tuple(rows), items, str(folder))
+
+
+class _Costs:
+    """The cost so far on one axis, for the progress bar."""
+
+    def __init__(self, axis: str) -> None:
+        self._axis = axis
+        self.now = 0.0
+
+    def __call__(self, live: Live) -> None:
+        n = live.numbers
+        if live.kind == "trained":
+            if self._axis == "trained":
+                self.now += n.get("trained_tokens", 0.0)
+            else:
+                self.now = n["decoded" if self._axis == "decoded" else "seconds.total"]
+
+
+def _recipe(spec: Spec) -> Any:
+    return load_recipe(spec.arm.recipe, **dict(_knobs(spec, "")))
+
+
+def _task(spec: Spec) -> Task:
+    return load_task(spec.conditions.task, level=spec.conditions.level)
+
+
+def _knobs(spec: Spec, owner: str) -> list[tuple[str, Any]]:
+    out: list[tuple[str, Any]] = []
+    for name, value in spec.arm.knobs:
+        whose, dot, knob = name.rpartition(".")
+        if (whose if dot else "") == owner:
+            out.append((knob, value))
+    return out
+
+
+def _trained(lines: list[dict[str, Any]]) -> float:
+    return sum(float(line.get("trained_tokens", 0.0)) for line in lines if line["kind"] == "train")
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, float]:
+    return {k: float(v) for k, v in values.items() if isinstance(v, int | float) and math.isfinite(cast(float, v))}

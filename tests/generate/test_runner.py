@@ -1,0 +1,142 @@
+"""Forests: seeds, groups, rounds and progress."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from rolltree.contract.strategy import check_strategy, shape
+from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.control.ledger import Budget, Limits
+from rolltree.generate.garbage import rare_collections
+from rolltree.generate.independent import Independent
+from rolltree.generate.rounds import OwnRounds, Rounds, Share
+from rolltree.generate.runner import grow, open_hand
+
+
+def run(strategy, task=None, n=3, **options):
+    task = task or Spell()
+    return asyncio.run(grow(strategy, tiny_engine(), task, list(itertools.islice(task.items("train"), n)), **options))
+
+
+def even_then_to_the_undecided(forest, number, hand):
+    """Two leaves each; then two more wherever the first ones disagree."""
+    if number == 0:
+        return {tree.id: Share(Limits(leaves=2), "first look") for tree in forest}
+    if number == 1:
+        mixed = [t for t in forest if len({leaf.scores.get("reward") for leaf in t.leaves()}) > 1]
+        return {t.id: Share(Limits(leaves=2), "undecided", {"leaves_so_far": len(t.leaves())}) for t in mixed}
+    return {}
+
+
+def until_right(tree, number, hand):
+    """One more at a time until one is right, at most five."""
+    right = any(leaf.scores.get("reward") for leaf in tree.leaves())
+    return None if right or number == 5 else Share(Limits(leaves=1), "none is right yet")
+
+
+def test_a_group_is_a_tree_of_depth_one_with_an_outcome_on_every_leaf():
+    forest = run(Independent(4))
+    for tree in forest:
+        assert len(tree.leaves()) == 4
+        assert {tree.depth(leaf) for leaf in tree.leaves()} == {1}
+        assert all(leaf.scores["reward"] in (0.0, 1.0) for leaf in tree.leaves())
+        assert tree.item == tree.id
+
+
+def test_the_same_item_twice_grows_two_different_trees():
+    item = next(Spell().items("train"))
+    forest = asyncio.run(grow(Independent(2), tiny_engine(), Spell(), [item, item]))
+    one, two = forest
+    assert (one.id, two.id) == (item.id, f"{item.id}#2")
+    assert one.item == two.item
+    assert shape(one) != shape(two)
+
+
+def test_seeds_make_forests():
+    assert list(map(shape, run(Independent(3), seed=1))) == list(map(shape, run(Independent(3), seed=1)))
+    assert list(map(shape, run(Independent(3), seed=1))) != list(map(shape, run(Independent(3), seed=2)))
+
+
+def test_rounds_with_a_barrier_spend_where_the_first_look_disagrees():
+    forest = run(Rounds(Independent(99), even_then_to_the_undecided), n=12)
+    sizes = {tree.id: len(tree.leaves()) for tree in forest}
+    assert set(sizes.values()) == {2, 4}
+    for tree in forest:
+        rewards = [leaf.scores["reward"] for leaf in tree.leaves()]
+        assert (sizes[tree.id] == 4) == (len(set(rewards[:2])) > 1)
+        rounds = [e.numbers for e in tree.events if e.kind == "allocate"]
+        assert [r["round"] for r in rounds] == list(range(sizes[tree.id] // 2))
+        assert [r.get("leaves_so_far") for r in rounds] == [None, 2][: len(rounds)]
+
+
+def test_own_rounds_stop_each_tree_by_itself():
+    forest = run(OwnRounds(Independent(99), until_right), n=12)
+    for tree in forest:
+        rewards = [leaf.scores["reward"] for leaf in tree.leaves()]
+        assert all(r == 0 for r in rewards[:-1])
+        assert rewards[-1] == 1 or len(rewards) == 5
+    assert len({len(tree.leaves()) for tree in forest}) > 1
+
+
+def test_a_tree_keeps_its_purse_over_all_rounds():
+    forest = run(OwnRounds(Independent(99), lambda t, n, h: Share(Limits(leaves=1)) if n < 9 else None),
+                 per_prompt=Limits(leaves=3))  # fmt: skip
+    assert [len(tree.leaves()) for tree in forest] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "strategy", [Rounds(Independent(9), even_then_to_the_undecided), OwnRounds(Independent(9), until_right)]
+)
+def test_rounds_keep_the_contract(strategy):
+    check_strategy(strategy)
+
+
+def test_progress_reports_what_was_spent():
+    seen = []
+    budget = Budget()
+    run(Independent(2), Walk(), progress=seen.append, budget=budget)
+    assert seen[-1].trees == 3
+    assert seen[-1].leaves == 6
+    assert seen[-1].decoded == budget.spent.decoded
+    assert [p.decoded for p in seen] == sorted(p.decoded for p in seen)
+
+
+def test_the_collector_returns_to_its_thresholds_when_the_last_run_ends():
+    import gc
+
+    before = gc.get_threshold()
+    one, two = rare_collections(), rare_collections()
+    one.__enter__()
+    two.__enter__()
+    one.__exit__(None, None, None)
+    assert gc.get_threshold() != before
+    two.__exit__(None, None, None)
+    assert gc.get_threshold() == before
+
+
+def test_a_second_prompt_for_the_same_item_can_be_planted():
+    async def go():
+        hand = open_hand(tiny_engine(), Spell())
+        item = next(Spell().items("train"))
+        plain, hinted = hand.plant(item), hand.plant(item, prompt=f"{item.prompt}xx", id="hinted")
+        await Independent(2).grow_tree(hinted, hand.on(hinted))
+        return plain, hinted
+
+    plain, hinted = asyncio.run(go())
+    assert hinted.item == plain.item
+    assert len(hinted.root) == len(plain.root) + 2
+    assert all("reward" in leaf.scores for leaf in hinted.leaves())
+
+
+def test_a_smaller_budget_around_some_trees_binds_beside_their_purses():
+    async def go():
+        hand = open_hand(tiny_engine(), Spell(), per_prompt=Limits(leaves=4))
+        one, two = (hand.plant(item) for item in itertools.islice(Spell().items("train"), 2))
+        await Independent(1).grow_tree(one, hand.on(one))
+        small = hand.under(Limits(leaves=4), "round")
+        for tree in (one, two):
+            await Independent(99).grow_tree(tree, small.on(tree))
+        return len(one.leaves()), len(two.leaves()), small.budget.spent.leaves
+
+    assert asyncio.run(go()) == (4, 1, 4)

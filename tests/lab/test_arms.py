@@ -1,0 +1,51 @@
+"""What people write on a command line becomes arms."""
+
+import pytest
+
+from rolltree.lab.arms import Arm, amount, arms, setting, swept
+from rolltree.lab.trace import LabError
+
+
+@pytest.mark.parametrize(("text", "value"), [("300k", 3e5), ("1.5M", 1.5e6), ("20000", 2e4), (50, 50.0), ("2e3", 2e3)])
+def test_amounts(text, value):
+    assert amount(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "k", "-3", "0", "3x", "three"])
+def test_bad_amounts(text):
+    with pytest.raises(LabError, match="300k"):
+        amount(text)
+
+
+def test_values_have_their_types():
+    assert setting("clip=0.2") == ("clip", 0.2)
+    assert setting("overlong=true") == ("overlong", True)
+    assert setting("mode = tree") == ("mode", "tree")
+    assert swept("group=4,8") == ("group", (4, 8))
+
+
+def test_knobs_for_all_and_for_one():
+    made = arms(["grpo", "dapo"], ["optim.lr=1e-3", "dapo:rounds=2"])
+    assert made[0] == Arm("grpo", "grpo", (("optim.lr", 1e-3),))
+    assert made[1] == Arm("dapo", "dapo", (("optim.lr", 1e-3), ("rounds", 2)))
+
+
+def test_sweeps_combine():
+    made = arms(["grpo"], ["clip=0.5"], ["group=4,8", "clip=0.1,0.2"])
+    assert [a.label for a in made] == [f"grpo group={g} clip={c}" for g in (4, 8) for c in (0.1, 0.2)]
+    assert dict(made[0].knobs) == {"group": 4, "clip": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("recipes", "settings", "sweeps", "says"),
+    [
+        (["a"], ["clip"], [], "name=value"),
+        (["a"], [], ["clip="], "name=a,b,c"),
+        (["a"], [], ["clip=1,1"], "twice"),
+        (["a", "a"], [], [], "named twice"),
+        (["a"], ["b:clip=1"], [], "not compared"),
+    ],
+)
+def test_bad_arms(recipes, settings, sweeps, says):
+    with pytest.raises(LabError, match=says):
+        arms(recipes, settings, sweeps)

@@ -1,0 +1,161 @@
+"""Comparisons of simulated runs with a known effect: right verdicts, reuse, interruption, and what is written."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rolltree.lab.arms import arms
+from rolltree.lab.compare import CompareConfig, compare, main
+from rolltree.lab.compare_page import page
+from rolltree.lab.contrast import contrasts, measures
+from rolltree.lab.runner import Shelf, Spec
+from rolltree.lab.trace import LabError
+from tests.lab.simulated import Simulated, conditions, simulate
+
+
+def quiet():
+    return Console(file=io.StringIO(), width=120)
+
+
+def test_a_real_gain_is_found_and_none_is_not_invented(tmp_path):
+    shelf = Shelf(tmp_path, Simulated({"grpo": 0.2, "treepo": 0.3, "latr": 0.2}))
+    made = compare(arms(["grpo", "treepo", "latr"]), conditions(), range(5), shelf, console=quiet())
+    assert [c.outcome for c in made.contrasts] == ["holds", "no difference found"]
+    assert made.contrasts[0].effect.estimate == pytest.approx(0.1, abs=0.03)
+    assert "over 5 seeds" in made.contrasts[0].words
+    assert made.contrasts[0].p_holm >= made.contrasts[0].p
+
+
+def test_a_gain_smaller_than_of_interest_fails(tmp_path):
+    shelf = Shelf(tmp_path, Simulated({"a": 0.2, "b": 0.23}, noise=0.002))
+    made = compare(arms(["a", "b"]), conditions(), range(6), shelf, least=0.1, console=quiet())
+    assert made.contrasts[0].outcome == "fails"
+    assert "by less than claimed" in made.contrasts[0].words
+
+
+def test_error_rate_of_whole_comparisons():
+    """Three recipes that equal the baseline: a study that finds any difference is as rare as stated."""
+    recipes, trials, wrong = arms(["a", "b", "c", "d"]), 250, 0
+    for trial in range(trials):
+        measured = {}
+        for arm in recipes:
+            traces = [simulate(Spec(arm, 5 * trial + s, conditions()), 0.2, 0.02) for s in range(5)]
+            measured[arm.label] = measures(traces, "pass@1", 10_000.0, "decoded")
+        wrong += any(c.outcome != "no difference found" for c in contrasts(measured, "a", "pass@1"))
+    assert wrong / trials < 0.05 + 3.5 * (0.05 * 0.95 / trials) ** 0.5
+
+
+def test_finished_runs_are_reused_and_other_conditions_are_not(tmp_path):
+    runner = Simulated({"a": 0.1, "b": 0.2})
+    shelf = Shelf(tmp_path, runner)
+    first = compare(arms(["a", "b"]), conditions(), range(3), shelf, console=quiet())
+    again = compare(arms(["b", "a"]), conditions(), range(4), shelf, console=quiet())
+    assert len(runner.made) == 8
+    assert again.headline["a"].per_seed[0] == first.headline["a"].per_seed[0]
+    compare(arms(["a", "b"]), conditions(level=3), range(3), shelf, console=quiet())
+    assert len(runner.made) == 14
+
+
+def test_runs_of_other_code_are_made_anew(tmp_path):
+    class Changed(Simulated):
+        def modules(self, spec):
+            return {"rolltree.lab.stats.verdict"}
+
+    spec = Spec(arms(["a"])[0], 0, conditions())
+    assert Shelf(tmp_path, Simulated({"a": 0.1})).place(spec) != Shelf(tmp_path, Changed({"a": 0.1})).place(spec)
+
+
+def test_an_interrupted_comparison_keeps_whole_seeds_and_continues(tmp_path):
+    runner = Simulated({"a": 0.1, "b": 0.2}, stop_after=5)
+    config = CompareConfig(("a", "b"), budget="10k", seeds=4, out=tmp_path / "out", cache=tmp_path / "cache")
+    assert main(config, runner, quiet()) == 130
+    assert json.loads((tmp_path / "out/compare.json").read_text())["seeds"] == [0, 1]
+    assert "Interrupted: 2 of 4 seeds" in (tmp_path / "out/report.html").read_text()
+    runner.stop_after = None
+    assert main(config, runner, quiet()) == 0
+    assert len(runner.made) == 8
+    assert json.loads((tmp_path / "out/compare.json").read_text())["seeds"] == [0, 1, 2, 3]
+
+
+def test_an_interruption_before_anything_pairs_is_passed_on(tmp_path):
+    shelf = Shelf(tmp_path, Simulated({"a": 0.1, "b": 0.2}, stop_after=1))
+    with pytest.raises(KeyboardInterrupt):
+        compare(arms(["a", "b"]), conditions(), range(2), shelf, console=quiet())
+
+
+def test_one_seed_is_shown_without_interval(tmp_path):
+    shelf = Shelf(tmp_path, Simulated({"a": 0.1, "b": 0.3}))
+    made = compare(arms(["a", "b"]), conditions(), [0], shelf, console=quiet())
+    assert made.contrasts[0].outcome == "no difference found"
+    assert "no interval can be given" in made.contrasts[0].words
+    assert page(made).charts[0].series[0].low == ()
+
+
+def test_what_is_written_can_be_read_by_others(tmp_path):
+    config = CompareConfig(
+        ("a", "b"), budget="10k", seeds=1, out=tmp_path / "out", cache=tmp_path / "cache", set=("b:bonus=0.1",),
+        metric="pass@k area",
+    )  # fmt: skip
+    out = quiet()
+    assert main(config, Simulated({"a": 0.1, "b": 0.1}), out) == 0
+    told = json.loads((tmp_path / "out/compare.json").read_text())
+    assert told["contrasts"][0]["effect"]["low"] is None
+    assert told["metric"] == "pass@8 area"
+    assert told["command"] == (
+        "rolltree compare a b --task countdown --budget 10k --seeds 1 --metric 'pass@k area' --set b:bonus=0.1"
+    )
+    assert told["command"] in (tmp_path / "out/report.html").read_text().replace("&#x27;", "'")
+    assert "report" in out.file.getvalue()
+
+
+def test_areas_and_pass_at_k_are_judged_when_asked(tmp_path):
+    shelf = Shelf(tmp_path, Simulated({"a": 0.2, "b": 0.4}, noise=0.0))
+    made = compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="pass@1 area", console=quiet())
+    assert made.contrasts[0].effect.estimate == pytest.approx(0.1, abs=0.01)
+
+
+def test_sweeps_make_arms(tmp_path):
+    shelf = Shelf(tmp_path, Simulated({"a": 0.2}, noise=0.001))
+    chosen = arms(["a"], sweeps=["bonus=0,0.1,0.2"])
+    made = compare(chosen, conditions(), range(4), shelf, console=quiet())
+    assert [c.subject for c in made.contrasts] == ["a bonus=0.1", "a bonus=0.2"]
+    assert [round(c.effect.estimate, 1) for c in made.contrasts] == [0.1, 0.2]
+
+
+def test_cost_to_target_is_shown_with_how_many_got_there(tmp_path):
+    shelf = Shelf(tmp_path, Simulated({"a": 0.05, "b": 0.5}, noise=0.001))
+    made = compare(arms(["a", "b"]), conditions(), range(4), shelf, target=0.5, console=quiet())
+    rows = {row[0]: row for row in page(made).grids[0].rows}
+    assert rows["a"][4] == "not reached (0 of 4)"
+    assert rows["b"][4].endswith("k")
+
+
+def test_a_run_that_was_given_less_is_refused():
+    spec = Spec(arms(["a"])[0], 0, conditions())
+    short = simulate(spec, 0.2, 0.0)
+    with pytest.raises(LabError, match=r"only up to 10200 of 20000"):
+        measures([short], "pass@1", 20_000.0, "decoded")
+
+
+@pytest.mark.parametrize(
+    ("recipes", "seeds", "says"),
+    [(["a"], 3, "two arms or more"), (["a", "b"], 0, "at least one seed"), (["a", "zz"], 1, "'zz'")],
+)
+def test_bad_questions_are_refused_before_anything_runs(tmp_path, recipes, seeds, says):
+    runner = Simulated({"a": 0.1, "b": 0.1})
+    with pytest.raises(LabError, match=says):
+        compare(arms(recipes), conditions(), range(seeds), Shelf(tmp_path, runner), console=quiet())
+    assert not runner.made
+
+
+def test_metrics_missing_in_one_arm_are_left_out_of_charts(tmp_path):
+    made = compare(
+        arms(["a", "b"]), conditions(), range(2), Shelf(tmp_path, Simulated({"a": 0.1, "b": 0.2})), console=quiet()
+    )
+    titles = [c.title for c in page(made).charts]
+    assert "Held-out pass@1" in titles
+    assert not any("Entropy" in t for t in titles)
+    assert np.isfinite(made.target)

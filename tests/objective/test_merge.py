@@ -1,0 +1,51 @@
+"""Micro-batches: with step-wide statistics fixed, their losses add up to the loss of the whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from test_contract import VARIANTS
+
+from rolltree.contract.objective import random_pair
+from rolltree.objective.batch import fit
+from rolltree.objective.merge import merge
+from rolltree.objective.registry import load_objective
+
+WITHIN_BATCH = {"decoupled-surviving", "clipped+m2po", "gspo+m2po", "clip-cov", "clip-cov-much"}
+"""Corrections that rescale or rank within the batch they are given, and a draw that depends on the place in it."""
+
+
+def parts_with_own_groups() -> list:
+    parts = [random_pair(s).folded for s in (1, 2, 3)]
+    return [replace(part, paths=replace(part.paths, group=part.paths.group + 10 * k)) for k, part in enumerate(parts)]
+
+
+@pytest.mark.parametrize("name", [n for n in VARIANTS if n not in WITHIN_BATCH])
+def test_losses_of_micro_batches_add_up(name: str) -> None:
+    parts = parts_with_own_groups()
+    whole = merge(parts)
+    if "logits" in VARIANTS[name].needs:
+        whole = replace(whole, logits=torch.cat([p.logits for p in parts]))
+    objective = fit(VARIANTS[name], parts)
+    total = sum(objective(part)[0].item() for part in parts)
+    assert total == pytest.approx(objective(whole)[0].item(), abs=1e-10)
+    assert VARIANTS[name](whole)[0].item() == pytest.approx(total, abs=1e-10)
+
+
+def test_a_field_that_one_part_lacks_is_left_out() -> None:
+    parts = parts_with_own_groups()
+    parts[1] = replace(parts[1], sampled=None, paths=replace(parts[1].paths, group=None))
+    whole = merge(parts)
+    assert whole.sampled is None
+    assert whole.paths.group is None
+    assert merge([*parts[:1], replace(parts[1], paths=None)]).paths is None
+
+
+def test_fitting_through_a_composition_sees_the_corrected_credit() -> None:
+    parts = parts_with_own_groups()
+    composed = fit(load_objective("bapo", correction="mis", target=0.6), parts)
+    corrected = [composed.corrections[0](part)[0] for part in parts]
+    assert composed.surrogate.bounds == fit(load_objective("bapo", target=0.6), corrected).bounds
+    assert fit(load_objective("clipped"), parts) == load_objective("clipped")
