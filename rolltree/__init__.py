@@ -1,10 +1,10 @@
 """One rollout engine for reinforcement learning of language models: every rollout strategy a composable recipe.
 
-    import rolltree
+import rolltree
 
-    policy = rolltree.load("nano")
-    forest = rolltree.grow("grpo", policy, "countdown", items=4)
-    run = rolltree.train("grpo", policy, "countdown", out="runs/first", steps=50)
+policy = rolltree.load("nano")
+forest = rolltree.grow("grpo", policy, "countdown", items=4)
+run = rolltree.train("grpo", policy, "countdown", out="runs/first", steps=50)
 """
 
 from __future__ import annotations
@@ -33,7 +33,17 @@ _WHERE = {
     "TrainConfig": ("rolltree.train.config", "TrainConfig"),
 }
 
-__all__ = ["TrainConfig", "__version__", "grow", "list_recipes", "list_tasks", "load", "load_recipe", "load_task", "train"]
+__all__ = [
+    "TrainConfig",
+    "__version__",
+    "grow",
+    "list_recipes",
+    "list_tasks",
+    "load",
+    "load_recipe",
+    "load_task",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

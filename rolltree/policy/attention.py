@@ -59,17 +59,22 @@ class Bucket:
     """(count, 1, 1, keys) -inf at padded keys; None = no padding."""
 
 
-def blocks(length: Sequence[int], subtree: Sequence[int], level: Sequence[int]) -> list[Block]:
-    """Blocks of spans laid end to end: their lengths, tokens in the subtree (own included) and depths."""
+def blocks(length: Sequence[int], subtree: Sequence[int]) -> list[Block]:
+    """Blocks of spans laid end to end: their lengths and the tokens of their subtrees (own included)."""
     out: list[Block] = []
+    above: list[tuple[int, int]] = [(-1, 0)]
     at = 0
-    for n, total, depth in zip(length, subtree, level, strict=True):
-        end = at + total
+    for n, total in zip(length, subtree, strict=True):
+        while len(above) > 1 and above[-1][0] <= at:
+            above.pop()
+        end, depth = at + total, above[-1][1]
         for piece, start in enumerate(range(at, at + n, LONGEST)):
             stop = min(start + LONGEST, at + n)
             out.append(Block(start, stop, start, stop, depth + piece))
             if end > stop:
                 out.append(Block(stop, end, start, stop, depth + piece))
+        # Pieces of one span are seen by the same queries, so each is a level of its own.
+        above.append((end, depth + -(-n // LONGEST)))
         at += n
     return out
 
@@ -128,12 +133,13 @@ def _bucket(group: Sequence[Block], device: torch.device | str) -> Bucket:
 
 def tree_attention(query: Tensor, key: Tensor, value: Tensor, plan: Sequence[Bucket], scale: float) -> Tensor:
     """Attention of one packed row: query (heads, N, D), key and value (kv heads, N, D) -> (heads, N, D)."""
-    return _TreeAttention.apply(query, key, value, plan, scale)  # pyright: ignore[reportReturnType]
+    return _TreeAttention.apply(query, key, value, (plan, scale))  # pyright: ignore[reportReturnType]
 
 
 class _TreeAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: Sequence[Bucket], scale: float) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, how: tuple[Sequence[Bucket], float]) -> Tensor:
+        plan, scale = how
         heads, n, d = query.shape
         q = (query * scale).view(key.shape[0], -1, n, d)
         out = torch.empty_like(q)
@@ -154,7 +160,7 @@ class _TreeAttention(torch.autograd.Function):
         return out.view(heads, n, d)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, key, value, out, lse = ctx.saved_tensors
         grad = grads[0].reshape(out.shape)
         inner = (grad * out).sum(-1, keepdim=True)
@@ -171,7 +177,7 @@ class _TreeAttention(torch.autograd.Function):
             ds = (g @ _keys(b, value).transpose(-1, -2)).sub_(_queries(b, inner)).mul_(p)
             _add_keys(b, dk, ds.transpose(-1, -2) @ _queries(b, q))
             _add_queries(b, dq, ds @ k)
-        return dq.mul_(ctx.scale).view(grads[0].shape), dk, dv, None, None
+        return dq.mul_(ctx.scale).view(grads[0].shape), dk, dv, None
 
 
 def _queries(b: Bucket, x: Tensor) -> Tensor:

@@ -81,8 +81,8 @@ class LanguagePolicy:
         read, target = self._to(packed.read), self._to(packed.target)
         head = _head(self.model)
         if logits or hidden.shape[0] * head.out_features <= LOGITS:
-            return _tell(head(hidden), read, target, entropy, logits, watch)
-        return _in_chunks(head, hidden, read, target, entropy, watch)
+            return _tell(head(hidden), read, target, entropy=entropy, keep=logits, watch=watch)
+        return _in_chunks(head, hidden, read, target, entropy=entropy, watch=watch)
 
     def _hidden(self, packed: Packed) -> Tensor:
         extra: dict[str, Any] = {}
@@ -105,7 +105,7 @@ class LanguagePolicy:
         return torch.from_numpy(array).to(self.device)
 
 
-def _tell(logits: Tensor, read: Tensor, target: Tensor, entropy: bool, keep: bool, watch: bool) -> Read:
+def _tell(logits: Tensor, read: Tensor, target: Tensor, *, entropy: bool, keep: bool, watch: bool) -> Read:
     logp = logits.log_softmax(-1)
     taken = logp[read, target]
     spread = -(logp.exp() * logp).sum(-1)[read] if entropy else None
@@ -116,13 +116,13 @@ def _tell(logits: Tensor, read: Tensor, target: Tensor, entropy: bool, keep: boo
     return Read(taken, spread, logits[read] if keep else None, watched)
 
 
-def _in_chunks(head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, entropy: bool, watch: bool) -> Read:
+def _in_chunks(head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, *, entropy: bool, watch: bool) -> Read:
     """The same without holding all logits: each chunk's are computed again in the backward pass."""
     size = max(1, LOGITS // head.out_features)
     columns = hidden.new_zeros(len(read), 3)
 
     def part(chunk: Tensor, rows: Tensor, goal: Tensor) -> Tensor:
-        told = _tell(head(chunk), rows, goal, entropy, False, watch)
+        told = _tell(head(chunk), rows, goal, entropy=entropy, keep=False, watch=watch)
         zero = torch.zeros_like(told.logp)
         return torch.stack([told.logp, zero if told.entropy is None else told.entropy,
                             zero if told.watched is None else told.watched], 1)  # fmt: skip

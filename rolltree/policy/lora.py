@@ -21,7 +21,9 @@ def with_lora(model: PreTrainedModel, *, rank: int, alpha: float, targets: Seque
     missing = sorted(set(targets) - present)
     if missing:
         raise ModelError(f"the model has no layer named {missing[0]!r} to adapt; name layers it has")
-    config: Any = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(targets), lora_dropout=0.0, bias="none")
+    # peft scales by alpha / r and takes fractions too, whatever its annotation says.
+    scale: Any = alpha
+    config: Any = LoraConfig(r=rank, lora_alpha=scale, target_modules=list(targets), lora_dropout=0.0, bias="none")
     return cast(PreTrainedModel, get_peft_model(cast(Any, model), config))
 
 

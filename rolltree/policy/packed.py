@@ -7,7 +7,6 @@ one are left out: branches that teach nothing, and whatever stands behind the la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +26,10 @@ class Spans:
     length: Ints
     subtree: Ints
     """Tokens in the span and everything below it."""
-    level: Ints
-    """Number of spans above it."""
 
     def blocks(self) -> list[Block]:
         """What attends to what."""
-        return blocks(self.length.tolist(), self.subtree.tolist(), self.level.tolist())
+        return blocks(self.length.tolist(), self.subtree.tolist())
 
     def last(self) -> Ints:
         """Per token, the row after the last one that may see it: a query q sees a key k iff k ≤ q < last[k]."""
@@ -98,14 +95,19 @@ def pack(table: Table, targets: Bools) -> Packed:
         node = table.nodes[rows[owner[np.argmax(predictor < 0)]]]
         tree = table.trees[table.tree[rows[owner[np.argmax(predictor < 0)]]]]
         raise PackError(
-            f"the first action of node {node.id} in tree {tree.id!r} has nothing before it, so no policy can predict it; "
-            "give the prompt at least one token"
+            f"the first action of node {node.id} in tree {tree.id!r} has nothing before it, so no policy can "
+            "predict it; give the prompt at least one token"
         )
     reads, read = np.unique(predictor, return_inverse=True)
     return Packed(
-        tokens=actions[flat], position=np.repeat(offset, keep) + within, spans=_spans(parent, keep, table.end[rows], rows),
-        reads=reads, read=read.astype(np.int64), target=actions[action], action=action,
-    )  # fmt: skip
+        tokens=actions[flat],
+        position=np.repeat(offset, keep) + within,
+        spans=_spans(parent, keep, table.end[rows], rows),
+        reads=reads,
+        read=read.astype(np.int64),
+        target=actions[action],
+        action=action,
+    )
 
 
 def _flat_end(table: Table) -> Ints:
@@ -136,9 +138,4 @@ def _spans(parent: Ints, keep: Ints, end: Ints, rows: Ints) -> Spans:
     first = np.flatnonzero(opens)
     total = np.concatenate([[0], np.cumsum(keep)])
     subtree = total[np.searchsorted(rows, end[first])] - total[first]
-    level = np.zeros(len(first), np.int64)
-    above: Sequence[int] = span[parent[first]].tolist()
-    for i, p in enumerate(parent[first]):
-        if p >= 0:
-            level[i] = level[above[i]] + 1
-    return Spans(np.bincount(span, keep, minlength=len(first)).astype(np.int64), subtree, level)
+    return Spans(np.bincount(span, keep, minlength=len(first)).astype(np.int64), subtree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,13 +18,14 @@ def weights_of(policy: LanguagePolicy) -> dict[str, Tensor]:
     Tensors that need no merging are the live ones: an engine copies what it takes.
     """
     core: Any = core_of(policy.model)
+    live: Mapping[str, Tensor] = core.state_dict()
     state: dict[str, Tensor] = {}
     adapted: dict[str, Tensor] = {}
     for name, module in core.named_modules():
         if hasattr(module, "get_delta_weight") and hasattr(module, "base_layer"):
             delta = sum(module.get_delta_weight(a) for a in module.active_adapters)
             adapted[f"{name}.weight"] = module.base_layer.weight + delta
-    for name, value in core.state_dict().items():
+    for name, value in live.items():
         if ".lora_" in name:
             continue
         plain = name.replace(".base_layer.", ".")

@@ -23,13 +23,15 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
     ):  # fmt: skip
         who = f"the {kind} {type(part).__name__} of {recipe.name}"
         for need in sorted(needs - ALWAYS):
-            _check_need(who, kind, need, recipe, engine, task)
+            _check_need(who, kind, need, recipe=recipe, engine=engine, task=task)
 
 
-def _check_need(who: str, kind: str, need: str, recipe: Parts, engine: Engine, task: Task) -> None:
+def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine, task: Task) -> None:
     if need in FROM_TASK:
         if task.max_turns == 0:
-            raise RecipeError(f"{who} needs {need!r}, but the task {task.name!r} has no environment; choose another task")
+            raise RecipeError(
+                f"{who} needs {need!r}, but the task {task.name!r} has no environment; choose another task"
+            )
         return
     # The trainer computes an objective's entropies itself; a credit reads those the engine wrote.
     if kind == "objective" and need == "entropy":
@@ -43,8 +45,8 @@ def _check_need(who: str, kind: str, need: str, recipe: Parts, engine: Engine, t
     if need == "sampled":
         if not engine.capabilities.samples_exactly:
             raise RecipeError(
-                f"{who} needs the log-probs sampled with, but the engine {type(engine).__name__} only promises the most "
-                "likely token; choose another engine"
+                f"{who} needs the log-probs sampled with, but the engine {type(engine).__name__} only promises the "
+                "most likely token; choose another engine"
             )
         return
     if need not in getattr(recipe.strategy, "writes", ()):

@@ -15,7 +15,7 @@ from rolltree.recipe.recipe import Card, Parts, check_group
 class DrGrpo:
     """No division by the group's deviation (it favours prompts that are nearly solved or nearly hopeless), and one
     constant divisor for every response (dividing by its length favours long wrong answers).
-    """  # noqa: D205
+    """
 
     card: ClassVar[Card] = Card(
         "dr_grpo", "Dr. GRPO", "2503.20783", 2025,

@@ -7,7 +7,7 @@ import pkgutil
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import rolltree.recipe as package
 from rolltree.errors import unknown
@@ -24,8 +24,9 @@ def recipes() -> dict[str, type[Recipe]]:
         if module.name in NOT_RECIPES:
             continue
         for value in vars(importlib.import_module(f"{package.__name__}.{module.name}")).values():
-            if isinstance(value, type) and isinstance(getattr(value, "card", None), Card) and is_dataclass(value):
-                found[value.card.name] = value  # pyright: ignore[reportAttributeAccessIssue]
+            card = getattr(value, "card", None)
+            if isinstance(value, type) and isinstance(card, Card) and is_dataclass(value):
+                found[card.name] = cast(type[Recipe], value)
     return dict(sorted(found.items()))
 
 

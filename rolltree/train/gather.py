@@ -66,4 +66,8 @@ class Gap:
         gaps = np.concatenate(self._all) if self._all else np.zeros(0)
         if not len(gaps):
             return {}
-        return {"gap_mean": float(gaps.mean()), "gap_max": float(gaps.max()), "gap_over": float((gaps > self._limit).mean())}
+        return {
+            "gap_mean": float(gaps.mean()),
+            "gap_max": float(gaps.max()),
+            "gap_over": float((gaps > self._limit).mean()),
+        }

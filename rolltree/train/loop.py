@@ -18,10 +18,10 @@ from rolltree.generate.random import mix
 from rolltree.policy.publish import weights_of
 from rolltree.recipe.recipe import Parts
 from rolltree.task.protocol import Task
-from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.collect import Cursor, Harvest, collect
 from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
+from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.step import Learner, StepKnobs
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -128,8 +128,10 @@ class Loop:
         write(view, folded)
         settle_fates(view, weights)
         clock.lap("credit")
-        knobs = StepKnobs(self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit)
-        numbers = self.learner.step(self.recipe.objective, view, folded, paths, self.version, knobs)
+        knobs = StepKnobs(
+            self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit
+        )
+        numbers = self.learner.step(self.recipe.objective, view, folded, paths, version=self.version, knobs=knobs)
         clock.lap("learn")
         return numbers | {"idle_share": _idle(folded)}
 

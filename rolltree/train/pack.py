@@ -41,7 +41,12 @@ class Micro:
 
 
 def micro_batches(
-    table: Table, folded: Folded, budget: int, *, paths: Expanded | None = None, whole_trees: bool = False,
+    table: Table,
+    folded: Folded,
+    budget: int,
+    *,
+    paths: Expanded | None = None,
+    whole_trees: bool = False,
     trees: Sequence[int] | None = None,
 ) -> list[Micro]:
     """Pack what carries weight into rows of at most `budget` tokens (a single longer path stands alone).
@@ -68,7 +73,7 @@ def micro_batches(
             out.append(_whole(table, signals, taught, bin_trees, paths))
             bin_trees, filled = [], 0
         if size > budget and not whole_trees:
-            out.extend(_divided(table, signals, taught, int(tree), budget, paths))
+            out.extend(_divided(table, signals, taught, tree=int(tree), budget=budget, paths=paths))
             continue
         bin_trees.append(int(tree))
         filled += size
@@ -107,13 +112,15 @@ def _whole(table: Table, signals: _Signals, taught: Bools, trees: list[int], pat
     inside[trees] = True
     targets = taught & table.per_action(inside[table.tree]).astype(np.bool_)
     chosen = None if paths is None else np.flatnonzero(inside[table.leaf_tree[paths.leaf]])
-    return _micro(table, signals, targets, paths, chosen)
+    return _micro(table, signals, targets, paths=paths, chosen=chosen)
 
 
 def _divided(
-    table: Table, signals: _Signals, taught: Bools, tree: int, budget: int, paths: Expanded | None
+    table: Table, signals: _Signals, taught: Bools, *, tree: int, budget: int, paths: Expanded | None
 ) -> list[Micro]:
-    leaves = np.flatnonzero(table.leaf_tree == tree) if paths is None else paths.leaf[table.leaf_tree[paths.leaf] == tree]
+    leaves = (
+        np.flatnonzero(table.leaf_tree == tree) if paths is None else paths.leaf[table.leaf_tree[paths.leaf] == tree]
+    )
     known: set[int] = set()
     done: set[int] = set()
     parts: list[list[int]] = []
@@ -135,7 +142,7 @@ def _divided(
         done |= rows
         if targets.any():
             chosen = None if paths is None else np.flatnonzero(np.isin(paths.leaf, part))
-            out.append(_micro(table, signals, targets, paths, chosen, fresh))
+            out.append(_micro(table, signals, targets, paths=paths, chosen=chosen, fresh=fresh))
     return out
 
 
@@ -154,15 +161,17 @@ def _lineage(table: Table, row: int) -> list[int]:
 
 
 def _micro(
-    table: Table, signals: _Signals, targets: Bools, paths: Expanded | None, chosen: Ints | None, fresh: Bools | None = None,
+    table: Table, signals: _Signals, targets: Bools, *,
+    paths: Expanded | None, chosen: Ints | None, fresh: Bools | None = None,
 ) -> Micro:  # fmt: skip
     packed = pack(table, targets)
     at = packed.action
     # What several parts of a tree share keeps its own weight in the first only, so that penalties count it once.
     once = np.ones(len(at)) if fresh is None else fresh[at].astype(np.float64)
     micro = Micro(
-        packed, signals.gain[at] * once, signals.loss[at] * once, signals.weight[at] * once, signals.engine[at], signals.sampled[at],
-        signals.version[at], signals.forced[at], np.unique(table.tree[np.searchsorted(table.start, at, side="right") - 1]),
+        packed, signals.gain[at] * once, signals.loss[at] * once, signals.weight[at] * once, signals.engine[at],
+        signals.sampled[at], signals.version[at], signals.forced[at],
+        np.unique(table.tree[np.searchsorted(table.start, at, side="right") - 1]),
     )  # fmt: skip
     if paths is None or chosen is None:
         return micro

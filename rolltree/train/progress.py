@@ -23,7 +23,8 @@ class Reporter:
         self._log = log.open("a", encoding="utf-8")
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("left"), TimeRemainingColumn(), console=self._console, disable=quiet or not self._console.is_terminal,
+            TextColumn("left"), TimeRemainingColumn(), console=self._console,
+            disable=quiet or not self._console.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("training", total=config.steps)
         self._spoke = 0.0

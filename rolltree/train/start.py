@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -26,10 +27,10 @@ from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_check
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.loop import Listen, Live, Loop
-from rolltree.train.metrics import Metrics, open_trackers, read_metrics
+from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
 from rolltree.train.progress import Reporter
 from rolltree.train.run import RunFolder, plain
-from rolltree.train.step import Diverged, Learner, make_optimizer
+from rolltree.train.step import DivergedError, Learner, make_optimizer
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 
@@ -66,8 +67,9 @@ def train(
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     asked = task_of(task)
     folder = RunFolder(out, resume=resume)
+    job = _Job(parts, recipe, loaded, asked, folder, settings, quiet)
     try:
-        return asyncio.run(_run(parts, recipe, loaded, asked, folder, settings, engine, resume, fallback, listen, quiet))
+        return asyncio.run(_run(job, engine, listen, resume=resume, fallback=fallback))
     finally:
         folder.close()
 
@@ -121,13 +123,28 @@ def task_of(task: str | Task) -> Task:
     return load_task(task)
 
 
-async def _run(
-    parts: Parts, recipe: str | Recipe | Parts, loaded: LoadedModel, task: Task, folder: RunFolder, config: TrainConfig,
-    engine: Engine | None, resume: bool, fallback: bool, listen: Listen | None, quiet: bool,
-) -> Result:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Job:
+    parts: Parts
+    recipe: str | Recipe | Parts
+    loaded: LoadedModel
+    task: Task
+    folder: RunFolder
+    config: TrainConfig
+    quiet: bool
+
+    def described(self) -> dict[str, Any]:
+        """All knobs, as config.json has them."""
+        task = [self.task.name, self.task.level]
+        return _plain({"recipe": self.recipe, "parts": self.parts, "model": self.loaded.name, "task": task,
+                       "train": self.config})  # fmt: skip
+
+
+async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resume: bool, fallback: bool) -> Result:
+    config, folder = job.config, job.folder
     torch.manual_seed(config.seed)
     where = latest(folder.checkpoints, fallback=fallback) if resume else None
-    described = {"recipe": recipe, "parts": parts, "model": loaded.name, "task": [task.name, task.level], "train": config}
+    described = job.described()
     if resume:
         _same(folder.config(), described)
     own = engine is None
@@ -135,37 +152,46 @@ async def _run(
         from rolltree.engine.local import LocalEngine
 
         # Its first weights are the ones published before the first step, as version 0.
-        engine = LocalEngine(loaded, version=-1)
-    check(parts, engine, task)
-    learner = make_learner(parts, loaded.model, config)
-    loop = Loop(parts, engine, task, learner, config, Cursor(task, mix(config.seed, "items")))
-    if where is not None:
-        _load(loop, where)
-    trackers = open_trackers(config.trackers, folder.path, _plain(described))
-    if not resume:
-        folder.describe(f"{parts.name} on {task.name} (level {task.level}) from {loaded.name}", _plain(described))
-    metrics = Metrics(folder.metrics, trackers, after=(where.step if where else -1) if resume else None)
+        engine = LocalEngine(job.loaded, version=-1)
     try:
-        with Reporter(folder.path / "log.txt", config, quiet=quiet) as reporter:
-            loop.listen = _both(reporter, listen)
-            why = await _steps(loop, loaded, folder, metrics, fresh=where is None)
+        check(job.parts, engine, job.task)
+        learner = make_learner(job.parts, job.loaded.model, config)
+        loop = Loop(job.parts, engine, job.task, learner, config, Cursor(job.task, mix(config.seed, "items")))
+        if where is not None:
+            _load(loop, where)
+        trackers = open_trackers(config.trackers, folder.path, described)
+        if not resume:
+            title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
+            folder.describe(title, described)
+        return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
-        metrics.close()
         if own:
             await engine.close()
-    return Result(folder.path, learner.policy.model, read_metrics(folder.metrics), why)
 
 
-async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Metrics, *, fresh: bool) -> str:
+async def _recorded(
+    job: _Job, loop: Loop, trackers: tuple[Tracker, ...], listen: Listen | None, *, after: int | None
+) -> Result:
+    metrics = Metrics(job.folder.metrics, trackers, after=after)
+    try:
+        with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
+            loop.listen = _both(reporter, listen)
+            why = await _steps(loop, job.loaded, job.folder, metrics)
+    finally:
+        metrics.close()
+    return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why)
+
+
+async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Metrics) -> str:
     c = loop.config
     await loop.publish()
     loop.listen(Live("start", loop.done))
-    if fresh and c.eval_every:
+    if loop.done == 0 and c.eval_every:
         metrics.write("eval", 0, await loop.evaluate())
     while not (why := loop.over()):
         try:
             numbers, trees = await loop.step()
-        except Diverged as error:
+        except DivergedError as error:
             raise _keep_offender(loop, folder, error) from error
         metrics.write("train", loop.done, numbers)
         over = bool(loop.over())
@@ -195,12 +221,14 @@ def _load(loop: Loop, where: Checkpoint) -> None:
     else:
         missing = loop.learner.policy.model.load_state_dict(read_weights(where.path), strict=False)
         if missing.unexpected_keys:
-            raise TrainError(f"checkpoint {where.path} holds {missing.unexpected_keys[0]}, which the model does not have")
+            raise TrainError(
+                f"checkpoint {where.path} holds {missing.unexpected_keys[0]}, which the model does not have"
+            )
     loop.restore(state)
     torch.set_rng_state(state["torch_rng"])
 
 
-def _keep_offender(loop: Loop, folder: RunFolder, error: Diverged) -> TrainError:
+def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> TrainError:
     place = folder.path / "offending" / f"step-{loop.done + 1:06d}"
     micro = error.micro
     trees: list[Tree] = error.trees
@@ -208,8 +236,10 @@ def _keep_offender(loop: Loop, folder: RunFolder, error: Diverged) -> TrainError
     if micro is not None:
         arrays = {n: getattr(micro, n) for n in ("gain", "loss", "weight", "engine", "sampled", "version", "forced")}
         np.savez(place / "batch.npz", tokens=micro.packed.tokens, action=micro.packed.action, **arrays)
-    return TrainError(f"step {loop.done + 1} diverged: {error}; the batch is in {place}, the weights before it in memory "
-                      "and in the newest checkpoint; lower the learning rate or look at the batch")  # fmt: skip
+    return TrainError(
+        f"step {loop.done + 1} diverged: {error}; the batch is in {place}; look at it, or resume from the newest "
+        "checkpoint with a lower learning rate"
+    )
 
 
 def _both(reporter: Listen, listen: Listen | None) -> Listen:
@@ -222,8 +252,6 @@ def _both(reporter: Listen, listen: Listen | None) -> Listen:
 
 
 def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
-    import json
-
     out: dict[str, Any] = json.loads(json.dumps(described, default=plain))
     return out
 
@@ -231,14 +259,15 @@ def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
 def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to resume under other knobs; only where to stop may change."""
     free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints"}
-    fresh = _plain(now)
     for part in ("parts", "task", "train"):
-        old, new = before.get(part), fresh[part]
+        old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):
             changed = [k for k in new if k not in free and old.get(k) != new[k]]
             if changed:
                 k = changed[0]
-                raise TrainError(f"the run was started with {part}.{k}={old.get(k)} and cannot be resumed with {new[k]}")
+                raise TrainError(
+                    f"the run was started with {part}.{k}={old.get(k)} and cannot be resumed with {new[k]}"
+                )
         elif old != new:
             raise TrainError(f"the run was started with {part} {old} and cannot be resumed with {new}")
 

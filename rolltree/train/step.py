@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,16 @@ import torch
 from rolltree.credit.fold import Expanded, Folded
 from rolltree.objective.batch import Objective
 from rolltree.objective.clipped import Clipped
-from rolltree.objective.sequence import Gspo
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.batch import Anchors, objective_batch
 from rolltree.train.config import Optim, TrainError
-from rolltree.train.gather import Gathered, Gap
+from rolltree.train.gather import Gap, Gathered
 from rolltree.train.pack import Micro, micro_batches
+from rolltree.tree import Tree
 from rolltree.tree.table import Table
 
 
-class Diverged(TrainError):
+class DivergedError(TrainError):
     """The loss or the gradient left all bounds. No weight was changed by the update that did it."""
 
     def __init__(self, what: str, micro: Micro | None, trees: Sequence[Tree]) -> None:
@@ -53,7 +54,13 @@ class Learner:
     updates: int = 0
 
     def step(
-        self, objective: Objective, table: Table, folded: Folded, paths: Expanded | None, version: int,
+        self,
+        objective: Objective,
+        table: Table,
+        folded: Folded,
+        paths: Expanded | None,
+        *,
+        version: int,
         knobs: StepKnobs,
     ) -> dict[str, float]:
         """All updates of one step; returns its metrics."""  # fmt: skip
@@ -77,7 +84,10 @@ class Learner:
             for part, anchors in zip(parts, fixed, strict=True):
                 share = sum(float(m.weight.sum()) for m in part)
                 scale = total / share if len(parts) > 1 and share > 0 else 1.0
-                self._update(objective, part, anchors, version, scale, knobs, told, gap if epoch == 0 else None)
+                self._update(
+                    objective, part, anchors, version=version, scale=scale, knobs=knobs, told=told,
+                    gap=gap if epoch == 0 else None,
+                )  # fmt: skip
         return told.means() | gap.means() | {
             "updates": float(self.optim.epochs * len(parts)),
             "lr": self.lr,
@@ -113,7 +123,7 @@ class Learner:
         return Anchors(old, **fixed)
 
     def _update(
-        self, objective: Objective, part: Sequence[Micro], anchors: Sequence[Anchors], version: int, scale: float,
+        self, objective: Objective, part: Sequence[Micro], anchors: Sequence[Anchors], *, version: int, scale: float,
         knobs: StepKnobs, told: Gathered, gap: Gap | None,
     ) -> None:  # fmt: skip
         self.optimizer.zero_grad(set_to_none=True)
@@ -126,7 +136,9 @@ class Learner:
             loss, metrics = objective(objective_batch(micro, read, fixed, version, scale))
             value = float(loss.detach())
             if not np.isfinite(value) or abs(value) > knobs.loss_limit:
-                raise Diverged(f"the loss is {value:.4g} (limit {knobs.loss_limit:g})", micro, [told.trees[i] for i in micro.trees])
+                raise DivergedError(
+                    f"the loss is {value:.4g} (limit {knobs.loss_limit:g})", micro, [told.trees[i] for i in micro.trees]
+                )
             loss.backward()
             loss_sum += value
             told.add(metrics, float(micro.weight.sum()), scale)
@@ -138,7 +150,7 @@ class Learner:
                 gap.add(micro, fixed.old if fixed.old is not None else read.logp.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.policy.parameters()), self.optim.clip_norm))
         if not np.isfinite(norm):
-            raise Diverged(f"the gradient's norm is {norm}", part[0] if len(part) == 1 else None,
+            raise DivergedError(f"the gradient's norm is {norm}", part[0] if len(part) == 1 else None,
                            [told.trees[i] for m in part for i in m.trees])  # fmt: skip
         self.updates += 1
         for group in self.optimizer.param_groups:
@@ -158,7 +170,7 @@ def _taught(objective: Objective, folded: Folded) -> Folded:
 
 def _shares(table: Table, count: int) -> list[list[int]]:
     edges = np.linspace(0, len(table.trees), count + 1).round().astype(int)
-    return [list(range(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+    return [list(range(a, b)) for a, b in pairwise(edges) if b > a]
 
 
 def make_optimizer(policy: LanguagePolicy, optim: Optim) -> torch.optim.AdamW:
@@ -166,6 +178,6 @@ def make_optimizer(policy: LanguagePolicy, optim: Optim) -> torch.optim.AdamW:
     decayed = [p for p in policy.parameters() if p.ndim > 1]
     plain = [p for p in policy.parameters() if p.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": optim.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=optim.lr, betas=optim.betas, eps=optim.eps, fused=True)
-
-
+    return torch.optim.AdamW(
+        [g for g in groups if g["params"]], lr=optim.lr, betas=optim.betas, eps=optim.eps, fused=True
+    )

@@ -28,8 +28,8 @@ def grads(model: torch.nn.Module, loss: torch.Tensor) -> list[torch.Tensor]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10**6), trees=st.integers(1, 4), kv=st.sampled_from([1, 2, 4]), pieces=st.sampled_from([2, 3, 256]),
-       overhead=st.sampled_from([0, 40_000]), keep=st.booleans())  # fmt: skip
+@given(seed=st.integers(0, 10**6), trees=st.integers(1, 4), kv=st.sampled_from([1, 2, 4]),
+       pieces=st.sampled_from([2, 3, 256]), overhead=st.sampled_from([0, 40_000]), keep=st.booleans())  # fmt: skip
 def test_packed_equals_paths(seed: int, trees: int, kv: int, pieces: int, overhead: int, keep: bool) -> None:
     rng = random.Random(seed)
     view = table([random_tree(rng, f"t{i}") for i in range(trees)])

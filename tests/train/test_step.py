@@ -17,7 +17,7 @@ from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.config import Optim
 from rolltree.train.pack import micro_batches
-from rolltree.train.step import Diverged, Learner, StepKnobs, make_optimizer
+from rolltree.train.step import DivergedError, Learner, StepKnobs, make_optimizer
 from rolltree.tree.table import Table, table
 from tests.policy.forests import random_tree, tiny_llama
 
@@ -50,8 +50,8 @@ def test_the_token_budget_does_not_change_the_step(name: str) -> None:
     objective = load_objective(name, kl=0.1)
     paths = expand(view, advantage, leaf_weights(view, "token")) if name == "gspo" else None
     one, many = (learner(reference=LanguagePolicy(tiny_llama(seed=1))) for _ in range(2))
-    a = one.step(objective, view, folded, paths, 0, StepKnobs(token_budget=10**6))
-    b = many.step(objective, view, folded, paths, 0, StepKnobs(token_budget=25))
+    a = one.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=10**6))
+    b = many.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=25))
     assert a["micro_batches"] == 1
     assert b["micro_batches"] > 3
     assert torch.allclose(grad(one.policy.model), grad(many.policy.model), atol=1e-12)
@@ -64,12 +64,12 @@ def test_a_single_update_needs_no_old_log_probs() -> None:
     view, folded, _ = rollouts()
     quick, slow = learner(), learner(replace(OPTIM, epochs=2))
     objective = load_objective("clipped")
-    quick.step(objective, view, folded, None, 0, StepKnobs())
+    quick.step(objective, view, folded, None, version=0, knobs=StepKnobs())
     first = flat(quick.policy.model)
     with pytest.MonkeyPatch.context() as patch:
         steps = []
         patch.setattr(slow.optimizer, "step", lambda: steps.append(grad(slow.policy.model)))
-        slow.step(objective, view, folded, None, 0, StepKnobs())
+        slow.step(objective, view, folded, None, version=0, knobs=StepKnobs())
     assert torch.allclose(grad(quick.policy.model), steps[0], atol=1e-12)
     assert not torch.equal(first, flat(tiny_llama()))
 
@@ -77,7 +77,7 @@ def test_a_single_update_needs_no_old_log_probs() -> None:
 def test_several_updates_move_the_ratio_and_clip() -> None:
     view, folded, _ = rollouts()
     many = learner(replace(OPTIM, lr=0.1, minibatches=2, epochs=3))
-    told = many.step(load_objective("clipped"), view, folded, None, 0, StepKnobs())
+    told = many.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())
     assert told["updates"] == 6
     assert told["ratio_max"] > 1.05
     assert told["clip_high"] + told["clip_low"] > 0
@@ -92,7 +92,7 @@ def test_penalties_see_the_reference_and_the_last_step() -> None:
         micro = micro_batches(view, folded, 10**6)[0]
         now, last = (p.read(micro.packed).logp.numpy() for p in (mine.policy, previous))
     before = flat(mine.policy.model)
-    told = mine.step(objective, view, folded, None, 0, StepKnobs(token_budget=40))
+    told = mine.step(objective, view, folded, None, version=0, knobs=StepKnobs(token_budget=40))
     k3 = np.exp(last - now) - 1 + (now - last)
     assert told["kl_previous"] == pytest.approx((micro.weight * k3).sum() / micro.weight.sum(), rel=1e-9)
     assert torch.equal(flat(previous.model), before), "the next step's `previous` is where this one began"
@@ -104,8 +104,8 @@ def test_actions_without_advantage_are_left_out_only_where_nothing_reads_them() 
     leaf = np.where(view.leaf_tree < 2, 0.0, 1.0)
     folded = fold(view, Advantage(leaf=leaf), leaf_weights(view, "token"))
     lean, full = learner(), learner()
-    a = lean.step(load_objective("clipped"), view, folded, None, 0, StepKnobs())
-    b = full.step(load_objective("clipped", entropy_bonus=1e-12), view, folded, None, 0, StepKnobs())
+    a = lean.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())
+    b = full.step(load_objective("clipped", entropy_bonus=1e-12), view, folded, None, version=0, knobs=StepKnobs())
     assert a["trained_tokens"] < b["trained_tokens"]
     assert torch.allclose(grad(lean.policy.model), grad(full.policy.model), atol=1e-9)
 
@@ -123,10 +123,10 @@ def test_the_gap_to_the_engine_is_measured_on_this_version_only() -> None:
         node.version = np.full(length, 7, np.int32)
         if start <= off < start + length:
             node.logp[off - start] += 0.5
-    told = deepcopy(mine).step(load_objective("clipped"), view, folded, None, 7, StepKnobs(gap_limit=0.1))
+    told = deepcopy(mine).step(load_objective("clipped"), view, folded, None, version=7, knobs=StepKnobs(gap_limit=0.1))
     assert told["gap_max"] == pytest.approx(0.5, abs=1e-5)
     assert told["gap_over"] == pytest.approx(1 / len(micro.gain))
-    assert "gap_max" not in mine.step(load_objective("clipped"), view, folded, None, 8, StepKnobs())
+    assert "gap_max" not in mine.step(load_objective("clipped"), view, folded, None, version=8, knobs=StepKnobs())
 
 
 class Breaks:
@@ -149,8 +149,8 @@ def test_a_loss_out_of_bounds_stops_before_any_weight_changes(factor: float, sai
     view, folded, _ = rollouts()
     mine = learner()
     objective: Objective = Breaks(factor)
-    with pytest.raises(Diverged, match=said) as caught:
-        mine.step(objective, view, folded, None, 0, StepKnobs(token_budget=30))
+    with pytest.raises(DivergedError, match=said) as caught:
+        mine.step(objective, view, folded, None, version=0, knobs=StepKnobs(token_budget=30))
     assert torch.equal(flat(mine.policy.model), flat(tiny_llama()))
     assert caught.value.micro is not None
     assert {t.id for t in caught.value.trees} <= {t.id for t in view.trees}
@@ -160,5 +160,7 @@ def test_a_loss_out_of_bounds_stops_before_any_weight_changes(factor: float, sai
 def test_the_learning_rate_warms_up() -> None:
     view, folded, _ = rollouts()
     mine = learner(replace(OPTIM, lr=1.0, warmup=4))
-    rates = [mine.step(load_objective("clipped"), view, folded, None, 0, StepKnobs())["lr"] for _ in range(5)]
+    rates = [
+        mine.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())["lr"] for _ in range(5)
+    ]
     assert rates == [0.25, 0.5, 0.75, 1.0, 1.0]

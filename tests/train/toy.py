@@ -57,10 +57,10 @@ def tiny_policy(seed: int = 0) -> LoadedModel:
     return LoadedModel(LlamaForCausalLM(config).eval(), HFCodec(tokenizer), Path("tiny"), "tiny")
 
 
-KNOBS: dict[str, Any] = dict(
-    steps=6, prompts=4, lr=3e-3, warmup=1, eval_every=3, eval_items=8, eval_samples=2, checkpoint_every=2,
-    forests_every=3, quiet=True,
-)  # fmt: skip
+KNOBS: dict[str, Any] = {
+    "steps": 6, "prompts": 4, "lr": 3e-3, "warmup": 1, "eval_every": 3, "eval_items": 8, "eval_samples": 2,
+    "checkpoint_every": 2, "forests_every": 3, "quiet": True,
+}  # fmt: skip
 
 
 def timeless(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,88 @@
+"""What is true of every recipe, and what makes each the method of its paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from rolltree.credit.advantage import Advantage
+from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.errors import RolltreeError
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.check import check
+from rolltree.recipe.recipe import Parts, RecipeError
+from rolltree.recipe.registry import knobs_of, list_recipes, load_recipe
+from rolltree.tree.table import Table
+from tests.train.toy import Early
+
+ENGINE = TabularEngine(lambda _: [0.5, 0.5], Letters("ab"))
+
+
+@pytest.mark.parametrize("card", list_recipes(), ids=lambda c: c.name)
+def test_cards_are_complete_and_recipes_fit_their_surroundings(card) -> None:  # pyright: ignore
+    recipe = load_recipe(card.name)
+    parts = recipe.build()
+    assert parts.name == card.name == recipe.card.name
+    assert card.paper
+    assert card.claim
+    assert 2015 < card.year < 2100
+    assert card.baseline is None or card.baseline in {c.name for c in list_recipes()}
+    assert recipe == load_recipe(card.name, **knobs_of(card.name))
+    check(parts, ENGINE, Early())
+
+
+def test_knobs_reach_the_parts() -> None:
+    parts = load_recipe("grpo", group=5, clip=0.1, kl=0.04).build()
+    assert parts.strategy.n == 5  # pyright: ignore
+    assert parts.objective.surrogate.clip_high == 0.1  # pyright: ignore
+    assert "reference" in parts.objective.needs
+    assert load_recipe("dapo", overlong=False).build().shapers == ()
+    assert load_recipe("gspo", minibatches=2).build().optim == {"minibatches": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "said"),
+    [
+        ("gropo", {}, "did you mean 'grpo'"),
+        ("grpo", {"gruop": 4}, "did you mean 'group'"),
+        ("grpo", {"temperature": 4}, "it has group, clip, kl, ddof"),
+    ],
+)
+def test_unknown_names_suggest_the_near_one(name: str, knobs: dict[str, int], said: str) -> None:
+    with pytest.raises(RolltreeError, match=said):
+        load_recipe(name, **knobs)
+
+
+def test_a_group_of_one_is_refused() -> None:
+    with pytest.raises(RecipeError, match="group=1"):
+        load_recipe("grpo", group=1).build()
+    load_recipe("reinforce_pp", group=1, baseline=False).build()
+
+
+@dataclass(frozen=True)
+class Wants:
+    needs: frozenset[str]
+
+    def __call__(self, table: Table) -> Advantage:
+        return Advantage(leaf=np.zeros(len(table.leaf)))
+
+
+@pytest.mark.parametrize(
+    ("need", "said"),
+    [("state_key", "task 'early' has no environment"), ("value", "strategy Independent does not write")],
+)
+def test_what_a_part_cannot_supply_is_said_first(need: str, said: str) -> None:
+    parts = replace(load_recipe("grpo").build(), credit=Wants(frozenset({need})))
+    with pytest.raises(RecipeError, match=said):
+        check(parts, ENGINE, Early())
+
+
+def test_corrections_need_an_engine_that_samples_the_policy() -> None:
+    greedy = TabularEngine(lambda _: [0.5, 0.5], Letters("ab"))
+    greedy.capabilities = replace(greedy.capabilities, samples_exactly=False)
+    parts: Parts = replace(load_recipe("grpo").build(), objective=load_objective("clipped", correction="tis"))
+    check(parts, ENGINE, Early())
+    with pytest.raises(RecipeError, match="only promises the most likely token"):
+        check(parts, greedy, Early())
