@@ -44,7 +44,7 @@ def grown(shape: Shape, rng: np.random.Generator, *, id: str = "t0") -> Tree:
     return tree
 
 
-def episodes(rng: np.random.Generator, *, prompts: int = 3, group: int = 4, id: str = "t") -> list[Tree]:
+def episodes(rng: np.random.Generator, *, prompts: int = 3, group: int = 6, id: str = "t") -> list[Tree]:
     """Independent agent episodes that carry everything any credit here can ask for.
 
     Each prompt has `group` episodes of one to four turns; turns answer one of three states, have switch flags, critic

@@ -14,7 +14,7 @@ from rolltree.credit.centre import centred
 from rolltree.credit.outcome import outcomes, where
 from rolltree.credit.registry import register
 from rolltree.credit.scale import scaled
-from rolltree.tree.table import Floats, Ints, Table
+from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
 def plans(table: Table, name: str) -> Ints:
@@ -83,10 +83,11 @@ class HiMAC:
             micro = normalised(outcomes(table), group, self.std, self.ddof, self.eps)
         return two_levels(table, macro, micro)
 
-    def _chosen(self, table: Table, plan: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _chosen(self, table: Table, plan: Ints) -> Bools:
         rows = np.unique(plan[plan >= 0])
-        value = backup(table, outcomes(table), "leaf_mean")[rows]
-        order = np.lexsort((rows, -value, table.tree[rows]))
+        # Rounded, so that the order in which executions were summed cannot decide between equal plans.
+        value = np.round(backup(table, outcomes(table), "leaf_mean")[rows], 12)
+        order = np.lexsort((partition.steady(table, rows), -value, table.tree[rows]))
         _, first = np.unique(table.tree[rows][order], return_index=True)
         return np.isin(plan, rows[order[first]])
 

@@ -16,9 +16,10 @@ from rolltree.credit.scale import scaled, spread_of
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
-def pivots(values: Floats, group: Ints, middle: Floats) -> Bools:
-    """One member per group that equals its middle value (the first); none where no member does."""
+def pivots(values: Floats, group: Ints, middle: Floats, rank: Ints) -> Bools:
+    """The member of lowest rank of each group that equals its middle value."""
     at = np.flatnonzero((group >= 0) & (values == middle))
+    at = at[np.argsort(rank[at])]
     _, first = np.unique(group[at], return_index=True)
     out = np.zeros(len(values), np.bool_)
     out[at[first]] = True
@@ -55,5 +56,5 @@ class MCGRPO:
         if self.flat != "eps":
             by_std = scaled(away, reward, group, "std", ddof=0, eps=self.eps)
             leaf = np.where(deviation == 0, by_std if self.flat == "std" else away, leaf)
-        counted = ~pivots(reward, group, middle) if self.drop_pivot else None
+        counted = ~pivots(reward, group, middle, partition.steady(table, table.leaf)) if self.drop_pivot else None
         return Advantage(leaf=leaf, counted=counted)

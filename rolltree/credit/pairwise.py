@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.outcome import leaf_scores
+from rolltree.credit.outcome import leaf_scores, outcomes
 from rolltree.credit.registry import register
 from rolltree.tree.table import Bools, Table
 
@@ -38,6 +38,7 @@ class Pairwise:
         """The verdict of every live leaf."""
         if self.split not in ("loss", "zero"):
             raise CreditError(f'pairwise: split is {self.split!r}; choose "loss" or "zero"')
+        outcomes(table)
         judged = judged_leaves(table)
         won = leaf_scores(table, "versus", judged)
         lost = won <= 0 if self.split == "zero" else won < 1

@@ -39,6 +39,14 @@ def leaf_groups(table: Table, by: By, use: Bools | None = None) -> Ints:
     return group
 
 
+def steady(table: Table, rows: Ints) -> Ints:
+    """Rank of these nodes by (tree id, node id): what breaks ties, so that no order of rows can matter."""
+    keys = [(table.trees[table.tree[i]].id, table.nodes[i].id) for i in rows]
+    rank = np.empty(len(rows), np.int64)
+    rank[sorted(range(len(rows)), key=keys.__getitem__)] = np.arange(len(rows))
+    return rank
+
+
 def count(group: Ints) -> Ints:
     """Size of each group, by group number."""
     return np.bincount(group[group >= 0])

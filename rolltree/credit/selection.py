@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, Credit, CreditError
 from rolltree.credit.entropy_shaping import leaf_only
 from rolltree.credit.outcome import action_values, outcomes
@@ -14,9 +15,12 @@ from rolltree.credit.reward_shaping import path_length
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
-def most_spread(values: Floats, keep: int) -> Ints:
-    """Indices of `keep` values of largest variance: some of the largest and the rest smallest, every split tried."""
-    order = np.argsort(values, kind="stable")
+def most_spread(values: Floats, keep: int, rank: Ints) -> Ints:
+    """Indices of `keep` values of largest variance: some of the largest and the rest smallest, every split tried.
+
+    Ties go by `rank`.
+    """
+    order = np.lexsort((rank, np.round(values, 12)))
     if keep >= len(values):
         return order
     ranked = values[order] - values.mean()
@@ -24,7 +28,7 @@ def most_spread(values: Floats, keep: int) -> Ints:
     low = np.arange(keep + 1)
     high = len(values) - (keep - low)
     s, q = sums[low] + sums[-1] - sums[high], squares[low] + squares[-1] - squares[high]
-    best = int(np.argmax(q / keep - (s / keep) ** 2)) if keep else 0
+    best = int(np.argmax(np.round(q / keep - (s / keep) ** 2, 12))) if keep else 0
     return np.concatenate([order[:best], order[len(values) - (keep - best) :]])
 
 
@@ -58,7 +62,9 @@ class Downsampled:
         counted = table.live if advantage.counted is None else table.live & advantage.counted
         pool = np.flatnonzero(counted)
         kept = np.zeros(len(leaf), np.bool_)
-        kept[pool[most_spread(leaf[pool], max(1, round(self.leaves * len(pool))))] if len(pool) else pool] = True
+        rank = partition.steady(table, table.leaf)
+        size = min(len(pool), max(1, round(self.leaves * len(pool))))
+        kept[pool[most_spread(leaf[pool], size, rank[pool])]] = True
         if self.tokens == 1:
             return replace(advantage, counted=kept)
         mass = table.below(kept.astype(np.float64))
@@ -66,9 +72,10 @@ class Downsampled:
         use = table.teaches & np.repeat(mass > 0, table.length)
         worth = np.abs(np.repeat(mean, table.length)) * action_values(table, "entropy")
         at = np.flatnonzero(use)
-        chosen = at[np.argsort(-worth[at], kind="stable")[: max(1, round(self.tokens * len(at)))]]
+        node = np.repeat(partition.steady(table, np.arange(len(table.nodes))), table.length)[at]
+        chosen = at[np.lexsort((at, node, -np.round(worth[at], 12)))[: max(1, round(self.tokens * len(at)))]]
         factor = np.zeros(table.actions)
-        factor[chosen] = len(at) / len(chosen) if self.rescale else 1.0
+        factor[chosen] = len(at) / max(len(chosen), 1) if self.rescale else 1.0
         return replace(advantage, counted=kept, factor=factor)
 
 
@@ -82,10 +89,10 @@ def recompose(table: Table, share: float, correct: float = 0.5) -> Bools:
         raise CreditError(f"recompose: share {share} must lie in (0, 1]")
     right = outcomes(table) > correct
     length = path_length(table)
-    now = np.zeros(len(right), np.bool_)
+    now, steady = np.zeros(len(right), np.bool_), partition.steady(table, table.leaf)
     for kind, rank in ((right, length), (~right, -length)):
         at = np.flatnonzero(table.live & kind)
-        at = at[np.lexsort((rank[at], table.leaf_tree[at]))]
+        at = at[np.lexsort((steady[at], rank[at], table.leaf_tree[at]))]
         tree = table.leaf_tree[at]
         sizes = np.bincount(tree, minlength=len(table.trees))
         place = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

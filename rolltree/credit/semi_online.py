@@ -10,7 +10,7 @@ import numpy as np
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.centre import centred
 from rolltree.credit.episodes import episodes
-from rolltree.credit.outcome import node_scores
+from rolltree.credit.outcome import node_scores, outcomes
 from rolltree.credit.registry import register
 from rolltree.credit.scale import scaled
 from rolltree.credit.steps import Steps, over_steps
@@ -40,6 +40,7 @@ class SemiOnline:
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every turn, on its node."""
+        outcomes(table)
         run = episodes(table, "semi_online", outcome=self.outcome)
         rows = run.row[run.valid]
         match = run.fill(node_scores(table, "match", rows)) > 0.5

@@ -19,7 +19,14 @@ from rolltree.tree.table import Bools, Floats, Ints, Table
 def attempts(table: Table) -> tuple[Ints, Ints]:
     """Rows of the attempts (trained nodes with a `reward` that did not fail), and each one's parent attempt or -1."""
     is_one = np.fromiter(
-        (n.trains and "reward" in n.scores and n.status not in ("pruned", "failed") for n in table.nodes), np.bool_
+        (
+            n.trains
+            and "reward" in n.scores
+            and n.status not in ("pruned", "failed")
+            and not n.fate.startswith("dropped")
+            for n in table.nodes
+        ),
+        np.bool_,
     )
     nearest = np.full(len(table.nodes), -1, np.int64)
     for level in table.levels[1:]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.centre import centred
-from rolltree.credit.outcome import node_scores, where
+from rolltree.credit.outcome import node_scores, outcomes, where
 from rolltree.credit.registry import register
 from rolltree.tree.table import Table
 
@@ -31,6 +31,7 @@ class SkillChain:
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every task's nodes."""
+        outcomes(table)
         ends = np.flatnonzero(np.isfinite(table.score("task_reward")) & (table.below(table.live.astype(float)) > 0))
         is_end = np.zeros(len(table.nodes))
         is_end[ends] = 1.0
