@@ -5,14 +5,14 @@ They use random packed trees, folded (each action once) and written out (every p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import OPTIONAL, Batch, Objective, ObjectiveError, Paths, fit
+from rolltree.objective.batch import OPTIONAL, Batch, Objective, ObjectiveError, Paths, fit, need
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,11 @@ def write_out(batch: Batch) -> Batch:
     if paths is None:
         raise ObjectiveError("only a batch with paths can be written out")
     credit = paths.entry_weight * paths.advantage
-    optional = {name: getattr(batch, name) for name in sorted(OPTIONAL - {"group"})}
+
+    def taken(name: str) -> Tensor | None:
+        values = getattr(batch, name)
+        return None if values is None else values[paths.index]
+
     return replace(
         batch,
         logp=batch.logp[paths.index],
@@ -84,7 +88,7 @@ def write_out(batch: Batch) -> Batch:
         loss=credit.clamp(max=0),
         weight=paths.entry_weight,
         paths=replace(paths, index=torch.arange(len(paths.index), device=paths.index.device)),
-        **{name: None if values is None else values[paths.index] for name, values in optional.items()},
+        **{name: taken(name) for name in sorted(OPTIONAL - {"group"})},
     )
 
 
@@ -93,7 +97,7 @@ def gradients(objective: Objective, batch: Batch, of: Batch | None = None) -> tu
     source = batch if of is None else of
     inputs = [x for x in (source.logp, source.entropy, source.logits) if x is not None and x.requires_grad]
     loss, _ = objective(batch)
-    found = torch.autograd.grad(loss, inputs, allow_unused=True)
+    found: Sequence[Tensor | None] = torch.autograd.grad(loss, inputs, allow_unused=True)
     return loss, [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 
 
@@ -135,9 +139,9 @@ def check_unsampled(objective: Objective) -> None:
     marks = (torch.nan, torch.inf, -torch.inf)
     for missing in (0.3, 1.0):
         batch = random_pair(3, missing=missing).folded
-        assert batch.sampled is not None
-        known = batch.sampled.isfinite()
-        got = [gradients(objective, replace(batch, sampled=torch.where(known, batch.sampled, m))) for m in marks]
+        sampled = need(batch.sampled, "sampled", "the check of missing probabilities")
+        marked = [torch.where(sampled.isfinite(), sampled, mark) for mark in marks]
+        got = [gradients(objective, replace(batch, sampled=values)) for values in marked]
         finite = all(bool(torch.isfinite(loss)) and all(bool(g.isfinite().all()) for g in grads) for loss, grads in got)
         _hold(finite, objective, f"is not finite when {missing:.0%} of the actions have no sampling probability")
         _hold(

@@ -141,7 +141,7 @@ class KlCov:
         weight = paths.entry_weight
         restrained = weight * picked * self._distance(delta)
         loss = -(weight * paths.advantage * ratio(delta)).sum() + self.coefficient * restrained.sum()
-        return loss, {"cov_selected": share(weight, picked), "cov_penalty": restrained.sum().detach()}
+        return loss, {"cov_selected": share(weight, picked), "kl_selected": restrained.sum().detach()}
 
     def _distance(self, delta: Tensor) -> Tensor:
         if self.estimator == "abs":
