@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
-from rolltree.lab.trace import Trace
+from rolltree.lab.trace import LabError, Trace
 from rolltree.lab.watch import Watch, noted
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import load_recipe
@@ -35,9 +35,23 @@ TRAIN_METRICS: Mapping[str, str] = {
 """Names in metrics.jsonl and what the lab calls them."""
 
 
+IDLE = 25
+"""Steps in a row without a trained token after which a budget of trained tokens is given up."""
+
+
+class LoadTask(Protocol):
+    """Makes a task by name, as the registry does."""
+
+    def __call__(self, name: str, *, level: int | None = None) -> Task:
+        """The task at a level; None = its default."""
+        ...
+
+
 @dataclass(frozen=True)
 class TrainRunner:
-    """Trains with `rolltree.train`."""
+    """Trains with `rolltree.train`. `load` lets a task that is in no registry be compared on."""
+
+    load: LoadTask = load_task
 
     def check(self, spec: Spec) -> None:
         """Build everything once and see that the parts fit."""
@@ -48,14 +62,14 @@ class TrainRunner:
         settings(spec)
         engine = LocalEngine(load_model(spec.conditions.model))
         try:
-            check(parts, engine, _task(spec))
+            check(parts, engine, self._task(spec))
         finally:
             asyncio.run(engine.close())
 
     def modules(self, spec: Spec) -> Iterable[str]:
         """The trainer, the recipe with all its parts, and the task."""
         recipe = _recipe(spec)
-        mine = modules_of((recipe, parts_of(recipe), _task(spec)))
+        mine = modules_of((recipe, parts_of(recipe), self._task(spec)))
         return {"rolltree.train.start", "rolltree.engine.local", __name__, *mine}
 
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
@@ -72,13 +86,17 @@ class TrainRunner:
 
         while True:
             result = train(
-                _recipe(spec), spec.conditions.model, _task(spec), out=folder, config=config,
+                _recipe(spec), spec.conditions.model, self._task(spec), out=folder, config=config,
                 resume=(folder / "config.json").exists(), listen=listen, quiet=True,
             )  # fmt: skip
             if spec.conditions.axis != "trained" or _trained(result.metrics) >= spec.conditions.budget:
                 break
+            _check_idle(result.metrics, spec)
             config = with_knobs(config, {"steps": config.steps + spec.conditions.eval_every})
         return read_run(folder, watch.path, spec.arm.label, spec.seed, spec.conditions.eval_samples)
+
+    def _task(self, spec: Spec) -> Task:
+        return self.load(spec.conditions.task, level=spec.conditions.level)
 
 
 def settings(spec: Spec) -> TrainConfig:
@@ -137,10 +155,6 @@ def _recipe(spec: Spec) -> Any:
     return load_recipe(spec.arm.recipe, **dict(_knobs(spec, "")))
 
 
-def _task(spec: Spec) -> Task:
-    return load_task(spec.conditions.task, level=spec.conditions.level)
-
-
 def _knobs(spec: Spec, owner: str) -> list[tuple[str, Any]]:
     out: list[tuple[str, Any]] = []
     for name, value in spec.arm.knobs:
@@ -152,6 +166,16 @@ def _knobs(spec: Spec, owner: str) -> list[tuple[str, Any]]:
 
 def _trained(lines: list[dict[str, Any]]) -> float:
     return sum(float(line.get("trained_tokens", 0.0)) for line in lines if line["kind"] == "train")
+
+
+def _check_idle(lines: list[dict[str, Any]], spec: Spec) -> None:
+    """A recipe that finds nothing to learn from would never spend a budget of trained tokens."""
+    last = [line for line in lines if line["kind"] == "train"][-IDLE:]
+    if len(last) == IDLE and not _trained(last):
+        raise LabError(
+            f"{spec.arm.label}, seed {spec.seed}, trained no token in {IDLE} steps (no group had variance); "
+            "choose an easier level or count decoded tokens instead"
+        )
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, float]:

@@ -1,6 +1,10 @@
 """Real training runs as traces: the budget is kept on every axis, costs add up, an interrupted run continues."""
 
 import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +16,15 @@ from rolltree.lab.arms import Arm, arms
 from rolltree.lab.compare import compare
 from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.lab.runner import Conditions, Shelf, Spec
+from rolltree.lab.trace import LabError
 from rolltree.lab.train_runner import TrainRunner, settings
+from rolltree.policy.decoder import ModelError
+from rolltree.task.items import TaskError
+from rolltree.task.protocol import Item, Reply, Split, Verdict
 
-SMALL = (("train.checkpoint_every", 1), ("train.forests_every", 0), ("train.max_tokens", 6), ("train.prompts", 2))
+SMALL = (("train.checkpoint_every", 0), ("train.forests_every", 0), ("train.max_tokens", 6), ("train.prompts", 2))
+STEP = 2 * 8 * 6
+"""Most tokens one step can decode."""
 
 
 @pytest.fixture(scope="module")
@@ -35,40 +45,75 @@ def model(tmp_path_factory):
 
 
 def conditions(model, **changes):
-    base = {"task": "arithmetic", "budget": 600.0, "model": model, "eval_every": 2, "eval_items": 3, "eval_samples": 2}
+    base = {"task": "arithmetic", "budget": 250.0, "model": model, "eval_every": 2, "eval_items": 2, "eval_samples": 2}
     return Conditions(**{**base, **changes})
 
 
-def run(tmp_path, model, tick=lambda cost, doing: None, **changes):
-    spec = Spec(Arm("grpo", "grpo", SMALL), 3, conditions(model, **changes))
-    return TrainRunner().run(spec, tmp_path / "run", tick)
+@dataclass(frozen=True)
+class Early:
+    """Right when the answer begins with one of the first half of the characters: a random policy half solves it."""
+
+    name: str = "early"
+    level: int = 0
+    stop: tuple[str, ...] = ()
+    max_tokens: int = 4
+    max_turns: int = 0
+    right: str = "".join(map(chr, range(32, 80)))
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        for i in count():
+            yield Item(f"{split}{seed}-{i}", f"{i % 10}=", True)
+
+    def start(self, item: Item) -> tuple[Any, str | None]:
+        return None, None
+
+    async def step(self, item: Item, state: Any, text: str) -> Reply:
+        raise NotImplementedError
+
+    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
+        return Verdict(float(text[:1] != "" and text[0] in self.right), answer=text[:1] or None)
+
+
+def early(name, *, level=None):
+    return Early(right="") if level else Early()
+
+
+def run(tmp_path, model, tick=lambda cost, doing: None, knobs=SMALL, **changes):
+    spec = Spec(Arm("grpo", "grpo", knobs), 3, conditions(model, **changes))
+    return TrainRunner(early).run(spec, tmp_path / "run", tick)
 
 
 @pytest.mark.parametrize("axis", ["decoded", "trained"])
 def test_the_budget_is_spent_and_hardly_more(tmp_path, model, axis):
     trace = run(tmp_path, model, axis=axis)
     x, y = trace.curve("pass@1", axis)
-    assert 600 <= x[-1] < 600 + 3 * 2 * 8 * 6
+    assert 250 <= x[-1] < 250 + 2 * STEP
     assert x[0] == 0
     assert ((y >= 0) & (y <= 1)).all()
     spent = [row["decoded"] for row in trace.rows]
     assert spent == sorted(spent)
     assert trace.mean("sharing") == pytest.approx(1.0)
     assert 0 < trace.mean("unique") <= 1
-    assert len(trace.items) == 3
+    assert len(trace.items) == 2
     assert all(t.samples == 2 for t in trace.items.values())
 
 
+def test_a_budget_of_trained_tokens_is_given_up_when_nothing_is_learned_from(tmp_path, model):
+    with pytest.raises(LabError, match="trained no token in 25 steps"):
+        run(tmp_path, model, axis="trained", level=1, eval_every=25)
+
+
 def test_a_run_stopped_midway_continues_to_the_same_trace(tmp_path, model):
-    whole = run(tmp_path / "whole", model)
+    often = (("train.checkpoint_every", 2), *SMALL[1:])
+    whole = run(tmp_path / "whole", model, knobs=often)
 
     def stop(cost, doing):
-        if cost > 250:
+        if cost > 200:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", model, stop)
-    continued = run(tmp_path / "cut", model)
+        run(tmp_path / "cut", model, stop, often)
+    continued = run(tmp_path / "cut", model, knobs=often)
 
     def timeless(trace):
         return [{k: v for k, v in row.items() if k != "seconds"} for row in trace.rows]
@@ -79,9 +124,7 @@ def test_a_run_stopped_midway_continues_to_the_same_trace(tmp_path, model):
 
 def test_two_recipes_are_compared_end_to_end(tmp_path, model):
     chosen = arms(["grpo", "rloo"], [f"{k}={v}" for k, v in SMALL])
-    made = compare(
-        chosen, conditions(model), [0, 1], Shelf(tmp_path, TrainRunner()), console=Console(file=io.StringIO())
-    )
+    made = compare(chosen, conditions(model), [0], Shelf(tmp_path, TrainRunner()), console=Console(file=io.StringIO()))
     assert set(made.headline) == {"grpo", "rloo"}
     start = {t.seed: t.curve("pass@1")[1][0] for t in made.of("grpo")}
     assert start == {t.seed: t.curve("pass@1")[1][0] for t in made.of("rloo")}
@@ -106,5 +149,5 @@ def test_knobs_reach_whom_they_are_meant_for():
     ],
 )
 def test_bad_names_are_refused_with_the_near_one(model, arm, changes, says):
-    with pytest.raises(RolltreeError, match=says):
+    with pytest.raises((RolltreeError, TaskError, ModelError), match=says):
         TrainRunner().check(Spec(arm, 0, conditions(model, **changes)))
