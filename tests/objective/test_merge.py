@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_contract import VARIANTS
 
 from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import fit
 from rolltree.objective.correction import ImportanceWeight, Reject, SecondMoment
 from rolltree.objective.merge import merge
 from rolltree.objective.registry import load_objective
+from tests.objective.test_contract import VARIANTS
 
 WITHIN_BATCH = {"clip-cov", "clip-cov-much"}
 """Draws that depend on the place in the batch."""
