@@ -30,7 +30,8 @@ QUERIES = {
     "SQL: nodes, actions and mean reward by role":
         "SELECT role, count(*), sum(length), avg(scores['reward']) FROM nodes GROUP BY role",
     "SQL: the ten trees whose policy is least sure":
-        "SELECT tree, sum(list_sum(logp)) / sum(length) AS sure FROM nodes WHERE trains GROUP BY tree ORDER BY sure LIMIT 10",
+        "SELECT tree, sum(list_sum(logp)) / sum(length) AS sure FROM nodes WHERE trains "
+        "GROUP BY tree ORDER BY sure LIMIT 10",
 }  # fmt: skip
 
 
@@ -139,7 +140,8 @@ def main(sizes: list[int]) -> None:
         for small, large in zip(first, last, strict=True):
             if "cpu_us_per_node" in small:
                 print(
-                    f"  {large['cpu_seconds'] / max(small['cpu_seconds'], 1e-4) * sizes[0] / sizes[-1]:5.2f}  {small['what']}"
+                    f"  {large['cpu_seconds'] / max(small['cpu_seconds'], 1e-4) * sizes[0] / sizes[-1]:5.2f}"
+                    f"  {small['what']}"
                 )
 
 
