@@ -114,10 +114,10 @@ async def sampling_follows_the_law(ask: Ask) -> None:
         return
     logp = await ask.law(ask.prefix)
     _hold(abs(np.exp(logp).sum() - 1) < 1e-3, "The scored probabilities of all next tokens do not add up to 1.")
-    for t, k, p in ((1.0, 0, 1.0), (0.6, 0, 1.0), (1.0, 4, 1.0), (1.3, 0, 0.7), (0.8, 6, 0.8)):
+    for t, k, p in ((1.0, 0, 1.0), (0.6, 0, 1.0), (1.2, 5, 1.0), (1.3, 6, 0.7)):
         runs = [
             ask.sample(max_tokens=1, ignore_eos=True, temperature=t, top_k=k, top_p=p, seed=seed)
-            for seed in range(2000)
+            for seed in range(1000)
         ]
         samples = await asyncio.gather(*runs)
         law = truncated(logp, t, k, p)
@@ -170,7 +170,8 @@ async def stop_ids_end_and_belong(ask: Ask) -> None:
     eos = await asyncio.gather(*(ask.sample(max_tokens=64, seed=s) for s in range(32)))
     for s in eos:
         at = np.flatnonzero(s.actions == ask.engine.codec.eos_id)
-        _hold((s.finish == "eos") == (at.tolist() == [len(s.actions) - 1]), "eos is not the end of the sample.")
+        wanted = [len(s.actions) - 1] if s.finish == "eos" else []
+        _hold(at.tolist() == wanted, "eos stands elsewhere than at the end of a sample that it ended.")
 
 
 async def stop_strings_end_and_belong(ask: Ask) -> None:
