@@ -1,6 +1,7 @@
 """The contract's checks catch engines that break it."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -91,6 +92,7 @@ def test_check_engine_runs_each_check_on_a_fresh_engine(monkeypatch):
     async def check(ask):
         seen.append(ask.engine)
 
-    monkeypatch.setattr(contract, "ENGINE_CHECKS", (check, check))
+    check_it = functools.partial(contract.run_check, check)
+    monkeypatch.setattr(contract, "ENGINE_CHECKS", {"one": check_it, "two": check_it})
     contract.check_engine(tiny.engine)
     assert len({id(engine) for engine in seen}) == 2

@@ -82,6 +82,11 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def widen(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 32}))
+
+
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
@@ -92,7 +97,7 @@ def cut(path):
         (lambda f: cut(f / "config.json"), "cannot be loaded"),
         (lambda f: cut(f / "tokenizer.json"), "cannot be loaded"),
         (lambda f: [p.unlink() for p in f.glob("tokenizer*")], "no tokenizer"),
-        (lambda f: widen(f), "cannot be loaded"),
+        (widen, "cannot be loaded"),
     ],
     ids=["config", "weights", "half", "empty", "json", "tokenizer", "no-tokenizer", "shape"],
 )
@@ -102,11 +107,6 @@ def test_a_broken_folder_is_one_clear_line(folder, harm, words):
         load_model(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def widen(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 32}))
 
 
 def test_fetching_leaves_a_whole_folder_or_none(tmp_path, monkeypatch):
