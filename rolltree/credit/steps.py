@@ -1,8 +1,8 @@
 """Steps: one row per model call, with the state it answered and what it led to.
 
 A model call is a maximal chain of trained nodes in which no state is named: it ends at an environment node or at a
-node with a `state_key`. Where a fork cut a call in two, each continuation is a call of its own and the shared head takes
-the mean of what its continuations get.
+node with a `state_key`. Where a fork cut a call in two, each continuation is a call of its own and the shared head
+takes the mean of what its continuations get.
 """
 
 from __future__ import annotations
