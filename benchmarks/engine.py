@@ -206,7 +206,7 @@ def show(row: Row) -> None:
     """One line of the table."""
     print(
         f"{row.case:8} batch {row.batch:4}  {row.ours:9.0f} tok/s  transformers {row.theirs:9.0f} tok/s  "
-        f"ratio {row.ratio_min:5.2f} / {row.ratio_median:5.2f} / {row.ratio_max:5.2f}  prefix paid {row.prefilled:4.0%}",
+        f"ratio {row.ratio_min:5.2f} / {row.ratio_median:5.2f} / {row.ratio_max:5.2f} prefix paid {row.prefilled:4.0%}",
         flush=True,
     )
 

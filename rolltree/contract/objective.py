@@ -5,7 +5,7 @@ They use random packed trees, folded (each action once) and written out (every p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,8 +97,8 @@ def gradients(objective: Objective, batch: Batch, of: Batch | None = None) -> tu
     source = batch if of is None else of
     inputs = [x for x in (source.logp, source.entropy, source.logits) if x is not None and x.requires_grad]
     loss, _ = objective(batch)
-    found: Sequence[Tensor | None] = torch.autograd.grad(loss, inputs, allow_unused=True)
-    return loss, [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
+    found = torch.autograd.grad(loss, inputs, allow_unused=True)
+    return loss, [_or_zeros(x, g) for x, g in zip(inputs, found, strict=True)]
 
 
 def check_scalar(objective: Objective) -> None:
@@ -189,6 +189,10 @@ def check_objective(objective: Objective) -> None:
     """Run every check; raises AssertionError with a sentence naming the objective and what it did."""
     for check in CHECKS:
         check(objective)
+
+
+def _or_zeros(like: Tensor, values: Tensor | None) -> Tensor:
+    return torch.zeros_like(like) if values is None else values
 
 
 def _refuses(objective: Objective, batch: Batch, word: str) -> None:

@@ -142,7 +142,7 @@ def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
     return Expanded(index, path.astype(np.int64), value, taught[paths], paths)
 
 
-def _over_leaves(  # noqa: PLR0917 - columns of one sum, always passed together
+def _over_leaves(
     table: Table, rows: Ints, weights: Floats, leaf: Floats, node: Floats, factor: Floats | None, action: Floats | None
 ) -> Floats:
     """Gain, loss and weight of each entry of `rows`, adding one leaf below each at a time, in leaf order."""

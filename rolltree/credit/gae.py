@@ -35,7 +35,7 @@ def recursion(table: Table, value: Floats, earned: Floats, decay: float, gamma: 
     return out
 
 
-def _within(  # noqa: PLR0917 - the running state of one sweep
+def _within(
     table: Table, rows: Ints, state: tuple[Floats, Floats, Floats, Floats], out: Floats, decay: float, gamma: float
 ) -> None:
     value, pending, ahead_v, ahead_a = state

@@ -1,7 +1,8 @@
 """Steps: one row per model call, with the state it answered and what it led to.
 
-A model call is a maximal chain of trained nodes without an environment in between; where a fork cut a call in two, each
-continuation is a call of its own and the shared head takes the mean of what its continuations get.
+A model call is a maximal chain of trained nodes in which no state is named: it ends at an environment node or at a
+node with a `state_key`. Where a fork cut a call in two, each continuation is a call of its own and the shared head
+takes the mean of what its continuations get.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from rolltree.credit.advantage import CreditError
 from rolltree.credit.outcome import where
 from rolltree.credit.partition import By, ids
-from rolltree.tree.table import Floats, Ints, Table
+from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +31,25 @@ def steps(table: Table) -> Steps:
     """The model calls of a table, in row order."""
     live = table.below(table.live.astype(np.float64)) > 0
     acts = table.trains & (table.length > 0) & live
-    inner = table.parent >= 0
     goes_on = np.zeros(len(table.nodes), np.bool_)
-    goes_on[table.parent[inner & acts]] = True
+    goes_on[table.parent[acts & (table.parent >= 0)]] = True
+    goes_on &= ~named(table)
     row = np.flatnonzero(acts & ~goes_on)
     return Steps(row, state_nodes(table)[row])
 
 
+def named(table: Table) -> Bools:
+    """Nodes after which the environment is in a named state."""
+    return np.fromiter((n.state_key is not None for n in table.nodes), np.bool_, len(table.nodes))
+
+
 def state_nodes(table: Table) -> Ints:
     """Per node, the row of the nearest node strictly above with a `state_key`, or -1."""
-    named = np.fromiter((n.state_key is not None for n in table.nodes), np.bool_, len(table.nodes))
+    has = named(table)
     nearest = np.full(len(table.nodes), -1, np.int64)
     for level in table.levels[1:]:
         above = table.parent[level]
-        nearest[level] = np.where(named[above], above, nearest[above])
+        nearest[level] = np.where(has[above], above, nearest[above])
     return nearest
 
 
@@ -76,10 +82,10 @@ def over_steps(table: Table, steps: Steps, values: Floats) -> Floats:
     out[steps.row] = values
     weight = np.zeros(len(table.nodes))
     weight[steps.row] = mass[steps.row]
-    acts = table.trains
+    heads_of = table.trains & ~named(table)
     for level in table.levels[:0:-1]:
-        rows = level[(weight[level] > 0) & acts[level]]
-        rows = rows[acts[table.parent[rows]]]
+        rows = level[(weight[level] > 0) & table.trains[level]]
+        rows = rows[heads_of[table.parent[rows]]]
         above = table.parent[rows]
         heads = np.unique(above)
         sums = np.bincount(above, weight[rows] * out[rows], len(out))

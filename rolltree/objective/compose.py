@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, Objective, fit
-from rolltree.objective.correction import Correction
+from rolltree.objective.correction import Correction, fit_correction
 from rolltree.objective.penalty import Penalty
 
 
@@ -46,7 +46,10 @@ class Composed:
         return loss, metrics
 
     def fit(self, batches: Sequence[Batch]) -> Objective:
-        """Fix the surrogate's step-wide statistics on the corrected batches."""
-        for correct in self.corrections:
+        """Fix the step-wide statistics of each part on the batches as it will see them."""
+        fitted: list[Correction] = []
+        for correction in self.corrections:
+            correct = fit_correction(correction, batches)
             batches = [correct(batch)[0] for batch in batches]
-        return replace(self, surrogate=fit(self.surrogate, batches))
+            fitted.append(correct)
+        return replace(self, corrections=tuple(fitted), surrogate=fit(self.surrogate, batches))

@@ -8,8 +8,9 @@ surrogate; penalties are not corrected.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -43,6 +44,20 @@ class Correction(Protocol):
         ...
 
 
+@runtime_checkable
+class StepWideCorrection(Protocol):
+    """A correction with a number that must be one for the whole optimizer step."""
+
+    def fit(self, batches: Sequence[Batch]) -> Correction:
+        """The same correction with that number fixed from all micro-batches."""
+        ...
+
+
+def fit_correction(correction: Correction, batches: Sequence[Batch]) -> Correction:
+    """Fix a correction's step-wide numbers, if it has any."""
+    return correction.fit(batches) if isinstance(correction, StepWideCorrection) else correction
+
+
 @dataclass(frozen=True, slots=True)
 class ImportanceWeight:
     """Multiply the credit by a bounded w = π_old/π_sampled.
@@ -50,7 +65,8 @@ class ImportanceWeight:
     `unit`: per action, the product along a path, or its geometric mean. `bound`: "truncate" is min(w, high) (TIS),
     "clamp" is [low, high], "mask" drops what lies outside [low, high] (IcePop), "none" leaves w alone. `normalise`
     divides by the batch's weighted mean of w. `denominator="surviving"` rescales so that what a mask leaves has the
-    weight of the whole; "original" (the default) lets masked actions count in the average.
+    weight of the whole; "original" (the default) lets masked actions count in the average. `factor` fixes what either
+    multiplies with.
     """
 
     unit: Unit = "token"
@@ -59,6 +75,7 @@ class ImportanceWeight:
     high: float = 2.0
     normalise: bool = False
     denominator: Denominator = "original"
+    factor: float | None = None
 
     def __post_init__(self) -> None:
         _choice("importance weight", "unit", self.unit, get_args(Unit))
@@ -82,23 +99,36 @@ class ImportanceWeight:
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
         """The corrected batch; mean and largest raw weight, and the share that a bound touched."""
         raw, mass = _weights(batch, self.unit)
-        kept = (raw >= self.low) & (raw <= self.high)
-        bounded = raw
-        if self.bound == "truncate":
-            bounded = raw.clamp(max=self.high)
-        elif self.bound == "clamp":
-            bounded = raw.clamp(self.low, self.high)
-        elif self.bound == "mask":
-            bounded = _rescale(torch.where(kept, raw, 0), kept, mass, self.denominator)
-        if self.normalise:
-            bounded = _divide(bounded * mass.sum(), (bounded * mass).sum())
-        outside = raw > self.high if self.bound == "truncate" else ~kept
+        factor = self._factor([batch]) if self.factor is None else self.factor
+        outside = raw > self.high if self.bound == "truncate" else ~self._inside(raw)
         metrics = {
-            "is_weight_mean": _divide((raw * mass).sum(), mass.sum()),
+            "is_weight_mean": share(mass, raw),
             "is_weight_max": raw.max() if len(raw) else raw.sum(),
             "is_weight_bounded": share(mass, outside),
         }
-        return apply(batch, bounded, self.unit), metrics
+        return apply(batch, self._bounded(raw) * factor, self.unit), metrics
+
+    def fit(self, batches: Sequence[Batch]) -> ImportanceWeight:
+        """The rescaling factor of the whole step."""
+        return replace(self, factor=self._factor(batches))
+
+    def _inside(self, raw: Tensor) -> Tensor:
+        return (raw >= self.low) & (raw <= self.high)
+
+    def _bounded(self, raw: Tensor) -> Tensor:
+        if self.bound == "truncate":
+            return raw.clamp(max=self.high)
+        if self.bound == "clamp":
+            return raw.clamp(self.low, self.high)
+        return torch.where(self._inside(raw), raw, 0) if self.bound == "mask" else raw
+
+    def _factor(self, batches: Sequence[Batch]) -> float:
+        parts = [_weights(batch, self.unit) for batch in batches]
+        if self.normalise:
+            return _over([mass for _, mass in parts], [self._bounded(raw) * mass for raw, mass in parts])
+        if self.bound == "mask" and self.denominator == "surviving":
+            return _over([mass for _, mass in parts], [self._inside(raw) * mass for raw, mass in parts])
+        return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +144,7 @@ class Reject:
     low: float = 0.5
     high: float = 2.0
     denominator: Denominator = "original"
+    factor: float | None = None
 
     def __post_init__(self) -> None:
         _choice("reject", "unit", self.unit, get_args(Unit))
@@ -132,14 +163,27 @@ class Reject:
 
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
         """The batch without what was rejected, and the share rejected."""
+        kept, mass = self._kept(batch)
+        factor = self._factor([batch]) if self.factor is None else self.factor
+        return apply(batch, kept.to(mass.dtype) * factor, self.unit), {"rejected": share(mass, ~kept)}
+
+    def fit(self, batches: Sequence[Batch]) -> Reject:
+        """The rescaling factor of the whole step."""
+        return replace(self, factor=self._factor(batches))
+
+    def _kept(self, batch: Batch) -> tuple[Tensor, Tensor]:
         log_w = _log_weight(batch)
         if self.measure != "ratio":
             log_w = kl(-log_w, self.measure)
         value, mass = _on_unit(log_w, batch, self.unit)
         value = ratio(value) if self.measure == "ratio" else value
-        kept = (value >= self.low) & (value <= self.high)
-        weights = _rescale(kept.to(value.dtype), kept, mass, self.denominator)
-        return apply(batch, weights, self.unit), {"rejected": share(mass, ~kept)}
+        return (value >= self.low) & (value <= self.high), mass
+
+    def _factor(self, batches: Sequence[Batch]) -> float:
+        if self.denominator == "original":
+            return 1.0
+        parts = [self._kept(batch) for batch in batches]
+        return _over([mass for _, mass in parts], [kept * mass for kept, mass in parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +195,8 @@ class SecondMoment:
 
     threshold: float = 0.04
     denominator: Denominator = "original"
+    cut: tuple[float, float] | None = None
+    """Largest (log w)² that stays, and the rescaling factor; None = from the batch at hand."""
     level: Level = "token"
 
     @property
@@ -161,15 +207,26 @@ class SecondMoment:
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
         """The batch without its largest mismatches, the share dropped and the second moment left."""
         square = _log_weight(batch).square()
+        largest, factor = self._cut([batch]) if self.cut is None else self.cut
+        kept = square <= largest
+        metrics = {"rejected": share(batch.weight, ~kept), "second_moment": share(batch.weight * kept, square)}
+        return apply(batch, kept.to(square.dtype) * factor, "token"), metrics
+
+    def fit(self, batches: Sequence[Batch]) -> SecondMoment:
+        """The cut of the whole step."""
+        return replace(self, cut=self._cut(batches))
+
+    def _cut(self, batches: Sequence[Batch]) -> tuple[float, float]:
+        square = torch.cat([_log_weight(batch).square() for batch in batches])
+        mass = torch.cat([batch.weight for batch in batches])
         ranked, order = square.sort()
-        moment = _divide((ranked * batch.weight[order]).cumsum(0), batch.weight[order].cumsum(0))
-        whole = torch.ones_like(ranked, dtype=torch.bool)  # equal mismatches stay or go together
-        whole[:-1] = ranked[1:] > ranked[:-1]
-        allowed = ranked[whole & (moment <= self.threshold)]
-        kept = square <= (allowed.max() if len(allowed) else -1.0)
-        weights = _rescale(kept.to(square.dtype), kept, batch.weight, self.denominator)
-        left = _divide((square * batch.weight * kept).sum(), (batch.weight * kept).sum())
-        return apply(batch, weights, "token"), {"rejected": share(batch.weight, ~kept), "second_moment": left}
+        moment = _divide((ranked * mass[order]).cumsum(0), mass[order].cumsum(0))
+        last = torch.ones_like(ranked, dtype=torch.bool)  # equal mismatches stay or go together
+        last[:-1] = ranked[1:] > ranked[:-1]
+        allowed = ranked[last & (moment <= self.threshold)]
+        largest = float(allowed.max()) if len(allowed) else -1.0
+        surviving = self.denominator == "surviving"
+        return largest, _over([mass], [mass * (square <= largest)]) if surviving else 1.0
 
 
 def apply(batch: Batch, weights: Tensor, unit: Unit) -> Batch:
@@ -213,8 +270,10 @@ def _on_unit(values: Tensor, batch: Batch, unit: Unit) -> tuple[Tensor, Tensor]:
     return path_mean(entries, paths, known), mass
 
 
-def _rescale(weights: Tensor, kept: Tensor, mass: Tensor, denominator: Denominator) -> Tensor:
-    return weights if denominator == "original" else weights * _divide(mass.sum(), (mass * kept).sum())
+def _over(whole: Sequence[Tensor], rest: Sequence[Tensor]) -> float:
+    """Sum of the whole over the sum of the rest; 0 when nothing is left."""
+    left = sum(float(part.sum()) for part in rest)
+    return sum(float(part.sum()) for part in whole) / left if left else 0.0
 
 
 def _divide(a: Tensor, b: Tensor) -> Tensor:

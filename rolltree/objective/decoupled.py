@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need
+from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.correction import Bounding, Denominator, ImportanceWeight, Unit
 
@@ -21,7 +22,7 @@ class Decoupled:
 
     `prox`: "old" is the log-prob recomputed at the start of the step; "loglinear" interpolates it without a forward
     pass (A-3PO, arXiv 2512.06547); "sampled" lets the sampling policy be the proximal one, which is PPO on stale data.
-    `unit` and `bound` are those of `ImportanceWeight`.
+    `unit`, `bound` and what follows are those of `ImportanceWeight`.
     """
 
     clip_low: float = 0.2
@@ -33,6 +34,7 @@ class Decoupled:
     low: float = 0.0
     high: float = 5.0
     denominator: Denominator = "original"
+    factor: float | None = None
 
     def __post_init__(self) -> None:
         if self.prox not in ("old", "loglinear", "sampled"):
@@ -52,14 +54,21 @@ class Decoupled:
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss; metrics of the clip and of the weight."""
         surrogate, weight = self._parts()
-        if self.prox != "old":
-            batch = replace(batch, old=self._prox(batch))
-        corrected, metrics = weight(batch)
+        corrected, metrics = weight(self._centred(batch))
         loss, more = surrogate(corrected)
         return loss, metrics | more
 
+    def fit(self, batches: Sequence[Batch]) -> Objective:
+        """The weight's rescaling factor over the whole step."""
+        return replace(self, factor=self._parts()[1].fit([self._centred(batch) for batch in batches]).factor)
+
+    def _centred(self, batch: Batch) -> Batch:
+        return batch if self.prox == "old" else replace(batch, old=self._prox(batch))
+
     def _parts(self) -> tuple[Clipped, ImportanceWeight]:
-        weight = ImportanceWeight(self.unit, self.bound, self.low, self.high, denominator=self.denominator)
+        weight = ImportanceWeight(
+            self.unit, self.bound, self.low, self.high, denominator=self.denominator, factor=self.factor
+        )
         return Clipped(self.clip_low, self.clip_high, self.dual), weight
 
     def _prox(self, batch: Batch) -> Tensor:

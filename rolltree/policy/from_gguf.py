@@ -1,7 +1,7 @@
 """Converts a Llama-architecture GGUF file into a Hugging Face folder: safetensors weights, config, tokenizer.
 
-GGUF stores query and key rows with rotary pairs as neighbours; Hugging Face wants the two halves apart. The tokenizer is
-byte-level BPE rebuilt from the vocabulary and merges in the file.
+GGUF stores query and key rows with rotary pairs as neighbours; Hugging Face wants the two halves apart. The tokenizer
+is byte-level BPE rebuilt from the vocabulary and merges in the file.
 """
 
 from __future__ import annotations

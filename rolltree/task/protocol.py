@@ -1,8 +1,8 @@
 """The task contract: what is asked, what answers back, what counts as right.
 
-An interactive task is functional: a state is an immutable value and `step` returns the next one, so snapshot, restore and
-fork cost nothing. Foreign environments that cannot do this are wrapped by a replaying adapter whose state is the list of
-actions so far and which verifies on replay that the observations are the same.
+An interactive task is functional: a state is an immutable value and `step` returns the next one, so snapshot, restore
+and fork cost nothing. Foreign environments that cannot do this are wrapped by a replaying adapter whose state is the
+list of actions so far and which verifies on replay that the observations are the same.
 """
 
 from __future__ import annotations

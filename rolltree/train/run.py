@@ -29,7 +29,7 @@ README = """\
 | `config.json` | every knob, the seeds, the versions of what ran and a digest of the source |
 | `metrics.jsonl` | one line per step and per evaluation; `kind` says which, `seconds.*` are timings |
 | `metrics.parquet` | the same as a table, once the run has ended |
-| `forests/step=NNNNNN/` | rollouts of a step with every decision: `rolltree.tree.parquet.load`, or any Parquet reader |
+| `forests/step=N/` | rollouts of a step with every decision: `rolltree.tree.parquet.load`, or any Parquet reader |
 | `checkpoints/step-NNNNNN/` | a Hugging Face model folder plus `training.pt`, from which the run continues exactly |
 | `offending/` | only after a loss left all bounds: the batch that did it |
 | `log.txt` | what was printed |

@@ -36,6 +36,7 @@ class Archive:
         self.folder = Path(folder)
         self._parts = [Part(path, step) for step, path in parts(folder)]
         self._columns: dict[str, ArrowColumn] = {}
+        self._flat: dict[str, tuple[Array, Ints]] = {}
 
     def __len__(self) -> int:
         """Number of nodes."""
@@ -90,14 +91,7 @@ class Archive:
     def column(self, name: str) -> ArrowColumn:
         """A column of nodes.parquet over all parts, as Arrow's chunked array."""
         if name not in self._columns:
-            chunks = [p.column(name) for p in self._parts]
-            known = [c.type for c in chunks if c is not None]
-            if not known:
-                names = ", ".join(self._parts[0].nodes.schema_arrow.names)
-                raise StoreError(f"{self.folder} has no column {name!r}; it has {names}")
-            filled = [pa.nulls(p.rows, known[0]) if c is None else c for p, c in zip(self._parts, chunks, strict=True)]
-            arrays = [a for c in filled for a in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
-            self._columns[name] = pa.chunked_array(arrays, known[0])
+            self._columns[name] = self._read(name)
         return self._columns[name]
 
     def numbers(self, name: str, missing: Any = None) -> Array:
@@ -114,14 +108,26 @@ class Archive:
         whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
         return whole.indices.fill_null(-1).to_numpy().astype(np.int64), whole.dictionary.to_pylist()
 
-    def flat(self, name: str) -> tuple[Array, Array]:
+    def flat(self, name: str) -> tuple[Array, Ints]:
         """A per-action column of all nodes laid end to end, and the rows' offsets; a node without it has no entries."""
-        return flatten(self.column(name))
+        if name not in self._flat:
+            self._flat[name] = flatten(self._read(name))
+        return self._flat[name]
 
     def scores(self, name: str) -> NDArray[np.float64]:
         """A named score per row; NaN where it was not given."""
         found = _COMPUTE.map_lookup(self.column("scores"), pa.scalar(name), "first")
         return found.fill_null(np.nan).to_numpy()
+
+    def _read(self, name: str) -> ArrowColumn:
+        chunks = [p.column(name) for p in self._parts]
+        known = [c.type for c in chunks if c is not None]
+        if not known:
+            names = ", ".join(self._parts[0].nodes.schema_arrow.names)
+            raise StoreError(f"{self.folder} has no column {name!r}; it has {names}")
+        filled = [pa.nulls(p.rows, known[0]) if c is None else c for p, c in zip(self._parts, chunks, strict=True)]
+        arrays = [a for c in filled for a in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
+        return pa.chunked_array(arrays, known[0])
 
     def tree(self, id: str, step: int | None = None) -> Tree:
         """One tree with its nodes and events. Name the step when several steps have a tree of that id."""

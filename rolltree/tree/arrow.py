@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rolltree.tree.node import Array
 
@@ -31,20 +32,16 @@ def arrow_type(kind: str) -> ArrowType:
 
 def ragged(arrays: Sequence[Array | None], kind: str) -> ArrowArray:
     """Arrays of any length as a list column of one numpy type, row-major; None becomes null."""
-    if not any(a is not None for a in arrays):
+    present = [a for a in arrays if a is not None]
+    if not present:
         return pa.nulls(len(arrays), pa.list_(arrow_type(kind)))
-    sizes = np.fromiter((0 if a is None else a.size for a in arrays), np.int64, len(arrays))
+    whole = len(present) == len(arrays)
+    sizes = [a.size for a in present] if whole else [0 if a is None else a.size for a in arrays]
     offsets = np.zeros(len(arrays) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    parts = [a.reshape(-1) for a in arrays if a is not None]
-    values = np.concatenate(parts).astype(kind, copy=False) if parts else np.zeros(0, kind)
-    mask = np.fromiter((a is None for a in arrays), np.bool_, len(arrays))
-    return pa.ListArray.from_arrays(
-        pa.array(offsets),
-        pa.array(values),
-        mask=pa.array(mask) if mask.any() else None,
-        type=pa.list_(arrow_type(kind)),
-    )
+    values = pa.array(np.concatenate(present, axis=None).astype(kind, copy=False))
+    nulls = None if whole else pa.array([a is None for a in arrays])
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=nulls, type=pa.list_(arrow_type(kind)))
 
 
 def map_array(maps: Sequence[Mapping[str, float]]) -> ArrowArray:
@@ -56,7 +53,7 @@ def map_array(maps: Sequence[Mapping[str, float]]) -> ArrowArray:
     return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
 
 
-def flatten(column: ArrowColumn) -> tuple[Array, Array]:
+def flatten(column: ArrowColumn) -> tuple[Array, NDArray[np.int64]]:
     """A list column as one flat array and the offsets of its rows; a null row is an empty one."""
     flat = [c.flatten().to_numpy(zero_copy_only=False) for c in column.chunks]
     dtype = np.dtype(column.type.value_type.to_pandas_dtype())

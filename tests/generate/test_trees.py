@@ -79,7 +79,7 @@ def test_a_place_survives_cuts_above_it() -> None:
 
 
 def test_leaves_of_an_evenly_split_segment_tree_follow_the_policys_law() -> None:
-    """Boundary forks preserve the law: the first leaf of each tree found by uniform descent is distributed as the policy's."""
+    """Boundary forks preserve the law: a leaf found by uniform descent is distributed as the policy's own paths."""
     codec = Letters("ab", eos_id=2)
 
     def chain(prefix: tuple[int, ...]) -> list[float]:

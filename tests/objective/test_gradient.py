@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, Paths
 from rolltree.objective.gradient import Cispo, Gpg, Reinforce
 from rolltree.objective.registry import load_objective
@@ -39,8 +40,26 @@ def test_reinforce_is_the_score_times_the_advantage(pair) -> None:
     torch.testing.assert_close(got, -(pair.folded.gain + pair.folded.loss), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["clipped", "cispo", "sapo", "remix", "decoupled", "minpro", "aepo", "bapo", "vcpo"])
-def test_without_lag_every_surrogate_has_the_reinforce_gradient(name: str, pair) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clipped",
+        "cispo",
+        "sapo",
+        "remix",
+        "decoupled",
+        "minpro",
+        "aepo",
+        "bapo",
+        "vcpo",
+        "gspo",
+        "gmpo",
+        "kl-cov",
+        "context-corrected",
+    ],
+)
+def test_without_lag_every_surrogate_has_the_reinforce_gradient(name: str) -> None:
+    pair = random_pair(0, one_advantage=True)
     logp = pair.folded.logp.detach()
     batch = replace(pair.folded, old=logp, sampled=logp)
     (got,) = torch.autograd.grad(load_objective(name)(batch)[0], batch.logp)

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_contract import VARIANTS
 
 from rolltree.contract.objective import gradients, random_pair
+from tests.objective.test_contract import VARIANTS
 
 STEP = 1e-6
 

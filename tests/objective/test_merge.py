@@ -6,15 +6,21 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_contract import VARIANTS
 
 from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import fit
+from rolltree.objective.correction import ImportanceWeight, Reject, SecondMoment
 from rolltree.objective.merge import merge
 from rolltree.objective.registry import load_objective
+from tests.objective.test_contract import VARIANTS
 
-WITHIN_BATCH = {"decoupled-surviving", "clipped+m2po", "gspo+m2po", "clip-cov", "clip-cov-much"}
-"""Corrections that rescale or rank within the batch they are given, and a draw that depends on the place in it."""
+WITHIN_BATCH = {"clip-cov", "clip-cov-much"}
+"""Draws that depend on the place in the batch."""
+MORE = {
+    "normalised": load_objective("gspo", correction=ImportanceWeight("sequence", normalise=True)),
+    "surviving": load_objective("clipped", correction=Reject("token", low=0.7, high=1.5, denominator="surviving")),
+    "m2po-surviving": load_objective("bapo", correction=SecondMoment(0.1, denominator="surviving"), target=0.6),
+}
 
 
 def parts_with_own_groups() -> list:
@@ -22,16 +28,17 @@ def parts_with_own_groups() -> list:
     return [replace(part, paths=replace(part.paths, group=part.paths.group + 10 * k)) for k, part in enumerate(parts)]
 
 
-@pytest.mark.parametrize("name", [n for n in VARIANTS if n not in WITHIN_BATCH])
+@pytest.mark.parametrize("name", [n for n in (*VARIANTS, *MORE) if n not in WITHIN_BATCH])
 def test_losses_of_micro_batches_add_up(name: str) -> None:
     parts = parts_with_own_groups()
     whole = merge(parts)
-    if "logits" in VARIANTS[name].needs:
+    base = VARIANTS.get(name) or MORE[name]
+    if "logits" in base.needs:
         whole = replace(whole, logits=torch.cat([p.logits for p in parts]))
-    objective = fit(VARIANTS[name], parts)
+    objective = fit(base, parts)
     total = sum(objective(part)[0].item() for part in parts)
     assert total == pytest.approx(objective(whole)[0].item(), abs=1e-10)
-    assert VARIANTS[name](whole)[0].item() == pytest.approx(total, abs=1e-10)
+    assert base(whole)[0].item() == pytest.approx(total, abs=1e-10)
 
 
 def test_a_field_that_one_part_lacks_is_left_out() -> None:

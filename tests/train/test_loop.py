@@ -58,7 +58,7 @@ def test_a_run_folder_tells_what_happened(tmp_path: Path) -> None:
     assert {p.name for p in (run.path / "checkpoints").iterdir()} == {"step-000004", "step-000006"}
     assert [line["step"] for line in run.metrics if line["kind"] == "eval"] == [0, 3, 6]
     assert "step 6/6" in (run.path / "log.txt").read_text()
-    forest = load(run.path / "forests" / "step=000003")
+    forest = load(run.path / "forests" / "step=3")
     line = next(x for x in run.metrics if x["kind"] == "train" and x["step"] == 3)
     assert line["leaves.submitted"] == sum(len(t.leaves()) for t in forest) == line["leaves.trained"]
     assert assert_conserved(forest, settled=True).trained == line["leaves.trained"]

@@ -1,4 +1,4 @@
-"""What is known of the requests being decoded: one row each, arrays instead of objects, so a step costs no Python per row.
+"""What is known of the requests being decoded: a row each, in arrays, so that a step costs no Python per row.
 
 Columns are positions of the whole sequence, prefix included; numbers about a token stand in the token's own column.
 """

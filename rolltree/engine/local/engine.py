@@ -26,9 +26,8 @@ from rolltree.policy.decoder import Decoder, ModelError
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.tree.node import Array, Finish
 
-FEATURES = frozenset(
-    "entropy entropy:full top hidden score stream abort hook greedy update shared-prefix versions".split()
-)
+_GIVES = ("entropy", "entropy:full", "top", "hidden", "score", "greedy", "hook")
+_DOES = ("stream", "abort", "update", "shared-prefix", "versions")
 _MAX_TOP = 256
 
 
@@ -68,7 +67,7 @@ class LocalEngine:
         kept = memory // 4 if share_prefixes else 0
         max_top = min(decoder.vocab_size, _MAX_TOP)
         limits = Limits(max_batch, memory - kept, kept, context, max_top)
-        self._capabilities = Capabilities(FEATURES, context, max_top)
+        self._capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         self._rng = np.random.default_rng(seed)
         self._worker = Worker(Core(decoder, self._codec, limits, version))
         self._fresh: list[LocalRun] = []

@@ -52,7 +52,7 @@ def _inverse_cdf(probs: Tensor, uniform: Tensor) -> Tensor:
     """First token whose cumulative probability exceeds uniform × total; never one of probability zero."""
     total = probs.cumsum(-1, dtype=torch.float64)
     top = total[:, -1:]
-    target = torch.minimum(uniform.unsqueeze(1) * top, torch.nextafter(top, torch.zeros_like(top)))
+    target = torch.minimum(uniform.unsqueeze(1) * top, top * (1 - 2.0**-52))
     return torch.searchsorted(total, target, right=True).squeeze(1)
 
 

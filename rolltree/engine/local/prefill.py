@@ -45,7 +45,7 @@ def seat(wave: list[LocalRun], cache: PrefixCache) -> Seating:
     return Seating([lead for lead, _ in found], [(run, i) for i, (_, rest) in enumerate(found) for run in rest])
 
 
-def read(decoder: Decoder, seating: Seating, cache: PrefixCache, slab: Slab, first: int, most: int) -> Tensor:
+def read(decoder: Decoder, seating: Seating, cache: PrefixCache, slab: Slab, *, first: int, most: int) -> Tensor:
     """Fill rows `first` … of the slab; return the last hidden state of every row of the wave."""
     leaders, device = seating.leaders, decoder.device
     states = list[Tensor]()

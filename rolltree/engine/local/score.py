@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rolltree.engine.protocol import Scored
 from rolltree.policy.decoder import Decoder
+from rolltree.tree.node import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +48,9 @@ def score(decoder: Decoder, jobs: list[ScoreJob], version: int, most_logits: int
     rows = np.concatenate([np.full(len(j.ids) - j.start, i) for i, j in enumerate(jobs)])
     columns = np.concatenate([np.arange(j.start, len(j.ids)) for j in jobs])
     row, column = torch.from_numpy(rows).to(decoder.device), torch.from_numpy(columns).to(decoder.device)
-    logp, entropy = _measure(decoder, hidden, ids, row, column, most_logits, any(j.entropy for j in jobs))
+    want_entropy = any(j.entropy for j in jobs)
+    before, token = hidden[row, column - 1], ids[row, column]
+    logp, entropy = _measure(decoder, before, token, most_logits, want_entropy=want_entropy)
     out, at = list[Scored](), 0
     for i, job in enumerate(jobs):
         part = slice(at, at := at + len(job.ids) - job.start)
@@ -58,13 +61,14 @@ def score(decoder: Decoder, jobs: list[ScoreJob], version: int, most_logits: int
 
 
 def _measure(
-    decoder: Decoder, hidden: Tensor, ids: Tensor, row: Tensor, column: Tensor, most: int, want_entropy: bool
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.float32]], np.ndarray[tuple[int], np.dtype[np.float32]] | None]:
+    decoder: Decoder, before: Tensor, token: Tensor, most: int, *, want_entropy: bool
+) -> tuple[FloatArray, FloatArray | None]:
+    """Log-probs (and entropies) of tokens given the states before them, `most` logits at a time."""
     size = max(1, most // decoder.vocab_size)
     logps, entropies = [torch.empty(0)], [torch.empty(0)]
-    for r, c in zip(row.split(size), column.split(size), strict=True):
-        table = torch.log_softmax(decoder.logits(hidden[r, c - 1]), -1)
-        logps.append(table.gather(1, ids[r, c].unsqueeze(1)).squeeze(1).float().cpu())
+    for state, chosen in zip(before.split(size), token.split(size), strict=True):
+        table = torch.log_softmax(decoder.logits(state), -1)
+        logps.append(table.gather(1, chosen.unsqueeze(1)).squeeze(1).float().cpu())
         if want_entropy:
             entropies.append(torch.special.entr(table.exp()).sum(-1).float().cpu())
     return torch.cat(logps).numpy(), torch.cat(entropies).numpy() if want_entropy else None

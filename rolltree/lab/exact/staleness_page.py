@@ -53,7 +53,8 @@ def write_page(folder: Path, results: Results) -> Path:
     ]
     parts = [
         "# Objectives under staleness, exactly",
-        f"Regenerate with `python -m rolltree.lab.exact.staleness`. Chains of 8 actions out of 3, {results.problems} problems; "
+        "Regenerate with `python -m rolltree.lab.exact.staleness`. "
+        f"Chains of 8 actions out of 3, {results.problems} problems; "
         "cells are the median over problems, with the smallest and largest in brackets. μ is the law that sampled, "
         "`lag` versions of a REINFORCE run behind π. All moments are sums over the 6,561 paths.",
         "![Bias, deviation and efficiency against lag](staleness.svg)",

@@ -23,11 +23,14 @@ NOISE: Mapping[str, float] = {
     "arithmetic": 0.25, "countdown": 0.6, "lookup": 0.4, "sql": 0.55, "grid": 0.5, "records": 0.3, "calculator": 0.35,
 }  # fmt: skip
 """Task -> rate of mistakes in its demonstrations."""
+PHASES: tuple[tuple[float, float], ...] = ((0.75, 0.1), (0.25, 1.0))
+"""(share of the corpus, factor on the noise), in the order of training: skills are learned from nearly clean play,
+which needs far fewer examples; the habit of erring comes last."""
 SHARE: Mapping[str, float] = {
-    "arithmetic": 3, "countdown": 3, "lookup": 1.5, "sql": 1, "grid": 1.5, "records": 1.5, "calculator": 1,
+    "arithmetic": 4, "countdown": 3, "lookup": 2, "sql": 0.6, "grid": 1.5, "records": 1.5, "calculator": 1.5,
 }  # fmt: skip
 """Task -> relative number of demonstrations; tasks that need sums in the head need the most."""
-LEVELS: Mapping[int, float] = {1: 0.25, 2: 0.5, 3: 0.15, 4: 0.1}
+LEVELS: Mapping[int, float] = {1: 0.3, 2: 0.5, 3: 0.12, 4: 0.08}
 """Level -> share of a task's demonstrations."""
 
 
@@ -50,14 +53,14 @@ def document(transcript: Transcript, codec: Codec) -> Document:
     return Document(np.asarray([*tokens, codec.eos_id], dtype=np.int32), np.asarray([*own, True], dtype=np.bool_))
 
 
-async def demonstrations(name: str, count: int, seed: int) -> list[Transcript]:
-    """Noisy play of one task over training items of all levels."""
+async def demonstrations(name: str, count: int, seed: int, factor: float = 1.0) -> list[Transcript]:
+    """Noisy play of one task over training items of all levels, its rate of mistakes times `factor`."""
     rng = Random(f"corpus/{name}/{seed}")
     played: list[Transcript] = []
     tasks = {level: nano_task(name, level) for level in LEVELS}
     items = {level: task.items("train", seed) for level, task in tasks.items()}
     for level in rng.choices(list(LEVELS), list(LEVELS.values()), k=count):
-        played.append(await play(tasks[level], next(items[level]), rng, NOISE[name]))
+        played.append(await play(tasks[level], next(items[level]), rng, NOISE[name] * factor))
     return played
 
 
@@ -72,11 +75,15 @@ def nano_task(name: str, level: int) -> NanoTask:
 
 
 async def corpus(codec: Codec, count: int, seed: int = 0) -> list[Document]:
-    """About `count` documents of all tasks in their shares, shuffled."""
+    """About `count` documents of all tasks in their shares, phase after phase, shuffled within each."""
     total = sum(SHARE.values())
     documents: list[Document] = []
-    for name, share in SHARE.items():
-        played = await demonstrations(name, round(count * share / total), seed)
-        documents += [document(transcript, codec) for transcript in played]
-    Random(seed).shuffle(documents)
+    for number, (part, factor) in enumerate(PHASES):
+        phase: list[Document] = []
+        for name, share in SHARE.items():
+            wanted = round(count * part * share / total)
+            played = await demonstrations(name, wanted, seed * len(PHASES) + number, factor)
+            phase += [document(transcript, codec) for transcript in played]
+        Random(f"{seed}/{number}").shuffle(phase)
+        documents += phase
     return documents

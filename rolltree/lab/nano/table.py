@@ -25,7 +25,9 @@ async def measure_suite(engine: Engine, *, items: int = 128, samples: int = 16, 
 
 def markdown(rows: Sequence[Measured], defaults: Mapping[str, int]) -> str:
     """The rows as a table; the default level of a task is bold."""
-    head = "| task | level | pass@1 | pass@{k} | groups of {n} all equal | tokens a rollout |\n|---|---|---|---|---|---|\n"
+    head = (
+        "| task | level | pass@1 | pass@{k} | groups of {n} all equal | tokens a rollout |\n|---|---|---|---|---|---|\n"
+    )
     lines = [head.format(k=rows[0].k, n=rows[0].samples)]
     for row in rows:
         level = f"**{row.level}**" if defaults.get(row.task) == row.level else str(row.level)
@@ -42,7 +44,9 @@ def write(rows: Sequence[Measured], page: Path, data: Path) -> None:
     if MARK not in text:
         raise ValueError(f"{page} has no line {MARK.strip()!r}, below which the table goes: add it")
     defaults = {info.name: load_task(info.name).level for info in list_tasks()}
-    note = f"\n{rows[0].items} held-out items, {rows[0].samples} samples each at temperature 1; ± is a 95 % interval.\n\n"
+    note = (
+        f"\n{rows[0].items} held-out items, {rows[0].samples} samples each at temperature 1; ± is a 95 % interval.\n\n"
+    )
     page.write_text(text.partition(MARK)[0] + MARK + note + markdown(rows, defaults), encoding="utf-8")
     data.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
 

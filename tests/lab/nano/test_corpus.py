@@ -46,7 +46,7 @@ def test_the_corpus_covers_all_tasks_and_repeats_under_its_seed():
     assert set(NOISE) == {info.name for info in list_tasks()}
     one, two = asyncio.run(corpus(CODEC, 300, seed=1)), asyncio.run(corpus(CODEC, 300, seed=1))
     assert all(np.array_equal(a.tokens, b.tokens) for a, b in zip(one, two, strict=True))
-    assert len(one) == pytest.approx(300, abs=5)
+    assert len(one) == pytest.approx(300, abs=10)
 
 
 def test_batches_hold_every_taught_token_once(tmp_path):
