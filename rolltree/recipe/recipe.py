@@ -28,15 +28,23 @@ class Evidence:
     """The smallest honest experiment that could show the mechanism failing."""
 
     metric: str
+    """What is measured: "pass@1", "pass@k" or their " area" for training; the name of a check's number otherwise."""
     baseline: str
-    """The recipe it must beat."""
-    direction: Literal["higher", "lower"] = "higher"
+    """The recipe it must beat; for a check, what its number is held against."""
+    direction: Literal["higher", "lower", "equal"] = "higher"
     least: float = 0.0
-    """Smallest effect that counts."""
+    """Smallest effect that counts; for "equal" the largest that does not."""
     task: str = ""
     budget: int = 0
     """Decoded tokens each side may spend."""
     seeds: int = 3
+    """Runs of each side; 1 for an exact check, which has no randomness."""
+    level: int | None = None
+    """Difficulty of the task; None = its default."""
+    check: str = ""
+    """An exact or simulated check as "module:function" (see `rolltree.lab.evidence.Check`); "" = train both sides."""
+    settings: tuple[str, ...] = ()
+    """Knobs of the training runs, written as on the command line of `rolltree compare --set`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,4 +150,4 @@ def test_knobs_reach_whom_they_are_meant_for():
 )
 def test_bad_names_are_refused_with_the_near_one(model, arm, changes, says):
     with pytest.raises((RolltreeError, TaskError, ModelError), match=says):
-        TrainRunner().check(Spec(arm, 0, conditions(model, **changes)))
+        TrainRunner().check(Spec(arm, 0, conditions(**{"model": model, **changes})))

@@ -1,0 +1,116 @@
+"""The claim on a recipe's card as an experiment: what is measured, on which seeds, with which code."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import rolltree
+from rolltree.lab.arms import Arm, arms
+from rolltree.lab.runner import Conditions
+from rolltree.lab.sources import MACHINERY, STAGES, closure, hashes, recipe_sources
+from rolltree.lab.trace import LabError
+from rolltree.recipe.recipe import Card, Evidence
+from rolltree.recipe.registry import load_recipe, recipes
+
+EVIDENCE = Path(rolltree.__file__).parent.parent / "evidence"
+"""Where a checkout keeps its evidence."""
+Kind = Literal["exact", "simulated", "training"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a check found with one seed: the method's number, what it is held against, and curves worth showing."""
+
+    value: float
+    baseline: float
+    curves: dict[str, tuple[list[float], list[float]]] = field(
+        default_factory=dict[str, tuple[list[float], list[float]]]
+    )
+
+
+Check = Callable[[int], Measured]
+"""An exact or simulated experiment: a seed in, both numbers out. Same seed, same numbers."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A card with the experiment it names."""
+
+    card: Card
+    question: Evidence
+
+    @property
+    def name(self) -> str:
+        """The recipe's name."""
+        return self.card.name
+
+    @property
+    def kind(self) -> Kind:
+        """A check with one seed is exact, with several simulated."""
+        if self.question.check:
+            return "exact" if self.question.seeds == 1 else "simulated"
+        if self.question.seeds < 2:
+            raise LabError(
+                f"the claim of {self.name!r} is about training and needs two seeds or more; three or five are usual"
+            )
+        return "training"
+
+    def sides(self) -> tuple[Arm, Arm]:
+        """Baseline and recipe as arms of a comparison."""
+        pair = arms((self.question.baseline, self.name), self.question.settings)
+        return pair[0], pair[1]
+
+    def conditions(self) -> Conditions:
+        """What both sides share."""
+        q = self.question
+        if not q.task or q.budget <= 0:
+            raise LabError(
+                f"the claim of {self.name!r} names neither a check nor a task and a budget; complete its card"
+            )
+        return Conditions(task=q.task, budget=float(q.budget), level=q.level)
+
+    def check(self) -> Check:
+        """The function that a card's `check` names."""
+        module, colon, function = self.question.check.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise LabError(
+                f"the card of {self.name!r} names the check {self.question.check!r}, which cannot be found: {error}; "
+                "write it as module:function"
+            ) from error
+        if not colon or not callable(found):
+            raise LabError(f"the check {self.question.check!r} of {self.name!r} is no function; write module:function")
+        return cast(Check, found)
+
+    def sources(self) -> dict[str, str]:
+        """Hashes of the code the claim rests on: both recipes' own modules, and the check with what it uses."""
+        out = _recipe_hashes(self.name)
+        if not self.question.check:
+            return out | _recipe_hashes(self.question.baseline)
+        module = self.question.check.partition(":")[0]
+        used = closure({module}) - closure({MACHINERY})
+        mine = {n for n in used if n == module or n.startswith("rolltree.lab.exact") or n.split(".")[1] in STAGES}
+        return out | hashes(mine)
+
+
+def claim_of(name: str) -> Claim:
+    """The claim of a recipe; one that claims nothing is refused with a sentence."""
+    card = load_recipe(name).card
+    if card.evidence is None:
+        raise LabError(f"the card of {name!r} names no evidence; add an Evidence to it in its recipe file")
+    return Claim(card, card.evidence)
+
+
+def claims() -> list[Claim]:
+    """All claims made, by name."""
+    return [Claim(r.card, r.card.evidence) for r in recipes().values() if r.card.evidence is not None]
+
+
+def _recipe_hashes(name: str) -> dict[str, str]:
+    recipe: Any = load_recipe(name)
+    return recipe_sources(recipe, recipe.build())

@@ -1,0 +1,90 @@
+"""A stored piece of evidence: one JSON file a recipe, readable by people and by the generators of tables and pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from rolltree.lab.stats import Interval, Outcome
+from rolltree.lab.trace import LabError, write_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One seed: the recipe's number, the baseline's, and curves by label as (costs, values)."""
+
+    seed: int
+    value: float
+    baseline: float
+    curves: Mapping[str, tuple[list[float], list[float]]] = field(
+        default_factory=dict[str, tuple[list[float], list[float]]]
+    )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was claimed, what was found, and what it was found with."""
+
+    name: str
+    title: str
+    paper: str
+    claim: str
+    kind: str
+    """exact, simulated or training."""
+    question: Mapping[str, Any]
+    """The card's `Evidence`, field by field."""
+    results: tuple[SeedResult, ...]
+    effect: Interval
+    """Recipe minus baseline."""
+    outcome: Outcome
+    words: str
+    sources: Mapping[str, str]
+    """Hash of each module the claim rests on."""
+    versions: Mapping[str, str]
+    command: str
+    seconds: float
+    format: int = FORMAT
+
+
+def save_entry(entry: Entry, folder: Path) -> Path:
+    """Write `folder/NAME.json`."""
+    path = folder / f"{entry.name}.json"
+    write_json(path, asdict(entry))
+    return path
+
+
+def load_entry(name: str, folder: Path) -> Entry | None:
+    """The stored entry of a recipe; None when there is none, an error naming the reason when it cannot be read."""
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        return None
+    try:
+        raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+        raw["format"] = _known_format(raw["format"])
+        results = tuple(_result(r) for r in raw.pop("results"))
+        effect = Interval(**raw.pop("effect"))
+        return Entry(results=results, effect=effect, **raw)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError(f"cannot read {path}: {error}; run `rolltree evidence {name}` again") from error
+
+
+def load_entries(folder: Path) -> list[Entry]:
+    """All stored entries by name."""
+    found = (load_entry(path.stem, folder) for path in sorted(folder.glob("*.json")))
+    return [entry for entry in found if entry is not None]
+
+
+def _known_format(found: Any) -> int:
+    if found != FORMAT:
+        raise ValueError(f"it has format {found}, and this version reads {FORMAT}")
+    return FORMAT
+
+
+def _result(raw: dict[str, Any]) -> SeedResult:
+    curves = {str(k): (list(map(float, x)), list(map(float, y))) for k, (x, y) in raw["curves"].items()}
+    return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves)

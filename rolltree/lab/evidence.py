@@ -1,0 +1,170 @@
+"""Evidence: what a card claims, measured by this code, stored with all that is needed to repeat it.
+
+An entry is written by running the claim, never by hand: `verify` repeats one of its seeds and compares. An entry
+*stands* while the claim and the code it rests on are the ones it was made with; `problems` says why one does not.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from rolltree.lab.claim import Claim
+from rolltree.lab.compare import compare
+from rolltree.lab.entry import Entry, SeedResult
+from rolltree.lab.report import versions
+from rolltree.lab.runner import Runner, Shelf
+from rolltree.lab.sources import changed
+from rolltree.lab.stats import Interval, Judgement, describe, paired_interval
+from rolltree.lab.stats.student import t_quantile
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What came of repeating one seed."""
+
+    seed: int
+    reproduced: bool
+    words: str
+
+
+def measure(claim: Claim, runner: Runner, cache: Path, console: Console | None = None) -> Entry:
+    """Run a claim's experiment and judge it. Finished training runs are found again."""
+    started = time.monotonic()
+    results = _results(claim, range(claim.question.seeds), runner, cache, console)
+    effect, said = _judged(claim, results)
+    return Entry(
+        name=claim.name,
+        title=claim.card.title,
+        paper=claim.card.paper,
+        claim=claim.card.claim,
+        kind=claim.kind,
+        question=_plain_question(claim),
+        results=tuple(results),
+        effect=effect,
+        outcome=said.outcome,
+        words=said.words,
+        sources=claim.sources(),
+        versions=dict(versions()),
+        command=f"rolltree evidence {claim.name}",
+        seconds=round(time.monotonic() - started, 1),
+    )
+
+
+def verify(claim: Claim, entry: Entry, runner: Runner, seed: int | None = None) -> Repeat:
+    """Repeat one seed from nothing and compare with what is stored.
+
+    Under the same libraries and on the same kind of machine the numbers must be the same. Elsewhere rounding may send
+    a training run down another path: its effect must then lie where one more seed would with 99 % confidence.
+    """
+    results = {r.seed: r for r in entry.results}
+    chosen = min(results) if seed is None else seed
+    if chosen not in results:
+        return Repeat(chosen, False, f"seed {chosen} is not in the stored evidence, which has {sorted(results)}")
+    with tempfile.TemporaryDirectory() as fresh:
+        new = _results(claim, [chosen], runner, Path(fresh), Console(quiet=True))[0]
+    old = results[chosen]
+    told = f"seed {chosen}: {_pair(new)}; stored {_pair(old)}"
+    if np.allclose((new.value, new.baseline), (old.value, old.baseline), rtol=1e-6, atol=1e-12):
+        return Repeat(chosen, True, f"reproduced, {told}")
+    if claim.kind != "training" or dict(versions()) == dict(entry.versions):
+        return Repeat(chosen, False, f"not reproduced, {told}")
+    low, high = _one_more(entry)
+    inside = low <= new.value - new.baseline <= high
+    where = "within" if inside else "outside"
+    return Repeat(chosen, inside, f"other libraries or machine: {where} what one more seed would give, {told}")
+
+
+def problems(claim: Claim, entry: Entry | None) -> list[str]:
+    """Why stored evidence does not stand; empty when it does."""
+    if entry is None:
+        return [f"{claim.name}: no evidence is stored; run `rolltree evidence {claim.name}`"]
+    again = f"run `rolltree evidence {claim.name}` again"
+    out: list[str] = []
+    if entry.question != _plain_question(claim):
+        asked = _plain_question(claim)
+        fields = sorted(k for k in {*entry.question, *asked} if entry.question.get(k) != asked.get(k))
+        out.append(f"{claim.name}: the card now asks something else ({', '.join(fields)}); {again}")
+    if modules := changed(entry.sources, claim.sources()):
+        out.append(
+            f"{claim.name}: its evidence was made with other code ({', '.join(modules)} changed); {again}, or "
+            f"`rolltree evidence {claim.name} --verify`, which accepts the new code if a seed gives the same numbers"
+        )
+    effect, said = _judged(claim, entry.results)
+    if (effect, said.outcome, said.words) != (entry.effect, entry.outcome, entry.words):
+        out.append(f"{claim.name}: the stored verdict is not that of the stored runs ({said.words}); {again}")
+    return out
+
+
+def accept(claim: Claim, entry: Entry) -> Entry:
+    """The entry under the code that stands now: only after `verify` found the same numbers with it."""
+    return replace(entry, sources=claim.sources())
+
+
+def _results(
+    claim: Claim, seeds: Sequence[int], runner: Runner, cache: Path, console: Console | None
+) -> list[SeedResult]:
+    if claim.kind != "training":
+        made = [(seed, claim.check()(seed)) for seed in seeds]
+        return [SeedResult(s, float(m.value), float(m.baseline), dict(m.curves)) for s, m in made]
+    baseline, recipe = claim.sides()
+    done = compare(
+        (baseline, recipe),
+        claim.conditions(),
+        seeds,
+        Shelf(cache, runner),
+        metric=claim.question.metric,
+        console=console,
+    )
+    if len(done.seeds) < len(seeds):
+        raise KeyboardInterrupt
+    name = done.metric.removesuffix(" area")
+    out: list[SeedResult] = []
+    for seed in done.seeds:
+        curves: dict[str, tuple[list[float], list[float]]] = {}
+        for trace in done.traces:
+            if trace.seed == seed:
+                x, y = trace.curve(name)
+                curves[trace.label] = (x.tolist(), y.tolist())
+        values = done.headline[recipe.label].per_seed[seed], done.headline[baseline.label].per_seed[seed]
+        out.append(SeedResult(seed, *values, curves))
+    return out
+
+
+def _judged(claim: Claim, results: Sequence[SeedResult]) -> tuple[Interval, Judgement]:
+    values, against = [r.value for r in results], [r.baseline for r in results]
+    if claim.kind == "exact":
+        difference = values[0] - against[0]
+        effect = Interval(difference, difference, difference, 1.0, "exact", 1)
+    else:
+        effect = paired_interval(values, against)
+    q = claim.question
+    return effect, describe(
+        effect, subject=claim.name, baseline=q.baseline, metric=q.metric, direction=q.direction, least=q.least,
+        unit="points" if claim.kind == "training" else "",
+    )  # fmt: skip
+
+
+def _pair(result: SeedResult) -> str:
+    return f"{result.value:.6g} against {result.baseline:.6g}"
+
+
+def _one_more(entry: Entry) -> tuple[float, float]:
+    """Where the effect of one more seed lies with 99 % confidence: mean ± t · s · √(1 + 1/n)."""
+    d = np.asarray([r.value - r.baseline for r in entry.results])
+    if len(d) < 2:
+        return float(d[0]), float(d[0])
+    half = t_quantile(0.995, len(d) - 1) * float(d.std(ddof=1)) * (1 + 1 / len(d)) ** 0.5
+    return float(d.mean()) - half, float(d.mean()) + half
+
+
+def _plain_question(claim: Claim) -> dict[str, Any]:
+    made = asdict(claim.question)
+    return made | {"settings": list(claim.question.settings)}

@@ -1,0 +1,141 @@
+"""`rolltree evidence`: run, check, repeat or list what recipes claim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from rolltree.lab.claim import Claim, claim_of, claims
+from rolltree.lab.entry import Entry, load_entry, save_entry
+from rolltree.lab.evidence import accept, measure, problems, verify
+from rolltree.lab.report import Grid, duration, shown
+from rolltree.lab.report.terminal import table
+from rolltree.lab.runner import Runner
+from rolltree.lab.trace import LabError
+
+
+@dataclass(frozen=True)
+class EvidenceConfig:
+    """Run what recipes claim and store what was found."""
+
+    names: tuple[str, ...] = ()
+    """Recipes whose evidence is made; none with --all."""
+    all: bool = False
+    """Every recipe that claims something and whose evidence does not stand."""
+    again: bool = False
+    """Also where the stored evidence stands."""
+    verify: bool = False
+    """Repeat one seed of the stored evidence instead and compare."""
+    seed: int | None = None
+    """The seed that --verify repeats; default: the first."""
+    list: bool = False
+    """Only say what is stored and whether it stands; exits with 1 where something does not."""
+    folder: Path = Path("evidence")
+    """Where NAME.json lies."""
+    cache: Path = Path("runs/cache")
+    """Finished training runs, found again by their content."""
+    json: bool = False
+    """Print entries as JSON instead of a table."""
+
+
+def main(config: EvidenceConfig, runner: Runner | None = None, console: Console | None = None) -> int:
+    """0 = everything asked for was done, and stands or was reproduced; 1 = something was not."""
+    out = console or Console()
+    chosen = [claim_of(name) for name in config.names] or claims()
+    if config.list:
+        return _list(chosen, config, out)
+    if not config.names and not config.all:
+        raise LabError(
+            "name recipes, or use --all for every claim whose evidence does not stand, or --list to see them"
+        )
+    runner = runner or _trainer()
+    if config.verify:
+        return max((_verify(claim, config, runner, out) for claim in chosen), default=0)
+    made: list[Entry] = []
+    for claim in chosen:
+        stored = load_entry(claim.name, config.folder)
+        if stored is None or config.again or problems(claim, stored):
+            stored = measure(claim, runner, config.cache)
+            save_entry(stored, config.folder)
+            if not config.json:
+                out.print(f"{claim.name}: {stored.words}", highlight=False, markup=False, soft_wrap=True)
+        made.append(stored)
+    if config.json:
+        print(json.dumps([asdict(e) for e in made]))
+    else:
+        out.print(table(entries_grid(made)))
+    return 0
+
+
+def entries_grid(entries: Sequence[Entry]) -> Grid:
+    """Entries as a table: what was asked, what came out."""
+    rows = [
+        [
+            e.name,
+            e.kind,
+            str(e.question["metric"]),
+            str(e.question["baseline"]),
+            _effect(e),
+            e.outcome,
+            duration(e.seconds),
+        ]
+        for e in entries
+    ]
+    return Grid("Evidence", ["recipe", "kind", "metric", "against", "effect", "verdict", "took"], rows)
+
+
+def markdown(entries: Sequence[Entry]) -> str:
+    """The same table for a page of the docs."""
+    grid = entries_grid(entries)
+    lines = [grid.columns, ["---"] * len(grid.columns), *grid.rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
+    rows: list[list[str]] = []
+    wrong: list[str] = []
+    for claim in chosen:
+        entry = load_entry(claim.name, config.folder)
+        found = problems(claim, entry)
+        wrong += found
+        rows.append([claim.name, claim.kind, entry.outcome if entry else "–", "no" if found else "yes"])
+    if config.json:
+        print(json.dumps({"entries": [dict(zip(("name", "kind", "verdict", "stands"), r, strict=True)) for r in rows],
+                          "problems": wrong}))  # fmt: skip
+    else:
+        out.print(table(Grid("Evidence", ["recipe", "kind", "verdict", "stands"], rows)))
+        for line in wrong:
+            out.print(line, highlight=False, markup=False, soft_wrap=True)
+    return 1 if wrong else 0
+
+
+def _verify(claim: Claim, config: EvidenceConfig, runner: Runner, out: Console) -> int:
+    entry = load_entry(claim.name, config.folder)
+    if entry is None:
+        raise LabError(
+            f"no evidence of {claim.name!r} is stored in {config.folder}; run `rolltree evidence {claim.name}`"
+        )
+    repeat = verify(claim, entry, runner, config.seed)
+    if repeat.reproduced and entry.sources != claim.sources():
+        save_entry(accept(claim, entry), config.folder)
+    out.print(f"{claim.name}: {repeat.words}", highlight=False, markup=False, soft_wrap=True)
+    return 0 if repeat.reproduced else 1
+
+
+def _effect(entry: Entry) -> str:
+    e, points = entry.effect, entry.kind == "training"
+    if e.low == e.high:
+        return shown(e.estimate)
+    if points:
+        return f"{100 * e.estimate:+.1f} points ({100 * e.low:+.1f} to {100 * e.high:+.1f})"
+    return f"{e.estimate:+.4g} ({e.low:+.4g} to {e.high:+.4g})"
+
+
+def _trainer() -> Runner:
+    from rolltree.lab.train_runner import TrainRunner
+
+    return TrainRunner()

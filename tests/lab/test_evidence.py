@@ -1,0 +1,181 @@
+"""Evidence: made by running, repeated by `verify`, and no longer standing once claim, code or file changed."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from rolltree.lab import claim as claim_module
+from rolltree.lab.claim import Claim, Measured, claim_of, claims
+from rolltree.lab.entry import load_entries, load_entry, save_entry
+from rolltree.lab.evidence import accept, measure, problems, verify
+from rolltree.lab.evidence_command import EvidenceConfig, main, markdown
+from rolltree.lab.trace import LabError
+from rolltree.recipe.recipe import Evidence
+from rolltree.recipe.registry import load_recipe, recipes
+from tests.lab.simulated import Simulated
+
+HERE = "tests.lab.test_evidence"
+
+
+def exact(seed: int) -> Measured:
+    return Measured(0.25, 0.5, {"method": ([0.0, 1.0], [0.1, 0.25])})
+
+
+def noisy(seed: int) -> Measured:
+    return Measured(1.0 + 0.01 * (seed % 3), 0.9)
+
+
+def made_of(**asked) -> Claim:
+    question = Evidence(**{"metric": "pass@1", "baseline": "grpo", **asked})
+    return Claim(replace(load_recipe("rloo").card, evidence=question), question)
+
+
+def training(**asked) -> Claim:
+    return made_of(**{"task": "countdown", "budget": 10_000, "seeds": 4, **asked})
+
+
+def quiet():
+    return Console(file=io.StringIO(), width=160)
+
+
+def test_training_evidence_is_a_comparison_at_equal_budget(tmp_path):
+    entry = measure(training(least=0.02), Simulated({"grpo": 0.1, "rloo": 0.25}), tmp_path, quiet())
+    assert entry.outcome == "holds"
+    assert entry.kind == "training"
+    assert [r.seed for r in entry.results] == [0, 1, 2, 3]
+    assert entry.effect.estimate == pytest.approx(0.15, abs=0.03)
+    assert set(entry.results[0].curves) == {"grpo", "rloo"}
+    assert {"rolltree.recipe.rloo", "rolltree.recipe.grpo"} <= entry.sources.keys()
+
+
+def test_a_lost_claim_is_stored_as_lost(tmp_path):
+    entry = measure(training(least=0.05), Simulated({"grpo": 0.3, "rloo": 0.1}), tmp_path, quiet())
+    assert entry.outcome == "fails"
+    assert "worse than" in entry.words
+
+
+def test_exact_and_simulated_checks():
+    lower = made_of(metric="bias", direction="lower", least=0.1, seeds=1, check=f"{HERE}:exact")
+    entry = measure(lower, Simulated({}), None)
+    assert (entry.kind, entry.outcome, entry.effect.estimate) == ("exact", "holds", -0.25)
+    assert "exact, no randomness" in entry.words
+    simulated = measure(made_of(metric="gain", seeds=5, check=f"{HERE}:noisy"), Simulated({}), None)
+    assert (simulated.kind, simulated.outcome) == ("simulated", "holds")
+
+
+def test_files_are_read_back_whole(tmp_path):
+    entry = measure(training(), Simulated({"grpo": 0.1, "rloo": 0.25}), tmp_path, quiet())
+    save_entry(entry, tmp_path / "evidence")
+    assert load_entry("rloo", tmp_path / "evidence") == entry
+    assert load_entries(tmp_path / "evidence") == [entry]
+    assert load_entry("grpo", tmp_path / "evidence") is None
+    assert "| rloo | training |" in markdown([entry])
+
+
+def test_verify_repeats_a_seed(tmp_path):
+    runner = Simulated({"grpo": 0.1, "rloo": 0.25})
+    entry = measure(training(), runner, tmp_path, quiet())
+    runs = len(runner.made)
+    assert verify(training(), entry, runner, 2).reproduced
+    assert len(runner.made) == runs + 2, "finished runs must not be looked up"
+    assert "not in the stored" in verify(training(), entry, runner, 77).words
+
+
+def test_verify_finds_invented_numbers(tmp_path):
+    runner = Simulated({"grpo": 0.1, "rloo": 0.12})
+    entry = measure(training(), runner, tmp_path, quiet())
+    invented = replace(entry, results=tuple(replace(r, value=r.value + 0.1) for r in entry.results))
+    assert not verify(training(), invented, runner).reproduced
+    check = made_of(metric="gain", seeds=5, check=f"{HERE}:noisy")
+    stored = measure(check, runner, tmp_path)
+    forged = replace(stored, results=(replace(stored.results[0], value=2.0), *stored.results[1:]))
+    assert not verify(check, forged, runner).reproduced
+
+
+def test_elsewhere_a_seed_must_lie_where_one_more_would(tmp_path):
+    claim, runner = training(seeds=5), Simulated({"grpo": 0.1, "rloo": 0.25}, noise=0.02)
+    entry = replace(measure(claim, runner, tmp_path, quiet()), versions={"torch": "1.0"})
+    moved = replace(entry, results=tuple(replace(r, value=r.value + 1e-4) for r in entry.results))
+    assert verify(claim, moved, runner).reproduced
+    far = replace(entry, results=tuple(replace(r, value=r.value + 0.5) for r in entry.results))
+    assert not verify(claim, far, runner).reproduced
+
+
+def test_what_makes_evidence_fall(tmp_path):
+    claim = training()
+    entry = measure(claim, Simulated({"grpo": 0.1, "rloo": 0.25}), tmp_path, quiet())
+    assert problems(claim, entry) == []
+    assert "no evidence is stored" in problems(claim, None)[0]
+    assert "asks something else (least)" in problems(training(least=0.3), entry)[0]
+    other = {**entry.sources, "rolltree.recipe.rloo": "0" * 16}
+    assert "rolltree.recipe.rloo changed" in problems(claim, replace(entry, sources=other))[0]
+    flattering = replace(entry, words="holds: trust me")
+    assert "not that of the stored runs" in problems(claim, flattering)[0]
+    assert problems(claim, accept(claim, replace(entry, sources=other))) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"seeds": 1, "task": "countdown", "budget": 5}, "two seeds or more"),
+        ({"seeds": 3}, "neither a check nor a task"),
+        ({"check": "rolltree.nowhere:f", "seeds": 1}, "cannot be found"),
+        ({"check": f"{HERE}:missing", "seeds": 1}, "cannot be found"),
+        ({"check": HERE, "seeds": 1}, "module:function"),
+    ],
+)
+def test_cards_that_cannot_be_run_are_named(asked, says, tmp_path):
+    with pytest.raises(LabError, match=says):
+        measure(made_of(**asked), Simulated({"grpo": 0.1, "rloo": 0.1}), tmp_path, quiet())
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "rloo.json").write_text('{"format": 9}')
+    with pytest.raises(LabError, match=r"rloo.json.*format 9"):
+        load_entry("rloo", tmp_path)
+    (tmp_path / "rloo.json").write_text("{")
+    with pytest.raises(LabError, match="run `rolltree evidence rloo` again"):
+        load_entry("rloo", tmp_path)
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    claim = training()
+    monkeypatch.setattr("rolltree.lab.evidence_command.claim_of", lambda name: claim)
+    runner, base = Simulated({"grpo": 0.1, "rloo": 0.25}), EvidenceConfig(
+        ("rloo",), folder=tmp_path / "evidence", cache=tmp_path / "cache"
+    )  # fmt: skip
+    assert main(replace(base, list=True), runner, quiet()) == 1
+    assert main(base, runner, quiet()) == 0
+    assert main(replace(base, list=True), runner, quiet()) == 0
+    runs = len(runner.made)
+    assert main(replace(base, json=True), runner, quiet()) == 0
+    assert len(runner.made) == runs, "evidence that stands is not made again"
+    assert json.loads(capsys.readouterr().out)[0]["outcome"] == "holds"
+
+    stored = load_entry("rloo", base.folder)
+    save_entry(replace(stored, sources={}), base.folder)
+    assert main(replace(base, verify=True), runner, quiet()) == 0
+    assert load_entry("rloo", base.folder) == stored, "reproduced under other code: accepted"
+    runner.gains = {"grpo": 0.1, "rloo": 0.1}
+    assert main(replace(base, verify=True), runner, quiet()) == 1
+    with pytest.raises(LabError, match="--all"):
+        main(EvidenceConfig(), runner, quiet())
+
+
+def test_recipes_have_cards_and_standing_evidence():
+    """Fails when a recipe has no card, or its evidence came from other code or another claim than stands."""
+    for name, recipe in recipes().items():
+        assert recipe.card.name == name
+        assert recipe.card.claim
+        assert recipe.card.paper
+    folder = claim_module.EVIDENCE
+    assert [p for claim in claims() for p in problems(claim, load_entry(claim.name, folder))] == []
+
+
+def test_a_recipe_without_claim_says_so():
+    silent = next(name for name, recipe in recipes().items() if recipe.card.evidence is None)
+    with pytest.raises(LabError, match=f"{silent}.*names no evidence"):
+        claim_of(silent)
