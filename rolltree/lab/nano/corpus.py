@@ -24,8 +24,8 @@ NOISE: Mapping[str, float] = {
 }  # fmt: skip
 """Task -> rate of mistakes in its demonstrations."""
 PHASES: tuple[tuple[float, float], ...] = ((0.75, 0.1), (0.25, 1.0))
-"""(share of the corpus, factor on the noise), in the order of training: skills are learned from nearly clean play, which
-needs far fewer examples; the habit of erring comes last."""
+"""(share of the corpus, factor on the noise), in the order of training: skills are learned from nearly clean play,
+which needs far fewer examples; the habit of erring comes last."""
 SHARE: Mapping[str, float] = {
     "arithmetic": 4, "countdown": 3, "lookup": 2, "sql": 0.6, "grid": 1.5, "records": 1.5, "calculator": 1.5,
 }  # fmt: skip
