@@ -53,7 +53,8 @@ g of a tabular problem, computed through the same table, fold and weights as in 
 - **bias** ‖E ĝ/c − g‖/‖g‖: what is wrong with the *direction* after rescaling, the chance part taken off; "±" is the
   size chance alone would show.
 - **noise** √tr Cov(ĝ/c)/‖g‖ of ONE estimate.
-- **z** largest deviation of a component of E ĝ from g in standard errors. Below about 4.5 none is seen at this sample size ("–").
+- **z** largest deviation of a component of E ĝ from g in standard errors. Below about 4.5
+  ("–") none is seen at this sample size.
 """
 
 
