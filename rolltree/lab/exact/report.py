@@ -53,7 +53,8 @@ g of a tabular problem, computed through the same table, fold and weights as in 
 - **bias** ‖E ĝ/c − g‖/‖g‖: what is wrong with the *direction* after rescaling, the chance part taken off; "±" is the
   size chance alone would show.
 - **noise** √tr Cov(ĝ/c)/‖g‖ of ONE estimate.
-- **z** largest deviation of a component of E ĝ from g in standard errors: below about 4.5 = unbiased as it stands.
+- **z** largest deviation of a component of E ĝ from g in standard errors. Below about 4.5
+  ("–") none is seen at this sample size.
 """
 
 
@@ -131,7 +132,7 @@ def _table(title: str, got: Mapping[str, Measured]) -> list[str]:
         z = f"{m.zmax:.1f}" if m.zmax < 1000 else "∞"
         rows.append(
             f"| {name} | {m.scale:.2f} ± {m.scale_se:.2f} | {m.bias:.3f} ± {m.bias_se:.3f} | "
-            f"{m.noise:.2f} ± {m.noise_se:.2f} | {z}{' unbiased' if m.unbiased else ''} |"
+            f"{m.noise:.2f} ± {m.noise_se:.2f} | {z}{' –' if m.unbiased else ''} |"
         )
     return [*rows, ""]
 
