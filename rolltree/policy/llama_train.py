@@ -28,7 +28,9 @@ def covers(model: PreTrainedModel) -> bool:
     return all(name.endswith("RMSNorm") for name in norms)
 
 
-def hidden_states(model: PreTrainedModel, tokens: Tensor, position: Tensor, plan: Sequence[Bucket], reads: Tensor) -> Tensor:
+def hidden_states(
+    model: PreTrainedModel, tokens: Tensor, position: Tensor, plan: Sequence[Bucket], reads: Tensor
+) -> Tensor:
     """Last hidden states (U, hidden) at `reads` of one packed row."""
     core: Any = model
     trunk = core.model
@@ -38,12 +40,18 @@ def hidden_states(model: PreTrainedModel, tokens: Tensor, position: Tensor, plan
     for i, layer in enumerate(layers):
         attention, mlp = layer.self_attn, layer.mlp
         h = _norm(layer.input_layernorm, x)
-        q, k, v = (_split(project(h), attention.head_dim) for project in (attention.q_proj, attention.k_proj, attention.v_proj))
+        q, k, v = (
+            _split(project(h), attention.head_dim) for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
         if hasattr(attention, "q_norm"):
             q, k = _norm(attention.q_norm, q), _norm(attention.k_norm, k)
         q, k = _Rotate.apply(q, cos, sin), _Rotate.apply(k, cos, sin)
         mixed = tree_attention(
-            q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), plan, attention.scaling  # pyright: ignore
+            q.transpose(0, 1),
+            k.transpose(0, 1),
+            v.transpose(0, 1),
+            plan,
+            attention.scaling,  # pyright: ignore
         )
         mixed = mixed.transpose(0, 1).reshape(len(x), -1)
         if i == len(layers) - 1:

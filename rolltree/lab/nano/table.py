@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 import tyro
 
-from rolltree.engine.protocol import Engine
 from rolltree.engine.local import LocalEngine
+from rolltree.engine.protocol import Engine
 from rolltree.lab.nano.measure import Measured, measure
 from rolltree.policy.nano import FOLDER
 from rolltree.task.registry import list_tasks, load_task
