@@ -2,6 +2,8 @@
 
 import asyncio
 import copy
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -243,6 +245,22 @@ def test_scores_of_many_lengths_equal_those_one_by_one():
             np.testing.assert_allclose(scored.entropy, alone.entropy, rtol=1e-4, atol=1e-5)
 
     run(scenario)
+
+
+def test_a_process_that_forgets_to_close_its_engine_still_exits_cleanly():
+    script = """
+import asyncio
+from tests.engine import tiny
+from tests.engine.test_semantics import ask
+async def main():
+    engine = tiny.engine()
+    ask(engine, max_tokens=100, ignore_eos=True)
+    await ask(engine, max_tokens=2, ignore_eos=True)
+    return engine
+engine = asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_bare_model_needs_a_codec():
