@@ -15,11 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from rolltree.errors import RolltreeError
+
 Resource = Literal["leaves", "decoded", "prefilled", "env_steps", "judge_calls"]
 RESOURCES: tuple[Resource, ...] = get_args(Resource)
 
 
-class LedgerError(ValueError):
+class LedgerError(RolltreeError, ValueError):
     """Accounts that would not add up: names the budget, the resource and the amount."""
 
 

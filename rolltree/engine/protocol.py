@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from rolltree.errors import RolltreeError
 from rolltree.tree.node import Array, Finish, FloatArray, Top
 
 IntArray = NDArray[np.int32]
@@ -193,5 +194,5 @@ class Engine(Protocol):
         ...
 
 
-class EngineError(RuntimeError):
+class EngineError(RolltreeError, RuntimeError):
     """The engine cannot do what was asked: names the request, the limit and the way out."""

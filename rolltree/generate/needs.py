@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rolltree.engine.protocol import Engine
+from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Task
 
 
-class NeedsError(ValueError):
+class NeedsError(RolltreeError, ValueError):
     """A method and a part that do not fit; the message names both and what is missing."""
 
 

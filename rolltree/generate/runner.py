@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
+from rolltree.errors import RolltreeError
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.hand import Hand
 from rolltree.generate.needs import check_needs
@@ -20,7 +21,7 @@ from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Tree
 
 
-class ItemError(ValueError):
+class ItemError(RolltreeError, ValueError):
     """An item that cannot be asked: names it and the way out."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Run, Sampling
+from rolltree.errors import RolltreeError
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
 from rolltree.task.protocol import Item, Task
@@ -14,7 +15,7 @@ from rolltree.tree import Forest
 from rolltree.tree.node import FloatArray
 
 
-class HandError(ValueError):
+class HandError(RolltreeError, ValueError):
     """A hand was asked for something that makes no sense; the message names the node and the way out."""
 
 

@@ -20,6 +20,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from rolltree.policy.attention import Bucket, buckets, tree_attention
 from rolltree.policy.decoder import ModelError
+from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed
 
 NAME = "rolltree"
@@ -85,6 +86,10 @@ class LanguagePolicy:
         return _in_chunks(head, hidden, read, target, entropy=entropy, watch=watch)
 
     def _hidden(self, packed: Packed) -> Tensor:
+        if self.attention == "blocks" and covers(core_of(self.model)):
+            plan = buckets(packed.spans.blocks(), self.device)
+            tokens, position, reads = (self._to(a) for a in (packed.tokens, packed.position, packed.reads))
+            return hidden_states(core_of(self.model), tokens, position, plan, reads)
         extra: dict[str, Any] = {}
         # A mask of four dimensions is passed through untouched, so no square of booleans is made and thrown away.
         mask = torch.zeros(1, 1, 1, 1, device=self.device)

@@ -33,7 +33,7 @@ def load_model(name: str | Path) -> LoadedModel:
     path = model_folder(str(name))
     check_folder(path)
     try:
-        with _no_progress_bar():
+        with no_progress_bar():
             model: Any = AutoModelForCausalLM.from_pretrained(path, dtype="float32", local_files_only=True)
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
@@ -72,7 +72,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _no_progress_bar() -> Generator[None]:
+def no_progress_bar() -> Generator[None]:
+    """Keep transformers from drawing bars for files of a few megabytes."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rolltree.errors import RolltreeError
 from rolltree.policy.attention import Block, blocks
 from rolltree.tree.table import Bools, Ints, Table
 
 
-class PackError(ValueError):
+class PackError(RolltreeError, ValueError):
     """A forest that cannot be laid out: names the tree, the node and the way out."""
 
 

@@ -10,13 +10,14 @@ import hashlib
 from collections.abc import Callable, Iterator
 from random import Random
 
+from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item, Split
 
 TEST_SHARE = 8
 """One in this many contents belongs to the test split."""
 
 
-class TaskError(ValueError):
+class TaskError(RolltreeError, ValueError):
     """A task, level, knob or item that cannot be used: names the thing, the value and the way out."""
 
 

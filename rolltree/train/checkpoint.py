@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 
+from rolltree.policy.load import no_progress_bar
 from rolltree.train.config import TrainError
 from rolltree.tree.atomic import new_folder
 
@@ -49,7 +50,8 @@ def save_checkpoint(
     """Write `step-NNNNNN` with a loadable HF model and the training state, then remove all but the newest `keep`."""
     path = folder / f"step-{step:06d}"
     with new_folder(path, overwrite=True) as partial:
-        model.save_pretrained(partial)
+        with no_progress_bar():
+            model.save_pretrained(partial)
         if tokenizer is not None:
             tokenizer.save_pretrained(partial)
         torch.save({**state, "torch_rng": torch.get_rng_state(), "step": step}, partial / "training.pt")

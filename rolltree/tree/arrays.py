@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from rolltree.errors import RolltreeError
 from rolltree.tree.node import PER_ACTION, Array, FloatArray, Node, Top
 
 
-class TreeError(ValueError):
+class TreeError(RolltreeError, ValueError):
     """An operation that would break a tree; the message names the node, the value and the way out."""
 
 

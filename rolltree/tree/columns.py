@@ -8,6 +8,7 @@ shape in `shape`, so that files of one kind of run have one schema.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -82,13 +83,13 @@ def write_nodes(rows: Sequence[tuple[str, Node]], schema: ArrowSchema, states: S
     for field in schema:
         name: str = field.name
         if name in PER_ACTION:
-            columns[name] = ragged([getattr(n, name) for n in nodes], np.dtype(DTYPE[name]).name)
+            columns[name] = ragged(list(map(attrgetter(name), nodes)), np.dtype(DTYPE[name]).name)
         elif name.startswith("actions"):
             kind = name.removeprefix("actions_") if name != "actions" else "int32"
             dtype = np.dtype(kind)
             columns[name] = ragged([n.actions if n.actions.dtype == dtype else None for n in nodes], kind)
         elif name not in columns:
-            columns[name] = [getattr(n, name) for n in nodes]
+            columns[name] = list(map(attrgetter(name), nodes))
     return pa.Table.from_arrays([as_array(columns[f.name], f.type) for f in schema], schema=schema)
 
 

@@ -31,7 +31,7 @@ class Letters:
 
 
 @functools.cache
-def llama(seed: int = 0, spread: float = 0.35) -> PreTrainedModel:
+def llama(seed: int = 0, spread: float = 0.25) -> PreTrainedModel:
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(

@@ -53,7 +53,8 @@ def _inverse_cdf(probs: Tensor, uniform: Tensor) -> Tensor:
     total = probs.cumsum(-1, dtype=torch.float64)
     top = total[:, -1:]
     target = torch.minimum(uniform.unsqueeze(1) * top, top * (1 - 2.0**-52))
-    return torch.searchsorted(total, target, right=True).squeeze(1)
+    # The clamp is for rows of NaN only, which the caller finds and fails.
+    return torch.searchsorted(total, target, right=True).squeeze(1).clamp(max=probs.shape[1] - 1)
 
 
 def _truncate(logits: Tensor, law: Law) -> Tensor:

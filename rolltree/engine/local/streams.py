@@ -23,9 +23,14 @@ def _mix(z: Keys) -> Keys:
 
 
 def stream_key(seed: int) -> int:
-    """Key of a seed's stream; hashed twice so that streams of neighbouring seeds do not overlap."""
-    key = np.array([seed & _MASK], dtype=np.uint64)
-    return int(_mix(_mix(key + _GAMMA) ^ np.uint64(0xD6E8FEB86659FD93))[0])
+    """Key of the stream of any integer; hashed twice so that streams of neighbouring seeds do not overlap."""
+    key = np.array([seed < 0], dtype=np.uint64)
+    rest = seed
+    while True:
+        key = _mix((key ^ np.uint64(rest & _MASK)) + _GAMMA)
+        rest >>= 64
+        if rest in (0, -1):
+            return int(_mix(key ^ np.uint64(0xD6E8FEB86659FD93))[0])
 
 
 def uniforms(keys: Keys, counters: NDArray[np.int64]) -> NDArray[np.float64]:

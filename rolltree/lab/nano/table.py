@@ -1,14 +1,20 @@
-"""The published table of tasks: what each asks, and what a policy reaches on it per level."""
+"""The published table of what a policy reaches per task and level: `python -m rolltree.lab.nano.table`."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+import tyro
+
+from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Engine
 from rolltree.lab.nano.measure import Measured, measure
+from rolltree.policy.nano import FOLDER
 from rolltree.task.registry import list_tasks, load_task
 
 MARK = "<!-- measured: everything below is written by rolltree.lab.nano.table -->\n"
@@ -53,3 +59,34 @@ def write(rows: Sequence[Measured], page: Path, data: Path) -> None:
 
 def _percent(value: float, width: float) -> str:
     return f"{100 * value:.0f} ± {100 * width:.0f} %"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured and where the result goes."""
+
+    model: Path = FOLDER
+    """A Hugging Face folder."""
+    page: Path = Path("docs/tasks.md")
+    data: Path = Path("docs/tasks.json")
+    items: int = 128
+    """Held-out items per task and level."""
+    samples: int = 16
+    """Rollouts per item."""
+    seed: int = 0
+    threads: int = 1
+
+
+async def main(settings: Settings) -> None:
+    """Measure a policy with the local engine and publish the table."""
+    torch.set_num_threads(settings.threads)
+    engine = LocalEngine(settings.model)
+    try:
+        rows = await measure_suite(engine, items=settings.items, samples=settings.samples, seed=settings.seed)
+    finally:
+        await engine.close()
+    write(rows, settings.page, settings.data)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(tyro.cli(Settings)))

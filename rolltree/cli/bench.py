@@ -1,0 +1,50 @@
+"""`rolltree bench`: speed on this machine, as ratios measured side by side in one run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import rolltree
+from rolltree.cli.common import emit, first_name
+from rolltree.errors import RolltreeError, unknown
+
+BENCHMARKS = {
+    "engine": "local engine against transformers generate: uniform, ragged, forked",
+    "training": "packed trees against a flat padded batch; a GRPO step against TRL's trainer",
+    "tree": "a million nodes built, saved, loaded, queried, walked; memory per token",
+    "credit": "every credit on 1,000 trees of 64 leaves of 256 tokens",
+    "objective": "every objective against a plain clipped surrogate",
+}
+ABOUT = """usage: rolltree bench [NAME ...] [OPTIONS of that benchmark]
+
+Measure speed on this machine. Ratios come from repeated runs side by side; min, median and max are printed with the
+number of threads. Without a name, engine and training run (about ten minutes on two cores).
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the named benchmarks one after the other."""
+    if {"-h", "--help"} & set(arguments) and first_name(arguments)[0] is None:
+        print(ABOUT + "\n" + "\n".join(f"  {name:<10} {about}" for name, about in BENCHMARKS.items()))
+        print("\nrolltree bench NAME --help shows its options.")
+        return 0
+    if list(arguments) == ["--json"]:
+        emit(BENCHMARKS)
+        return 0
+    name, rest = first_name(arguments)
+    if name is not None and name not in BENCHMARKS:
+        raise unknown("benchmark", name, BENCHMARKS, "rolltree bench --help lists them")
+    folder = Path(rolltree.__file__).resolve().parent.parent / "benchmarks"
+    if not folder.is_dir():
+        raise RolltreeError(
+            f"the benchmarks are not installed with the package ({folder} is missing); clone the source"
+        )
+    for chosen in [name] if name else ["engine", "training"]:
+        print(f"{chosen}: {BENCHMARKS[chosen]}\n", flush=True)
+        done = subprocess.run([sys.executable, str(folder / f"{chosen}.py"), *rest], check=False)
+        if done.returncode:
+            return done.returncode
+    return 0

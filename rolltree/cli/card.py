@@ -1,0 +1,21 @@
+"""`rolltree card`: how a run's rollouts were made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rolltree.cli.common import first_name, parse
+from rolltree.lab.card import CardConfig, main
+
+ABOUT = """State how a run's rollouts were made and how they differ from plain sampling, to attach to a paper.
+
+  rolltree card runs/first
+  rolltree card nodes.jsonl --json
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and write the card."""
+    name, rest = first_name(arguments)
+    given = ["--run", name] if name else []
+    return main(parse(CardConfig, [*given, *rest], "card", ABOUT))

@@ -1,0 +1,129 @@
+"""The trained forward of Llama-family models: transformers' own layers and weights, with the glue between them fused.
+
+On small models the many little operations around the matrix products cost as much as the products. Here a norm, a
+rotation and a gated product are one autograd node each, and the last layer's output projection and feed-forward run for
+the rows that are read. Linear layers are called as modules, so biases and adapters take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rolltree.policy.attention import Bucket, tree_attention
+from rolltree.policy.llama_spec import why_not_native
+
+
+def covers(model: PreTrainedModel) -> bool:
+    """Whether this forward computes exactly what the model's own does."""
+    core: Any = model
+    if why_not_native(core.config) or core.model.training or getattr(core.model, "gradient_checkpointing", False):
+        return False
+    # Somebody's own norm or rotary module may compute anything; only transformers' are known here.
+    norms = {type(m).__name__ for n, m in core.model.named_modules() if n.endswith("norm")}
+    return all(name.endswith("RMSNorm") for name in norms)
+
+
+def hidden_states(
+    model: PreTrainedModel, tokens: Tensor, position: Tensor, plan: Sequence[Bucket], reads: Tensor
+) -> Tensor:
+    """Last hidden states (U, hidden) at `reads` of one packed row."""
+    core: Any = model
+    trunk = core.model
+    x: Tensor = trunk.embed_tokens(tokens)
+    cos, sin = (t[0] for t in trunk.rotary_emb(x, position[None]))
+    layers = list(trunk.layers)
+    for i, layer in enumerate(layers):
+        attention, mlp = layer.self_attn, layer.mlp
+        h = _norm(layer.input_layernorm, x)
+        q, k, v = (
+            _split(project(h), attention.head_dim) for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        if hasattr(attention, "q_norm"):
+            q, k = _norm(attention.q_norm, q), _norm(attention.k_norm, k)
+        q, k = _Rotate.apply(q, cos, sin), _Rotate.apply(k, cos, sin)
+        mixed = tree_attention(
+            q.transpose(0, 1),
+            k.transpose(0, 1),
+            v.transpose(0, 1),
+            plan,
+            attention.scaling,  # pyright: ignore
+        )
+        mixed = mixed.transpose(0, 1).reshape(len(x), -1)
+        if i == len(layers) - 1:
+            mixed, x = mixed.index_select(0, reads), x.index_select(0, reads)
+        x = x + attention.o_proj(mixed)
+        h = _norm(layer.post_attention_layernorm, x)
+        x = x + mlp.down_proj(_Gated.apply(mlp.gate_proj(h), mlp.up_proj(h)))
+    return _norm(trunk.norm, x)
+
+
+def _split(x: Tensor, head_dim: int) -> Tensor:
+    return x.view(len(x), -1, head_dim)
+
+
+def _norm(module: Any, x: Tensor) -> Tensor:
+    return _RmsNorm.apply(x, module.weight, module.variance_epsilon)  # pyright: ignore[reportReturnType]
+
+
+class _RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        unit = x * scale
+        ctx.save_for_backward(unit, scale, weight)
+        return unit * weight
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        unit, scale, weight = ctx.saved_tensors
+        g = grads[0]
+        inner = g * unit
+        dweight = inner.reshape(-1, inner.shape[-1]).sum(0)
+        along = (inner @ weight).unsqueeze(-1).div_(unit.shape[-1])
+        return torch.addcmul(g * weight, unit, along, value=-1).mul_(scale), dweight, None
+
+
+class _Rotate(torch.autograd.Function):
+    """Rotary embedding of (N, heads, D) by (N, D) cosines and sines (RoFormer, arXiv 2104.09864, eq. 34)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _rotated(x, cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        return _rotated(grads[0], cos, -sin), None, None
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    out = x * cos[:, None]
+    out[..., :half].addcmul_(x[..., half:], sin[:, None, :half], value=-1)
+    out[..., half:].addcmul_(x[..., :half], sin[:, None, half:])
+    return out
+
+
+class _Gated(torch.autograd.Function):
+    """silu(gate) · up (Shazeer 2020, arXiv 2002.05202)."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        chance = gate.sigmoid()
+        lifted = gate * chance
+        ctx.save_for_backward(up, chance, lifted)
+        return lifted * up
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        up, chance, lifted = ctx.saved_tensors
+        g = grads[0]
+        # d silu(x) = σ + silu·(1 − σ)
+        slope = torch.addcmul(chance, lifted, 1 - chance)
+        return slope.mul_(up).mul_(g), lifted * g

@@ -1,0 +1,91 @@
+"""The prefix cache against a list of everything stored."""
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rolltree.engine.local.prefix import BLOCK, PrefixCache
+from rolltree.policy.slab import LayerShape, Slab
+
+SHAPES = (LayerShape(2, 3, 4), LayerShape(1, 2, 2))
+CPU = torch.device("cpu")
+COLUMNS = 5 * BLOCK
+
+
+def cache(tokens=64 * BLOCK):
+    return PrefixCache(SHAPES, tokens, torch.float64, CPU)
+
+
+def slab_of(rows):
+    """Caches whose content at a position is a hash of the tokens up to it, so a wrong block shows."""
+    slab = Slab.zeros(SHAPES, len(rows), COLUMNS, torch.float64, CPU)
+    for row, ids in enumerate(rows):
+        slab_of_row = torch.tensor([hash(tuple(ids[: i + 1].tolist())) % 9973 for i in range(len(ids))]).double()
+        for store in (slab.keys, slab.values):
+            for t in store:
+                t[row, :, : len(ids)] = slab_of_row[None, :, None]
+    return slab
+
+
+# Two tokens only, so that random sequences share long prefixes by construction of repeats.
+sequences = st.lists(
+    st.lists(st.integers(0, 1), min_size=0, max_size=3).map(
+        lambda bits: np.array([b for bit in bits for b in [bit] * (BLOCK - 3)], np.int64)
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(sequences, sequences)
+def test_what_is_found_is_exact_and_as_long_as_anything_stored(stored, asked):
+    kept = cache()
+    kept.store(list(enumerate(stored)), slab_of(stored))
+    target = slab_of([np.zeros(0, np.int64)] * len(asked))
+    found = [kept.find(ids) for ids in asked]
+    kept.restore([slots for _, slots in found], target, 0)
+    truth = slab_of(asked)
+    for row, (ids, (length, _)) in enumerate(zip(asked, found, strict=True)):
+        best = max(_common(ids, other) for other in stored)
+        assert length == best
+        for a, b in zip(target.keys + target.values, truth.keys + truth.values, strict=True):
+            assert torch.equal(a[row, :, :length], b[row, :, :length])
+
+
+def _common(a, b):
+    n = min(len(a), len(b))
+    return n if (a[:n] == b[:n]).all() else int((a[:n] == b[:n]).argmin())
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=30), st.integers(1, 6))
+def test_a_small_pool_forgets_the_oldest_and_never_lies(steps, blocks):
+    kept = cache(blocks * BLOCK)
+    for token, length in steps:
+        ids = np.repeat(np.arange(token, token + length), BLOCK).astype(np.int64)
+        slab = slab_of([ids])
+        kept.store([(0, ids)], slab)
+        found, slots = kept.find(ids)
+        assert found == min(len(ids), blocks * BLOCK)
+        target = slab_of([np.zeros(0, np.int64)])
+        kept.restore([slots], target, 0)
+        assert torch.equal(target.keys[0][:, :, :found], slab.keys[0][:, :, :found])
+
+
+def test_the_recently_used_survives():
+    kept = cache(2 * BLOCK)
+    a, b, c = (np.full(BLOCK, token, np.int64) for token in (1, 2, 3))
+    for ids in (a, b):
+        kept.store([(0, ids)], slab_of([ids]))
+    kept.find(a)
+    kept.store([(0, c)], slab_of([c]))
+    assert [kept.find(ids)[0] for ids in (a, b, c)] == [BLOCK, 0, BLOCK]
+
+
+def test_clearing_forgets_everything():
+    kept, ids = cache(), np.arange(20)
+    kept.store([(0, ids)], slab_of([ids]))
+    kept.clear()
+    assert kept.find(ids) == (0, [])
