@@ -21,6 +21,8 @@ import rolltree
 ROOT = Path(rolltree.__file__).parent
 MACHINERY = "rolltree.generate.hand"
 """Whatever the hand itself rests on is shared by every recipe and is not what tells one from another."""
+BASE = "rolltree.recipe.recipe"
+"""What a recipe and a card are: changing it changes no method."""
 STAGES = ("generate", "filter", "control", "replay", "credit", "objective", "recipe")
 _UNFOLLOWED = ("registry",)
 
@@ -49,9 +51,9 @@ def recipe_sources(recipe: Any, *parts: Any) -> dict[str, str]:
     The machinery below the hand, the engines, tasks and the trainer are left out: they are the same for the baseline,
     and a change there is judged by their own tests.
     """
-    own = closure({name for thing in (recipe, *parts) for name in modules_of(thing)})
-    staged = {n for n in own if n.split(".")[1:2] and n.split(".")[1] in STAGES}
-    return hashes(staged - closure({MACHINERY}))
+    own = {name for thing in (recipe, *parts) for name in modules_of(thing)}
+    used = own | (closure(own) - closure({MACHINERY}))
+    return hashes(name for name in used if name.split(".")[1] in STAGES and name != BASE and not _is_package(name))
 
 
 def combined(parts: Mapping[str, str]) -> str:
@@ -108,6 +110,11 @@ def _file(module: str) -> Path | None:
         if path.is_file():
             return path
     return None
+
+
+def _is_package(module: str) -> bool:
+    path = _file(module)
+    return path is not None and path.name == "__init__.py"
 
 
 @cache

@@ -30,7 +30,7 @@ TRAIN_METRICS: Mapping[str, str] = {
     "flat_groups": "zero_variance",
     "truncated": "truncated",
     "failed": "failed",
-    "entropy": "entropy",
+    "policy_entropy": "entropy",
 }
 """Names in metrics.jsonl and what the lab calls them."""
 

@@ -20,7 +20,7 @@ def sparkline(values: Sequence[float]) -> str:
     if not np.isfinite(x).any():
         return ""
     low, high = float(np.nanmin(x)), float(np.nanmax(x))
-    scaled = (x - low) / (high - low) if high > low else np.zeros_like(x)
+    scaled = (x - low) / (high - low if high > low else 1.0)
     return "".join(_BARS[min(7, int(v * 8))] if np.isfinite(v) else " " for v in scaled)
 
 

@@ -1,0 +1,69 @@
+"""Terminal output: curves where they belong, numbers as people read them, text never read as markup."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from rolltree.lab.report import Chart, Finding, Grid, Page, Series, draw, duration, print_page, shown, sparkline
+
+
+def chart(y, **more):
+    return Chart("t", "tokens", "y", [Series("a", list(range(len(y))), y)], **more)
+
+
+def test_a_rising_line_rises():
+    lines = draw(chart([0.0, 0.5, 1.0]), width=40, height=6).plain.splitlines()
+    body = [line.split("│")[1] for line in lines[:6]]
+    first = [next(i for i, c in enumerate(row) if c != " ") for row in body]
+    assert first == sorted(first, reverse=True)
+    assert body[0].rstrip()[-1] != " "
+    assert "2 tokens" in lines[6]
+    assert "━ a" in lines[7]
+
+
+def test_a_jump_has_no_holes():
+    body = [line.split("│")[1] for line in draw(chart([0, 0, 1, 1]), width=30, height=8).plain.splitlines()[:8]]
+    assert all(row.strip() for row in body)
+
+
+def test_flat_single_and_empty_charts():
+    assert "━ a" in draw(chart([0.5, 0.5])).plain
+    assert "━ a" in draw(chart([0.5])).plain
+    assert draw(Chart("t", "x", "y", [])).plain == "nothing was measured"
+
+
+def test_sparkline():
+    assert sparkline([0, 1, 2, 3]) == "▁▃▆█"
+    assert sparkline([1, float("nan"), 1]) == "▁ ▁"
+    assert sparkline([float("nan")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (0.4131, "share", "41.3 %"), (284_000, "count", "284k"), (1_500_000, "count", "1.5M"), (12, "count", "12"),
+        (0.012345, "number", "0.01235"), (200, "seconds", "3 min 20 s"), (None, "share", "–"),
+        (float("nan"), "number", "–"),
+    ],
+)  # fmt: skip
+def test_numbers_as_people_read_them(value, kind, text):
+    assert shown(value, kind) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0.4 s"), (59.6, "1 min"), (61, "1 min 1 s"), (120, "2 min"), (3700, "1 h 1 min")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_text_is_not_markup():
+    out = io.StringIO()
+    page = Page(
+        "[red]title", "[bold]lead", grids=[Grid("[b]g", ["[b]c", "d"], [["[red]x[/red]", "1"]])],
+        findings=[Finding("fails", "fails: [b]words")], charts=[chart([0.0, 1.0])],
+    )  # fmt: skip
+    print_page(page, Console(file=out, width=80))
+    for text in ("[red]title", "[bold]lead", "[b]g", "[red]x[/red]", "[b]words"):
+        assert text in out.getvalue()
