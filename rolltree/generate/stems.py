@@ -14,9 +14,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rolltree.generate.decode import Draw
 from rolltree.generate.hand import Hand
 from rolltree.generate.signals import Signal, asked, features
-from rolltree.generate.turns import play
+from rolltree.generate.turns import Watch, play
 from rolltree.tree import Birth, Node, Tree
 
 Score = Callable[[Node], NDArray[np.float64]]
@@ -71,12 +72,15 @@ class Place(NamedTuple):
 
 
 async def stems(
-    hand: Hand, n: int, *, want: frozenset[str], start: Node | None = None, birth: Birth | None = None
-) -> list[Node]:
+    hand: Hand, n: int, *, want: frozenset[str], start: Node | None = None, birth: Birth | None = None,
+    watch: Watch | None = None, draw: Draw | None = None,
+) -> list[Node]:  # fmt: skip
     """Play n whole rollouts from a node (the root), with signals recorded; returns their leaves."""
     place = hand.tree.root if start is None else start
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(play(hand, place, birth=birth, want=want)) for _ in range(n)]
+        tasks = [
+            group.create_task(play(hand, place, birth=birth, want=want, watch=watch, **(draw or {}))) for _ in range(n)
+        ]
     return [leaf for task in tasks if (leaf := task.result()) is not place]
 
 

@@ -45,7 +45,7 @@ class Ettrl:
     def build(self) -> Parts:
         """Two waves, majority labels, group credit scaled by response entropy."""
         if self.stems * (1 + self.positions * self.branches) < 2:
-            raise RecipeError(f"ettrl: stems={self.stems} gives a single leaf, and a majority needs more; give 2 or more")
+            raise RecipeError(f"ettrl: stems={self.stems} gives one leaf, which agrees with itself; give 2 or more")
         waves = TwoWaves(self.stems, self.positions, self.branches, self.apart, Signal("entropy:full"))
         return Parts(
             "ettrl", waves, load_credit("entropy_response", base="grpo", clip=0.0 if self.response else self.bound),
