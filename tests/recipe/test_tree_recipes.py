@@ -106,7 +106,7 @@ def test_treepo_draws_its_first_width_and_ends_repetition() -> None:
     assert len(first) > 1
     assert repeats("abcabcabcabc", 3, 4)
     assert not repeats("abcabcabcabc", 3, 5)
-    trees, _ = grown(load_recipe("treepo", leaves=6, segment=8, repeat_window=1, repeat_times=2).build(), n=12)
+    trees, _ = grown(load_recipe("treepo", leaves=6, segment=5, repeat_window=1, repeat_times=2).build(), n=30)
     ended = [leaf for tree in trees for leaf in tree.leaves() if leaf.finish == "repetition"]
     assert ended
     assert all("reward" in leaf.scores for leaf in ended)
