@@ -37,8 +37,8 @@ class Scorer(Protocol):
         """What the engine must offer."""
         ...
 
-    def on(self, hand: Hand) -> Score:
-        """The score for one tree."""
+    async def on(self, hand: Hand) -> Score:
+        """The score under the engine's present weights."""
         ...
 
 
@@ -58,8 +58,8 @@ class BySignal:
         """The signal's."""
         return self.signal.needs
 
-    def on(self, hand: Hand) -> Score:
-        """The same for every tree."""
+    async def on(self, hand: Hand) -> Score:
+        """The signal as it is."""
         return self.signal.read
 
 
@@ -177,7 +177,7 @@ class OneAtATime:
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Sequential within the prompt; prompts run side by side."""
-        score = self.scorer.on(hand)
+        score = await self.scorer.on(hand)
         grown: list[Node] = []
         used: set[bytes] = set()
         for turn in range(self.leaves):

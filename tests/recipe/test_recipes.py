@@ -18,7 +18,9 @@ from rolltree.recipe.registry import knobs_of, list_recipes, load_recipe
 from rolltree.tree.table import Table
 from tests.train.toy import Early
 
-ENGINE = TabularEngine(lambda _: [1 / 32] * 32, Letters("abcdefghijklmnopqrstuvwxyz012345"))
+ENGINE = TabularEngine(
+    lambda _: [1 / 32] * 32, Letters("abcdefghijklmnopqrstuvwxyz012345"), embeddings=np.eye(32, dtype=np.float32)
+)
 
 
 @pytest.mark.parametrize("card", list_recipes(), ids=lambda c: c.name)
