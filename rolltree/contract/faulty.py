@@ -8,9 +8,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rolltree.engine.protocol import Caches, Capabilities, Codec, Engine, Request, Run, Sample, Scored
+from rolltree.engine.protocol import (
+    Caches,
+    Capabilities,
+    Codec,
+    Embedder,
+    Engine,
+    EngineError,
+    Request,
+    Run,
+    Sample,
+    Scored,
+)  # fmt: skip
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
-from rolltree.tree.node import Array, Finish
+from rolltree.tree.node import Array, Finish, FloatArray
 
 REQUESTS = 20_000
 """More requests than any strategy needs on the tiny tasks: one that asks on and on is stopped here."""
@@ -44,6 +55,12 @@ class Wrapped:
     async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:
         """Passed on."""
         return await self.inner.score(tokens, start, want)
+
+    async def embeddings(self) -> FloatArray:
+        """Passed on, where there are any."""
+        if not isinstance(self.inner, Embedder):
+            raise EngineError(f"{type(self.inner).__name__} has no embeddings")
+        return await self.inner.embeddings()
 
     async def pause(self) -> None:
         """Passed on."""

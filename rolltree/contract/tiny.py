@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.random import mix
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
 CODEC = Letters("abcdefghijklmnopqrstuvwxy!", eos_id=26)
 STOP = CODEC.alphabet.index("!")
+EMBEDDINGS = np.random.default_rng(0).normal(size=(CODEC.vocab_size, 4)).astype(np.float32)
 
 
 def policy(prefix: tuple[int, ...]) -> list[float]:
@@ -27,7 +30,7 @@ def policy(prefix: tuple[int, ...]) -> list[float]:
 
 def tiny_engine(*, shuffle: int | None = None) -> TabularEngine:
     """A fresh exact engine for the tiny tasks."""
-    return TabularEngine(policy, CODEC, shuffle=shuffle)
+    return TabularEngine(policy, CODEC, shuffle=shuffle, embeddings=EMBEDDINGS)
 
 
 @dataclass(frozen=True, slots=True)

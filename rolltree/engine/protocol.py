@@ -133,7 +133,8 @@ class Capabilities:
     """What an engine can do; recipes state what they need and are checked against this before the first token."""
 
     features: frozenset[str]
-    """Subset of: entropy:full, top, hidden, score, stream, abort, hook, greedy, update, shared-prefix, versions."""
+    """Subset of: entropy:full, top, hidden, score, stream, abort, hook, greedy, update, shared-prefix, versions,
+    embeddings (see `Embedder`)."""
     max_context: int
     max_top: int = 0
     samples_exactly: bool = True
@@ -191,6 +192,15 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Release everything; runs in flight end as aborted."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """An engine with the feature "embeddings": it can show what its tokens look like to the model."""
+
+    async def embeddings(self) -> FloatArray:
+        """The input-embedding table under the current weights, (vocabulary, width); not to be written to."""
         ...
 
 

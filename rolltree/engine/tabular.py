@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.engine.protocol import Caches, Capabilities, EngineError, Request, Sample, Sampling, Scored
-from rolltree.tree.node import Array, Finish, Top
+from rolltree.tree.node import Array, Finish, FloatArray, Top
 
 Policy = Callable[[tuple[int, ...]], Sequence[float]] | Mapping[tuple[int, ...], Sequence[float]]
 """Prefix → probabilities of the next token. A mapping may lack prefixes that are never reached."""
@@ -185,7 +185,7 @@ class TabularEngine:
 
     All runs in flight advance together, one token a tick of the event loop. `shuffle` makes each tick advance a random
     half of them instead, in random order, and `pace` is awaited between ticks: what a test of concurrency wants to vary
-    or to break.
+    or to break. `embeddings` is the table to show for the feature of that name, which is absent without it.
     """
 
     def __init__(
@@ -198,6 +198,7 @@ class TabularEngine:
         seed: int = 0,
         shuffle: int | None = None,
         pace: Callable[[], Awaitable[None]] | None = None,
+        embeddings: FloatArray | None = None,
     ) -> None:
         self.codec = codec
         self.version = version
@@ -209,7 +210,9 @@ class TabularEngine:
         self._pace = pace
         self._shuffle = None if shuffle is None else random.Random(shuffle)
         self._seeds = random.Random(seed)
-        self.capabilities = Capabilities(FEATURES, max_context, max_top=codec.vocab_size)
+        self._embeddings = embeddings
+        extra = () if embeddings is None else ("embeddings",)
+        self.capabilities = Capabilities(FEATURES.union(extra), max_context, max_top=codec.vocab_size)
 
     def submit(self, request: Request) -> TabularRun:
         """Start a request; one whose prefix fills the context can never fit."""
@@ -235,6 +238,12 @@ class TabularEngine:
             entropy=_entropy(rows) if "entropy" in want else None,
             hidden=self.row(ids).astype(np.float32) if "hidden" in want else None,
         )
+
+    async def embeddings(self) -> FloatArray:
+        """The table it was given."""
+        if self._embeddings is None:
+            raise EngineError("this tabular engine has no embeddings; make it with embeddings=a table")
+        return self._embeddings
 
     async def pause(self) -> None:
         """Stop drawing; nothing is ever half drawn, so it is idle at once."""

@@ -34,5 +34,7 @@ class Overlong:
             length = sum(len(n) for n in tree.path(leaf) if n.trains)
             over = min(max(length - (limit - width), 0.0) / width, 1.0) if width > 0 else 0.0
             leaf.scores.setdefault("outcome", leaf.scores["reward"])
+            # On top of what other shapers made of the outcome, and once only.
+            leaf.scores["reward"] -= leaf.scores.get("overlong", 0.0)
             leaf.scores["overlong"] = -self.penalty * over
-            leaf.scores["reward"] = leaf.scores["outcome"] + leaf.scores["overlong"]
+            leaf.scores["reward"] += leaf.scores["overlong"]

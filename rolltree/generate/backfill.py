@@ -10,7 +10,7 @@ same evidence twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from rolltree.generate.decode import Draw
@@ -24,7 +24,9 @@ _COUNTED = ("done", "failed", "paused")
 """A failed leaf is not made up for: what breaks one may break them all, and it is counted and shown as failed."""
 
 
-async def backfill(hand: Hand, mode: Backfill, leaves: int, *, ways: int = 2, draw: Draw | None = None) -> int:
+async def backfill(
+    hand: Hand, mode: Backfill, leaves: int, *, ways: int = 2, want: Collection[str] = (), draw: Draw | None = None
+) -> int:  # fmt: skip
     """Grow the leaves that are missing to reach `leaves` and return how many were asked for.
 
     `boundary` cuts a random finished leaf (by eos or answer) at a random node boundary of its path and grows `ways`
@@ -43,7 +45,7 @@ async def backfill(hand: Hand, mode: Backfill, leaves: int, *, ways: int = 2, dr
             "backfill", place, f"{missing} of {leaves} leaves are missing", missing=missing, ways=count, mode=mode
         )
         async with asyncio.TaskGroup() as group:
-            grown = [group.create_task(play(hand, place, birth=birth, **(draw or {}))) for _ in range(count)]
+            grown = [group.create_task(play(hand, place, birth=birth, want=want, **(draw or {}))) for _ in range(count)]
         asked += count
         if not any(task.result() is not place for task in grown):
             break  # nothing grew: the budget has ended

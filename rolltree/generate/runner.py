@@ -16,7 +16,7 @@ from rolltree.generate.needs import check_needs
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
 from rolltree.generate.setting import Setting
-from rolltree.generate.strategy import Strategy, TreeStrategy, as_strategy
+from rolltree.generate.strategy import Choosy, Strategy, TreeStrategy, as_strategy
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Tree
 
@@ -88,6 +88,8 @@ async def grow(
     """
     whole = as_strategy(strategy)
     check_needs(whole.needs, type(strategy).__name__, engine, task)
+    if isinstance(strategy, Choosy):
+        strategy.check(engine, task)
     hand = open_hand(
         engine, task, seed=seed, budget=budget, per_prompt=per_prompt, max_tokens=max_tokens, sampling=sampling,
         patience=patience, forest=forest, clock=clock, progress=progress,

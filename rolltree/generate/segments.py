@@ -12,6 +12,8 @@ from rolltree.generate.backfill import Backfill, backfill
 from rolltree.generate.decode import Draw
 from rolltree.generate.frontier import Round, grow_rounds
 from rolltree.generate.hand import Hand
+from rolltree.generate.repetition import EndRepeating
+from rolltree.generate.signals import features
 from rolltree.tree import Node, Tree
 
 Split = Literal["even", "likely", "unlikely"]
@@ -37,16 +39,28 @@ class SegmentTree:
     fill: Backfill = "boundary"
     rounds: int = 14
     """Most segments on a path."""
-    needs: frozenset[str] = frozenset()
+    first: tuple[int, int] | None = None
+    """Branches at the root, drawn uniformly between the two ("init 2 to 8"); None = `ways`."""
+    ending: EndRepeating | None = None
+    """Ends paths that repeat themselves."""
+    want: frozenset[str] = frozenset()
+    """Extras to record for the credit."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What is recorded."""
+        return features(self.want)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Grow by segments, then fill what is missing."""
+        low, high = self.first or (self.ways, self.ways)
+        first = int(hand.rng.child("first").generator().integers(low, high + 1))
         draw: Draw = {"max_tokens": self.segment}
         await grow_rounds(
-            hand, leaves=self.leaves, first=self.ways, widths=self.widths, draw=draw, rounds=self.rounds,
-            why="fork rights of the segment",
+            hand, leaves=self.leaves, first=first, widths=self.widths, draw=draw, rounds=self.rounds, want=self.want,
+            review=self.ending, why="fork rights of the segment",
         )  # fmt: skip
-        await backfill(hand, self.fill, self.leaves, ways=self.ways)
+        await backfill(hand, self.fill, self.leaves, ways=self.ways, want=self.want)
 
     def widths(self, hand: Hand, round: Round) -> Sequence[int]:
         """The fork budget of this round over the live paths."""

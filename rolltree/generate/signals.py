@@ -9,6 +9,7 @@ quantity that is at least ln 5 = 1.61. So a signal carries its range, and `check
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,6 +82,19 @@ class Signal:
                 f"node {node.id} does not hold its top {self.k} alternatives; ask for want={{'top:{self.k}'}}"
             )
         return of_top(self.kind, node.top.logp[:, : self.k])
+
+
+def asked(*wants: Collection[str]) -> frozenset[str]:
+    """One request for extras out of several: of all alternatives asked for, the most."""
+    names = {name for want in wants for name in want}
+    most = max((int(name[4:]) for name in names if name.startswith("top:")), default=0)
+    plain = {name for name in names if not name.startswith("top:")}
+    return frozenset(plain | ({f"top:{most}"} if most else set()))
+
+
+def features(want: Collection[str]) -> frozenset[str]:
+    """The engine's features behind the extras of a request."""
+    return frozenset("entropy:full" if name == "entropy" else name for name in want)
 
 
 def of_top(kind: Kind, logp: NDArray[np.floating]) -> Floats:

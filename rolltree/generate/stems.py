@@ -9,18 +9,58 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rolltree.generate.decode import Draw
 from rolltree.generate.hand import Hand
-from rolltree.generate.signals import Signal
-from rolltree.generate.turns import play
+from rolltree.generate.signals import Signal, asked, features
+from rolltree.generate.turns import Watch, play
 from rolltree.tree import Birth, Node, Tree
 
 Score = Callable[[Node], NDArray[np.float64]]
 """A number per action of a node: how good a place to fork BEFORE it (what precedes stays, the action is drawn anew)."""
+
+
+class Scorer(Protocol):
+    """Scores places to fork at, from what an engine records."""
+
+    @property
+    def want(self) -> frozenset[str]:
+        """Extras it reads."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the engine must offer."""
+        ...
+
+    async def on(self, hand: Hand) -> Score:
+        """The score under the engine's present weights."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BySignal:
+    """A signal as a score: fork where it is largest."""
+
+    signal: Signal = field(default_factory=lambda: Signal("entropy:full"))
+
+    @property
+    def want(self) -> frozenset[str]:
+        """The signal's."""
+        return self.signal.want
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The signal's."""
+        return self.signal.needs
+
+    async def on(self, hand: Hand) -> Score:
+        """The signal as it is."""
+        return self.signal.read
 
 
 class Place(NamedTuple):
@@ -32,30 +72,23 @@ class Place(NamedTuple):
 
 
 async def stems(
-    hand: Hand, n: int, *, want: frozenset[str], start: Node | None = None, birth: Birth | None = None
-) -> list[Node]:
+    hand: Hand, n: int, *, want: frozenset[str], start: Node | None = None, birth: Birth | None = None,
+    watch: Watch | None = None, draw: Draw | None = None,
+) -> list[Node]:  # fmt: skip
     """Play n whole rollouts from a node (the root), with signals recorded; returns their leaves."""
     place = hand.tree.root if start is None else start
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(play(hand, place, birth=birth, want=want)) for _ in range(n)]
+        tasks = [
+            group.create_task(play(hand, place, birth=birth, want=want, watch=watch, **(draw or {}))) for _ in range(n)
+        ]
     return [leaf for task in tasks if (leaf := task.result()) is not place]
 
 
 async def branch(hand: Hand, place: Place, n: int, *, want: frozenset[str] = frozenset(), why: str) -> list[Node]:
     """Cut a leaf's path at a place and play n new branches there; the event names the score that chose it."""
-    head = cut_path(hand, place.leaf, place.position)
+    head = hand.place(place.leaf, place.position)
     hand.event("select", head, why, score=place.score, position=place.position, branches=n)
     return await stems(hand, n, want=want, start=head, birth="resample")
-
-
-def cut_path(hand: Hand, leaf: Node, position: int) -> Node:
-    """The node that ends after the first `position` actions of a leaf's path."""
-    before = 0
-    for node in hand.tree.path(leaf):
-        if position <= before + len(node):
-            return hand.cut(node, position - before)
-        before += len(node)
-    raise IndexError(f"the path of leaf {leaf.id} has {before} actions, so it cannot be cut after {position}")
 
 
 def scored(tree: Tree, leaf: Node, score: Score) -> list[Place]:
@@ -92,47 +125,64 @@ class TwoWaves:
     branches: int = 2
     apart: int = 1
     signal: Signal = field(default_factory=lambda: Signal("entropy:full"))
+    record: frozenset[str] = frozenset()
+    """Extras to record for the credit, besides the signal's."""
+
+    @property
+    def want(self) -> frozenset[str]:
+        """Extras recorded with every action."""
+        return asked(self.signal.want, self.record)
 
     @property
     def needs(self) -> frozenset[str]:
-        """The signal's."""
-        return self.signal.needs
+        """What is recorded."""
+        return features(self.want)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Both waves."""
-        leaves = [leaf for leaf in await stems(hand, self.stems, want=self.signal.want) if leaf.status == "done"]
+        leaves = [leaf for leaf in await stems(hand, self.stems, want=self.want) if leaf.status == "done"]
         found = (scored(tree, leaf, self.signal.read) for leaf in leaves)
         chosen = [place for stem in found for place in best(stem, self.positions, apart=self.apart)]
         async with asyncio.TaskGroup() as group:
             for place in chosen:
                 why = f"among the {self.positions} most uncertain positions of its stem"
-                group.create_task(branch(hand, place, self.branches, why=why))
+                group.create_task(branch(hand, place, self.branches, want=self.want, why=why))
 
 
 @dataclass(frozen=True, slots=True)
 class OneAtATime:
     """ROSE's generator (arXiv 2601.05053): each rollout forks the best place of all earlier ones, or restarts (ε).
 
-    `score` is a number per action (needs `want`); the place with the highest score on any path is cut, and the action
-    there is drawn anew. A place that was used is `consumed` unless told otherwise: released code never consumes it and
-    reuses one argmax until a larger one appears.
+    The place with the highest score on any path is cut, and the action there is drawn anew. A place that was used is
+    consumed unless told otherwise: released code never consumes it and reuses one argmax until a larger one appears.
     """
 
-    leaves: int
-    score: Score
-    want: frozenset[str]
+    leaves: int = 8
+    scorer: Scorer = field(default_factory=BySignal)
     restart: float = 0.5
     """ε: chance of a fresh rollout from the root instead of a fork."""
     consume: bool = True
-    needs: frozenset[str] = frozenset()
+    record: frozenset[str] = frozenset()
+    """Extras to record for the credit, besides the scorer's."""
+
+    @property
+    def want(self) -> frozenset[str]:
+        """Extras recorded with every action."""
+        return asked(self.scorer.want, self.record)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What is recorded, and what the scorer needs."""
+        return features(self.want) | self.scorer.needs
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Sequential within the prompt; prompts run side by side."""
+        score = await self.scorer.on(hand)
         grown: list[Node] = []
         used: set[bytes] = set()
         for turn in range(self.leaves):
             fresh = turn == 0 or hand.rng.child("restart", turn).uniform() < self.restart
-            place = None if fresh else self._best(tree, grown, used)
+            place = None if fresh else self._best(tree, score, grown, used)
             if place is None:
                 added = await stems(hand, 1, want=self.want, birth="restart" if turn else None)
             else:
@@ -142,8 +192,8 @@ class OneAtATime:
                 return
             grown += [leaf for leaf in added if leaf.status == "done"]
 
-    def _best(self, tree: Tree, grown: list[Node], used: set[bytes]) -> Place | None:
-        found = [p for leaf in grown for p in scored(tree, leaf, self.score)]
+    def _best(self, tree: Tree, score: Score, grown: list[Node], used: set[bytes]) -> Place | None:
+        found = [p for leaf in grown for p in scored(tree, leaf, score)]
         if self.consume:
             found = [p for p in found if _identity(tree, p) not in used]
         return max(found, key=lambda p: p.score, default=None)

@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.patience import told
+from rolltree.task.protocol import Task
 from rolltree.tree import Forest, Tree
 
 GrowTree = Callable[[Tree, Hand], Awaitable[None]]
@@ -43,6 +45,15 @@ class TreeStrategy(Protocol):
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Grow one tree, within `hand.budget`: `hand.budget.remaining("leaves")` is how many paths it may start."""
+        ...
+
+
+@runtime_checkable
+class Choosy(Protocol):
+    """A strategy with knobs that make sense only on some engines: a threshold that the vocabulary puts out of reach."""
+
+    def check(self, engine: Engine, task: Task) -> None:
+        """Raise one sentence before the first token if it cannot work here."""
         ...
 
 

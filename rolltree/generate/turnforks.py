@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from rolltree.generate.backfill import Backfill, backfill
 from rolltree.generate.frontier import Round, grow_rounds
 from rolltree.generate.hand import Hand
-from rolltree.generate.signals import Signal, head_sum
+from rolltree.generate.signals import Signal, asked, features, head_sum
 from rolltree.tree import Node, Tree
 
 
@@ -37,20 +37,27 @@ class TurnForks:
     window: int = 20
     """Tokens at the head of a turn that are read; their sum is divided by ln V, as in the paper's code."""
     fill: Backfill = "restart"
+    record: frozenset[str] = frozenset()
+    """Extras to record for the credit, besides the signal's: "entropy", "top:5"."""
+
+    @property
+    def want(self) -> frozenset[str]:
+        """Extras recorded with every action."""
+        return asked(self.signal.want, self.record)
 
     @property
     def needs(self) -> frozenset[str]:
-        """The signal's, and an environment that answers."""
-        return self.signal.needs
+        """What is recorded, and an environment that answers."""
+        return features(self.want) | {"turns"}
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Grow turn by turn, then restart from the root for what is missing."""
         rule = _Rule(self)
         await grow_rounds(
-            hand, leaves=self.leaves, first=self.first, widths=rule, draw={}, want=self.signal.want,
+            hand, leaves=self.leaves, first=self.first, widths=rule, draw={}, want=self.want,
             why="uncertainty after the answer",
         )  # fmt: skip
-        await backfill(hand, self.fill, self.leaves)
+        await backfill(hand, self.fill, self.leaves, want=self.want)
 
 
 class _Rule:

@@ -8,12 +8,15 @@ trees (ARPO, AEPO, TreePS-RAG) and step searches (ETS) differ only in what they 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Unpack
 
 from rolltree.generate.decode import Draw
 from rolltree.generate.hand import Hand
 from rolltree.tree import Birth, Node
+
+Watch = Callable[[Hand, Node], Awaitable[None]]
+"""Looks at an open leaf between two stretches; closes, prunes or leaves it."""
 
 
 async def stretch(
@@ -47,10 +50,12 @@ async def play(
     birth: Birth | None = None,
     want: Collection[str] = (),
     verify: bool = True,
+    watch: Watch | None = None,
     **draw: Unpack[Draw],
 ) -> Node:
     """Roll one branch out from a node and return its leaf; `birth` says how its first run came to be.
 
+    `watch` looks at the leaf after every stretch that did not end it (give `max_tokens`) and may close or prune it.
     The leaf is `done`, `failed` or `paused`; only a done one is verified. Where nothing could be grown the leaf is the
     node itself, verified too if it ended just now.
     """
@@ -64,18 +69,21 @@ async def play(
         if not grown:
             return here
         here, birth = grown[0], None
+        if here.status == "open" and watch is not None:
+            await watch(hand, here)
         if here.status != "open":
             return here
 
 
 async def proceed(
-    hand: Hand, leaf: Node, *, want: Collection[str] = (), verify: bool = True, **draw: Unpack[Draw]
-) -> Node:
-    """Do what is due at a leaf that was paused (in this run or an earlier one) and play it to its end."""
+    hand: Hand, leaf: Node, *, want: Collection[str] = (), verify: bool = True, watch: Watch | None = None,
+    **draw: Unpack[Draw],
+) -> Node:  # fmt: skip
+    """Do what is due at a leaf that was paused or forced (in this run or an earlier one) and play it to its end."""
     if leaf.status == "paused":
         await hand.resume(leaf, want=want, **draw)
     if leaf.status == "open":
-        return await play(hand, leaf, want=want, verify=verify, **draw)
+        return await play(hand, leaf, want=want, verify=verify, watch=watch, **draw)
     if verify and lacks_outcome(leaf):
         await hand.verify(leaf)
     return leaf

@@ -152,3 +152,8 @@ class StepWide(Protocol):
 def fit(objective: Objective, batches: Sequence[Batch]) -> Objective:
     """Fix an objective's step-wide statistics, if it has any: once per optimizer step, before the first backward."""
     return objective.fit(batches) if isinstance(objective, StepWide) else objective
+
+
+def step_wide(objective: Objective) -> bool:
+    """Whether an objective has a statistic to fix, so that a step of several micro-batches must be read once before."""
+    return bool(getattr(objective, "step_wide", isinstance(objective, StepWide)))

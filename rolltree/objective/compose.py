@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective, fit
-from rolltree.objective.correction import Correction, fit_correction
+from rolltree.objective.batch import Batch, Level, Objective, fit, step_wide
+from rolltree.objective.correction import Correction, StepWideCorrection, fit_correction
 from rolltree.objective.penalty import Penalty
 
 
@@ -29,6 +29,11 @@ class Composed:
     def needs(self) -> frozenset[str]:
         """What any part needs."""
         return self.surrogate.needs.union(*(part.needs for part in (*self.corrections, *self.penalties)))
+
+    @property
+    def step_wide(self) -> bool:
+        """Whether any part has a statistic of the whole step."""
+        return step_wide(self.surrogate) or any(isinstance(c, StepWideCorrection) for c in self.corrections)
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Sum of the parts' losses, union of their metrics."""

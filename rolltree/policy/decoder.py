@@ -30,6 +30,11 @@ class Decoder(Protocol):
         ...
 
     @property
+    def embeddings(self) -> Tensor:
+        """The input-embedding table (vocab_size or more rows, width)."""
+        ...
+
+    @property
     def hidden_size(self) -> int:
         """Width of the last hidden state."""
         ...

@@ -77,6 +77,11 @@ class ForeignDecoder:
         self._scale, self._cap = self._readout(config)
         self._check()
 
+    @property
+    def embeddings(self) -> Tensor:
+        """The model's own input embedding."""
+        return self._model.get_input_embeddings().weight
+
     @torch.inference_mode()
     def extend(self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int) -> Tensor:
         """See `Decoder.extend`."""

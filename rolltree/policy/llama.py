@@ -67,6 +67,11 @@ class LlamaDecoder:
     def _complex(self) -> torch.dtype:
         return torch.complex128 if self.dtype == torch.float64 else torch.complex64
 
+    @property
+    def embeddings(self) -> Tensor:
+        """The input embedding."""
+        return self._weights.embed
+
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Copy a Hugging Face state dict into the fused weights, all or nothing."""
         copy_weights(self.spec, state, self._weights)

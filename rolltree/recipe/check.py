@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from rolltree.engine.protocol import Engine
 from rolltree.generate.needs import check_needs
+from rolltree.generate.signals import features
+from rolltree.generate.strategy import Choosy
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.task.protocol import Task
 
-FROM_ENGINE = {"entropy": "entropy:full", "lag": "versions"}
+FROM_ENGINE = {"lag": "versions"}
 """Needs of credits and objectives that an engine's feature meets."""
 FROM_TASK = frozenset({"step_reward", "state_key"})
 """Needs of credits that only a task with an environment meets."""
-ALWAYS = frozenset({"reward", "logp", "reference", "previous", "forced", "logits", "group"})
-"""Needs that any rollout or the trainer itself meets."""
+ALWAYS = frozenset({"reward", "logp", "reference", "previous", "forced", "logits", "group", "leaf-note:answer"})
+"""Needs that any verified rollout or the trainer itself meets."""
 
 
 def check(recipe: Parts, engine: Engine, task: Task) -> None:
     """Raise one sentence naming the part that lacks something and the part that cannot supply it."""
     check_needs(recipe.strategy.needs, f"the strategy {type(recipe.strategy).__name__} of {recipe.name}", engine, task)
+    if isinstance(recipe.strategy, Choosy):
+        recipe.strategy.check(engine, task)
     for kind, part, needs in (
         ("credit", recipe.credit, recipe.credit.needs), ("objective", recipe.objective, recipe.objective.needs),
     ):  # fmt: skip
@@ -36,6 +40,9 @@ def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine
     # The trainer computes an objective's entropies itself; a credit reads those the engine wrote.
     if kind == "objective" and need == "entropy":
         return
+    if kind == "credit" and (need == "entropy" or need.startswith("top:")):
+        _check_recorded(who, need, recipe, engine)
+        return
     if need in FROM_ENGINE:
         if engine.capabilities.lacking(frozenset({FROM_ENGINE[need]})):
             raise RecipeError(
@@ -53,4 +60,19 @@ def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine
         raise RecipeError(
             f"{who} needs {need!r}, which the strategy {type(recipe.strategy).__name__} does not write; "
             "choose a strategy that does"
+        )
+
+
+def _check_recorded(who: str, need: str, recipe: Parts, engine: Engine) -> None:
+    """An extra per action: the engine must be able to report it and the strategy must ask for it."""
+    if engine.capabilities.lacking(features({need})):
+        raise RecipeError(
+            f"{who} needs {need!r}, which the engine {type(engine).__name__} cannot report; choose another engine"
+        )
+    want: frozenset[str] = getattr(recipe.strategy, "want", frozenset())
+    enough = need in want or (need[:4] == "top:" and any(w[:4] == "top:" and int(w[4:]) >= int(need[4:]) for w in want))
+    if not enough:
+        raise RecipeError(
+            f"{who} needs {need!r}, which the strategy {type(recipe.strategy).__name__} does not record; "
+            "let it ask the engine for that extra"
         )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from rolltree.credit.fold import Expanded, Folded
-from rolltree.objective.batch import Objective
+from rolltree.objective.batch import Objective, fit, step_wide
 from rolltree.objective.clipped import Clipped
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.batch import Anchors, objective_batch
@@ -122,11 +122,28 @@ class Learner:
             }  # fmt: skip
         return Anchors(old, **fixed)
 
+    def _fitted(
+        self, objective: Objective, part: Sequence[Micro], anchors: Sequence[Anchors], version: int, scale: float
+    ) -> Objective:
+        """Fix what must be one number for the whole update; costs a forward over it without gradient."""
+        with torch.no_grad():
+            reads = (
+                self.policy.read(m.packed, entropy="entropy" in objective.needs, logits="logits" in objective.needs)
+                for m in part
+            )
+            batches = [
+                objective_batch(micro, read, fixed, version, scale)
+                for micro, read, fixed in zip(part, reads, anchors, strict=True)
+            ]
+            return fit(objective, batches)
+
     def _update(
         self, objective: Objective, part: Sequence[Micro], anchors: Sequence[Anchors], *, version: int, scale: float,
         knobs: StepKnobs, told: Gathered, gap: Gap | None,
     ) -> None:  # fmt: skip
         self.optimizer.zero_grad(set_to_none=True)
+        if len(part) > 1 and step_wide(objective):
+            objective = self._fitted(objective, part, anchors, version, scale)
         loss_sum = 0.0
         for micro, fixed in zip(part, anchors, strict=True):
             read = self.policy.read(

@@ -15,7 +15,7 @@ from rolltree.engine.tabular import Letters, TabularEngine, enumerate_paths
 from rolltree.generate.runner import grow
 from rolltree.generate.segments import SegmentTree
 from rolltree.generate.signals import Signal
-from rolltree.generate.stems import OneAtATime, TwoWaves, best, scored
+from rolltree.generate.stems import BySignal, OneAtATime, TwoWaves, best, scored
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.turnforks import TurnForks
 from rolltree.tree import Forest, Tree
@@ -27,7 +27,7 @@ GROWERS = {
     "turn-forks": TurnForks(leaves=8, first=3, signal=Signal("entropy:top", 5)),
     "turn-forks-penalised": TurnForks(leaves=8, first=3, penalty=0.3, signal=Signal("entropy:top", 5)),
     "two-waves": TwoWaves(stems=2, positions=2, branches=2),
-    "one-at-a-time": OneAtATime(5, ENTROPY.read, ENTROPY.want, needs=ENTROPY.needs),
+    "one-at-a-time": OneAtATime(5, BySignal(ENTROPY)),
 }
 
 
@@ -135,7 +135,7 @@ def test_the_penalty_ends_forking_in_a_row() -> None:
 
 
 def test_one_at_a_time_never_reuses_a_place() -> None:
-    strategy = OneAtATime(8, ENTROPY.read, ENTROPY.want, restart=0.0)
+    strategy = OneAtATime(8, BySignal(ENTROPY), restart=0.0)
     for tree in grown(strategy, Spell(), n=4):
         cut_at = [tree.prefix(e.node).tobytes() for e in tree.events if e.kind == "select"]
         assert len(cut_at) == len(set(cut_at)) > 0

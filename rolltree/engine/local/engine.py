@@ -24,9 +24,9 @@ from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, R
 from rolltree.policy.decode import decoder_of
 from rolltree.policy.decoder import Decoder, ModelError
 from rolltree.policy.load import LoadedModel, load_model, read_weights
-from rolltree.tree.node import Array, Finish
+from rolltree.tree.node import Array, Finish, FloatArray
 
-_GIVES = ("entropy", "entropy:full", "top", "hidden", "score", "greedy", "hook")
+_GIVES = ("entropy", "entropy:full", "top", "hidden", "score", "greedy", "hook", "embeddings")
 _DOES = ("stream", "abort", "update", "shared-prefix", "versions")
 _MAX_TOP = 256
 
@@ -71,6 +71,7 @@ class LocalEngine:
         self._rng = np.random.default_rng(seed)
         self._worker = Worker(Core(decoder, self._codec, limits, version))
         self._fresh: list[LocalRun] = []
+        self._table: tuple[int, FloatArray] | None = None
         # An engine that is dropped without close() must not leave its thread behind.
         weakref.finalize(self, self._worker.shutdown)
 
@@ -126,6 +127,22 @@ class LocalEngine:
         entropy = any(w.startswith("entropy") for w in want)
         self._worker.score(ScoreJob(ids, start, entropy, "hidden" in want, done))
         return await done
+
+    async def embeddings(self) -> FloatArray:
+        """The input-embedding table; read once per version of the weights."""
+        if self._worker.closed:
+            raise EngineError("The engine is closed; make a new one.")
+        if self._table is None or self._table[0] != self.version:
+
+            def work() -> None:
+                core = self._worker.core
+                table = core.decoder.embeddings[: core.decoder.vocab_size].to("cpu", torch.float32, copy=True).numpy()
+                table.flags.writeable = False
+                self._table = core.version, table
+
+            await self._worker.ask(work)
+        assert self._table is not None
+        return self._table[1]
 
     async def pause(self) -> None:
         """Stop making tokens; runs inside keep what they have."""

@@ -29,7 +29,10 @@ def test_the_shipped_tokenizer_is_the_one_the_corpus_was_written_with():
 
 
 def test_the_folder_is_small_and_says_how_it_was_made(model):
-    assert sum(weight.numel() for weight in model.parameters()) == json.loads((FOLDER / "made.json").read_text())["parameters"]
+    assert (
+        sum(weight.numel() for weight in model.parameters())
+        == json.loads((FOLDER / "made.json").read_text())["parameters"]
+    )
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 6e6
     assert all(bool(torch.isfinite(weight).all()) for weight in model.parameters())
 

@@ -1,0 +1,101 @@
+"""Majority votes as labels: what a prompt's own leaves agree on stands in for the unknown answer (TTRL, ETTRL, ECHO).
+
+A vote knows nothing of the truth. Where the majority is wrong, agreement is rewarded all the same and training makes
+the error certain; so the verifier's word is kept beside it, for measurement only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Literal
+
+from rolltree.errors import RolltreeError
+from rolltree.filter.groups import drop, live_leaves
+from rolltree.tree import Node, Tree
+
+
+class VoteError(RolltreeError, ValueError):
+    """A vote with an unknown rule; names it and the known ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class MajorityVote:
+    """Replaces each leaf's reward by its agreement with the majority answer of the tree's leaves, 1 or 0.
+
+    Answers are the leaves' `notes["answer"]`. The verifier's reward moves to `outcome` and `true_reward`, which no
+    credit reads. `vote` on every leaf is its answer's share. Idempotent.
+    """
+
+    ties: Literal["first", "shared", "drop"] = "first"
+    """Equal shares: the answer of the earlier leaf wins (released code), every tied answer is right, or no group."""
+    silent: Literal["wrong", "vote", "drop"] = "wrong"
+    """Leaves without an answer: do not vote and are wrong; vote for "no answer" (ECHO's released code, where it can
+    win); or do not teach."""
+    weigh: Literal["leaf", "fork"] = "leaf"
+    """A vote per leaf, or one vote shared out evenly at each fork, so that branches of one wrong stem do not outvote
+    independent leaves."""
+    least: float = 0.0
+    """Share of the votes below which there is no majority, and the group is dropped."""
+
+    def __post_init__(self) -> None:
+        known = {"ties": ("first", "shared", "drop"), "silent": ("wrong", "vote", "drop"), "weigh": ("leaf", "fork")}
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise VoteError(f"majority vote: {name}={getattr(self, name)!r} is none of {', '.join(values)}")
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """Label the live leaves of one tree; `limit` is not used."""
+        leaves = live_leaves(tree)
+        if self.silent == "drop":
+            for leaf in leaves:
+                if _answer(leaf) is None:
+                    leaf.fate = "dropped: no answer"
+            leaves = [leaf for leaf in leaves if not leaf.fate]
+        voters = [leaf for leaf in leaves if self.silent == "vote" or _answer(leaf) is not None]
+        for leaf in leaves:
+            leaf.scores["true_reward"] = leaf.scores.setdefault("outcome", leaf.scores["reward"])
+        if not voters:
+            drop(tree, "no leaf has an answer to vote with")
+            return
+        shares = tally(tree, voters, self.weigh)
+        top = max(shares.values())
+        winners = [answer for answer, share in shares.items() if share >= top - 1e-12]
+        if top < self.least or (len(winners) > 1 and self.ties == "drop"):
+            drop(tree, f"no majority: {len(winners)} answers have {top:.2f} of the votes")
+            return
+        right = winners if self.ties == "shared" else winners[:1]
+        for leaf in leaves:
+            answer = _answer(leaf)
+            leaf.scores["vote"] = shares.get(answer, 0.0)
+            leaf.scores["reward"] = float(answer in right and (answer is not None or self.silent == "vote"))
+        tree.event(
+            "note", None, f"the majority says {' or '.join(map(repr, right))}", share=top, answers=len(shares),
+            voters=len(voters), leaves=len(leaves),
+        )  # fmt: skip
+
+
+def tally(tree: Tree, voters: list[Node], weigh: Literal["leaf", "fork"]) -> dict[str | None, float]:
+    """Share of the votes per answer, in order of first appearance."""
+    weight = dict.fromkeys((leaf.id for leaf in voters), 1.0) if weigh == "leaf" else _fork_weights(tree, voters)
+    out: defaultdict[str | None, float] = defaultdict(float)
+    for leaf in voters:
+        out[_answer(leaf)] += weight[leaf.id]
+    total = sum(out.values())
+    return {answer: votes / total for answer, votes in out.items()}
+
+
+def _fork_weights(tree: Tree, voters: list[Node]) -> dict[int, float]:
+    """Weight of each voter when every fork splits its weight evenly among the children that lead to voters."""
+    leading = {node.id for leaf in voters for node in tree.path(leaf)}
+    weight = {tree.root.id: 1.0}
+    for node in tree.walk():
+        ways = [child for child in node.children if child in leading]
+        for child in ways:
+            weight[child] = weight[node.id] / len(ways)
+    return {leaf.id: weight[leaf.id] for leaf in voters}
+
+
+def _answer(leaf: Node) -> str | None:
+    answer = leaf.notes.get("answer")
+    return None if answer is None else str(answer)

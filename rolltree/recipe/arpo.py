@@ -1,0 +1,50 @@
+"""ARPO: agentic reinforced policy optimisation (arXiv 2507.19849)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rolltree.credit.registry import load_credit
+from rolltree.credit.shared_mean import SharedMean
+from rolltree.generate.signals import Signal
+from rolltree.generate.turnforks import TurnForks
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class Arpo:
+    """Part of the rollouts start at the root; the others branch off after tool answers that raised the uncertainty.
+
+    The sum of −p ln p over the ten likeliest alternatives of a turn's first twenty tokens, over ln V, is compared with
+    the path's first turn: a fork has the odds clip(base + slope·ΔH). "soft" credit leaves every leaf its own advantage,
+    "hard" gives shared tokens the mean of theirs. The reward's bonus for using two kinds of tools belongs to tasks
+    that have them and is left out; the task's own score is used.
+    """
+
+    card: ClassVar[Card] = Card(
+        "arpo", "Agentic reinforced policy optimisation", "2507.19849", 2025,
+        "better than GRPO on 13 benchmarks of tool use at half the tool calls",
+        ("generate", "control", "credit"), "grpo", Evidence("spent.env_steps", "grpo", "lower", 0.1, "lookup"),
+    )  # fmt: skip
+    leaves: int = 16
+    first: int = 8
+    base: float = 0.5
+    slope: float = 0.2
+    top: int = 10
+    window: int = 20
+    credit: Literal["soft", "hard"] = "soft"
+    clip: float = 0.2
+    kl: float = 0.0
+
+    def build(self) -> Parts:
+        """Forks after answers, group credit (soft) or its mean on shared tokens (hard), clipped surrogate."""
+        check_group("arpo", self.leaves)
+        forks = TurnForks(
+            self.leaves, self.first, self.base, self.slope, signal=Signal("entropy:top", self.top), window=self.window
+        )
+        return Parts(
+            "arpo", forks, load_credit("grpo") if self.credit == "soft" else SharedMean("grpo"),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
+        )  # fmt: skip

@@ -1,0 +1,54 @@
+"""ETTRL: entropy mechanism for test-time reinforcement learning (arXiv 2508.11356)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rolltree.credit.registry import load_credit
+from rolltree.filter.vote import MajorityVote
+from rolltree.generate.signals import Signal
+from rolltree.generate.stems import TwoWaves
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+
+
+@dataclass(frozen=True, slots=True)
+class Ettrl:
+    """Learns without labels: stems, branches at their most uncertain positions, the majority of all leaves as label.
+
+    Leaves = stems·(1 + positions·branches). If positions were uniform along a stem, decoding would cost
+    (1 + ½·positions·branches)/(1 + positions·branches) of independent sampling; in fact they cluster early, which
+    `apart` counters. `response=True` scales advantages by relative entropy (Adv-Res), else they are clipped to ±2
+    (Adv-Clip). `weigh="fork"` stops a wrong stem from casting 1 + positions·branches correlated votes. Where the
+    majority is wrong, training makes it certain; `solved` and `true_reward` report the truth.
+    """
+
+    card: ClassVar[Card] = Card(
+        "ettrl", "Entropy mechanism for test-time RL", "2508.11356", 2025,
+        "AIME 2024 from 10.0 to 16.9 (Llama-3.1-8B) with 60 % of the tokens of plain test-time RL",
+        ("generate", "filter", "credit"), "grpo", Evidence("spent.decoded", "grpo", "lower", 0.1, "arithmetic"),
+    )  # fmt: skip
+    stems: int = 12
+    positions: int = 2
+    branches: int = 2
+    apart: int = 1
+    response: bool = True
+    bound: float = 2.0
+    """Of Adv-Clip."""
+    ties: Literal["first", "shared", "drop"] = "first"
+    silent: Literal["wrong", "vote", "drop"] = "wrong"
+    weigh: Literal["leaf", "fork"] = "leaf"
+    clip: float = 0.2
+    kl: float = 0.0
+
+    def build(self) -> Parts:
+        """Two waves, majority labels, group credit scaled by response entropy."""
+        if self.stems * (1 + self.positions * self.branches) < 2:
+            raise RecipeError(f"ettrl: stems={self.stems} gives one leaf, which agrees with itself; give 2 or more")
+        waves = TwoWaves(self.stems, self.positions, self.branches, self.apart, Signal("entropy:full"))
+        return Parts(
+            "ettrl", waves, load_credit("entropy_response", base="grpo", clip=0.0 if self.response else self.bound),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
+            shapers=(MajorityVote(self.ties, self.silent, self.weigh),),
+        )  # fmt: skip

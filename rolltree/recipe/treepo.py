@@ -1,0 +1,72 @@
+"""TreePO: heuristic tree-based policy optimisation (arXiv 2508.17445)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.credit.registry import load_credit
+from rolltree.filter.groups import Mixed
+from rolltree.filter.overlong import Overlong
+from rolltree.generate.backfill import Backfill
+from rolltree.generate.repetition import EndRepeating
+from rolltree.generate.segments import SegmentTree, Split
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class TreePo:
+    """Paths decode segment by segment and fork where a segment ends; prefixes are paid once.
+
+    Each leaf is compared with all leaves and with those that share more and more of its prefix; the result is whitened
+    over the step. Around it stands DAPO: asymmetric clip, token averaging, mixed groups only, overlong penalty. The
+    paper's segment is 512 of 7,168 tokens; `segment` is in tokens. A temperature of the split that changes over
+    training (the code's half-sine) is left out. Released code cuts a finished leaf back without telling the request,
+    so a deep fallback glues tokens onto another prefix; here the prefix is always the node's.
+    """
+
+    card: ClassVar[Card] = Card(
+        "treepo", "TreePO", "2508.17445", 2025,
+        "22 to 43 % of the GPU hours of training are saved at equal or better accuracy (Qwen2.5-7B, mathematics)",
+        ("generate", "control", "filter", "credit"), "dapo",
+        Evidence("spent.decoded", "dapo", "lower", 0.1, "countdown"),
+    )  # fmt: skip
+    leaves: int = 16
+    segment: int = 16
+    ways: int = 2
+    split: Split = "even"
+    first: int = 0
+    """Least branches at the root; 0 = `ways`."""
+    first_most: int = 0
+    """Most branches at the root, drawn uniformly from `first` on (8 in the paper's "init 2 to 8")."""
+    fill: Backfill = "boundary"
+    rounds: int = 14
+    repeat_window: int = 32
+    repeat_times: int = 8
+    """A segment in which a window of characters stands so often ends its path; 0 = never."""
+    subgroups: str = "average"
+    """How nested subgroups are averaged: "average" or "size"."""
+    whiten: bool = True
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    dual: float = 10.0
+    sampling_rounds: int = 3
+    overlong: bool = True
+
+    def build(self) -> Parts:
+        """A segment tree, nested credit, asymmetric dual clip, DAPO's filter and shaper."""
+        check_group("treepo", self.leaves)
+        low = self.first or self.ways
+        ending = EndRepeating(self.repeat_window, self.repeat_times) if self.repeat_times else None
+        return Parts(
+            "treepo",
+            SegmentTree(
+                self.leaves, self.segment, self.ways, self.split, fill=self.fill, rounds=self.rounds,
+                first=(low, max(low, self.first_most)), ending=ending,
+            ),
+            load_credit("nested", mix=self.subgroups, whiten=self.whiten),
+            load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual),
+            averaging="token", filters=(Mixed(),), shapers=(Overlong(),) if self.overlong else (),
+            rounds=self.sampling_rounds,
+        )  # fmt: skip

@@ -1,0 +1,113 @@
+"""Recipes that grow trees: each runs from prompt to folded credit, and is its paper's method where it counts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.credit.fold import fold, leaf_weights
+from rolltree.credit.needs import check_needs
+from rolltree.generate.balance import starts
+from rolltree.generate.repetition import repeats
+from rolltree.generate.runner import grow
+from rolltree.recipe.check import check
+from rolltree.recipe.recipe import Parts, RecipeError
+from rolltree.recipe.registry import load_recipe
+from rolltree.task.protocol import Task
+from rolltree.tree import Tree
+from rolltree.tree.table import table
+
+SMALL: dict[str, dict[str, Any]] = {
+    "treepo": {"leaves": 6, "segment": 4},
+    "arpo": {"leaves": 6, "first": 3},
+    "aepo": {"leaves": 6, "first": 3},
+    "ettrl": {"stems": 3},
+    "rose": {"leaves": 6, "top": 5},
+    "echo": {"leaves": 6, "stems": 3, "entropy": 2.0, "confidence": 0.09, "rise": 0.0, "prune": "none"},
+}
+
+
+def grown(parts: Parts, n: int = 4, seed: int = 0) -> tuple[list[Tree], Task]:
+    task = Walk() if "turns" in parts.strategy.needs else Spell()
+    check(parts, tiny_engine(), task)
+    return list(asyncio.run(grow(parts.strategy, tiny_engine(), task, islice(task.items("train"), n), seed=seed))), task
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_from_prompts_to_folded_credit(name: str) -> None:
+    parts = load_recipe(name, **SMALL[name]).build()
+    trees, task = grown(parts)
+    for tree in trees:
+        for shape in parts.shapers:
+            shape(tree, task.max_tokens)
+    view = table(trees)
+    check_needs(view, parts.credit)
+    advantage = parts.credit(view)
+    weights = leaf_weights(view, parts.averaging, counted=advantage.counted, fixed_length=task.max_tokens)
+    folded = fold(view, advantage, weights, parts.multiplicity)
+    assert np.isfinite(folded.gain).all()
+    assert np.isfinite(folded.loss).all()
+    assert (folded.gain > 0).any()
+    assert (folded.loss < 0).any()
+    assert folded.weight.max() > 0
+
+
+def test_extras_that_credit_reads_must_be_recorded() -> None:
+    parts = load_recipe("aepo").build()
+    lax = replace(parts, strategy=load_recipe("arpo").build().strategy)
+    check(parts, tiny_engine(), Walk())
+    with pytest.raises(RecipeError, match="needs 'entropy', which the strategy TurnForks does not record"):
+        check(lax, tiny_engine(), Walk())
+
+
+def test_hard_and_soft_arpo_agree_on_shared_tokens_before_any_clip() -> None:
+    """The sum of leaves' advantages on a shared token is leaves × their mean."""
+    trees, _ = grown(load_recipe("arpo", leaves=8, first=3).build())
+    view = table(trees)
+    nets = []
+    for kind in ("soft", "hard"):
+        advantage = load_recipe("arpo", credit=kind).build().credit(view)
+        folded = fold(view, advantage, leaf_weights(view, "token"), "per_leaf")
+        nets.append(folded.gain + folded.loss)
+    assert np.abs(nets[0]).max() > 0
+    assert nets[0] == pytest.approx(nets[1])
+
+
+@pytest.mark.parametrize(
+    ("leaves", "gap", "m"), [(16, 0.0, 9), (16, -0.5, 7), (16, 0.5, 10), (16, 50.0, 16), (16, -50.0, 1), (5, 0.0, 3)]
+)
+def test_aepo_starts_more_rollouts_where_the_root_is_more_uncertain_than_the_tools(
+    leaves: int, gap: float, m: int
+) -> None:
+    assert starts(leaves, gap) == m
+
+
+def test_aepos_probe_is_one_of_the_leaves_and_its_split_is_on_record() -> None:
+    trees, _ = grown(load_recipe("aepo", leaves=6).build())
+    for tree in trees:
+        allocated = [e for e in tree.events if e.kind == "allocate"]
+        assert len(allocated) == 1
+        assert allocated[0].numbers["starts"] == starts(
+            6, 0.5 * (allocated[0].numbers["at_root"] - allocated[0].numbers["at_tools"])
+        )
+        assert sum(leaf.status == "done" for leaf in tree.leaves()) == 6
+
+
+def test_treepo_draws_its_first_width_and_ends_repetition() -> None:
+    trees, _ = grown(load_recipe("treepo", leaves=12, segment=2, first=2, first_most=6).build(), n=12)
+    first = {next(len(e.numbers["children"]) for e in t.events if e.kind == "fork" or "children" in e.numbers)
+             for t in trees}  # fmt: skip
+    assert first <= set(range(2, 7))
+    assert len(first) > 1
+    assert repeats("abcabcabcabc", 3, 4)
+    assert not repeats("abcabcabcabc", 3, 5)
+    trees, _ = grown(load_recipe("treepo", leaves=6, segment=5, repeat_window=1, repeat_times=2).build(), n=30)
+    ended = [leaf for tree in trees for leaf in tree.leaves() if leaf.finish == "repetition"]
+    assert ended
+    assert all("reward" in leaf.scores for leaf in ended)
