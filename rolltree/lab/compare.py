@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -166,7 +167,8 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
     shown = page(result)
     report = write_html(shown, config.out / "report.html")
     write_json(config.out / "compare.json", as_json(result))
-    out = console or Console()
+    # Tables stay whole where nobody sees the width: in a pipe or a log.
+    out = console or (Console() if sys.stdout.isatty() else Console(width=140))
     if config.json:
         print(json.dumps(as_json(result)))
     else:
