@@ -138,7 +138,7 @@ class Parity:
 def our_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
     """Tokens per second of each step of the loop."""
     prompts, prompt, group, longest = shape
-    task, config = Parity(prompt, longest), TrainConfig(prompts=prompts, optim=Optim(lr=1e-6), token_budget=8192)
+    task, config = Parity(prompt, longest), TrainConfig(prompts=prompts, optim=Optim(lr=1e-6))
     trained, parts = model(), Grpo(group=group).build()
     rates: list[float] = []
 
@@ -235,8 +235,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     done: list[Row] = []
+<<<<<<< HEAD
     head = f"{'case':15}{'trees':>6}{'prompt':>7}{'leaves':>7}{'longest':>8}{'ours/s':>10}{'theirs/s':>10}"
     print(head + "  ratio min med max")
+=======
+    print(
+        f"{'case':15}{'trees':>6}{'prompt':>7}{'leaves':>7}{'longest':>8}{'ours/s':>10}{'theirs/s':>10}  ratio min med max"
+    )
+>>>>>>> train
     for row in rows(options.repeats, trl=not options.skip_trl):
         done.append(row)
         print(

@@ -52,8 +52,9 @@ class TrainConfig:
     temperature: float = 1.0
     max_tokens: int | None = None
     """Policy tokens per path."""
-    token_budget: int = 8192
-    """Most tokens in one micro-batch; gradients of a step's micro-batches are summed."""
+    token_budget: int = 2048
+    """Most tokens in one micro-batch; their gradients are summed. Small ones stay in a processor's cache (up to a fifth
+    faster than 8,192); raise it on a GPU."""
     decoded: int | None = None
     """Stop after the step in which this many tokens have been sampled in all."""
     seconds: float | None = None

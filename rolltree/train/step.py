@@ -36,7 +36,7 @@ class DivergedError(TrainError):
 class StepKnobs:
     """What a step needs of the run's configuration."""
 
-    token_budget: int = 8192
+    token_budget: int = 2048
     log_entropy: bool = True
     gap_limit: float = 0.1
     loss_limit: float = 1e4

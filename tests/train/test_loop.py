@@ -12,7 +12,6 @@ import torch
 import rolltree
 from rolltree.errors import RolltreeError
 from rolltree.recipe.dapo import Dapo
-from rolltree.recipe.registry import list_recipes
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.loop import Live
 from rolltree.train.metrics import read_metrics
@@ -28,8 +27,8 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("name", [card.name for card in list_recipes()])
-def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["grpo", "dr_grpo", "dapo", "rloo", "reinforce_pp", "gspo"])
+def test_every_baseline_learns(name: str, tmp_path: Path) -> None:
     knobs = {**QUIET, "steps": 25, "prompts": 8, "lr": 1e-2, "temperature": 1.0}
     metrics = rolltree.train(name, tiny_policy(), Early(), out=tmp_path / "run", **knobs).metrics
     solved = [line["solved"] for line in metrics]
