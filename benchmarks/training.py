@@ -50,7 +50,7 @@ STEPS = ((16, 20, 8, 64), (8, 128, 16, 64))
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison. Rates are trained (packed) or generated (step) tokens per second, medians; ratios ours / theirs."""
+    """One comparison. Rates: trained (packed) or generated (step) tokens per second, medians; ratios ours / theirs."""
 
     case: str
     trees: int
@@ -235,7 +235,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     done: list[Row] = []
-    print(f"{'case':15}{'trees':>6}{'prompt':>7}{'leaves':>7}{'longest':>8}{'ours/s':>10}{'theirs/s':>10}  ratio min med max")
+    head = f"{'case':15}{'trees':>6}{'prompt':>7}{'leaves':>7}{'longest':>8}{'ours/s':>10}{'theirs/s':>10}"
+    print(head + "  ratio min med max")
     for row in rows(options.repeats, trl=not options.skip_trl):
         done.append(row)
         print(
