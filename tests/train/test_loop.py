@@ -11,8 +11,9 @@ import torch
 
 import rolltree
 from rolltree.errors import RolltreeError
+from rolltree.filter.vote import MajorityVote
 from rolltree.recipe.dapo import Dapo
-from rolltree.recipe.registry import list_recipes
+from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.loop import Live
 from rolltree.train.metrics import read_metrics
@@ -28,7 +29,13 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("name", [card.name for card in list_recipes()])
+def learns_from_early(name: str) -> bool:
+    """Not without an environment to talk to, and not from votes: answers of this task have no normal form."""
+    parts = load_recipe(name).build()
+    return "turns" not in parts.strategy.needs and not any(isinstance(s, MajorityVote) for s in parts.shapers)
+
+
+@pytest.mark.parametrize("name", [card.name for card in list_recipes() if learns_from_early(card.name)])
 def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
     knobs = {**QUIET, "steps": 25, "prompts": 8, "lr": 1e-2, "temperature": 1.0}
     metrics = rolltree.train(name, tiny_policy(), Early(), out=tmp_path / "run", **knobs).metrics
