@@ -38,7 +38,9 @@ def learns_from_early(name: str) -> bool:
 @pytest.mark.parametrize("name", [card.name for card in list_recipes() if learns_from_early(card.name)])
 def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
     knobs = {**QUIET, "steps": 25, "prompts": 8, "lr": 1e-2, "temperature": 1.0}
-    metrics = rolltree.train(name, tiny_policy(), Early(), out=tmp_path / "run", **knobs).metrics
+    # Every answer of this task reaches its limit: a penalty for that would be most of a whitened advantage.
+    recipe = load_recipe(name, **({"overlong": False} if name == "treepo" else {}))
+    metrics = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "run", **knobs).metrics
     solved = [line["solved"] for line in metrics]
     assert np.mean(solved[:2]) < 0.7
     assert np.mean(solved[-5:]) > np.mean(solved[:2]) + 0.2
