@@ -235,14 +235,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     done: list[Row] = []
-<<<<<<< HEAD
     head = f"{'case':15}{'trees':>6}{'prompt':>7}{'leaves':>7}{'longest':>8}{'ours/s':>10}{'theirs/s':>10}"
     print(head + "  ratio min med max")
-=======
-    print(
-        f"{'case':15}{'trees':>6}{'prompt':>7}{'leaves':>7}{'longest':>8}{'ours/s':>10}{'theirs/s':>10}  ratio min med max"
-    )
->>>>>>> train
     for row in rows(options.repeats, trl=not options.skip_trl):
         done.append(row)
         print(
