@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forest_strategies import assert_same_tree, forests
 from hypothesis import HealthCheck, given, settings
 
 from rolltree.tree import Forest, Tree
 from rolltree.tree.archive import open_forest
 from rolltree.tree.parquet import save, save_step
 from rolltree.tree.values import StoreError
+from tests.tree.forest_strategies import assert_same_tree, forests
 
 
 def wide(count: int = 40, prefix: str = "t") -> Forest:

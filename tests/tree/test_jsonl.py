@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forest_strategies import assert_same_tree, forests
 from hypothesis import given, settings
 
 from rolltree.tree import Forest, Tree
 from rolltree.tree.fieldtypes import numbers
 from rolltree.tree.jsonl import lines, parse, read, write, write_credit
 from rolltree.tree.values import StoreError
+from tests.tree.forest_strategies import assert_same_tree, forests
 
 HAND_WRITTEN = """
 {"tree":"t0","id":0,"role":"prompt","actions":[5,3],"task":"sum"}

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forest_strategies import actions, arrays, assert_same_tree
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -20,6 +19,7 @@ from rolltree.tree import Tree, TreeError, jsonl, parquet
 from rolltree.tree.account import account
 from rolltree.tree.arrays import DTYPE, FILL
 from rolltree.tree.node import PER_ACTION, Node
+from tests.tree.forest_strategies import actions, arrays, assert_same_tree
 
 CONTEXTUAL = ("logp", "logq", "entropy", "top")
 CREDIT = ("gain", "loss", "weight")

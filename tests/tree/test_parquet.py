@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from forest_strategies import assert_same_tree, forests
 from hypothesis import HealthCheck, given, settings
 
 from rolltree.tree import Forest, Tree
 from rolltree.tree.parquet import load, parts, save, save_step
 from rolltree.tree.values import StoreError, storable
+from tests.tree.forest_strategies import assert_same_tree, forests
 
 FOLDER = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

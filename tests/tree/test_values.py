@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from forest_strategies import JSON, same
 from hypothesis import given, settings
 
 from rolltree.tree.values import StoreError, dumps, loads, register, storable
+from tests.tree.forest_strategies import JSON, same
 
 
 @settings(max_examples=200, deadline=None)

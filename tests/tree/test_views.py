@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from forest_strategies import trees
 from hypothesis import given, settings
 
 from rolltree.tree import Tree
 from rolltree.tree.node import ROLES
 from rolltree.tree.views import effective_branches, leaf_counts, metrics, path_view, path_views, sharing_ratio
+from tests.tree.forest_strategies import trees
 
 
 @settings(max_examples=60, deadline=None)
