@@ -7,14 +7,14 @@ writes docs/measured/learning.md with the curves; finished runs are kept, so an 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import tyro
 from rich.console import Console
 
-from rolltree.lab.arms import Arm
+from rolltree.lab.arms import Arm, Knobs
 from rolltree.lab.curves import value_at
 from rolltree.lab.exact.chart import lines
 from rolltree.lab.progress import metered
@@ -23,8 +23,11 @@ from rolltree.lab.stats.interval import t_interval
 from rolltree.lab.trace import Trace, write_json
 from rolltree.lab.train_runner import TrainRunner
 
-BUDGETS: Mapping[str, int] = {"arithmetic": 400_000, "countdown": 600_000, "grid": 400_000}
+BUDGETS: Mapping[str, int] = {"arithmetic": 1_500_000, "countdown": 600_000, "grid": 400_000}
 """Decoded tokens per run: what a few minutes on one core pay for."""
+KNOBS: Mapping[str, Knobs] = {"arithmetic": (("optim.lr", 3e-4), ("train.prompts", 64))}
+"""Where the trainer's defaults do not do. Sums are exact or wrong: at 16 prompts a step the noise of the gradient ruins
+the circuits that add before it sharpens them, at any rate tried; at 64 they survive."""
 POINTS = 12
 
 
@@ -40,18 +43,16 @@ class Settings:
     eval_every: int = 25
     eval_items: int = 128
     threads: int = 1
-    knobs: dict[str, float] = field(default_factory=dict[str, float])
-    """Knobs of the recipe or, as optim.X and train.X, of the trainer."""
 
 
 def main(settings: Settings) -> None:
     """Train (or find) every run and write the page, the figure and the numbers."""
     torch.set_num_threads(settings.threads)
     shelf = Shelf(settings.cache, TrainRunner())
-    arm = Arm(settings.recipe, settings.recipe, tuple(sorted(settings.knobs.items())))
     found: dict[str, list[Trace]] = {}
     with metered(Console(stderr=True), len(settings.tasks) * settings.seeds) as meter:
         for task in settings.tasks:
+            arm = Arm(settings.recipe, settings.recipe, KNOBS.get(task, ()))
             on = Conditions(task, BUDGETS[task], eval_every=settings.eval_every, eval_items=settings.eval_items)
             for seed in range(settings.seeds):
                 spec = Spec(arm, seed, on)
@@ -98,9 +99,10 @@ def _row(task: str, traces: Sequence[Trace]) -> str:
 _PAGE = """\
 # Does it learn?
 
-{recipe} from the embedded policy, at each task's default level and the trainer's default knobs, judged on 128 held-out
-items with 8 samples each that no training item repeats. One thread. Repeat it with `python -m rolltree.lab.nano.learn`;
-the numbers behind the figure are in `learning.json`.
+{recipe} from the embedded policy, at each task's default level, judged on 128 held-out items with 8 samples each that
+no training item repeats. One thread, the trainer's default knobs but for arithmetic, which takes 64 prompts a step at a
+rate of 3e-4: at the default 16 the noise of the gradient destroys its sums before it sharpens them. Repeat it with
+`python -m rolltree.lab.nano.learn`; the numbers behind the figure are in `learning.json`.
 
 | task | decoded tokens | pass@1 before → after, per seed | gain in points (95 % t interval) | minutes a run |
 |---|---:|---|---|---|
