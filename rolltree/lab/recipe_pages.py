@@ -1,0 +1,83 @@
+"""The recipe pages and the paper index, written from the cards: `python -m rolltree.lab.recipe_pages`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from rolltree.lab.entry import load_entry
+from rolltree.recipe.recipe import Card
+from rolltree.recipe.registry import list_recipes, load_recipe
+
+DOCS = Path("docs/recipes")
+EVIDENCE = Path("evidence")
+_PLAIN = ((), None, {}, "")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def page(name: str, evidence: Path = EVIDENCE) -> str:
+    """One recipe: what it is, its claim, its knobs, its parts and what was found."""
+    recipe: Any = load_recipe(name)
+    card, parts = recipe.card, recipe.build()
+    knobs = "\n".join(f"| `{k}` | `{v}` |" for k, v in asdict(recipe).items())
+    made = "\n".join(
+        f"| {f.name} | `{_ADDRESS.sub('', repr(getattr(parts, f.name)))}` |"
+        for f in fields(parts)
+        if f.name != "name" and getattr(parts, f.name) not in _PLAIN
+    )
+    return (
+        f"# {card.name}\n\n**{card.title}** ({card.year}, {_link(card)})\n\n{inspect.getdoc(type(recipe))}\n\n"
+        f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
+        f"**Baseline.** {card.baseline or 'none'}.\n\n"
+        f"```\nrolltree train {card.name} --task countdown --out runs/{card.name}\n```\n\n"
+        f"## Knobs\n\n| knob | default |\n|---|---|\n{knobs}\n\n## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
+        f"## Evidence\n\n{_found(card, evidence)}\n"
+    )
+
+
+def index(evidence: Path = EVIDENCE) -> str:
+    """The paper index: every recipe with its paper, its stages and where its evidence stands."""
+    rows = "\n".join(
+        f"| [{c.name}]({c.name}.md) | {c.title} | {_link(c)} | {', '.join(c.stages)} | {_verdict(c, evidence)} |"
+        for c in list_recipes()
+    )
+    return (
+        "# Recipes and their papers\n\nWritten from the recipes' cards by `python -m rolltree.lab.recipe_pages`.\n\n"
+        f"| recipe | method | paper | stages | evidence |\n|---|---|---|---|---|\n{rows}\n"
+    )
+
+
+def write(folder: Path = DOCS, evidence: Path = EVIDENCE) -> list[Path]:
+    """All pages and the index; pages of recipes that are gone are removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {card.name: page(card.name, evidence) for card in list_recipes()} | {"index": index(evidence)}
+    for stale in set(folder.glob("*.md")) - {folder / f"{name}.md" for name in texts}:
+        stale.unlink()
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    return [folder / f"{name}.md" for name in texts]
+
+
+def _link(card: Card) -> str:
+    known = card.paper[:4].isdigit() and card.paper[4:5] == "."
+    return f"[arXiv {card.paper}](https://arxiv.org/abs/{card.paper})" if known else card.paper
+
+
+def _verdict(card: Card, evidence: Path) -> str:
+    entry = load_entry(card.name, evidence)
+    return "not measured yet" if entry is None else entry.outcome
+
+
+def _found(card: Card, evidence: Path) -> str:
+    entry = load_entry(card.name, evidence)
+    if entry is None:
+        return "Not measured yet. Nothing is claimed here beyond that the parts do what their tests say."
+    return f"**{entry.outcome}**: {entry.words}\n\nRepeat it: `{entry.command}`"
+
+
+if __name__ == "__main__":
+    for path in write():
+        print(path)

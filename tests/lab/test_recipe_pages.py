@@ -1,0 +1,30 @@
+"""The recipe pages are written from the cards, say what was not measured, and stand as committed."""
+
+from pathlib import Path
+
+import pytest
+
+from rolltree.lab.recipe_pages import DOCS, index, page, write
+from rolltree.recipe.registry import list_recipes
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_recipe_has_a_page_with_its_knobs(tmp_path: Path) -> None:
+    (tmp_path / "gone.md").write_text("of a recipe that was removed")
+    written = write(tmp_path, tmp_path / "no-evidence")
+    assert {p.stem for p in written} == {c.name for c in list_recipes()} | {"index"}
+    assert not (tmp_path / "gone.md").exists()
+    assert "| `clip_high` | `0.28` |" in (tmp_path / "dapo.md").read_text()
+
+
+def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
+    assert "Not measured yet" in page("grpo", tmp_path)
+    assert "not measured yet" in index(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["index", *(c.name for c in list_recipes())])
+def test_the_committed_pages_are_what_the_cards_say(name: str) -> None:
+    evidence = ROOT / "evidence"
+    expected = index(evidence) if name == "index" else page(name, evidence)
+    assert (ROOT / DOCS / f"{name}.md").read_text() == expected, "run python -m rolltree.lab.recipe_pages"
