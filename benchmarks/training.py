@@ -50,7 +50,7 @@ STEPS = ((16, 20, 8, 64), (8, 128, 16, 64))
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison. Rates are medians of trained (packed) or generated (step) tokens per second."""
+    """One comparison. Rates: trained (packed) or generated (step) tokens per second, medians; ratios ours / theirs."""
 
     case: str
     trees: int
@@ -159,7 +159,7 @@ def our_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
 def trl_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
     """The same of `trl.GRPOTrainer`, generation through transformers."""
     from datasets import Dataset
-    from transformers import PrinterCallback, TrainerCallback
+    from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     prompts, prompt, group, longest = shape
@@ -190,7 +190,6 @@ def trl_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
             model=model(), reward_funcs=reward, args=config, train_dataset=data, processing_class=tokenizer,
             callbacks=[Clock()],
         )  # fmt: skip
-        trainer.remove_callback(PrinterCallback)
         trainer.train()
     return [n / (end - begin) for n, begin, end in zip(made, at[::2], at[1::2], strict=True)]
 
@@ -236,7 +235,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     done: list[Row] = []
-    print("case            trees prompt leaves longest    ours/s  theirs/s  ratio min med max")
+    head = f"{'case':15}{'trees':>6}{'prompt':>7}{'leaves':>7}{'longest':>8}{'ours/s':>10}{'theirs/s':>10}"
+    print(head + "  ratio min med max")
     for row in rows(options.repeats, trl=not options.skip_trl):
         done.append(row)
         print(

@@ -96,7 +96,8 @@ async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
     """
     path = hand.tree.path(node)
     marks = [i for i, n in enumerate(path) if n.role == "env" or n.parent is None]
-    last = next((i for i in reversed(marks) if path[i].state is not None), 0)
+    # A repaired turn may hold a state of its own: the one its tool is to be asked in.
+    last = next((i for i in reversed(range(len(path))) if path[i].state is not None), 0)
     state, key = path[last].state, path[last].state_key
     if state is None:
         state, key = hand.task.start(hand.item)

@@ -13,7 +13,8 @@ from rolltree.generate.decode import Draw
 from rolltree.generate.frontier import Round, grow_rounds
 from rolltree.generate.hand import Hand
 from rolltree.generate.repetition import EndRepeating
-from rolltree.generate.signals import features
+from rolltree.generate.rules import Rule
+from rolltree.generate.signals import asked, features
 from rolltree.tree import Node, Tree
 
 Split = Literal["even", "likely", "unlikely"]
@@ -43,8 +44,15 @@ class SegmentTree:
     """Branches at the root, drawn uniformly between the two ("init 2 to 8"); None = `ways`."""
     ending: EndRepeating | None = None
     """Ends paths that repeat themselves."""
-    want: frozenset[str] = frozenset()
+    rule: Rule | None = None
+    """A rule of one's own instead of `split`: who gets the fork rights."""
+    record: frozenset[str] = frozenset()
     """Extras to record for the credit."""
+
+    @property
+    def want(self) -> frozenset[str]:
+        """Extras recorded with every action."""
+        return asked(self.record, self.rule.want if self.rule is not None else ())
 
     @property
     def needs(self) -> frozenset[str]:
@@ -57,8 +65,8 @@ class SegmentTree:
         first = int(hand.rng.child("first").generator().integers(low, high + 1))
         draw: Draw = {"max_tokens": self.segment}
         await grow_rounds(
-            hand, leaves=self.leaves, first=first, widths=self.widths, draw=draw, rounds=self.rounds, want=self.want,
-            review=self.ending, why="fork rights of the segment",
+            hand, leaves=self.leaves, first=first, widths=self.rule or self.widths, draw=draw, rounds=self.rounds,
+            want=self.want, review=self.ending, why="fork rights of the segment",
         )  # fmt: skip
         await backfill(hand, self.fill, self.leaves, ways=self.ways, want=self.want)
 

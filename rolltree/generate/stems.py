@@ -124,28 +124,29 @@ class TwoWaves:
     positions: int = 2
     branches: int = 2
     apart: int = 1
-    signal: Signal = field(default_factory=lambda: Signal("entropy:full"))
+    scorer: Scorer = field(default_factory=BySignal)
     record: frozenset[str] = frozenset()
-    """Extras to record for the credit, besides the signal's."""
+    """Extras to record for the credit, besides the scorer's."""
 
     @property
     def want(self) -> frozenset[str]:
         """Extras recorded with every action."""
-        return asked(self.signal.want, self.record)
+        return asked(self.scorer.want, self.record)
 
     @property
     def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
+        """What is recorded, and what the scorer needs."""
+        return features(self.want) | self.scorer.needs
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Both waves."""
         leaves = [leaf for leaf in await stems(hand, self.stems, want=self.want) if leaf.status == "done"]
-        found = (scored(tree, leaf, self.signal.read) for leaf in leaves)
+        score = await self.scorer.on(hand)
+        found = (scored(tree, leaf, score) for leaf in leaves)
         chosen = [place for stem in found for place in best(stem, self.positions, apart=self.apart)]
         async with asyncio.TaskGroup() as group:
             for place in chosen:
-                why = f"among the {self.positions} most uncertain positions of its stem"
+                why = f"among the {self.positions} highest scores of its stem"
                 group.create_task(branch(hand, place, self.branches, want=self.want, why=why))
 
 

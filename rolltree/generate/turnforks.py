@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from rolltree.generate.backfill import Backfill, backfill
 from rolltree.generate.frontier import Round, grow_rounds
 from rolltree.generate.hand import Hand
+from rolltree.generate.rules import Rule
 from rolltree.generate.signals import Signal, asked, features, head_sum
 from rolltree.tree import Node, Tree
 
@@ -37,13 +38,15 @@ class TurnForks:
     window: int = 20
     """Tokens at the head of a turn that are read; their sum is divided by ln V, as in the paper's code."""
     fill: Backfill = "restart"
+    rule: Rule | None = None
+    """A rule of one's own instead of the signal's odds."""
     record: frozenset[str] = frozenset()
     """Extras to record for the credit, besides the signal's: "entropy", "top:5"."""
 
     @property
     def want(self) -> frozenset[str]:
         """Extras recorded with every action."""
-        return asked(self.signal.want, self.record)
+        return asked(self.signal.want if self.rule is None else self.rule.want, self.record)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -52,7 +55,7 @@ class TurnForks:
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Grow turn by turn, then restart from the root for what is missing."""
-        rule = _Rule(self)
+        rule = self.rule or _Odds(self)
         await grow_rounds(
             hand, leaves=self.leaves, first=self.first, widths=rule, draw={}, want=self.want,
             why="uncertainty after the answer",
@@ -60,7 +63,7 @@ class TurnForks:
         await backfill(hand, self.fill, self.leaves, want=self.want)
 
 
-class _Rule:
+class _Odds:
     """Counts the rounds in a row in which this prompt forked: AEPO's l."""
 
     def __init__(self, knobs: TurnForks) -> None:

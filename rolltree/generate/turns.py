@@ -39,7 +39,7 @@ async def stretch(
     if not grown and verify and lacks_outcome(node):
         await hand.verify(node)
     async with asyncio.TaskGroup() as group:
-        ends = [group.create_task(_settle(hand, child, verify)) for child in grown]
+        ends = [group.create_task(settle(hand, child, verify)) for child in grown]
     return [end.result() for end in ends]
 
 
@@ -61,7 +61,7 @@ async def play(
     """
     here = node
     if hands_over(hand, here):
-        here = await _settle(hand, here, verify)
+        here = await settle(hand, here, verify)
         if here is node or here.status != "open":
             return here
     while True:
@@ -106,8 +106,8 @@ def hands_over(hand: Hand, node: Node) -> bool:
     return node.finish == "stop" and node.notes.get("stopped_by") in hand.task.stop
 
 
-async def _settle(hand: Hand, node: Node, verify: bool) -> Node:
-    """Let the environment answer where it is its turn, and verify what has ended."""
+async def settle(hand: Hand, node: Node, verify: bool = True) -> Node:
+    """Let the environment answer where it is its turn, verify what has ended, and return where the path stands."""
     here = node
     if hands_over(hand, here):
         if turns(hand, here) >= hand.task.max_turns:

@@ -59,6 +59,16 @@ class Claim:
             )
         return "training"
 
+    @property
+    def complete(self) -> bool:
+        """Whether the claim can be run: a check, or a task and a budget."""
+        return bool(self.question.check) or (bool(self.question.task) and self.question.budget > 0)
+
+    @property
+    def missing(self) -> str:
+        """What an incomplete claim lacks."""
+        return f"the claim of {self.name!r} names neither a check nor a task and a budget; complete its card"
+
     def sides(self) -> tuple[Arm, Arm]:
         """Baseline and recipe as arms of a comparison."""
         pair = arms((self.question.baseline, self.name), self.question.settings)
@@ -67,10 +77,8 @@ class Claim:
     def conditions(self) -> Conditions:
         """What both sides share."""
         q = self.question
-        if not q.task or q.budget <= 0:
-            raise LabError(
-                f"the claim of {self.name!r} names neither a check nor a task and a budget; complete its card"
-            )
+        if not self.complete:
+            raise LabError(self.missing)
         return Conditions(task=q.task, budget=float(q.budget), level=q.level)
 
     def check(self) -> Check:

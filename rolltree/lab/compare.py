@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import tyro
 from rich.console import Console
 
 from rolltree.lab.arms import Arm, amount, arms
-from rolltree.lab.contrast import Contrast, Measure, common_target, contrasts, measures
+from rolltree.lab.contrast import SHARES, Contrast, Measure, check_metric, common_target, contrasts, held_out, measures
 from rolltree.lab.progress import metered
 from rolltree.lab.report import print_page, versions, write_html
 from rolltree.lab.runner import Conditions, Runner, Shelf, Spec
@@ -26,7 +27,6 @@ from rolltree.lab.trace import Axis, LabError, Trace, write_json
 
 Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 """An option that may be given several times."""
-Headline = Literal["pass@1", "pass@k", "pass@1 area", "pass@k area"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class CompareConfig:
     """Runs of each recipe. With fewer than three no interval is worth much."""
     axis: Axis = "decoded"
     """What the budget counts: decoded tokens, trained tokens or seconds of training."""
-    metric: Headline = "pass@1"
-    """What the verdict is about, at the budget; "area" is its average while learning."""
+    metric: str = "pass@1"
+    """What the verdict is about: pass@1 or pass@k at the budget, "pass@1 area" on the way, or a metric of rollouts."""
     least: float = 0.0
     """Smallest gain of interest, as a share (0.02 = 2 points): an interval below it is a "fails"."""
     confidence: float = 0.95
@@ -117,6 +117,7 @@ def compare(
         raise LabError("a comparison needs two arms or more; name another recipe or sweep a knob")
     if not seeds:
         raise LabError("a comparison needs at least one seed")
+    name = check_metric(metric, conditions.eval_samples)
     for arm in chosen:
         shelf.runner.check(Spec(arm, seeds[0], conditions))
     started = time.monotonic()
@@ -124,10 +125,10 @@ def compare(
     both = tuple(s for s in seeds if all(any(t.seed == s and t.label == a.label for t in traces) for a in chosen))
     if not both:
         raise stopped or LabError("no seed was finished by every arm")
-    name = metric.replace("pass@k", f"pass@{conditions.eval_samples}")
     by_arm = {a.label: [t for t in traces if t.label == a.label and t.seed in both] for a in chosen}
     headline = {a: measures(ts, name, conditions.budget, conditions.axis, confidence) for a, ts in by_arm.items()}
-    made = contrasts(headline, chosen[0].label, name, least=least, level=confidence, unit="points")
+    unit = "points" if held_out(name) or name in SHARES else ""
+    made = contrasts(headline, chosen[0].label, name, least=least, level=confidence, unit=unit)
     return Comparison(
         arms=tuple(chosen),
         conditions=conditions,
@@ -166,7 +167,8 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
     shown = page(result)
     report = write_html(shown, config.out / "report.html")
     write_json(config.out / "compare.json", as_json(result))
-    out = console or Console()
+    # Tables stay whole where nobody sees the width: in a pipe or a log.
+    out = console or (Console() if sys.stdout.isatty() else Console(width=140))
     if config.json:
         print(json.dumps(as_json(result)))
     else:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from rolltree.lab.compare import Comparison
 from rolltree.lab.contrast import Measure, measures, reach_words, reaches, run_means
-from rolltree.lab.curves import band
+from rolltree.lab.curves import FEW, band
 from rolltree.lab.report import Chart, Finding, Grid, Page, Series, duration, shown
 from rolltree.lab.stats import Interval
 from rolltree.lab.trace import AXIS_NAMES, Trace
 
 ROLLOUTS: tuple[tuple[str, str, str], ...] = (
     ("sharing", "sharing", "number"),
-    ("unique", "different answers", "share"),
+    ("unique", "unique answers", "share"),
     ("zero_variance", "zero variance", "share"),
     ("truncated", "truncated", "share"),
     ("failed", "failed", "number"),
@@ -25,7 +25,7 @@ ROLLOUTS: tuple[tuple[str, str, str], ...] = (
 CURVES: tuple[tuple[str, str, bool], ...] = (
     ("reward", "Outcome of training rollouts", False),
     ("zero_variance", "Groups without variance", True),
-    ("unique", "Different answers in a group", True),
+    ("unique", "Unique answers in a group", True),
     ("sharing", "Sharing: tokens on paths per token decoded", False),
     ("entropy", "Entropy of the policy", False),
     ("length", "Policy tokens per rollout", False),
@@ -62,37 +62,43 @@ def page(result: Comparison) -> Page:
 
 def _charts(result: Comparison) -> list[Chart]:
     on = result.conditions
-    one = len(result.seeds) == 1
-    how = "One seed: no band can be given." if one else (
-        f"Mean of {len(result.seeds)} seeds with its {100 * result.confidence:.3g} % t interval at each point; "
-        "thin lines are single runs."
-    )  # fmt: skip
-    names = [
+    names = (
         ("pass@1", "Held-out pass@1", True), (f"pass@{on.eval_samples}", f"Held-out pass@{on.eval_samples}", True),
         *CURVES,
-    ]  # fmt: skip
+    )  # fmt: skip
     out: list[Chart] = []
     for metric, title, percent in dict.fromkeys(names):
         if not all(metric in t.metrics() for a in result.arms for t in result.of(a.label)):
             continue
         lines = [_series(a.label, result.of(a.label), metric, result) for a in result.arms]
+        if metric in ("sharing", "zero_variance") and len({v for line in lines for v in line.y}) == 1:
+            continue  # a constant is said by the table
         target = result.target if metric == "pass@1" else None
-        note = how + (f" Dotted: the target, {shown(target, 'share')}." if target is not None else "")
-        out.append(
-            Chart(title, AXIS_NAMES[on.axis], metric.replace("_", " "), lines, percent, target, note if not out else "")
-        )
+        note = "" if out else f"{_how(result)} Dotted: the target, {shown(target, 'share')}."
+        out.append(Chart(title, AXIS_NAMES[on.axis], metric.replace("_", " "), lines, percent, target, note))
     return out
+
+
+def _how(result: Comparison) -> str:
+    seeds = len(result.seeds)
+    if seeds == 1:
+        return "One seed: no band can be given."
+    if seeds < FEW:
+        return f"Mean of {seeds} seeds, shaded from the lowest to the highest run: too few for an interval of a curve."
+    level = f"{100 * result.confidence:.3g} %"
+    return f"Mean of {seeds} seeds with its {level} t interval at each point; thin lines are single runs."
 
 
 def _series(label: str, traces: Sequence[Trace], metric: str, result: Comparison) -> Series:
     on = result.conditions
     made = band(traces, metric, on.axis, level=result.confidence, until=on.budget)
-    runs = [tuple(v.tolist() for v in t.curve(metric, on.axis)) for t in traces] if len(traces) > 1 else []
-    banded = made.seeds > 1
-    return Series(
-        label, made.x.tolist(), made.mean.tolist(), made.low.tolist() if banded else (),
-        made.high.tolist() if banded else (), [(x, y) for x, y in runs],
-    )  # fmt: skip
+    low, high = (made.low.tolist(), made.high.tolist()) if made.seeds > 1 else ((), ())
+    runs: list[tuple[list[float], list[float]]] = []
+    if made.seeds > 1 and metric.startswith("pass@"):
+        for trace in traces:
+            x, y = trace.curve(metric, on.axis)
+            runs.append((x[x <= on.budget].tolist(), y[x <= on.budget].tolist()))
+    return Series(label, made.x.tolist(), made.mean.tolist(), low, high, runs)
 
 
 def _grids(result: Comparison) -> list[Grid]:
@@ -116,7 +122,9 @@ def _grids(result: Comparison) -> list[Grid]:
             shown(sum(t.cost("decoded") for t in traces) / len(traces), "count"),
             shown(sum(t.cost("trained") for t in traces) / len(traces), "count"),
         ])  # fmt: skip
-    columns = list(dict.fromkeys(["pass@1", k, "average pass@1 while learning"]))
+    columns = list(dict.fromkeys(["pass@1", k, "pass@1 on the way"]))
+    few = len(result.seeds) < FEW
+    spread = "(lowest–highest run)" if few else "± half of its interval"
     tests = [
         [c.subject, _points(c.effect), f"{100 * c.effect.level:.3g} %", shown(c.p), shown(c.p_holm),
          shown(c.p_sign_flip), c.outcome]
@@ -125,7 +133,7 @@ def _grids(result: Comparison) -> list[Grid]:
     return [
         Grid(
             "At the budget", ["recipe", *columns, f"tokens to {target}", f"seconds to {target}", "time per run"],
-            outcome, "Mean over seeds ± half of its interval. Costs to the target are medians over seeds.",
+            outcome, f"Mean over seeds {spread}. Costs to the target are medians over seeds.",
         ),
         Grid(
             f"Against {result.arms[0].label} in {result.metric}",
@@ -141,8 +149,11 @@ def _measure(result: Comparison, traces: Sequence[Trace], metric: str) -> Measur
 
 
 def _share(measure: Measure) -> str:
-    half = (measure.interval.high - measure.interval.low) / 2
-    spread = f" ± {100 * half:.1f}" if len(measure.per_seed) > 1 else ""
+    if len(measure.per_seed) < FEW:
+        low, high = min(measure.per_seed.values()), max(measure.per_seed.values())
+        spread = f" ({100 * low:.1f}–{100 * high:.1f})" if len(measure.per_seed) > 1 else ""
+    else:
+        spread = f" ± {50 * (measure.interval.high - measure.interval.low):.1f}"
     return f"{100 * measure.interval.estimate:.1f}{spread} %"
 
 
@@ -166,6 +177,7 @@ def _notes(result: Comparison) -> list[str]:
         *(["Several comparisons: each interval has the level that Holm's procedure gives it, so the chance that any "
            f"verdict finds a difference where there is none is at most {100 * (1 - result.confidence):.3g} %."]
           if several else []),
+        "“On the way” is the average over the learning curve up to the budget.",
         "“No difference found” does not mean equal: the interval says which differences are still possible.",
         "“Holds” means the interval lies above 0. “Fails” means it lies below the smallest gain of interest.",
         "pass@k is the unbiased estimator from all samples of an item. Sharing is tokens on paths per token decoded.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rolltree.errors import unknown
 from rolltree.lab.curves import area, value_at
 from rolltree.lab.stats import (
     Direction,
@@ -24,6 +25,10 @@ from rolltree.lab.stats import (
     t_test,
 )  # fmt: skip
 from rolltree.lab.trace import Axis, LabError, Trace
+
+SHARES = ("solved", "unique", "zero_variance", "truncated")
+NUMBERS = ("reward", "sharing", "length", "entropy", "failed", "decoded_per_leaf", "env_steps_per_leaf")
+"""Metrics of training rollouts, averaged over a run: shares between 0 and 1, and other numbers."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +57,30 @@ class Contrast:
 
 
 def measures(traces: Sequence[Trace], metric: str, budget: float, axis: Axis, level: float = 0.95) -> Measure:
-    """The metric at the budget. A name ending in " area" is the average over the learning curve instead."""
+    """A held-out metric at the budget, or with " area" its average on the way there; of rollouts the run's mean."""
     name, wants_area = metric.removesuffix(" area"), metric.endswith(" area")
+    if not held_out(metric):
+        found = run_means(traces, metric, level)
+        if found is None:
+            raise LabError(
+                f"not every run of {traces[0].label!r} measured {metric!r}; it has {', '.join(traces[0].metrics())}"
+            )
+        return found
     per_seed = {t.seed: (area if wants_area else value_at)(t, name, budget, axis) for t in traces}
     return Measure(per_seed, t_interval(list(per_seed.values()), level))
+
+
+def held_out(metric: str) -> bool:
+    """Whether a metric is measured on held-out items, at evaluations; the others are of the training rollouts."""
+    return metric.startswith("pass@")
+
+
+def check_metric(metric: str, samples: int) -> str:
+    """The full name of a metric; one that no run could have is refused before anything is spent."""
+    known = [f"{name}{what}" for name in ("pass@1", "pass@k", f"pass@{samples}") for what in ("", " area")]
+    if metric not in known and metric not in SHARES and metric not in NUMBERS:
+        raise unknown("metric", metric, [*known, *SHARES, *NUMBERS])
+    return metric.replace("pass@k", f"pass@{samples}")
 
 
 def run_means(traces: Sequence[Trace], metric: str, level: float = 0.95) -> Measure | None:

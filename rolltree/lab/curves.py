@@ -11,10 +11,13 @@ from rolltree.lab.stats import t_interval
 from rolltree.lab.stats.interval import Floats
 from rolltree.lab.trace import Axis, LabError, Trace
 
+FEW = 4
+"""Seeds from which on an interval of a curve is drawn."""
+
 
 @dataclass(frozen=True)
 class Band:
-    """Mean over seeds with a t interval at each of some costs."""
+    """Mean over seeds at each of some costs, with a t interval, or the range of the runs where they are few."""
 
     x: Floats
     mean: Floats
@@ -22,6 +25,8 @@ class Band:
     high: Floats
     level: float
     seeds: int
+    ranged: bool
+    """Whether `low` and `high` are the lowest and highest run: fewer than FEW seeds have no useful interval."""
 
 
 def value_at(trace: Trace, metric: str, cost: float, axis: Axis = "decoded") -> float:
@@ -58,7 +63,10 @@ def band(
     points: int = 60,
     until: float | None = None,
 ) -> Band:
-    """Mean and interval on a grid that ends where the shortest run (or `until`) ends: every point has all seeds."""
+    """The band on a grid that ends where the shortest run (or `until`) ends: every point has all seeds.
+
+    With fewer than `FEW` seeds an interval is wider than any chart, so the range of the runs is given instead.
+    """
     curves = [t.curve(metric, axis) for t in traces]
     end = min(float(x[-1]) for x, _ in curves)
     start = max(float(x[0]) for x, _ in curves)
@@ -66,13 +74,14 @@ def band(
         end = min(end, until)
     grid = np.linspace(start, max(start, end), points)
     values = np.stack([np.interp(grid, x, y) for x, y in curves])
-    made = [t_interval(column, level) for column in values.T]
-    single = len(traces) == 1
+    ranged = len(traces) < FEW
+    made = [] if ranged else [t_interval(column, level) for column in values.T]
     return Band(
         x=grid,
         mean=values.mean(0),
-        low=values[0] if single else np.asarray([i.low for i in made]),
-        high=values[0] if single else np.asarray([i.high for i in made]),
+        low=values.min(0) if ranged else np.asarray([i.low for i in made]),
+        high=values.max(0) if ranged else np.asarray([i.high for i in made]),
         level=level,
         seeds=len(traces),
+        ranged=ranged,
     )

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from rolltree.lab.claim import Claim
 from rolltree.lab.compare import compare
+from rolltree.lab.contrast import SHARES, held_out
 from rolltree.lab.entry import Entry, SeedResult
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Shelf
@@ -148,8 +149,12 @@ def _judged(claim: Claim, results: Sequence[SeedResult]) -> tuple[Interval, Judg
     q = claim.question
     return effect, describe(
         effect, subject=claim.name, baseline=q.baseline, metric=q.metric, direction=q.direction, least=q.least,
-        unit="points" if claim.kind == "training" else "",
+        unit="points" if _is_share(claim) else "",
     )  # fmt: skip
+
+
+def _is_share(claim: Claim) -> bool:
+    return claim.kind == "training" and (held_out(claim.question.metric) or claim.question.metric in SHARES)
 
 
 def _pair(result: SeedResult) -> str:

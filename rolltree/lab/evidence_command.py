@@ -45,7 +45,7 @@ class EvidenceConfig:
 def main(config: EvidenceConfig, runner: Runner | None = None, console: Console | None = None) -> int:
     """0 = everything asked for was done, and stands or was reproduced; 1 = something was not."""
     out = console or Console()
-    chosen = [claim_of(name) for name in config.names] or claims()
+    chosen = [claim_of(name) for name in config.names] or [c for c in claims() if c.complete or config.list]
     if config.list:
         return _list(chosen, config, out)
     if not config.names and not config.all:
@@ -100,9 +100,16 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
     wrong: list[str] = []
     for claim in chosen:
         entry = load_entry(claim.name, config.folder)
-        found = problems(claim, entry)
+        found = problems(claim, entry) if claim.complete else [claim.missing]
         wrong += found
-        rows.append([claim.name, claim.kind, entry.outcome if entry else "–", "no" if found else "yes"])
+        rows.append(
+            [
+                claim.name,
+                claim.kind if claim.complete else "unfinished",
+                entry.outcome if entry else "–",
+                "no" if found else "yes",
+            ]
+        )
     if config.json:
         print(json.dumps({"entries": [dict(zip(("name", "kind", "verdict", "stands"), r, strict=True)) for r in rows],
                           "problems": wrong}))  # fmt: skip
@@ -127,7 +134,7 @@ def _verify(claim: Claim, config: EvidenceConfig, runner: Runner, out: Console) 
 
 
 def _effect(entry: Entry) -> str:
-    e, points = entry.effect, entry.kind == "training"
+    e, points = entry.effect, " points" in entry.words
     if e.low == e.high:
         return shown(e.estimate)
     if points:

@@ -128,11 +128,18 @@ def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int) -
                 "seconds": float(line["seconds.total"]),
             }
             seen = {lab: line[name] for name, lab in TRAIN_METRICS.items() if line.get(name) is not None}
-            rows.append({**cost, **_finite(seen), **numbers.get(line["step"], {})})
+            rows.append({**cost, **_finite(seen), **_per_leaf(line), **numbers.get(line["step"], {})})
         elif line["kind"] == "eval":
             names = dict.fromkeys(("pass@1", f"pass@{samples}"))
             rows.append({**cost, **_finite({name: line[name] for name in names})})
     return Trace(label, seed, tuple(rows), items, str(folder))
+
+
+def _per_leaf(line: Mapping[str, Any]) -> dict[str, float]:
+    """What a rollout cost: branches share what stands above them."""
+    leaves = float(line.get("spent.leaves") or 0.0)
+    names = ("decoded", "env_steps") if leaves else ()
+    return {f"{name}_per_leaf": float(line.get(f"spent.{name}") or 0.0) / leaves for name in names}
 
 
 class _Costs:

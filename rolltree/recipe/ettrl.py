@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.vote import MajorityVote
-from rolltree.generate.signals import Signal
 from rolltree.generate.stems import TwoWaves
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
@@ -46,7 +45,7 @@ class Ettrl:
         """Two waves, majority labels, group credit scaled by response entropy."""
         if self.stems * (1 + self.positions * self.branches) < 2:
             raise RecipeError(f"ettrl: stems={self.stems} gives one leaf, which agrees with itself; give 2 or more")
-        waves = TwoWaves(self.stems, self.positions, self.branches, self.apart, Signal("entropy:full"))
+        waves = TwoWaves(self.stems, self.positions, self.branches, self.apart)
         return Parts(
             "ettrl", waves, load_credit("entropy_response", base="grpo", clip=0.0 if self.response else self.bound),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",

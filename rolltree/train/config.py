@@ -25,7 +25,8 @@ class LoraKnobs:
 class Optim:
     """AdamW and what keeps it in bounds. A recipe may override single fields."""
 
-    lr: float = 1e-4
+    lr: float = 5e-4
+    """For a million parameters; models of a hundred million and more want 1e-6 to 1e-5."""
     warmup: int = 5
     """Updates over which the learning rate rises linearly to `lr`; constant afterwards."""
     betas: tuple[float, float] = (0.9, 0.99)

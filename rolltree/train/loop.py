@@ -22,6 +22,7 @@ from rolltree.train.collect import Cursor, Harvest, collect
 from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
+from rolltree.train.growth import growth
 from rolltree.train.step import Learner, StepKnobs
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -98,7 +99,8 @@ class Loop:
             limit=self.limit, sampling=Sampling(temperature=c.temperature),
         )  # fmt: skip
         budget.check()
-        numbers = outcomes(harvest.trees) | self.spent.add(budget) | {"rounds": float(harvest.rounds)}
+        numbers = outcomes(harvest.trees) | growth(harvest.trees) | self.spent.add(budget)
+        numbers["rounds"] = float(harvest.rounds)
         clock.lap("grow")
         self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
         numbers |= self.learn(harvest, clock)

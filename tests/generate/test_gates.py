@@ -158,7 +158,7 @@ def test_a_chain_of_uncertain_tokens_swallows_entropy_forks_but_not_gated_ones()
             from rolltree.generate.stems import best, branch, scored, stems
 
             leaves = await stems(hand, 5, want=self.want)
-            found = [p for leaf in leaves for p in scored(tree, leaf, self.signal.read) if p.position > 1]
+            found = [p for leaf in leaves for p in scored(tree, leaf, Signal("entropy:full").read) if p.position > 1]
             for place in best(sorted(found, key=lambda p: -p.score), 11, apart=0):
                 await branch(hand, place, 1, want=self.want, why="highest entropy")
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from rolltree.errors import UnknownNameError
 from rolltree.lab.arms import arms
 from rolltree.lab.compare import CompareConfig, compare, main
 from rolltree.lab.compare_page import page
@@ -117,6 +118,15 @@ def test_areas_and_pass_at_k_are_judged_when_asked(tmp_path):
     assert made.contrasts[0].effect.estimate == pytest.approx(0.1, abs=0.01)
 
 
+def test_metrics_of_rollouts_are_judged_by_their_mean(tmp_path):
+    shelf = Shelf(tmp_path, Simulated({"a": 0.2, "b": 0.4}))
+    made = compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="sharing", console=quiet())
+    assert made.contrasts[0].effect.estimate == pytest.approx(0.2)
+    assert "points" not in made.contrasts[0].words
+    with pytest.raises(LabError, match="'length'; it has"):
+        compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="length", console=quiet())
+
+
 def test_sweeps_make_arms(tmp_path):
     shelf = Shelf(tmp_path, Simulated({"a": 0.2}, noise=0.001))
     chosen = arms(["a"], sweeps=["bonus=0,0.1,0.2"])
@@ -148,6 +158,8 @@ def test_bad_questions_are_refused_before_anything_runs(tmp_path, recipes, seeds
     runner = Simulated({"a": 0.1, "b": 0.1})
     with pytest.raises(LabError, match=says):
         compare(arms(recipes), conditions(), range(seeds), Shelf(tmp_path, runner), console=quiet())
+    with pytest.raises(UnknownNameError, match="did you mean 'pass@1'"):
+        compare(arms(["a", "b"]), conditions(), range(3), Shelf(tmp_path, runner), metric="pas@1", console=quiet())
     assert not runner.made
 
 

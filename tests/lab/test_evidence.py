@@ -161,6 +161,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert load_entry("rloo", base.folder) == stored, "reproduced under other code: accepted"
     runner.gains = {"grpo": 0.1, "rloo": 0.1}
     assert main(replace(base, verify=True), runner, quiet()) == 1
+    assert main(EvidenceConfig(list=True, folder=base.folder), runner, quiet()) in (0, 1)
     with pytest.raises(LabError, match="--all"):
         main(EvidenceConfig(), runner, quiet())
 
@@ -172,7 +173,8 @@ def test_recipes_have_cards_and_standing_evidence():
         assert recipe.card.claim
         assert recipe.card.paper
     folder = claim_module.EVIDENCE
-    assert [p for claim in claims() for p in problems(claim, load_entry(claim.name, folder))] == []
+    complete = [claim for claim in claims() if claim.complete]
+    assert [p for claim in complete for p in problems(claim, load_entry(claim.name, folder))] == []
 
 
 def test_a_recipe_without_claim_says_so():

@@ -28,6 +28,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "arpo": {"leaves": 6, "first": 3},
     "aepo": {"leaves": 6, "first": 3},
     "ettrl": {"stems": 3},
+    "treeps_rag": {"leaves": 6, "ways": 3, "width": 2},
+    "cleaner": {"group": 6},
+    "latr": {"leaves": 6, "absolute": 0.03, "relative": 0.5, "ages": (2,), "chunk": 4},
     "rose": {"leaves": 6, "top": 5},
     "echo": {"leaves": 6, "stems": 3, "entropy": 2.0, "confidence": 0.09, "rise": 0.0, "prune": "none"},
 }

@@ -11,7 +11,9 @@ import torch
 
 import rolltree
 from rolltree.errors import RolltreeError
+from rolltree.filter.vote import MajorityVote
 from rolltree.recipe.dapo import Dapo
+from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.loop import Live
 from rolltree.train.metrics import read_metrics
@@ -27,10 +29,18 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("name", ["grpo", "dr_grpo", "dapo", "rloo", "reinforce_pp", "gspo"])
-def test_every_baseline_learns(name: str, tmp_path: Path) -> None:
+def learns_from_early(name: str) -> bool:
+    """Not without an environment to talk to, and not from votes: answers of this task have no normal form."""
+    parts = load_recipe(name).build()
+    return "turns" not in parts.strategy.needs and not any(isinstance(s, MajorityVote) for s in parts.shapers)
+
+
+@pytest.mark.parametrize("name", [card.name for card in list_recipes() if learns_from_early(card.name)])
+def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
     knobs = {**QUIET, "steps": 25, "prompts": 8, "lr": 1e-2, "temperature": 1.0}
-    metrics = rolltree.train(name, tiny_policy(), Early(), out=tmp_path / "run", **knobs).metrics
+    # Every answer of this task reaches its limit: a penalty for that would be most of a whitened advantage.
+    recipe = load_recipe(name, **({"overlong": False} if name == "treepo" else {}))
+    metrics = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "run", **knobs).metrics
     solved = [line["solved"] for line in metrics]
     assert np.mean(solved[:2]) < 0.7
     assert np.mean(solved[-5:]) > np.mean(solved[:2]) + 0.2

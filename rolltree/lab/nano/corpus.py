@@ -20,10 +20,10 @@ from rolltree.task.nano import NanoTask, Transcript, play
 from rolltree.task.registry import load_task
 
 NOISE: Mapping[str, float] = {
-    "arithmetic": 0.25, "countdown": 0.6, "lookup": 0.4, "sql": 0.55, "grid": 0.5, "records": 0.3, "calculator": 0.35,
+    "arithmetic": 0.15, "countdown": 0.4, "lookup": 0.25, "sql": 0.6, "grid": 0.4, "records": 0.15, "calculator": 0.25,
 }  # fmt: skip
 """Task -> rate of mistakes in its demonstrations."""
-PHASES: tuple[tuple[float, float], ...] = ((0.75, 0.1), (0.25, 1.0))
+PHASES: tuple[tuple[float, float], ...] = ((0.8, 0.1), (0.2, 1.0))
 """(share of the corpus, factor on the noise), in the order of training: skills are learned from nearly clean play,
 which needs far fewer examples; the habit of erring comes last."""
 SHARE: Mapping[str, float] = {

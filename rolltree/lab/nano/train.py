@@ -33,7 +33,7 @@ class Settings:
 
     out: Path
     """Folder to write; must not hold a model yet."""
-    documents: int = 80_000
+    documents: int = 120_000
     """Demonstrations, each seen once."""
     batch: int = 64
     """Documents a step."""

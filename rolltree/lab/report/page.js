@@ -46,7 +46,11 @@
     const seen = chart.series.flatMap((s) => [...s.y, ...s.runs.flatMap((r) => r.y)]).filter((v) => v !== null);
     if (chart.target !== null) seen.push(chart.target);
     if (!seen.length) return undefined;
-    const low = Math.min(...seen), high = Math.max(...seen), room = 0.08 * (high - low || Math.abs(high) || 1);
+    const span = (Math.max(...seen) - Math.min(...seen)) || Math.abs(seen[0]) || 1;
+    // A band may widen the view, but an interval of few runs must not flatten the curves.
+    const bottom = Math.min(...seen) - 0.5 * span, top = Math.max(...seen) + 0.5 * span;
+    for (const v of chart.series.flatMap((s) => [...s.low, ...s.high])) if (v !== null) seen.push(Math.min(top, Math.max(bottom, v)));
+    const low = Math.min(...seen), high = Math.max(...seen), room = 0.06 * span;
     return [chart.percent || low >= 0 ? Math.max(0, low - room) : low - room, chart.percent ? Math.min(1.01, high + room) : high + room];
   }
 

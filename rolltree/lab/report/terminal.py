@@ -38,7 +38,9 @@ def table(grid: Grid) -> Table:
         title=Text(grid.title, style="bold"), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
     for i, name in enumerate(grid.columns):
-        made.add_column(Text(name, style="dim"), justify="left" if i == 0 else "right", overflow="fold")
+        made.add_column(
+            Text(name, style="dim"), justify="left" if i == 0 else "right", overflow="fold", min_width=min(9, len(name))
+        )
     for row in grid.rows:
         made.add_row(*(Text(cell) for cell in row))
     if grid.note:

@@ -1,0 +1,80 @@
+"""Fork all, prune the like: widths, what is merged, and diversity against pruning by chance."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from rolltree.contract.strategy import check_strategy
+from rolltree.contract.tiny import CODEC, STOP, Walk, tiny_engine
+from rolltree.engine.tabular import TabularEngine
+from rolltree.generate.forkall import ForkAll, like_look_ups, like_results, overlap
+from rolltree.generate.runner import grow
+from rolltree.tree import Forest, Tree
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [ForkAll(like_look_ups, 6, 3, 2), ForkAll(like_results, 6, 2, 3, same=1.0), ForkAll(like_look_ups, by="chance")],
+    ids=["likeness", "merged", "chance"],
+)
+def test_keeps_the_strategy_contract(strategy: ForkAll) -> None:
+    check_strategy(strategy)
+
+
+def asks(prefix: tuple[int, ...]) -> list[float]:
+    """One-letter queries, "a" half of the time."""
+    row = np.zeros(27)
+    if len(prefix) > 2 and prefix[-1] < 4 and (len(prefix) - 2) % 3 == 1:
+        row[STOP] = 1.0
+    else:
+        row[:4] = (0.5, 0.3, 0.1, 0.1)
+    return list(row)
+
+
+def grown(strategy: ForkAll, n: int = 40, policy=asks) -> Forest:  # type: ignore[no-untyped-def]
+    task = Walk()
+    engine = tiny_engine() if policy is None else TabularEngine(policy, CODEC)
+    return asyncio.run(grow(strategy, engine, task, islice(task.items("train"), n), seed=1))
+
+
+def first_queries(tree: Tree) -> list[int]:
+    """Queries of the first turn that were searched on from."""
+    return [int(n.actions[0]) for n in tree.children(tree.root) if any(c.children for c in tree.children(n))]
+
+
+def test_pruning_the_like_searches_on_from_more_different_queries_than_pruning_by_chance() -> None:
+    kept = {by: grown(ForkAll(like_look_ups, 8, 4, 2, by=by)) for by in ("likeness", "chance")}  # type: ignore[arg-type]
+    different = {
+        by: np.mean([len(set(first_queries(t))) / len(first_queries(t)) for t in forest]) for by, forest in kept.items()
+    }
+    assert all(len(first_queries(tree)) == 2 for forest in kept.values() for tree in forest)
+    assert different["likeness"] > 0.9 > different["chance"]
+
+
+def test_the_frontier_never_exceeds_its_width_and_answers_are_never_pruned() -> None:
+    for tree in grown(ForkAll(like_look_ups, 10, 3, 2), policy=None):
+        went_on = [n for n in tree if n.role == "env" and n.children]
+        turns = [sum(x.role == "env" for x in tree.path(n)) for n in went_on]
+        assert all(turns.count(t) <= 2 for t in turns)
+        assert all("reward" not in n.scores for n in tree if n.status == "pruned")
+        assert sum(leaf.status == "done" for leaf in tree.leaves()) <= 10 + 2 * 3 - 1
+
+
+def test_same_results_are_merged_and_different_ones_are_not() -> None:
+    """All one-letter queries step left and see the same cell: one sibling of each family stays."""
+    for tree in grown(ForkAll(like_results, 9, 3, 9, same=1.0), n=6):
+        assert len(first_queries(tree)) == 1
+        merged = [e for e in tree.events if e.kind == "prune"]
+        assert {e.why for e in merged} == {"the same as a sibling"}
+    for tree in grown(ForkAll(like_look_ups, 9, 3, 9, same=1.0), n=6):
+        assert len(first_queries(tree)) == len(set(first_queries(tree)))
+
+
+def test_overlap_is_jaccards_index() -> None:
+    assert overlap({"a", "b"}, {"b", "c"}) == pytest.approx(1 / 3)
+    assert overlap(set(), set()) == 1.0
+    assert overlap({"a"}, set()) == 0.0

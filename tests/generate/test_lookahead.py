@@ -1,0 +1,144 @@
+"""Lookahead: which forks are made, which are dropped, and how the group is filled."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from rolltree.contract.strategy import check_strategy
+from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.latr import Lookahead
+from rolltree.generate.lookahead import Look
+from rolltree.generate.runner import grow
+from rolltree.tree import Forest, Tree
+from rolltree.tree.views import metrics
+
+EAGER = Look(absolute=0.03, relative=0.5, ages=(2, 4), alike=0.4)
+"""Forks often under the contract's policy, whose rows are flat."""
+CODEC = Letters("?ABCDabcd!", eos_id=10)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+def test_keeps_the_strategy_contract(share: float) -> None:
+    check_strategy(Lookahead(4, share, EAGER, chunk=3))
+
+
+def test_chance_and_more_alternatives_keep_it_too() -> None:
+    check_strategy(Lookahead(5, 1.0, Look(3, 0.02, 0.6, (2,), by="chance", chance=0.5), chunk=5))
+
+
+def synonym_tree(prefix: tuple[int, ...]) -> list[float]:
+    """A capital every 12 tokens where the row hesitates, small letters between.
+
+    After "A" or "B" the same letters follow (synonyms); after "C" or "D" each has its own. Which pair stands at a
+    choice depends on what was chosen before, so both kinds occur in every tree.
+    """
+    row = np.full(11, 1e-6)
+    done = len(prefix) - 1
+    if done >= 36:
+        row[10] = 1.0
+    elif done % 12 == 0:
+        capitals = [t for t in prefix if 1 <= t <= 4]
+        first = 3 if (len(capitals) + sum(capitals)) % 2 else 1
+        row[first], row[first + 1] = 0.52, 0.48
+    else:
+        last = next(t for t in reversed(prefix) if 1 <= t <= 4)
+        offset = {1: 0, 2: 0, 3: 0, 4: 2}[last]
+        row[5 + (done // 3 + offset) % 4] = 1.0
+    return list(row / row.sum())
+
+
+class Choices(Spell):
+    def items(self, split, seed=0):  # type: ignore[no-untyped-def]
+        for i, item in enumerate(super().items(split, seed)):
+            yield type(item)(f"x{i}", "?", "any")
+
+
+def looked(look: Look, leaves: int = 8, n: int = 1, chunk: int = 16) -> Forest:
+    task = Choices(stop=(), max_tokens=40)
+    engine = TabularEngine(synonym_tree, CODEC)
+    return asyncio.run(grow(Lookahead(leaves, 1.0, look, chunk=chunk), engine, task, islice(task.items("train"), n)))
+
+
+def births(tree: Tree) -> list[tuple[bool, bool]]:
+    """For every forced fork: whether it says the same as its row, and whether it was dropped for that."""
+    out: list[tuple[bool, bool]] = []
+    for node in tree:
+        if node.forced:
+            below = tree.leaves(node)
+            reason = [e for e in tree.events if e.kind == "prune" and e.node in {n.id for n in tree.walk(node)}]
+            own = any("still like" in e.why and ", with" not in e.why for e in reason)
+            out.append((int(node.actions[0]) in (1, 2), own and all(leaf.status == "pruned" for leaf in below)))
+    return out
+
+
+def test_forks_that_reconverge_are_dropped_and_real_ones_kept() -> None:
+    """Precision and recall of the drop on a tree whose synonyms are known."""
+    tree = next(iter(looked(Look(ages=(8,)))))
+    found = births(tree)
+    dropped = [same for same, gone in found if gone]
+    kept = [same for same, gone in found if not gone]
+    assert dropped
+    assert all(dropped)
+    assert not any(kept)
+
+
+def test_real_alternatives_give_more_answers_than_dropping_by_chance() -> None:
+    by_likeness = metrics(next(iter(looked(Look(ages=(8,)))))).answers
+    by_chance = [
+        metrics(tree).answers for tree in looked(Look(ages=(8,), by="chance", chance=0.5), n=12)
+    ]  # fmt: skip
+    assert by_likeness >= np.mean(by_chance)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 16, 64])
+def test_the_tree_does_not_depend_on_how_many_tokens_are_written_at_once(chunk: int) -> None:
+    def forced(tree: Tree) -> set[tuple[int, ...]]:
+        return {tuple(tree.prefix(n).tolist()) for n in tree if n.forced}
+
+    look = Look(ages=(8,))
+    assert forced(next(iter(looked(look, chunk=chunk)))) == forced(next(iter(looked(look, chunk=7))))
+
+
+def test_forks_pass_both_thresholds_and_rows_never_exceed_their_room() -> None:
+    look = Look(absolute=0.045, relative=0.12, ages=(3,), alike=0.5)
+    task = Walk()
+    strategy = Lookahead(6, 1.0, look, chunk=4)
+    forest = asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), 6), seed=3))
+    forced = [(tree, node) for tree in forest for node in tree if node.forced]
+    assert forced
+    for _, node in forced:
+        assert node.top is not None
+        odds = np.exp(np.sort(node.top.logp[0])[::-1])
+        assert odds[1] > 0.045
+        assert odds[0] - odds[1] < 0.12
+    for tree in forest:
+        assert sum(leaf.status == "done" for leaf in tree.leaves()) >= 6
+        handed = next(e for e in tree.events if e.kind == "select" and "rows" in e.numbers)
+        assert 1 <= handed.numbers["rows"] <= 6
+
+
+def test_greedy_and_forced_tokens_are_told_apart_from_sampled_ones() -> None:
+    task = Spell()
+    strategy = Lookahead(3, 1.0, Look(ages=()), most=4, chunk=4)
+    forest = asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), 4), seed=1))
+    for tree in forest:
+        stem = tree.children(tree.root)[0]
+        assert stem.logq is not None
+        assert np.isnan(stem.logq).all()
+        assert metrics(tree).without_logq > 0
+        sampled = [n for n in tree if n.birth == "restart"]
+        assert all(n.logq is not None and np.isfinite(n.logq).all() for n in sampled)
+
+
+def test_a_pruned_fork_frees_its_place() -> None:
+    """With room for two rows, the second choice can fork only because the first fork was dropped."""
+    tree = next(iter(looked(Look(ages=(8,)), leaves=2)))
+    found = births(tree)
+    assert len(found) >= 2
+    assert [gone for _, gone in found].count(False) <= 1
+    assert found[0] == (True, True)

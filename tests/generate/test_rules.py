@@ -1,0 +1,73 @@
+"""The tutorial's branching rule, as printed, in every strategy that takes one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rolltree.contract.strategy import check_strategy
+from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.generate.rules import Rule, rule
+from rolltree.generate.runner import grow
+from rolltree.generate.segments import SegmentTree
+from rolltree.generate.stems import OneAtATime, TwoWaves
+from rolltree.generate.turnforks import TurnForks
+from rolltree.recipe.check import check
+from rolltree.train.growth import growth
+from rolltree.tree import Node
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "branching-rule.md"
+
+
+def printed() -> dict[str, Any]:
+    """Names that the page's code defines."""
+    names: dict[str, Any] = {}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)), names)
+    return names
+
+
+def test_the_tutorial_runs_as_printed_and_is_as_short_as_it_says() -> None:
+    first = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    assert len([line for line in first.splitlines() if line.strip()]) <= 15
+    names = printed()
+    assert isinstance(names["surprised"], Rule)
+    assert isinstance(names["strategy"], OneAtATime)
+    check(names["parts"], tiny_engine(), Spell())
+
+
+@rule("entropy")
+def first_letter(node: Node) -> np.ndarray:
+    """1 for a run that begins with "a", else 0."""
+    return np.full(len(node), float(len(node) > 0 and node.actions[0] == 0))
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [SegmentTree(6, 3, rule=first_letter), TurnForks(6, 3, rule=first_letter), TwoWaves(2, scorer=first_letter)],
+    ids=["segments", "turns", "waves"],
+)
+def test_a_rule_keeps_the_contract_of_every_strategy(strategy: Any) -> None:
+    check_strategy(strategy)
+
+
+def test_free_places_go_to_the_highest_scores() -> None:
+    task = Walk()
+    strategy = TurnForks(7, 6, rule=first_letter, fill="none")
+    forest = asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), 12), seed=2))
+    chosen = [e for tree in forest for e in tree.events if e.kind == "select"]
+    assert chosen
+    for tree in forest:
+        first = [n for n in tree.children(tree.root) if len(n) and n.actions[0] == 0 and n.status == "done"]
+        picks = [e for e in tree.events if e.kind == "select"]
+        if any(any(c.role == "env" and c.status != "done" for c in tree.children(n)) for n in first):
+            assert picks[0].numbers["score"] == 1.0
+    numbers = growth(forest)
+    assert numbers["tree.births.root"] == 72
+    assert numbers["tree.leaves"] == pytest.approx(np.mean([len(t.leaves()) for t in forest]))
+    assert 0 < numbers["tree.sharing_ratio"] < 1

@@ -1,0 +1,64 @@
+"""What is noted while a run goes on, and the time that is left."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from rolltree.lab.progress import metered
+from rolltree.lab.trace import Tally
+from rolltree.lab.watch import Watch, noted, rollout_numbers, tallies
+from rolltree.train.loop import Live
+from rolltree.tree import Tree
+
+
+def tree(answers, item="i"):
+    made = Tree("t", [1], item=item)
+    stem = made.extend(0, [2, 3])
+    for answer in answers:
+        made.extend(
+            stem, [4, 5], status="done", scores={"reward": float(answer == "7")}, notes={"answer": answer}
+        )  # fmt: skip
+    return made
+
+
+def test_sharing_and_unique_answers_by_hand():
+    made = rollout_numbers([tree(["7", "7", "3", None])])
+    assert made["sharing"] == pytest.approx(4 * 4 / (2 + 4 * 2))
+    assert made["unique"] == pytest.approx(3 / 4)
+    assert rollout_numbers([Tree("empty", [1])]) == {}
+
+
+def test_tallies_leave_out_what_could_not_be_judged():
+    failed = Tree("f", [1], item="j")
+    failed.extend(0, [2], status="failed")
+    assert tallies([tree(["7", "3"]), failed]) == {"i": Tally(2, 1, 2)}
+
+
+def test_the_last_line_of_a_step_counts_and_a_torn_line_does_not(tmp_path):
+    watch = Watch(tmp_path / "deep" / "w.jsonl")
+    watch(Live("trained", 1, {}, (tree(["7"]),)))
+    watch(Live("trained", 1, {}, (tree(["7", "3"]),)))
+    watch(Live("evaluated", 1, {}, (tree(["3", "3"]),)))
+    with watch.path.open("a") as sink:
+        sink.write(json.dumps({"kind": "train", "step": 2})[:9])
+    steps, items = noted(watch.path)
+    assert steps.keys() == {1}
+    assert steps[1]["unique"] == 1.0
+    assert items == {"i": Tally(2, 0, 1)}
+
+
+def test_time_left_is_judged_by_runs_really_made():
+    out = io.StringIO()
+    with metered(Console(file=out, width=100), 4) as meter:
+        assert meter.left() is None
+        meter.finish("a", reused=True)
+        assert meter.left() is None
+        meter.started -= 10
+        meter.finish("b", reused=False, result="pass@1 3 %")
+        assert meter.left() == pytest.approx(20, rel=0.05)
+        meter.part(0.5, "c")
+        assert meter.left() == pytest.approx(10, rel=0.05)
+    assert "[1/4] a reused" in out.getvalue()
+    assert "[2/4] b done  pass@1 3 %   20 s left" in out.getvalue()
