@@ -116,6 +116,8 @@ class Tree:
         Where only one part has an array, the other part is filled (NaN, version -1, keep True, credit 0); alternatives
         (`top`) cannot be filled and are dropped. A pruned leaf may still take what was in flight when it was pruned.
         """
+        if node.status == "failed":
+            self._live(node, "append to")
         where = f"node {node.id} of tree {self.id!r}"
         if node.children:
             raise TreeError(f"cannot append to {where}: it has children; extend it instead")

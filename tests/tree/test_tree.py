@@ -105,12 +105,23 @@ def test_nothing_grows_below_a_dead_node(status: str):
     for grow in (
         lambda: tree.extend(1, [6]),
         lambda: tree.graft(1, grown(), 1),
-        lambda: tree.append(tree[1], [6]),
         lambda: tree.splice(tree[2], tree[2], None, why="x"),
     ):
         with pytest.raises(TreeError, match=f"node 1 of tree 't': it is {status}; use one of its live ancestors"):
             grow()
     assert len(tree) == 3
+
+
+def test_a_pruned_leaf_takes_what_was_in_flight_and_a_failed_one_nothing():
+    tree = grown()
+    leaf = tree.leaves()[0]
+    before = len(leaf)
+    tree.prune(leaf, "enough")
+    tree.append(leaf, [6])
+    assert (len(leaf), leaf.status) == (before + 1, "pruned")
+    leaf.status = "failed"
+    with pytest.raises(TreeError, match="it is failed"):
+        tree.append(leaf, [7])
 
 
 def test_a_graft_is_a_copy():
