@@ -43,7 +43,7 @@ class Arguments:
     """A model's name (rolltree models), a folder, or a hub id."""
     items: int = 2
     """How many prompts."""
-    split: Literal["train", "test"] = "train"
+    items_from: Literal["train", "test"] = "train"
     seed: int = 0
     temperature: float = 1.0
     top_p: float = 1.0
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     parsed: Any = parse(shape, rest, f"rollout {name}", ABOUT)
     asked: Arguments = parsed.arguments
     task = load_task(asked.task, level=asked.level)
-    items = list(itertools.islice(task.items(asked.split, asked.seed), asked.items))
+    items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     parts = parsed.recipe.build()
     budget = Budget(Limits(decoded=asked.decoded))
 

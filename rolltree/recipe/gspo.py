@@ -27,7 +27,7 @@ class Gspo:
     group: int = 8
     clip_low: float = 3e-4
     clip_high: float = 4e-4
-    minibatches: int = 4
+    updates: int = 4
     kl: float = 0.0
 
     def build(self) -> Parts:
@@ -36,5 +36,5 @@ class Gspo:
         return Parts(
             "gspo", Independent(self.group), load_credit("grpo"),
             load_objective("gspo", clip_low=self.clip_low, clip_high=self.clip_high, kl=self.kl),
-            averaging="sequence", optim={"minibatches": self.minibatches},
+            averaging="sequence", optim={"minibatches": self.updates},
         )  # fmt: skip

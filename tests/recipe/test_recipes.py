@@ -42,7 +42,7 @@ def test_knobs_reach_the_parts() -> None:
     assert parts.objective.surrogate.clip_high == 0.1  # pyright: ignore
     assert "reference" in parts.objective.needs
     assert load_recipe("dapo", overlong=False).build().shapers == ()
-    assert load_recipe("gspo", minibatches=2).build().optim == {"minibatches": 2}
+    assert load_recipe("gspo", updates=2).build().optim == {"minibatches": 2}
 
 
 @pytest.mark.parametrize(

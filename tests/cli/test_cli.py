@@ -1,0 +1,145 @@
+"""What a person at the command line gets: help that teaches, JSON for machines, one line for bad input."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from rolltree import __version__
+from rolltree.cli import VERBS, main, overview
+from rolltree.recipe.registry import knobs_of, list_recipes
+
+NODES = (
+    '{"tree":"t0","id":0,"role":"prompt","actions":[1,2]}\n'
+    '{"tree":"t0","id":1,"parent":0,"role":"policy","actions":[5,9],"logp":[-0.1,-1.2],"scores":{"reward":1.0}}\n'
+    '{"tree":"t0","id":2,"parent":0,"role":"policy","actions":[7],"logp":[-0.5],"scores":{"reward":0.0}}\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROLLTREE_HOME", str(tmp_path / "home"))
+    torch.set_num_threads(1)
+
+
+def test_the_overview_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert capsys.readouterr().out.strip() == overview().strip()
+    assert all(verb in overview() for verb in VERBS)
+    assert main(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main([verb, "--help"])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 0
+    assert f"rolltree {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("rekipes", "did you mean 'recipes'"),
+        ("recipes dapp", "did you mean 'dapo'"),
+        ("tasks cuntdown", "did you mean 'countdown'"),
+        ("tasks countdown --level 99", "levels 1-4"),
+        ("models get nanoo", "'nano'"),
+        ("rollout grop", "did you mean 'grpo'"),
+        ("rollout grpo --policy nowhere", "nowhere"),
+        ("train", "which recipe?"),
+        ("train grpo --group 1", "give at least 2"),
+        ("train grpo --lr -1", "lr=-1"),
+        ("train gigpo", "unknown recipe 'gigpo'"),
+        ("compare", "which recipes?"),
+        ("compare grpo", "two arms or more"),
+        ("credit grpo missing.jsonl", "missing.jsonl"),
+        ("credit gigpo nodes.jsonl", "state_key"),
+        ("credit grpo broken.jsonl", "broken.jsonl"),
+        ("credit gigp nodes.jsonl", "did you mean 'gigpo'"),
+        ("bench engin", "did you mean 'engine'"),
+        ("card nothing-here", "nothing-here"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing_behind(
+    words: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "nodes.jsonl").write_text(NODES)
+    (tmp_path / "broken.jsonl").write_text(NODES + '{"tree":"t0","id":3,"parent":9,"actions":[1]}\n')
+    before = sorted(p.name for p in tmp_path.rglob("*"))
+    assert main(words.split()) == 2
+    told = capsys.readouterr().err.strip()
+    assert said in told
+    assert told.count("\n") == 0
+    assert told.startswith("rolltree: ")
+    assert sorted(p.name for p in tmp_path.rglob("*")) == before
+
+
+def test_an_unknown_option_names_the_near_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "grpo", "--grup", "4"])
+    assert stop.value.code == 2
+    assert "--group" in capsys.readouterr().err
+
+
+def test_credit_prints_what_it_computes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "nodes.jsonl").write_text(NODES)
+    assert main(["credit", "dr_grpo", "nodes.jsonl", "--averaging", "token"]) == 0
+    good, bad = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert good == {"tree": "t0", "id": 1, "gain": pytest.approx([1 / 6, 1 / 6]), "loss": [0, 0]}
+    assert bad == {"tree": "t0", "id": 2, "gain": [0], "loss": pytest.approx([-1 / 6])}
+    assert main(["credit", "dr_grpo", "nodes.jsonl", "--out", "adv.jsonl"]) == 0
+    assert main(["credit", "dr_grpo", "nodes.jsonl", "--out", "adv.jsonl"]) == 2
+
+
+def test_rollouts_are_shown_saved_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["rollout", "treepo", "--task", "countdown", "--items", "2", "--leaves", "4", "--seed", "3"]
+    assert main([*asked, "--jsonl", "nodes.jsonl", "--out", "forest", "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers["trees"] == 2
+    assert numbers["leaves"] >= 8
+    assert main(["credit", "nested", "nodes.jsonl"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 8
+    assert main(asked) == 0
+    shown = capsys.readouterr().out
+    assert "reward" in shown
+    assert "fork at node" in shown
+    assert main([*asked, "--decoded", "20", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decoded"] <= 20
+
+
+def test_a_run_can_be_started_described_and_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["train", "grpo", "--task", "countdown", "--steps", "1", "--prompts", "2", "--group", "2"]
+    asked += ["--eval-items", "2", "--eval-samples", "2", "--out", "run", "--json"]
+    assert main(asked) == 0
+    assert json.loads(capsys.readouterr().out)["why"]
+    assert main(asked) == 2
+    assert "run" in capsys.readouterr().err
+    assert main(["card", "run", "--json"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words", ["recipes --json", "tasks --json", "models --json", "credit --json", "recipes grpo --json"]
+)
+def test_listings_speak_json(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("verb", ["train", "rollout"])
+@pytest.mark.parametrize("recipe", [card.name for card in list_recipes()])
+def test_every_recipe_takes_its_knobs_on_the_command_line(
+    verb: str, recipe: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([verb, recipe, "--help"])
+    assert stop.value.code == 0
+    told = capsys.readouterr().out
+    assert all(
+        f"--{knob.replace('_', '-')}" in told or f"--no-{knob.replace('_', '-')}" in told for knob in knobs_of(recipe)
+    )
