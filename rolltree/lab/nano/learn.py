@@ -105,8 +105,9 @@ _PAGE = """\
 # Does it learn?
 
 {recipe} from the embedded policy, at each task's default level, judged on 128 held-out items with 8 samples each that
-no training item repeats. One thread, the trainer's default knobs (arithmetic: 64 prompts a step at a rate of 3e-4). Repeat
-it with `{command}`; the numbers behind the figure are in `learning.json`.
+no training item repeats. One thread, the trainer's default knobs (arithmetic: 64 prompts a step at a rate of 3e-4).
+Repeat it with `{command}`; the numbers behind the figure are
+in `learning.json`.
 
 | task | decoded tokens | pass@1 before → after, per seed | gain in points (95 % t interval) | minutes a run |
 |---|---:|---|---|---|
