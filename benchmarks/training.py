@@ -159,7 +159,7 @@ def our_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
 def trl_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
     """The same of `trl.GRPOTrainer`, generation through transformers."""
     from datasets import Dataset
-    from transformers import TrainerCallback
+    from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     prompts, prompt, group, longest = shape
@@ -190,6 +190,7 @@ def trl_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
             model=model(), reward_funcs=reward, args=config, train_dataset=data, processing_class=tokenizer,
             callbacks=[Clock()],
         )  # fmt: skip
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
     return [n / (end - begin) for n, begin, end in zip(made, at[::2], at[1::2], strict=True)]
 
