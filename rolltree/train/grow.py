@@ -10,6 +10,7 @@ from pathlib import Path
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate import runner
+from rolltree.generate.strategy import Strategy, TreeStrategy
 from rolltree.policy.load import LoadedModel
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.task.protocol import Item, Split, Task
@@ -17,26 +18,32 @@ from rolltree.tree import Forest
 
 
 def grow(
-    recipe: str | Recipe | Parts, model: str | Path | LoadedModel | Engine, task: str | Task, *,
+    recipe: str | Recipe | Parts | Strategy | TreeStrategy, model: str | Path | LoadedModel | Engine, task: str | Task, *,
     items: int | Iterable[Item] = 1, split: Split = "train", seed: int = 0, budget: Budget | Limits | None = None,
     max_tokens: int | None = None, temperature: float = 1.0,
 ) -> Forest:  # fmt: skip
-    """Let a recipe's strategy grow a tree for each item. `items` is a number of the task's own or the items themselves.
+    """Let a strategy, or a recipe's, grow a tree for each item: so many of the task's own, or the items given.
 
     From within a running event loop, await `rolltree.generate.runner.grow` instead.
     """
     from rolltree.recipe.check import check
     from rolltree.train.start import parts_of, task_of
 
-    parts, asked = parts_of(recipe), task_of(task)
+    asked = task_of(task)
+    if isinstance(recipe, (Strategy, TreeStrategy)):
+        strategy, parts = recipe, None
+    else:
+        parts = parts_of(recipe)
+        strategy = parts.strategy
     chosen = islice(asked.items(split, seed), items) if isinstance(items, int) else items
 
     async def run() -> Forest:
         engine = _engine(model)
         try:
-            check(parts, engine, asked)
+            if parts is not None:
+                check(parts, engine, asked)
             return await runner.grow(
-                parts.strategy, engine, asked, chosen, seed=seed, budget=budget, max_tokens=max_tokens,
+                strategy, engine, asked, chosen, seed=seed, budget=budget, max_tokens=max_tokens,
                 sampling=Sampling(temperature=temperature),
             )  # fmt: skip
         finally:

@@ -12,6 +12,7 @@ import torch
 import rolltree
 from rolltree.errors import RolltreeError
 from rolltree.filter.vote import MajorityVote
+from rolltree.generate.independent import Independent
 from rolltree.recipe.dapo import Dapo
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.train.config import TrainConfig, TrainError
@@ -168,3 +169,8 @@ def test_growing_without_training_is_reproducible() -> None:
     a, b = (rolltree.grow("grpo", tiny_policy(), Early(), items=2, seed=3) for _ in range(2))
     assert [n.actions.tolist() for _, n in a.nodes()] == [n.actions.tolist() for _, n in b.nodes()]
     assert len(list(a.leaves())) == 16
+
+
+def test_a_bare_strategy_grows_as_its_recipe_does() -> None:
+    bare, named = (rolltree.grow(what, tiny_policy(), Early(), items=2, seed=3) for what in (Independent(8), "grpo"))
+    assert [[n.actions.tolist() for n in t] for t in bare] == [[n.actions.tolist() for n in t] for t in named]
