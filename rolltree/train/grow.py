@@ -18,7 +18,8 @@ from rolltree.tree import Forest
 
 
 def grow(
-    recipe: str | Recipe | Parts | Strategy | TreeStrategy, model: str | Path | LoadedModel | Engine, task: str | Task, *,
+    recipe: str | Recipe | Parts | Strategy | TreeStrategy, model: str | Path | LoadedModel | Engine,
+    task: str | Task, *,
     items: int | Iterable[Item] = 1, split: Split = "train", seed: int = 0, budget: Budget | Limits | None = None,
     max_tokens: int | None = None, temperature: float = 1.0,
 ) -> Forest:  # fmt: skip
