@@ -164,3 +164,16 @@ def test_the_learning_rate_warms_up() -> None:
         mine.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())["lr"] for _ in range(5)
     ]
     assert rates == [0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["bapo", "hapo", "gpg", "kl-cov"])
+def test_statistics_of_a_step_do_not_depend_on_how_it_is_split(name: str) -> None:
+    """Bounds, scales and selections are fixed over all micro-batches before the first backward."""
+    view, folded, advantage = rollouts()
+    objective = load_objective(name)
+    paths = expand(view, advantage, leaf_weights(view, "token")) if objective.level == "path" else None
+    one, many = learner(), learner()
+    a = one.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=10**6))
+    b = many.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=25))
+    assert (a["micro_batches"], b["micro_batches"] > 3) == (1, True)
+    assert torch.allclose(grad(one.policy.model), grad(many.policy.model), atol=1e-10)
