@@ -1,6 +1,6 @@
 """A strategy of one's own: two samples first, and six more only where they disagree.
 
-Run it with `python examples/own_strategy.py`; it grows rollouts, checks the strategy's contract and trains for two steps.
+Run it with `python examples/own_strategy.py`: it grows rollouts, checks the contract and trains for two steps.
 """
 
 from __future__ import annotations
