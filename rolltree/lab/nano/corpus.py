@@ -20,7 +20,7 @@ from rolltree.task.nano import NanoTask, Transcript, play
 from rolltree.task.registry import load_task
 
 NOISE: Mapping[str, float] = {
-    "arithmetic": 0.15, "countdown": 0.4, "lookup": 0.25, "sql": 0.6, "grid": 0.4, "records": 0.15, "calculator": 0.25,
+    "arithmetic": 0.3, "countdown": 0.4, "lookup": 0.25, "sql": 0.7, "grid": 0.35, "records": 0.15, "calculator": 0.25,
 }  # fmt: skip
 """Task -> rate of mistakes in its demonstrations."""
 PHASES: tuple[tuple[float, float], ...] = ((0.8, 0.1), (0.2, 1.0))

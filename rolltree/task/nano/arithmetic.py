@@ -1,4 +1,4 @@
-"""Chained arithmetic with written steps: `47+38-19=` is answered by its running totals, `85,66`."""
+"""Chained arithmetic with written steps: `16+12-9=` is answered by `16+12=28,28-9=19`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from rolltree.task.protocol import Item, Split, Verdict
 
 TERMS = {1: (3, 9), 2: (4, 20), 3: (4, 50), 4: (5, 99)}
 """Level -> how many terms, and the largest."""
-TOTALS = re.compile(r"-?\d{1,9}(?:,-?\d{1,9})*")
+STEP = r"-?\d{1,9}[-+]\d{1,9}=-?\d{1,9}"
+STEPS = re.compile(rf"{STEP}(?:,{STEP})*")
 
 
 @dataclass(frozen=True)
 class Arithmetic(SingleTurn):
-    """Add and subtract from left to right, writing every running total. The score is the last one alone."""
+    """Add and subtract from left to right, writing every step. The score is the last result alone."""
 
     level: int = 2
     name: str = field(default="arithmetic", init=False)
     stop: tuple[str, ...] = field(default=(), init=False)
-    max_tokens: int = 24
+    max_tokens: int = 48
     max_turns: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -37,24 +38,27 @@ class Arithmetic(SingleTurn):
         return stream(self.name, self.level, split, seed, partial(_draw, self.level))
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
-        """Exact last total; `steps` is the share of running totals that stand where they should."""
-        if not TOTALS.fullmatch(text):
-            return Verdict(0.0, {"format": 0.0, "steps": 0.0}, why="the answer is not a list of totals like 85,66")
-        written, right = [int(part) for part in text.split(",")], item.meta["totals"]
+        """Exact last result; `steps` is the share of steps that are exactly right and stand where they should."""
+        if not STEPS.fullmatch(text):
+            return Verdict(0.0, {"format": 0.0, "steps": 0.0}, why="the answer is not a list of steps like 16+12=28")
+        written, right = text.split(","), self.act(item, state, Random(0)).split(",")
         steps = sum(a == b for a, b in zip(written, right, strict=False)) / max(len(written), len(right))
-        correct = written[-1] == item.answer
-        why = "" if correct else f"ended at {written[-1]} instead of {item.answer}"
-        return Verdict(float(correct), {"format": 1.0, "steps": steps}, str(written[-1]), why)
+        result = int(written[-1].partition("=")[2])
+        correct = result == item.answer
+        why = "" if correct else f"ended at {result} instead of {item.answer}"
+        return Verdict(float(correct), {"format": 1.0, "steps": steps}, str(result), why)
 
     def act(self, item: Item, state: Any, rng: Random, noise: float = 0.0) -> str:
-        """Running totals; each slips with probability `noise`, and what follows builds on the slip."""
-        terms, total, written = item.meta["terms"], item.meta["terms"][0], list[int]()
+        """Step by step; each result slips with probability `noise`, and what follows builds on the slip."""
+        terms: tuple[int, ...] = item.meta["terms"]
+        total, steps = terms[0], list[str]()
         for term in terms[1:]:
-            total += term
+            result = total + term
             if rng.random() < noise:
-                total = slip(total, rng)
-            written.append(total)
-        return ",".join(map(str, written))
+                result = slip(result, rng)
+            steps.append(f"{total}{term:+d}={result}")
+            total = result
+        return ",".join(steps)
 
 
 def _draw(level: int, rng: Random) -> tuple[str, Item]:
@@ -68,5 +72,4 @@ def _draw(level: int, rng: Random) -> tuple[str, Item]:
         terms.append(-size if size <= total and rng.random() < 0.5 else size)
         totals.append(total + terms[-1])
     prompt = str(terms[0]) + "".join(f"{term:+d}" for term in terms[1:]) + "="
-    meta = {"terms": tuple(terms), "totals": tuple(totals)}
-    return prompt, Item(f"arithmetic-{digest(prompt)}", prompt, totals[-1], level, meta)
+    return prompt, Item(f"arithmetic-{digest(prompt)}", prompt, totals[-1], level, {"terms": tuple(terms)})
