@@ -68,7 +68,7 @@ def test_a_tokenizer_without_eos_is_refused():
 def test_an_unknown_name_suggests_the_near_one():
     with pytest.raises(ModelError, match="did you mean 'smollm2-135m'"):
         load_model("smollm-135m")
-    with pytest.raises(ModelError, match="Known: nano"):
+    with pytest.raises(ModelError, match="known: nano"):
         load_model("zzz")
 
 
