@@ -17,6 +17,11 @@ class UnknownNameError(RolltreeError, LookupError):
 def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
     """The error for a name that is not registered, with the nearest known one."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    way = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    way = did_you_mean(name, names) or f"known: {', '.join(names) or 'none'}"
     return UnknownNameError(f"unknown {kind} {name!r}: {way}" + (f" ({hint})" if hint else ""))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question after the nearest known name; empty where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolltree.errors import did_you_mean
 from rolltree.policy.decoder import ModelError
 from rolltree.policy.hub import from_hub
 from rolltree.policy.smollm2 import get_smollm2
@@ -91,8 +91,5 @@ def _place(entry: ModelEntry) -> Path:
 
 
 def _unknown(name: str) -> ModelError:
-    near = difflib.get_close_matches(name, MODELS, 1, cutoff=0.4)
-    hint = (
-        f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(MODELS)}; or give a folder or an owner/name id."
-    )
-    return ModelError(f"There is no model {name!r}. {hint}")
+    way = did_you_mean(name, MODELS) or f"known: {', '.join(MODELS)}; or give a folder or an owner/name id"
+    return ModelError(f"there is no model {name!r}: {way}")

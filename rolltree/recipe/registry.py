@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, cast
 
 import rolltree.recipe as package
-from rolltree.errors import unknown
+from rolltree.errors import did_you_mean, unknown
 from rolltree.recipe.recipe import Card, Recipe, RecipeError
 
 NOT_RECIPES = frozenset({"recipe", "check", "registry"})
@@ -46,8 +45,7 @@ def load_recipe(name: str, /, **knobs: Any) -> Recipe:
     known = knobs_of(name)
     for knob in knobs:
         if knob not in known:
-            near = get_close_matches(knob, known, 1, cutoff=0.5)
-            way = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            way = did_you_mean(knob, known) or f"it has {', '.join(known)}"
             raise RecipeError(f"recipe {name!r} has no knob {knob!r}; {way}")
     return made(**knobs)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from difflib import get_close_matches
 from functools import partial
 from itertools import count
 from random import Random
 from typing import Any
 
+from rolltree.errors import did_you_mean
 from rolltree.task.items import TaskError, digest, stream
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
@@ -50,9 +50,8 @@ class ReasoningGym(SingleTurn):
     def __init__(self, dataset: str, level: int = 0, max_tokens: int = 1024, **knobs: Any) -> None:
         known = gym_names()
         if dataset not in known:
-            close = get_close_matches(dataset, known, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise TaskError(f"reasoning-gym has no data set {dataset!r}{hint}; known are {', '.join(known)}")
+            way = did_you_mean(dataset, known) or f"known are {', '.join(known)}"
+            raise TaskError(f"reasoning-gym has no data set {dataset!r}; {way}")
         self.name = f"reasoning-gym:{dataset}"
         self.level = level
         self.stop: tuple[str, ...] = ()

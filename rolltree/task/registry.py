@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
+from rolltree.errors import did_you_mean
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
 from rolltree.task.protocol import Task
@@ -86,8 +86,8 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
 
 def near(name: str, known: Iterable[str]) -> str:
     """`: did you mean 'x'?` where one of the known names is close, else nothing."""
-    close = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    question = did_you_mean(name, known)
+    return f" ({question})" if question else ""
 
 
 def _adapter(prefix: str) -> Callable[..., Task]:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 
 from rolltree.engine.protocol import Engine
+from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import LoadedModel, load_model, read_weights
@@ -79,8 +79,7 @@ def with_knobs(config: TrainConfig, knobs: Mapping[str, Any]) -> TrainConfig:
     run, optim = known_fields(TrainConfig), known_fields(Optim)
     for knob in knobs:
         if knob not in run and knob not in optim:
-            near = get_close_matches(knob, [*run, *optim], 1, cutoff=0.5)
-            way = f"did you mean {near[0]!r}?" if near else f"there are {', '.join([*run, *optim])}"
+            way = did_you_mean(knob, [*run, *optim]) or f"there are {', '.join([*run, *optim])}"
             raise TrainError(f"training has no knob {knob!r}; {way}")
     mine = {k: v for k, v in knobs.items() if k in optim}
     rest = {k: v for k, v in knobs.items() if k in run}

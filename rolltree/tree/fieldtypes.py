@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
 
+from rolltree.errors import did_you_mean
 from rolltree.tree.arrays import DTYPE
 from rolltree.tree.node import BIRTHS, FINISHES, PER_ACTION, ROLES, STATUSES, Array, Top
 from rolltree.tree.values import StoreError
@@ -25,8 +25,7 @@ class FieldError(StoreError):
 
 def unknown_field(name: str, known: Iterable[str]) -> FieldError:
     """The error for a field the format does not have, with the nearest one it has."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}?" if near else "put data of your own under 'notes'"
+    hint = did_you_mean(name, known) or "put data of your own under 'notes'"
     return FieldError(name, f"is not part of the format; {hint}")
 
 

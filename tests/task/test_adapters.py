@@ -113,7 +113,7 @@ def test_reasoning_gym_levels_follow_the_curriculum():
 
 def test_reasoning_gym_refusals():
     pytest.importorskip("reasoning_gym")
-    with pytest.raises(TaskError, match=r"no data set 'chain_summ' .did you mean 'chain_sum'"):
+    with pytest.raises(TaskError, match=r"no data set 'chain_summ'; did you mean 'chain_sum'"):
         load_task("reasoning-gym:chain_summ")
     with pytest.raises(TaskError, match="refuses its configuration"):
         load_task("reasoning-gym:chain_sum", colour="red")

@@ -1,8 +1,7 @@
-"""Statistics of comparisons, numpy only: intervals, paired tests, several comparisons, pass@k, targets, verdicts."""
+"""Statistics of comparisons, numpy only: intervals, paired tests, several comparisons, targets, verdicts."""
 
 from rolltree.lab.stats.interval import Interval, bootstrap_interval, clustered_interval, t_interval
 from rolltree.lab.stats.paired import differences, paired_interval, sign_flip_test, t_test
-from rolltree.lab.stats.passk import pass_all_k, pass_at_k, pass_at_k_interval
 from rolltree.lab.stats.several import holm, holm_alphas
 from rolltree.lab.stats.target import Reach, first_reach, median_reach, restricted
 from rolltree.lab.stats.verdict import Direction, Judgement, Outcome, describe, judge
@@ -23,9 +22,6 @@ __all__ = [
     "judge",
     "median_reach",
     "paired_interval",
-    "pass_all_k",
-    "pass_at_k",
-    "pass_at_k_interval",
     "restricted",
     "sign_flip_test",
     "t_interval",
