@@ -14,7 +14,7 @@ import torch
 import tyro
 from rich.console import Console
 
-from rolltree.lab.arms import Arm, Knobs
+from rolltree.lab.arms import Arm
 from rolltree.lab.curves import value_at
 from rolltree.lab.exact.chart import lines
 from rolltree.lab.progress import metered
@@ -23,11 +23,8 @@ from rolltree.lab.stats.interval import t_interval
 from rolltree.lab.trace import Trace, write_json
 from rolltree.lab.train_runner import TrainRunner
 
-BUDGETS: Mapping[str, int] = {"arithmetic": 1_500_000, "countdown": 600_000, "grid": 400_000}
+BUDGETS: Mapping[str, int] = {"arithmetic": 400_000, "countdown": 600_000, "grid": 400_000}
 """Decoded tokens per run: what a few minutes on one core pay for."""
-KNOBS: Mapping[str, Knobs] = {"arithmetic": (("optim.lr", 3e-4), ("train.prompts", 64))}
-"""Where the trainer's defaults do not do: at 16 prompts a step the noise of the gradient ruins the sums (see
-docs/measured/arithmetic.md)."""
 POINTS = 12
 
 
@@ -37,6 +34,8 @@ class Settings:
 
     tasks: tuple[str, ...] = tuple(BUDGETS)
     seeds: int = 3
+    first_seed: int = 1
+    """The trainer's default rate was chosen on seed 0, whose held-out items are not judged here again."""
     recipe: str = "grpo"
     out: Path = Path("docs/measured")
     cache: Path = Path("runs/cache")
@@ -52,9 +51,9 @@ def main(settings: Settings) -> None:
     found: dict[str, list[Trace]] = {}
     with metered(Console(stderr=True), len(settings.tasks) * settings.seeds) as meter:
         for task in settings.tasks:
-            arm = Arm(settings.recipe, settings.recipe, KNOBS.get(task, ()))
+            arm = Arm(settings.recipe, settings.recipe)
             on = Conditions(task, BUDGETS[task], eval_every=settings.eval_every, eval_items=settings.eval_items)
-            for seed in range(settings.seeds):
+            for seed in range(settings.first_seed, settings.first_seed + settings.seeds):
                 spec = Spec(arm, seed, on)
                 reused = shelf.get(spec) is not None
                 trace = shelf.make(spec, lambda cost, doing, all=on.budget: meter.part(cost / all, doing))
@@ -82,7 +81,7 @@ def write(settings: Settings, found: Mapping[str, Sequence[Trace]]) -> None:
 
 
 def _page(settings: Settings, found: Mapping[str, Sequence[Trace]], rows: Sequence[str]) -> str:
-    command = f"python -m rolltree.lab.nano.learn --tasks {' '.join(found)} --seeds {settings.seeds}"
+    command = f"python -m rolltree.lab.nano.learn --tasks {' '.join(found)} --seeds {settings.seeds} --first-seed {settings.first_seed}"
     return _PAGE.format(recipe=settings.recipe.upper(), command=command, rows="\n".join(rows))
 
 
@@ -105,9 +104,9 @@ _PAGE = """\
 # Does it learn?
 
 {recipe} from the embedded policy, at each task's default level, judged on 128 held-out items with 8 samples each that
-no training item repeats. One thread, the trainer's default knobs (arithmetic: 64 prompts a step at a rate of 3e-4).
-Repeat it with `{command}`; the numbers behind the figure are
-in `learning.json`.
+no training item repeats. One thread and the trainer's default knobs. The default rate was chosen in
+trials of seed 0 on these tasks; the seeds here are others and draw held-out items of their own. Repeat it with
+`{command}`; the numbers behind the figure are in `learning.json`.
 
 | task | decoded tokens | pass@1 before → after, per seed | gain in points (95 % t interval) | minutes a run |
 |---|---:|---|---|---|

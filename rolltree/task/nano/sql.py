@@ -37,7 +37,7 @@ class Session:
 class Sql:
     """Write a query, see what it gives, submit it or write another."""
 
-    level: int = 2
+    level: int = 3
     name: str = field(default="sql", init=False)
     stop: tuple[str, ...] = field(default=("\n",), init=False)
     max_tokens: int = 96
