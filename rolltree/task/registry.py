@@ -36,7 +36,7 @@ def _accepted(make: Callable[..., Task]) -> tuple[str, ...]:
 
 
 _SUITE: tuple[tuple[Callable[..., Task], Iterable[int], str], ...] = (
-    (arithmetic.Arithmetic, arithmetic.TERMS, "chained sums with written running totals"),
+    (arithmetic.Arithmetic, arithmetic.TERMS, "chained sums with written steps"),
     (countdown.Countdown, countdown.NUMBERS, "reach a target from given numbers, in attempts"),
     (lookup.Lookup, lookup.HOPS, "multi-hop questions answered with a search tool"),
     (sql.Sql, sql.LEVELS, "questions answered by queries that can be tried"),
