@@ -9,7 +9,7 @@ from pathlib import Path
 from rolltree.cli.common import console, parse
 from rolltree.lab.compare import CompareConfig, main
 
-ABOUT = """Train the embedded policy on countdown with GRPO and with RLOO at the same budget of decoded tokens.
+ABOUT = """Train the embedded policy on chained sums with GRPO and with RLOO at the same budget of decoded tokens.
 
 Prints learning curves and a table, and writes a report for any browser. Run it again and it goes on where it was.
 """
@@ -21,10 +21,10 @@ class Arguments:
 
     out: Path = Path("runs/demo")
     """Where report.html and the runs go."""
-    task: str = "countdown"
-    budget: str = "250k"
+    task: str = "arithmetic"
+    budget: str = "150k"
     """Decoded tokens for each run."""
-    seeds: int = 2
+    seeds: int = 3
     seed: int = 0
     """The first seed."""
     json: bool = False
@@ -50,5 +50,5 @@ def run(arguments: Sequence[str]) -> int:
         )
     )
     if code == 0 and not asked.json:
-        out.print("\nNext: rolltree rollout grpo --task countdown, then rolltree train grpo --help", style="dim")
+        out.print("\nNext: rolltree rollout grpo --task arithmetic, then rolltree train grpo --help", style="dim")
     return code
