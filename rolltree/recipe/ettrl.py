@@ -26,7 +26,8 @@ class Ettrl:
     card: ClassVar[Card] = Card(
         "ettrl", "Entropy mechanism for test-time RL", "2508.11356", 2025,
         "AIME 2024 from 10.0 to 16.9 (Llama-3.1-8B) with 60 % of the tokens of plain test-time RL",
-        ("generate", "filter", "credit"), "grpo", Evidence("spent.decoded", "grpo", "lower", 0.1, "arithmetic"),
+        ("generate", "filter", "credit"), "grpo", 
+        Evidence("decoded_per_leaf", "grpo", "lower", 2.0, "arithmetic", 150_000),
     )  # fmt: skip
     stems: int = 12
     positions: int = 2
