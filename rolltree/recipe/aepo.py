@@ -25,7 +25,7 @@ class Aepo:
     card: ClassVar[Card] = Card(
         "aepo", "Agentic entropy-balanced policy optimisation", "2510.14545", 2025,
         "better than seven RL algorithms on 14 sets of web agents' tasks (Qwen3-14B, 1,000 samples)",
-        ("generate", "control", "credit", "objective"), "arpo", 
+        ("generate", "control", "credit", "objective"), "arpo",
         Evidence("pass@1", "arpo", task="lookup", budget=150_000, settings=("train.prompts=8",)),
     )  # fmt: skip
     leaves: int = 16

@@ -26,7 +26,7 @@ class Arpo:
     card: ClassVar[Card] = Card(
         "arpo", "Agentic reinforced policy optimisation", "2507.19849", 2025,
         "better than GRPO on 13 benchmarks of tool use at half the tool calls",
-        ("generate", "control", "credit"), "grpo", 
+        ("generate", "control", "credit"), "grpo",
         Evidence("env_steps_per_leaf", "grpo", "lower", 0.2, "lookup", 150_000,
                  settings=("train.prompts=8", "grpo:group=16")),
     )  # fmt: skip

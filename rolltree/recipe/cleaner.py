@@ -24,7 +24,7 @@ class Cleaner:
     card: ClassVar[Card] = Card(
         "cleaner", "Self-purified trajectories", "2601.15141", 2026,
         "AIME 24/25 +6, GPQA +3, LiveCodeBench +5 points; the baseline's quality in a third of the steps",
-        ("generate", "filter"), "dapo", 
+        ("generate", "filter"), "dapo",
         Evidence("pass@1", "grpo", task="calculator", budget=150_000),
     )  # fmt: skip
     group: int = 8

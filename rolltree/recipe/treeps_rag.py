@@ -24,7 +24,7 @@ class TreePsRag:
     card: ClassVar[Card] = Card(
         "treeps_rag", "Tree-based process supervision for agentic RAG", "2601.06922", 2026,
         "better than outcome-only RL and process-supervised baselines on seven QA sets at comparable rollout cost",
-        ("generate", "control", "credit"), "grpo", 
+        ("generate", "control", "credit"), "grpo",
         Evidence("pass@1", "grpo", task="lookup", budget=150_000,
                  settings=("train.prompts=8", "grpo:group=16")),
     )  # fmt: skip
