@@ -89,7 +89,7 @@ def test_what_the_tool_printed_is_no_answer(task):
 HARM = {
     "loop": "while True: pass", "fork": "import os\nwhile True: os.fork()", "output": "while True: print('x' * 999)",
     "kill": "import os; os.kill(os.getppid(), 9)", "silent": "import os; os.close(1)", "wrong": "1 / 0",
-    "exit": "import os; os._exit(1)", "quoted": "print('```python\\n1\\n```')",
+    "exit": "import os; os._exit(1)", "quoted": "print('a ``` b')",
 }  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def test_whatever_a_block_does_the_rollout_goes_on_and_is_judged(tmp_path):
         (tree,) = forest
         (leaf,) = tree.leaves()
         reply = next(n for n in tree if n.role == "env")
-        assert (leaf.status, leaf.scores["reward"]) == ("done", 1.0), name
+        assert (leaf.status, leaf.scores.get("reward")) == ("done", 1.0), (name, tree.events[-1])
         assert bool(reply.notes.get("failed")) == (name not in ("silent", "quoted")), name
         assert len(reply) <= 80 + len("```output\n\n..\n\n```\n"), name
 
