@@ -18,7 +18,7 @@ class Contrary(Walk):
         return Verdict(1 - verdict.score, answer="same")
 
 
-def grown(strategy, task=None, n=12):
+def grown(strategy, task=None, n=4):
     task = task or Walk()
     return asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), n), seed=2))
 

@@ -103,8 +103,8 @@ def tables(item: Item, hidden: bool = False) -> tuple[Table, ...]:
 
 
 def _plain(text: str) -> str:
-    """A query without what changes nothing: case, spaces and the last semicolon."""
-    return re.sub(r"\s*([^\w\s]|\s)\s*", r"\1", text.lower().strip().rstrip(";")).strip()
+    """A query's words and signs in lower case, without what changes nothing: spaces and the last semicolon."""
+    return " ".join(re.findall(r"\w+|[^\w\s]", text.lower().rstrip("; ")))
 
 
 def _entities(item: Item, text: str) -> float:
