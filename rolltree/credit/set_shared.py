@@ -11,9 +11,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from rolltree.credit.advantage import Advantage, CreditError
+from rolltree.credit.centre import centred
 from rolltree.credit.outcome import outcomes, where
-from rolltree.credit.partition import ids
+from rolltree.credit.partition import ids, leaf_groups
 from rolltree.credit.registry import register
+from rolltree.credit.vines import own_mean, turns_since, vine_states, vines
 from rolltree.tree.table import Floats, Ints, Table
 
 
@@ -35,6 +37,14 @@ class SetShared:
     Every member gets the set's advantage; averaging over the sets a leaf is in is (reconstructed). `kind="sum"` adds
     the two, which also pays failed diverse sets. `size=1` leaves only the reward: the group mean. Not with
     per-trajectory credit on the same actions. Up to `most` sets are enumerated, beyond that drawn with `seed`.
+
+    Members are the leaves of a tree or, by "vine", those that set out from one node by a vine; by "state" also those
+    that set out from other nodes of the tree with the same state key. Of N members, Σ A_i ∇log π is (N/size − 1) times
+    the gradient of E f on average: the baseline holds the sets of i, which shortens the step and does not turn it.
+    By vine only a vine's own actions are credited, those of its first `window` turns (0 = all); fold with multiplicity
+    "once". The others, before vines and behind windows, get by `elsewhere`: nothing, or the return less the mean of
+    the vines of that state, and for rollouts that are no vines of the others that are none. The paper has a critic
+    there.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "leaf-note:answer"})
@@ -42,19 +52,41 @@ class SetShared:
     kind: Literal["product", "sum"] = "product"
     most: int = 256
     seed: int = 0
+    by: Literal["tree", "vine", "state"] = "tree"
+    window: int = 0
+    elsewhere: Literal["nothing", "group"] = "nothing"
 
     def __call__(self, table: Table) -> Advantage:
-        """The advantage of every live leaf; trees with fewer leaves than a set teach nothing."""
+        """The advantage of every live leaf, or of every node by vine; groups smaller than a set teach nothing."""
         if self.size < 1 or self.kind not in ("product", "sum"):
             raise CreditError(f'set_shared: size {self.size}, kind {self.kind!r}; size >= 1 and "product" or "sum"')
+        if self.by not in ("tree", "vine", "state") or self.elsewhere not in ("nothing", "group"):
+            raise CreditError(
+                f'set_shared: by {self.by!r}, elsewhere {self.elsewhere!r}; by is "tree", "vine" or "state", elsewhere '
+                '"nothing" or "group"'
+            )
         reward, answer = outcomes(table), answers(table)
-        leaf = np.zeros(len(table.leaf))
-        live = np.flatnonzero(table.live)
-        for members in np.split(live, np.flatnonzero(np.diff(table.leaf_tree[live])) + 1):
+        if self.by == "tree":
+            return Advantage(leaf=self._credited(reward, answer, leaf_groups(table, "tree")))
+        vine = vines(table)
+        group = np.where(table.live, vine_states(table, vine, pooled=self.by == "state")[table.leaf], -1)
+        shared = own_mean(table, self._credited(reward, answer, group), vine)
+        turn = turns_since(table, vine)
+        near = (vine >= 0) & ((turn < self.window) | (self.window == 0))
+        if self.elsewhere == "nothing":
+            return Advantage(node=np.where(near, shared, 0.0))
+        rest = np.where(group < 0, table.leaf_tree + group.max(initial=-1) + 1, group)
+        away = centred(reward, np.where(table.live, rest, -1), "mean")
+        return Advantage(node=np.where(near, shared, own_mean(table, away, vine)))
+
+    def _credited(self, reward: Floats, answer: Ints, group: Ints) -> Floats:
+        leaf = np.zeros(len(reward))
+        for number in range(int(group.max(initial=-1)) + 1):
+            members = np.flatnonzero(group == number)
             if len(members) >= self.size:
                 sets = subsets(len(members), self.size, self.most, self.seed)
                 leaf[members] = self._shares(reward[members], answer[members], sets)
-        return Advantage(leaf=leaf)
+        return leaf
 
     def _shares(self, reward: Floats, answer: Ints, sets: Ints) -> Floats:
         ranked = np.sort(answer[sets], axis=1)

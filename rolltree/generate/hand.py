@@ -20,7 +20,7 @@ from rolltree.generate import outside
 from rolltree.generate.decode import Ask, Draw, Seat, abandon, finish_seat, open_seats
 from rolltree.generate.growing import Growing
 from rolltree.generate.patience import told
-from rolltree.generate.random import Stream, christen, lineage
+from rolltree.generate.random import Stream, christen, lineage, mix
 from rolltree.generate.setting import HandError, Setting
 from rolltree.task.protocol import Item, Task, Verdict
 from rolltree.tree import Birth, Event, Finish, Forest, Node, Role, Tree
@@ -292,7 +292,14 @@ class Hand:
 
     def splice(self, leaf: Node, start: Node, replacement: Node | None, *, why: str) -> Node:
         """Copy a leaf's path without the span from `start` up to `replacement`; see `Tree.splice`."""
-        return self.tree.splice(leaf, start, replacement, why=why)
+        path = self.tree.path(leaf)
+        spliced = self.tree.splice(leaf, start, replacement, why=why)
+        if replacement is not None:
+            copied = path[path.index(replacement) :]
+            # Named after what they were copied from: which of several splices came first must not matter.
+            for copy, source in zip(self.tree.path(spliced)[-len(copied) :], copied, strict=True):
+                christen(copy, mix(lineage(self.tree, source), "splice"))
+        return spliced
 
     # -- asking ----------------------------------------------------------------------------------------------------
 

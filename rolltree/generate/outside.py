@@ -75,9 +75,13 @@ async def act(hand: Hand, node: Node) -> Node | None:
         child = place(hand, node, np.zeros(0, np.int32), "env", "boundary")
         hand.fail(node if child is None else child, "the environment", reply.cause, tries=reply.tries)
         return child
-    child = place(hand, node, np.asarray(hand.codec.encode(reply.text), np.int32), "env", "boundary")
+    heard = _heard(hand, reply)
+    child = place(hand, node, np.asarray(hand.codec.encode(heard), np.int32), "env", "boundary")
     if child is None:
         return None
+    if len(heard) < len(reply.text):
+        child.notes["cut"] = len(reply.text)
+        hand.event("note", child, f"the reply was cut to {len(heard)} characters", characters=len(reply.text))
     child.state, child.state_key = reply.state, reply.state_key
     child.scores.update({**reply.parts, "step_reward": reply.reward})
     if reply.failed:
@@ -109,7 +113,7 @@ async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
         if isinstance(reply, Gone):
             hand.fail(node, "replaying the environment", reply.cause, tries=reply.tries)
             return None
-        if hand.codec.encode(reply.text) != [int(t) for t in path[i].actions]:
+        if hand.codec.encode(_heard(hand, reply)) != [int(t) for t in path[i].actions]:
             error = HandError(f"on replay node {path[i].id} answered {reply.text!r}, which is not what it said before")
             hand.fail(node, "replaying the environment", error)
             return None
@@ -173,6 +177,11 @@ async def _step(hand: Hand, node: Node, state: Any, text: str) -> Reply | Gone |
         )  # fmt: skip
     except Gone as gone:
         return gone
+
+
+def _heard(hand: Hand, reply: Reply) -> str:
+    """What of a reply is written down: no context holds a megabyte, and tokenising it costs seconds."""
+    return reply.text[: hand.setting.patience.reply_characters]
 
 
 def place(hand: Hand, node: Node, actions: Array, role: Role, birth: Birth) -> Node | None:

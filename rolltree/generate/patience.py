@@ -24,6 +24,8 @@ class Patience:
     judge_seconds: float | None = 300.0
     stop_seconds: float | None = 10.0
     """How long a cancelled rollout waits for the engine to hand over what exists."""
+    reply_characters: int = 100_000
+    """Characters of an environment's reply that are written down; of a longer one the rest is cut, and said so."""
 
 
 class Gone(Exception):  # noqa: N818 - not an error of ours: a message that a call stayed failed after all tries

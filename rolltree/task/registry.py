@@ -1,4 +1,5 @@
-"""Tasks by name: the nano suite, and the adapters behind a prefix (`reasoning-gym:NAME`, `jsonl:PATH`)."""
+"""Tasks by name: the nano suite, and the adapters behind a prefix (`reasoning-gym:NAME`, `jsonl:PATH`,
+`python:PATH`)."""
 
 from __future__ import annotations
 
@@ -53,6 +54,7 @@ NANO: Mapping[str, TaskInfo] = {
 PREFIXES: Mapping[str, str] = {
     "reasoning-gym": "a data set of reasoning-gym by name",
     "jsonl": "a file of prompts and answers",
+    "python": "a file of prompts and answers, worked out with Python",
 }
 """Prefix of an adapter -> what its name stands for."""
 
@@ -65,7 +67,8 @@ def list_tasks() -> tuple[TaskInfo, ...]:
 def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     """A task by name, at a level (None = its default) and with knobs; unknown ones are refused with the nearest known.
 
-    `reasoning-gym:NAME` gives a data set of reasoning-gym, `jsonl:PATH` a file of prompts and math answers.
+    `reasoning-gym:NAME` gives a data set of reasoning-gym, `jsonl:PATH` a file of prompts and math answers,
+    `python:PATH` the same with a Python tool.
     """
     prefix, colon, rest = name.partition(":")
     if level is not None:
@@ -100,4 +103,8 @@ def _adapter(prefix: str) -> Callable[..., Task]:
         from rolltree.task.math_answers import MathAnswers
 
         return MathAnswers
+    if prefix == "python":
+        from rolltree.task.python_tool import PythonTool
+
+        return PythonTool
     raise TaskError(f"there is no adapter {prefix!r}{near(prefix, PREFIXES)}; known are {', '.join(PREFIXES)}")

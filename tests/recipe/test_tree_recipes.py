@@ -30,6 +30,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "ettrl": {"stems": 3},
     "treeps_rag": {"leaves": 6, "ways": 3, "width": 2},
     "cleaner": {"group": 6},
+    "reex_sql": {"group": 6, "exact": 0, "entities": 0},
+    "poly_ppo": {"rollouts": 3, "vines": 4, "size": 2, "window": 1},
     "latr": {"leaves": 6, "absolute": 0.03, "relative": 0.5, "ages": (2,), "chunk": 4},
     "rose": {"leaves": 6, "top": 5},
     "echo": {"leaves": 6, "stems": 3, "entropy": 2.0, "confidence": 0.09, "rise": 0.0, "prune": "none"},

@@ -57,6 +57,8 @@ CASES: list[tuple[str, dict[str, Any], Early]] = [
     ("treepo", {"leaves": 6, "segment": 3}, Talk()),
     ("treeps_rag", {"leaves": 6, "ways": 3, "width": 2}, Talk()),
     ("cleaner", {"group": 6}, Talk()),
+    ("reex_sql", {"group": 6, "exact": 0, "entities": 0}, Talk()),
+    ("poly_ppo", {"rollouts": 3, "vines": 3, "size": 2}, Talk()),
     ("latr", {"leaves": 6, "share": 0.5, "absolute": 0.01, "relative": 0.5, "ages": (2,), "chunk": 4}, Talk()),
     ("ettrl", {"stems": 2}, Voted()),
     ("echo", {"leaves": 6, "stems": 3, "entropy": 2.0, "confidence": 0.19, "rise": 0.001, "chunk": 2}, Voted()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 STEPS = 20_000
@@ -12,7 +12,13 @@ ROWS = 20
 """Rows a query may return."""
 FUNCTIONS = frozenset({"abs", "avg", "count", "length", "lower", "max", "min", "round", "sum", "total", "upper"})
 """Functions a query may call; none of them is random or reads the clock."""
-ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ})
+LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 10_000, sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4_000, sqlite3.SQLITE_LIMIT_COLUMN: 32,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 50, sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 8, sqlite3.SQLITE_LIMIT_VDBE_OP: 10_000,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0, sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}  # fmt: skip
+"""What one step and one row may cost, and what compiling may: the steps are counted only where each of them is small.
+A result holds at most `ROWS` times 32 values of 10,000 bytes."""
 
 Rows = tuple[tuple[object, ...], ...]
 
@@ -38,8 +44,10 @@ def query(tables: Sequence[Table], text: str) -> Rows:
             connection.execute(f"create table {table.name} ({','.join(table.columns)})")
             marks = ",".join("?" * len(table.columns))
             connection.executemany(f"insert into {table.name} values ({marks})", table.rows)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)
-        connection.set_authorizer(_authorize)
+        connection.execute("pragma temp_store = memory")
+        for limit, most in LIMITS.items():
+            connection.setlimit(limit, most)
+        connection.set_authorizer(_authorizer(frozenset(table.name for table in tables)))
         connection.set_progress_handler(lambda: 1, STEPS)
         rows = tuple(connection.execute(text).fetchmany(ROWS + 1))
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
@@ -52,10 +60,19 @@ def query(tables: Sequence[Table], text: str) -> Rows:
     return rows
 
 
-def _authorize(action: int, table: str | None, name: str | None, database: str | None, trigger: str | None) -> int:
-    """Reading is allowed, and the functions of the list."""
-    known = action == sqlite3.SQLITE_FUNCTION and str(name).lower() in FUNCTIONS
-    return sqlite3.SQLITE_OK if known or action in ALLOWED else sqlite3.SQLITE_DENY
+def _authorizer(names: frozenset[str]) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
+    """Selecting is allowed, reading these tables, and the functions of the list; SQLite's own tables are not."""
+
+    def decide(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
+        if action == sqlite3.SQLITE_FUNCTION:
+            allowed = str(second).lower() in FUNCTIONS
+        elif action == sqlite3.SQLITE_READ:
+            allowed = first in names
+        else:
+            allowed = action == sqlite3.SQLITE_SELECT
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    return decide
 
 
 def show(rows: Rows, limit: int) -> str:

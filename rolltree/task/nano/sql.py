@@ -68,16 +68,18 @@ class Sql:
         return Reply(f"{shown}\n", state, state_key=key)
 
     async def verify(self, item: Item, state: Session, text: str) -> Verdict:
-        """Execution match on both databases; `runs` says whether the query executes. The answer is its rows."""
-        parts = {"runs": 0.0, "visible": 0.0}
+        """Execution match on both databases; `runs` says whether the query executes, `exact` whether it is the
+        reference's text, `entities` how far it names the same tables and columns. The answer is its rows."""
+        parts = {"runs": 0.0, "visible": 0.0, "exact": 0.0, "entities": 0.0}
         if not state.submitted:
             return Verdict(0.0, parts, why="no query was submitted")
+        parts |= {"exact": float(_plain(state.query) == _plain(item.answer)), "entities": _entities(item, state.query)}
         try:
             given = [_rows(state.query, tables(item, hidden)) for hidden in (False, True)]
         except QueryError as error:
             return Verdict(0.0, parts, why=f"the query fails: {error}")
         right = [_rows(item.answer, tables(item, hidden)) for hidden in (False, True)]
-        parts = {"runs": 1.0, "visible": float(given[0] == right[0])}
+        parts |= {"runs": 1.0, "visible": float(given[0] == right[0])}
         why = "" if given == right else "the rows differ" + (" on the hidden rows" if given[0] == right[0] else "")
         return Verdict(float(given == right), parts, show(given[0], 200), why)
 
@@ -98,6 +100,18 @@ def tables(item: Item, hidden: bool = False) -> tuple[Table, ...]:
     name, columns = item.meta["table"], tuple(item.meta["columns"])
     rows = item.meta["hidden" if hidden else "rows"]
     return (Table(name, columns, tuple(tuple(row) for row in rows)),)
+
+
+def _plain(text: str) -> str:
+    """A query's words and signs in lower case, without what changes nothing: spaces and the last semicolon."""
+    return " ".join(re.findall(r"\w+|[^\w\s]", text.lower().rstrip("; ")))
+
+
+def _entities(item: Item, text: str) -> float:
+    """Overlap (Jaccard) of the tables and columns named by a query with those of the reference."""
+    known = {item.meta["table"], *item.meta["columns"]}
+    given, right = (set(re.findall(r"\w+", one.lower())) & known for one in (text, item.answer))
+    return len(given & right) / len(given | right)
 
 
 def _rows(text: str, database: tuple[Table, ...]) -> Rows:

@@ -30,6 +30,21 @@ ITEM = Item("s", "pet(name,age) who age>4?\n", "select name from pet where age>4
         "select date('now')",
         "select zeroblob(1000000000)",
         "select 1; select 2",
+        "select name from sqlite_master",
+        "select * from pragma_table_info('pet')",
+        "select * from json_each('[1,2]')",
+        "select edit('x')",
+        "select name from pet where name like '%k%k%k%'",
+        "savepoint s",
+        "begin",
+        "analyze",
+        "create temp table t(a)",
+        f"select {'x' * 5000} from pet",
+        f"select {','.join(['age'] * 40)} from pet",
+        f"select {'not ' * 200} 1",
+        "select 1 union " * 20 + "select 1",
+        "select '\0'",
+        "select '\ud800'",
         "with recursive n(x) as (select 1 union all select x+1 from n) select count(*) from n",
         "",
     ],
@@ -50,6 +65,26 @@ def test_work_and_rows_are_limited():
         query([PETS], cross)
     with pytest.raises(QueryError, match="too many rows"):
         query([PETS], "select 1 from pet a,pet b,pet c")
+
+
+def test_a_result_is_bounded_however_wide_it_is():
+    """Rows, columns and values have limits of their own, so no query fills the memory."""
+    word = "'" + "x" * 80 + "'"
+    wide = f"with w(a) as (select {'||'.join([word] * 40)}) select {','.join(['a'] * 32)} from w,pet,pet b"
+    rows = query([PETS], wide)
+    assert (len(rows), len(rows[0]), len(str(rows[0][0]))) == (9, 32, 3200)
+    with pytest.raises(QueryError, match="too big"):
+        query([PETS], f"with w(a) as (select {'||'.join([word] * 40)}) select a||a||a||a from w")
+
+
+def test_what_questions_need_is_still_allowed():
+    for text, rows in (
+        ("select count(*) from pet p where exists (select 1 from pet q where q.age>p.age)", ((2,),)),
+        ("with w(n,a) as (select name,age from pet) select n from w where a>(select avg(a) from w)", (("lu",),)),
+        ("select x.name from pet x join pet y on x.age<y.age group by x.name order by 1", (("ki",), ("mo",))),
+        ("select name, count(*) over () from pet where age in (3,5) order by 1", (("ki", 2), ("mo", 2))),
+    ):
+        assert query([PETS], text) == rows
 
 
 def test_rows_are_shown_on_one_line_and_cut():

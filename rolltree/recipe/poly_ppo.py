@@ -1,0 +1,66 @@
+"""Polychromic PPO: polychromic objectives for reinforcement learning (arXiv 2509.25424)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rolltree.credit.registry import load_credit
+from rolltree.filter.brisk import Brisk
+from rolltree.generate.vines import Vines
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+
+
+@dataclass(frozen=True, slots=True)
+class PolyPpo:
+    """Sets of rollouts from one state are rewarded together: mean reward times the share of different ones.
+
+    From two states of each rollout the environment is set back for eight vines. Every set of four that holds a vine
+    speaks for it, and each member gets the set's value less the mean of all sets of that state, on its first `window`
+    turns. All 70 sets are taken; the paper draws 4 (`sets=4`). Two rollouts differ where the task's answers do: on the
+    grid these are the ways walked, and all that never arrive are one. The paper's baseline elsewhere is a critic;
+    here it is the mean of the rollouts or vines from the same state. The weight of the KL to the sampling policy is
+    (reconstructed); it acts from the second of the two epochs on. The count bonus is left out.
+    """
+
+    card: ClassVar[Card] = Card(
+        "poly_ppo", "Polychromic PPO", "2509.25424", 2025,
+        "more of the state space solved and reached than with PPO (Four Rooms 92.4 against 89.2 % success, Goto 80.2 "
+        "against 46.2 %), and pass@k that keeps rising to k = 80",
+        ("generate", "credit", "objective"), "grpo",
+        Evidence("pass@k", "grpo", "higher", 0.01, "grid", 150_000),
+    )  # fmt: skip
+    rollouts: int = 4
+    states: int = 2
+    vines: int = 8
+    size: int = 4
+    sets: int = 0
+    """How many sets are drawn per state; 0 = all of them."""
+    window: int = 5
+    kind: Literal["product", "sum"] = "product"
+    pooled: bool = False
+    """Compare vines from all places of the tree with one state key, whatever the way there."""
+    slow: float = 0.5
+    """How much of a success is lost at the horizon."""
+    clip: float = 0.2
+    kl: float = 0.01
+    epochs: int = 2
+
+    def build(self) -> Parts:
+        """Rollouts and vines, shared set credit by state, clipped surrogate with a KL to the sampling policy."""
+        if self.vines <= self.size:
+            raise RecipeError(
+                f"poly_ppo: vines={self.vines} leave one set of size={self.size} or none, which is compared with "
+                "nothing; give more vines than a set has"
+            )
+        credit = load_credit(
+            "set_shared", size=self.size, kind=self.kind, by="state" if self.pooled else "vine", window=self.window,
+            elsewhere="group", **({"most": self.sets} if self.sets else {}),
+        )  # fmt: skip
+        return Parts(
+            "poly_ppo", Vines(self.rollouts, self.states, self.vines), credit,
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl, kl_anchor="old"),
+            averaging="token", multiplicity="once", shapers=(Brisk(self.slow),) if self.slow else (),
+            optim={"epochs": self.epochs},
+        )  # fmt: skip
