@@ -34,9 +34,10 @@ def _up_to(total: Floats, at: Ints) -> Floats:
 class OptimalBaseline:
     """A = r − B with B = Σ W r / Σ W over the group, W = accumulated squared norm of the score.
 
-    `level="token"`: B_t uses W_t = Σ_{u≤t} e_u of every response that reaches position t; `level="sequence"`: one B from the whole response's W (the classical optimum of Greensmith et
-    al. 2004). Per-action energies e stand in `notes["energy"]`: exact ‖∇log π‖², or the logit proxy
-    1 − 2π(a) + Σ π². The baseline contains the leaf's own reward, so the estimate is biased by O(1/G).
+    `level="token"`: B_t uses W_t = Σ_{u≤t} e_u of every response that reaches position t; `level="sequence"`: one B
+    from the whole response's W (the classical optimum of Greensmith et al. 2004). Per-action energies e stand in
+    `notes["energy"]`: exact ‖∇log π‖², or the logit proxy 1 − 2π(a) + Σ π². The baseline contains the leaf's own
+    reward, so the estimate is biased by O(1/G).
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "action:energy"})
