@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rolltree.credit.fold import Folded
 from rolltree.credit.returns import granted, to_go
-from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.language import LanguagePolicy, core_of
 from rolltree.policy.packed import Packed
 from rolltree.train.config import Optim
 from rolltree.train.pack import Micro, micro_batches
@@ -35,8 +35,8 @@ class Critic:
 
     def __init__(self, model: Any, optim: Optim) -> None:
         self.trunk = LanguagePolicy(deepcopy(model))
-        weight: Tensor = self.trunk.model.get_input_embeddings().weight
-        self.head = nn.Linear(weight.shape[1], 1, device=weight.device, dtype=weight.dtype)
+        weight = next(self.trunk.parameters())
+        self.head = nn.Linear(int(core_of(model).config.hidden_size), 1, device=weight.device, dtype=weight.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.clip_norm = optim.clip_norm
