@@ -15,8 +15,10 @@ FROM_TASK = frozenset({"step_reward", "state_key"})
 """Needs of credits that only a task with an environment meets."""
 ALWAYS = frozenset({"reward", "logp", "reference", "previous", "forced", "logits", "group", "leaf-note:answer"})
 """Needs that any verified rollout or the trainer itself meets."""
-FROM_TRAINER = frozenset({"action:reference", "action:value", "turn:value_low", "turn:value_high", "turn:value_term"})
-"""Needs of credits that the trainer's reference policy and critic meet (`rolltree.train.readings`)."""
+FROM_TRAINER = frozenset(
+    {"root:prior", "action:reference", "action:value", "turn:value_low", "turn:value_high", "turn:value_term"}
+)
+"""Needs of credits that the trainer's memory, reference policy and critic meet (`rolltree.train.readings`)."""
 
 
 def check(recipe: Parts, engine: Engine, task: Task) -> None:

@@ -1,7 +1,8 @@
-"""What a credit reads that the policy itself cannot say: log-probs under the reference policy, values under a critic.
+"""What a credit reads that the step itself cannot say: log-probs under the reference policy, values under a critic, and
+how often each prompt was solved before.
 
-Both are written on the nodes of a step before its credit is computed; the critic learns from the step afterwards, so no
-value has seen the outcome it is compared with.
+All are written on the nodes of a step before its credit is computed; critic and memory learn from the step afterwards,
+so no value has seen the outcome it is compared with.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from torch import Tensor, nn
 
 from rolltree.credit.fold import Folded
 from rolltree.credit.returns import granted, to_go
+from rolltree.credit.store import BetaStore
 from rolltree.policy.language import LanguagePolicy, core_of
 from rolltree.policy.packed import Packed
 from rolltree.train.config import Optim
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.tree.table import Floats, Table
 
+SOLVED = 0.5
+"""Outcomes above this count as a success."""
 VALUES = frozenset({"action:value", "turn:value_low", "turn:value_high", "turn:value_term"})
 
 
@@ -83,10 +87,15 @@ class Readings:
 
     reference: LanguagePolicy | None = None
     critic: Critic | None = None
+    priors: BetaStore | None = None
+    """Success rates by item, for `root:prior`; a prior that the strategy has written stays."""
     needs: frozenset[str] = frozenset()
 
     def write(self, view: Table, budget: int) -> None:
         """Write `notes["reference"]`, `notes["value"]` and the values of turns on every node that can teach."""
+        if self.priors is not None:
+            for tree in view.trees:
+                tree.root.scores.setdefault("prior", self.priors.value(tree.item or tree.id))
         if self.reference is not None:
             policy = self.reference
             _note(view, "reference", _read(view, budget, lambda packed: policy.read(packed).logp))
@@ -98,7 +107,11 @@ class Readings:
                 view.nodes[row].scores.update({n[5:]: first for n in self.needs & VALUES if n.startswith("turn:")})
 
     def learn(self, view: Table, budget: int) -> dict[str, float]:
-        """Let the critic learn from the step it has just valued."""
+        """Let the critic and the memory of success rates learn from the step."""
+        if self.priors is not None:
+            for leaf, tree in zip(view.leaf[view.live], view.leaf_tree[view.live], strict=True):
+                scores, owner = view.nodes[leaf].scores, view.trees[tree]
+                self.priors.update(owner.item or owner.id, scores.get("outcome", scores["reward"]) > SOLVED)
         return {} if self.critic is None else self.critic.learn(view, budget)
 
     def state_dict(self) -> dict[str, Any]:
@@ -106,6 +119,7 @@ class Readings:
         return {
             "reference": None if self.reference is None else self.reference.model.state_dict(),
             "critic": None if self.critic is None else self.critic.state_dict(),
+            "priors": None if self.priors is None else dict(self.priors.counts),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -114,12 +128,15 @@ class Readings:
             self.reference.model.load_state_dict(state["reference"])
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
+        if self.priors is not None:
+            self.priors.counts = {key: (float(a), float(b)) for key, (a, b) in state["priors"].items()}
 
 
 def make_readings(needs: frozenset[str], model: Any, optim: Optim) -> Readings:
-    """The models that a credit's needs call for, begun as copies of this one."""
+    """What a credit's needs call for; models begin as copies of this one."""
     reference = LanguagePolicy(deepcopy(model).requires_grad_(False)) if "action:reference" in needs else None
-    return Readings(reference, Critic(model, optim) if needs & VALUES else None, needs)
+    critic = Critic(model, optim) if needs & VALUES else None
+    return Readings(reference, critic, BetaStore() if "root:prior" in needs else None, needs)
 
 
 def _batches(view: Table, budget: int) -> list[Micro]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import islice
 
-import pytest
-
 from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import Spell, Walk, tiny_engine
 from rolltree.generate.independent import Independent
@@ -30,9 +28,9 @@ def grown(strategy: TreeStrategy, task: Task, n: int = 6) -> Forest:
     return asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), n)))
 
 
-@pytest.mark.parametrize("task", [Spell(), Walk()], ids=["spell", "walk"])
-def test_plans_keep_the_strategy_contract(task: Task) -> None:
-    check_strategy(PlanExecute(2, 2, turns=2, stop=("e", "f", "g")), tiny_engine, task)
+def test_plans_and_segments_keep_the_strategy_contract() -> None:
+    check_strategy(PlanExecute(2, 2, turns=2, stop=("e", "f", "g")))
+    check_strategy(SubgoalTurns(Independent(3)))
 
 
 def test_each_plan_ends_at_its_boundary_and_is_executed() -> None:

@@ -13,6 +13,7 @@ from rolltree.contract.forests import episodes
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.config import Optim
 from rolltree.train.readings import Critic, make_readings
+from rolltree.tree import Tree
 from rolltree.tree.table import table
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
@@ -55,6 +56,23 @@ def test_values_and_reference_stand_on_what_can_teach_and_nowhere_else() -> None
         np.testing.assert_allclose(tree[node_id].notes["reference"], before, atol=1e-5)
 
 
+def test_a_prior_is_read_before_its_outcome_is_told_and_never_overwrites_one() -> None:
+    trees = [Tree("a", [1], item="x"), Tree("b", [1], item="y")]
+    for tree, reward in zip(trees, (1.0, 0.0), strict=True):
+        tree.extend(0, [2], status="done", scores={"reward": reward})
+    trees[1].root.scores["prior"] = 0.3
+    readings = make_readings(frozenset({"root:prior"}), tiny_policy().model, Optim())
+    readings.write(table(trees), 16)
+    assert [t.root.scores["prior"] for t in trees] == [0.5, 0.3]
+    readings.learn(table(trees), 16)
+    again = make_readings(readings.needs, tiny_policy().model, Optim())
+    again.load_state_dict(readings.state_dict())
+    for tree in trees:
+        tree.root.scores.clear()
+    again.write(table(trees), 16)
+    assert trees[0].root.scores["prior"] > 0.5 > trees[1].root.scores["prior"]
+
+
 def test_a_critic_learns_the_returns_it_is_shown_and_leaves_the_policy_alone() -> None:
     view = table(episodes(np.random.default_rng(1)))
     model = tiny_policy().model
@@ -71,7 +89,7 @@ def test_a_critic_learns_the_returns_it_is_shown_and_leaves_the_policy_alone() -
     assert isinstance(whole.trunk, LanguagePolicy)
 
 
-@pytest.mark.parametrize("name", ["ace", "ppo"])
+@pytest.mark.parametrize("name", ["ace", "ppo", "mssr"])
 def test_resuming_goes_on_with_the_same_reference_and_critic(name: str, tmp_path: Path) -> None:
     knobs = {**KNOBS, "eval_every": 0, "lr": 1e-2}
     whole = rolltree.train(name, tiny_policy(), Early(), out=tmp_path / "whole", **knobs)
