@@ -177,7 +177,8 @@ class Loop:
         self.done = int(state["done"])
         self.cursor = Cursor(self.task, self.cursor.seed, int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
-        self.readings.load_state_dict(state["readings"])
+        # Checkpoints from before there were any hold none, and recipes of that time ask for none.
+        self.readings.load_state_dict(state.get("readings", {}))
         self.spent = Spent(**state["spent"])
 
 
