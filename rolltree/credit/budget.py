@@ -17,7 +17,7 @@ from rolltree.credit.scale import scaled
 from rolltree.tree.table import Floats, Table
 
 
-@register("budget", paper="HBPO, arXiv:2507.15844", family="shaping")
+@register("budget", paper="HBPO, hierarchical budget policy optimisation (no id recorded)", family="shaping")
 @dataclass(frozen=True, slots=True)
 class Budget:
     """A = (R − mean)/std over the prompt + (mean R of the arm − f2(b)) (HBPO).

@@ -15,9 +15,10 @@ from rolltree.tree.table import Floats, Table
 def standardised(table: Table, values: Floats) -> Floats:
     """z-scores over all teaching actions of live paths (population std); 0 where nothing varies or teaches."""
     use = table.teaches & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
-    if not use.any() or values[use].std() == 0:
+    inside = values[use]
+    if not len(inside) or inside.std() == 0:
         return np.zeros(len(values))
-    return np.where(use, (values - values[use].mean()) / values[use].std(), 0.0)
+    return np.where(use, (values - inside.mean()) / inside.std(), 0.0)
 
 
 def shaped(advantage: Advantage, factor: Floats) -> Advantage:
@@ -31,7 +32,9 @@ def shaped(advantage: Advantage, factor: Floats) -> Advantage:
     )
 
 
-@register("entropy_scaled", paper="AEPO, arXiv:2510.14545", family="shaping")
+@register(
+    "entropy_scaled", paper="AEPO, agentic entropy-balanced policy optimisation (no id recorded)", family="shaping"
+)
 @dataclass(frozen=True, slots=True)
 class EntropyScaled:
     """A_t ← A_t · max(0, 1 + a z(H_t)), z over the step's teaching actions (AEPO's entropy-aware advantage).

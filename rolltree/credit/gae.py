@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from rolltree.credit.advantage import Advantage, CreditError
+from rolltree.credit.entropy_shaping import standardised
 from rolltree.credit.outcome import action_values
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted
@@ -62,9 +63,12 @@ class GAE:
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "action:value"})
     gamma: float = 1.0
     decay: float = 0.95
+    whiten: bool = False
+    """z-scores over the step's actions (population deviation), as most released PPO."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every action."""
         if not (0 <= self.gamma <= 1 and 0 <= self.decay <= 1):
             raise CreditError(f"gae: gamma {self.gamma} and decay {self.decay} must lie in [0, 1]")
-        return Advantage(action=recursion(table, action_values(table, "value"), granted(table), self.decay, self.gamma))
+        found = recursion(table, action_values(table, "value"), granted(table), self.decay, self.gamma)
+        return Advantage(action=standardised(table, found) if self.whiten else found)

@@ -10,7 +10,6 @@ import numpy as np
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.centre import Singleton, centred
-from rolltree.credit.outcome import outcomes, step_rewards
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted, to_go
 from rolltree.credit.scale import scaled
@@ -21,9 +20,11 @@ Unit = Literal["trajectories", "rows"]
 """Whether an episode counts once or once per step in the episode statistics."""
 
 
-def episode_advantage(table: Table, by: partition.By, *, unit: Unit, std: bool, singleton: Singleton) -> Floats:
-    """Total reward of each episode (step rewards and outcome) against its group, per leaf."""
-    episode = outcomes(table) + table.down(step_rewards(table))[table.leaf]
+def episode_advantage(
+    table: Table, by: partition.By, *, unit: Unit, std: bool, singleton: Singleton, step_rewards: bool = True
+) -> Floats:  # fmt: skip
+    """Total reward of each episode (outcome and, unless left out, step rewards) against its group, per leaf."""
+    episode = table.down(granted(table, steps=step_rewards))[table.leaf]
     group = partition.leaf_groups(table, by)
     weights = None
     if unit == "rows":
@@ -52,15 +53,19 @@ class GiGPO:
     by: partition.By = "tree"
     unit: Unit = "trajectories"
     singleton: Singleton = "zero"
+    step_rewards: bool = True
+    """Whether rewards on the way count; without, the outcome alone does."""
 
     def __call__(self, table: Table) -> Advantage:
         """The episode term per leaf, the step term per node."""
-        leaf = episode_advantage(table, self.by, unit=self.unit, std=self.std, singleton=self.singleton)
+        leaf = episode_advantage(
+            table, self.by, unit=self.unit, std=self.std, singleton=self.singleton, step_rewards=self.step_rewards
+        )  # fmt: skip
         found = steps(table)
         require_states(table, found)
         if self.omega == 0:
             return Advantage(leaf=leaf)
-        led_to = to_go(table, granted(table), self.gamma)[found.row]
+        led_to = to_go(table, granted(table, steps=self.step_rewards), self.gamma)[found.row]
         group = state_ids(table, self.by)[found.state]
         middle = scaled(centred(led_to, group, "mean"), led_to, group, "std" if self.std else "none")
         return Advantage(leaf=leaf, node=over_steps(table, found, self.omega * middle))

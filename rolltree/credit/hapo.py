@@ -18,7 +18,7 @@ from rolltree.credit.scale import scaled
 from rolltree.tree.table import Floats, Table
 
 
-@register("token_group", paper="HAPO (token heterogeneity), token-level group average", family="shaping")
+@register("token_group", paper="HAPO, token-level group average (no id recorded)", family="shaping")
 @dataclass(frozen=True, slots=True)
 class TokenGroup:
     """A_i = (r_i − mean)/(std + eps) with mean and population std over the group's teaching actions (HAPO, TLGA).
@@ -57,14 +57,14 @@ def log_entropy_rank(table: Table, entropy: Floats, quantile: float = 0.8) -> Fl
     out = np.zeros(len(entropy))
     if not use.any():
         return out
-    log = np.log(np.maximum(entropy[use], 1e-8))
-    away = log - np.quantile(log, quantile)
+    away = np.log(np.maximum(entropy[use], 1e-8))
+    away -= np.quantile(away, quantile)
     high, low = away.max(), -away.min()
-    out[use] = np.where(away > 0, away / high if high > 0 else 0.0, away / low if low > 0 else 0.0)
+    out[use] = away / np.where(away > 0, high if high > 0 else 1.0, low if low > 0 else 1.0)
     return out
 
 
-@register("redistributed", paper="HAPO (token heterogeneity), advantage redistribution at ratio 1", family="shaping")
+@register("redistributed", paper="HAPO, advantage redistribution at ratio 1 (no id recorded)", family="shaping")
 @dataclass(frozen=True, slots=True)
 class Redistributed:
     """A_t ← A_t (1 + β min(ĥ_t, 0)): low-entropy actions learn less (HAPO's redistribution where ratios are 1).

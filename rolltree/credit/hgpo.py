@@ -38,6 +38,8 @@ class HGPO:
     drop_zero: bool = True
     episode: bool = False
     by: partition.By = "tree"
+    step_rewards: bool = True
+    """Whether rewards on the way count; without, the outcome alone does."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every step, on its nodes."""
@@ -45,7 +47,7 @@ class HGPO:
             raise CreditError(f"hgpo: history must be at least 0, got {self.history}")
         found = steps(table)
         require_states(table, found)
-        led_to = to_go(table, granted(table), self.gamma)[found.row]
+        led_to = to_go(table, granted(table, steps=self.step_rewards), self.gamma)[found.row]
         key, before = state_ids(table, self.by), state_nodes(table)
         group, state = key[found.state], found.state
         mixed, mass = np.zeros(len(led_to)), np.zeros(len(led_to))
@@ -60,7 +62,9 @@ class HGPO:
             weight = np.where(valid, float(depth + 1) ** self.alpha, 0.0)
             mixed, mass = mixed + weight * item, mass + weight
         if self.episode:
-            whole = episode_advantage(table, self.by, unit="trajectories", std=self.std, singleton="zero")
+            whole = episode_advantage(
+                table, self.by, unit="trajectories", std=self.std, singleton="zero", step_rewards=self.step_rewards
+            )  # fmt: skip
             live = table.live.astype(np.float64)
             mean = table.below(whole * live)[found.row] / table.below(live)[found.row]
             mixed, mass = mixed + mean, mass + 1.0

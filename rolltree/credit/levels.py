@@ -35,10 +35,21 @@ def normalised(values: Floats, group: Ints, std: bool, ddof: int, eps: float) ->
     return scaled(centred(values, group, "mean"), values, group, "std" if std else "none", ddof=ddof, eps=eps)
 
 
-def two_levels(table: Table, macro: Floats, micro: Floats) -> Advantage:
-    """Macro values on the actions of plan nodes, micro values of the leaf on all others."""
+def two_levels(table: Table, plan: Ints, macro: Floats, micro: Floats) -> Advantage:
+    """Macro values on the actions of plan nodes, micro values of the leaf on all others.
+
+    A plan of several turns ends at its last node, which has the value; the turns before it get the same, or the mean
+    over the plans that share them.
+    """
+    ends = np.zeros(len(table.nodes))
+    ends[np.unique(plan[plan >= 0])] = 1.0
+    total, count = macro * ends, ends.copy()
+    for level in table.levels[:0:-1]:
+        np.add.at(total, table.parent[level], total[level])
+        np.add.at(count, table.parent[level], count[level])
+    spread = np.divide(total, count, out=np.zeros(len(total)), where=count > 0)
     planned = table.per_action(np.fromiter((n.level >= 1 for n in table.nodes), np.bool_, len(table.nodes)))
-    node = np.repeat(macro, table.length)
+    node = np.repeat(spread, table.length)
     return Advantage(leaf=micro, action=np.where(planned, node, 0.0), factor=np.where(planned, 0.0, 1.0))
 
 
@@ -57,10 +68,10 @@ class HiMAC:
     """Macro: A = (R − mean)/(std + eps) over blueprints, on blueprint actions; micro: the same over the executions of
     the best blueprint, on execution actions (HiMAC, arXiv:2603.00977; normalisation and eps reconstructed).
 
-    A blueprint is a trained node of level 1; R of a blueprint is the mean outcome of its executions (give it one
-    greedy execution to follow the paper). `phase` says which level learns; alternate it. In phase "micro" with `best`
-    only executions of the highest-valued blueprint count (first wins ties). Fold with multiplicity "once": a
-    blueprint is one sample however many executions it has.
+    A blueprint is a trained node of level 1, or the last of several on its path; R of a blueprint is the mean outcome
+    of its executions (give it one greedy execution to follow the paper). `phase` says which level learns; alternate it.
+    In phase "micro" with `best` only executions of the highest-valued blueprint count (first wins ties). Fold with
+    multiplicity "once": a blueprint is one sample however many executions it has.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
@@ -81,7 +92,7 @@ class HiMAC:
         if self.phase != "macro":
             group = np.where(self._chosen(table, plan), plan, -1) if self.best else plan
             micro = normalised(outcomes(table), group, self.std, self.ddof, self.eps)
-        return two_levels(table, macro, micro)
+        return two_levels(table, plan, macro, micro)
 
     def _chosen(self, table: Table, plan: Ints) -> Bools:
         rows = np.unique(plan[plan >= 0])
@@ -118,4 +129,4 @@ class DesignerExecutor:
         most = int(partition.count(plan).max(initial=0))
         by_design = self.group == "design" or (self.group == "auto" and most > 2)
         group = plan if by_design else partition.leaf_groups(table, "tree")
-        return two_levels(table, macro, normalised(outcomes(table), group, self.std, self.ddof, self.eps))
+        return two_levels(table, plan, macro, normalised(outcomes(table), group, self.std, self.ddof, self.eps))

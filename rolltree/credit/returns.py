@@ -10,9 +10,9 @@ from rolltree.credit.outcome import outcomes, step_rewards
 from rolltree.tree.table import Floats, Table
 
 
-def granted(table: Table, outcome: bool = True) -> Floats:
-    """Reward earned at each node: its step reward, and at live leaves the outcome."""
-    earned = step_rewards(table)
+def granted(table: Table, outcome: bool = True, steps: bool = True) -> Floats:
+    """Reward earned at each node: its step reward, and at live leaves the outcome; either can be left out."""
+    earned = step_rewards(table) if steps else np.zeros(len(table.nodes))
     if outcome:
         earned[table.leaf] += outcomes(table)
     return earned

@@ -11,7 +11,7 @@ from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, Credit, CreditError
 from rolltree.credit.outcome import leaf_scores, outcomes, root_scores
 from rolltree.credit.registry import register, resolve
-from rolltree.tree.table import Floats, Table
+from rolltree.tree.table import Bools, Floats, Table
 
 
 def path_length(table: Table) -> Floats:
@@ -19,7 +19,12 @@ def path_length(table: Table) -> Floats:
     return table.down(np.where(table.trains, table.length, 0).astype(np.float64))[table.leaf]
 
 
-@register("flawed_positive", paper="FAPO (flawed-aware policy optimisation)", family="shaping")
+def right_and_marked(table: Table, reward: Floats, mark: str, correct: float) -> Bools:
+    """Correct leaves whose score `mark` is above a half; leaves without that score are not marked."""
+    return (leaf_scores(table, mark, missing=0.0) > 0.5) & (reward > correct)
+
+
+@register("flawed_positive", paper="FAPO, flawed-aware policy optimisation (no id recorded)", family="shaping")
 @dataclass(frozen=True, slots=True)
 class FlawedPositive:
     """r ← r − penalty on correct leaves with score `flawed` > 0.5, then the base (FAPO).
@@ -41,7 +46,7 @@ class FlawedPositive:
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage of the corrected rewards."""
         reward = outcomes(table)
-        flawed = (leaf_scores(table, "flawed", missing=0.0) > 0.5) & (reward > self.correct)
+        flawed = right_and_marked(table, reward, "flawed", self.correct)
         return resolve(self.base)(table.with_reward(reward - self.penalty * flawed))
 
 
@@ -127,5 +132,5 @@ class SkillBonus:
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage of the raised rewards."""
         reward = outcomes(table)
-        used = (leaf_scores(table, "skill_used", missing=0.0) > 0.5) & (reward > self.correct)
+        used = right_and_marked(table, reward, "skill_used", self.correct)
         return resolve(self.base)(table.with_reward(reward + self.bonus * used))

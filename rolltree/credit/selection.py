@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +31,26 @@ def most_spread(values: Floats, keep: int, rank: Ints) -> Ints:
     s, q = sums[low] + sums[-1] - sums[high], squares[low] + squares[-1] - squares[high]
     best = int(np.argmax(np.round(q / keep - (s / keep) ** 2, 12))) if keep else 0
     return np.concatenate([order[:best], order[len(values) - (keep - best) :]])
+
+
+def largest(values: Floats, keep: int, rank: Callable[[Ints], Ints]) -> Ints:
+    """Indices of the `keep` largest values in no order, without sorting them all; `rank` decides between equal ones."""
+    if keep >= len(values):
+        return np.arange(len(values))
+    least = np.partition(values, len(values) - keep)[len(values) - keep]
+    above, equal = np.flatnonzero(values > least), np.flatnonzero(values == least)
+    room = keep - len(above)
+    if room < len(equal):
+        equal = equal[np.argsort(rank(equal), kind="stable")[:room]]
+    return np.concatenate([above, equal])
+
+
+def _rank(table: Table, actions: Ints) -> Ints:
+    """Order of flat actions by (tree id, node id, place in the node)."""
+    row = np.searchsorted(table.start, actions, side="right") - 1
+    return partition.steady(table, np.arange(len(table.nodes)))[row] * (int(table.length.max()) + 1) + (
+        actions - table.start[row]
+    )
 
 
 @register("downsampled", paper="D3S, arXiv:2509.22115", family="shaping")
@@ -70,10 +91,11 @@ class Downsampled:
         mass = table.below(kept.astype(np.float64))
         mean = np.divide(table.below(np.where(kept, leaf, 0.0)), mass, out=np.zeros(len(mass)), where=mass > 0)
         use = table.teaches & np.repeat(mass > 0, table.length)
-        worth = np.abs(np.repeat(mean, table.length)) * action_values(table, "entropy")
+        worth = np.repeat(np.abs(mean), table.length) * action_values(table, "entropy")
         at = np.flatnonzero(use)
-        node = np.repeat(partition.steady(table, np.arange(len(table.nodes))), table.length)[at]
-        chosen = at[np.lexsort((at, node, -np.round(worth[at], 12)))[: max(1, round(self.tokens * len(at)))]]
+        chosen = at[
+            largest(np.round(worth[at], 12), max(1, round(self.tokens * len(at))), lambda i: _rank(table, at[i]))
+        ]
         factor = np.zeros(table.actions)
         factor[chosen] = len(at) / max(len(chosen), 1) if self.rescale else 1.0
         return replace(advantage, counted=kept, factor=factor)

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Verdict
 
 
-class RewardError(ValueError):
+class RewardError(RolltreeError, ValueError):
     """A part of a reward is missing or not a number; names it."""
 
 
@@ -64,6 +65,10 @@ class Rewards:
 
 STRUCTURED = Rewards((Part("structure"), Part("format"), Part("content", gate="validity"), Part("validity")))
 """RL-Struct's four levels; the weights are not published (1 each is reconstructed), the gate is its option."""
+
+RECORD = Rewards((Part("keys"), Part("types"), Part("values", gate="parses"), Part("parses")))
+"""RL-Struct's levels as the nano task `records` measures them: exact keys, shares of right types and right values, and
+whether the text is one JSON object and nothing else."""
 
 SLIDES = Rewards(
     (Part("rules", 1.0), Part("render", 2.0), Part("content", 2.0), Part("look_html", 1.5), Part("look_png", 1.5),

@@ -20,6 +20,9 @@ class Independent:
     n: int = 8
     verify: bool = True
     needs: frozenset[str] = frozenset()
+    """What its user relies on; the extras that are recorded need no mention."""
+    want: frozenset[str] = frozenset()
+    """Extras to record for the credit: "entropy", "top:5"."""
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Play all branches at once."""
@@ -28,9 +31,9 @@ class Independent:
         async with asyncio.TaskGroup() as group:
             for leaf in old:
                 if leaf.status == "paused":
-                    group.create_task(proceed(hand, leaf, verify=self.verify))
+                    group.create_task(proceed(hand, leaf, want=self.want, verify=self.verify))
             for _ in range(missing):
-                group.create_task(play(hand, tree.root, verify=self.verify))
+                group.create_task(play(hand, tree.root, want=self.want, verify=self.verify))
 
 
 async def verify_all(tree: Tree, hand: Hand) -> None:

@@ -85,6 +85,10 @@ class LanguagePolicy:
             return _tell(head(hidden), read, target, entropy=entropy, keep=logits, watch=watch)
         return _in_chunks(head, hidden, read, target, entropy=entropy, watch=watch)
 
+    def states(self, packed: Packed) -> Tensor:
+        """(T, width) the last hidden state before each target: what a value is read off."""
+        return self._hidden(packed)[self._to(packed.read)]
+
     def _hidden(self, packed: Packed) -> Tensor:
         if self.attention == "blocks" and covers(core_of(self.model)):
             plan = buckets(packed.spans.blocks(), self.device)

@@ -15,6 +15,10 @@ FROM_TASK = frozenset({"step_reward", "state_key"})
 """Needs of credits that only a task with an environment meets."""
 ALWAYS = frozenset({"reward", "logp", "reference", "previous", "forced", "logits", "group", "leaf-note:answer"})
 """Needs that any verified rollout or the trainer itself meets."""
+FROM_TRAINER = frozenset(
+    {"root:prior", "action:reference", "action:value", "turn:value_low", "turn:value_high", "turn:value_term"}
+)
+"""Needs of credits that the trainer's memory, reference policy and critic meet (`rolltree.train.readings`)."""
 
 
 def check(recipe: Parts, engine: Engine, task: Task) -> None:
@@ -26,7 +30,7 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
         ("credit", recipe.credit, recipe.credit.needs), ("objective", recipe.objective, recipe.objective.needs),
     ):  # fmt: skip
         who = f"the {kind} {type(part).__name__} of {recipe.name}"
-        for need in sorted(needs - ALWAYS):
+        for need in sorted(needs - ALWAYS - FROM_TRAINER):
             _check_need(who, kind, need, recipe=recipe, engine=engine, task=task)
 
 

@@ -23,6 +23,7 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.growth import growth
+from rolltree.train.readings import Readings
 from rolltree.train.step import Learner, StepKnobs
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -73,6 +74,8 @@ class Loop:
     learner: Learner
     config: TrainConfig
     cursor: Cursor
+    readings: Readings = field(default_factory=Readings)
+    """What the credit reads of models other than the policy."""
     listen: Listen = lambda _: None
     done: int = 0
     """Steps finished."""
@@ -121,6 +124,7 @@ class Loop:
         if not len(view.leaf) or not view.live.any():
             settle_rest(harvest.kept)
             return {"trained_tokens": 0.0}
+        self.readings.write(view, self.config.token_budget)
         advantage = self.recipe.credit(view)
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit
@@ -134,6 +138,7 @@ class Loop:
             self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit
         )
         numbers = self.learner.step(self.recipe.objective, view, folded, paths, version=self.version, knobs=knobs)
+        numbers |= self.readings.learn(view, self.config.token_budget)
         clock.lap("learn")
         return numbers | {"idle_share": _idle(folded)}
 
@@ -163,6 +168,7 @@ class Loop:
         """What a checkpoint must hold besides weights."""
         return {
             "done": self.done, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
+            "readings": self.readings.state_dict(),
             "spent": {n: getattr(self.spent, n) for n in Spent.__slots__},
         }  # fmt: skip
 
@@ -171,6 +177,8 @@ class Loop:
         self.done = int(state["done"])
         self.cursor = Cursor(self.task, self.cursor.seed, int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
+        # Checkpoints from before there were any hold none, and recipes of that time ask for none.
+        self.readings.load_state_dict(state.get("readings", {}))
         self.spent = Spent(**state["spent"])
 
 

@@ -29,6 +29,7 @@ from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
 from rolltree.train.progress import Reporter
+from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.step import DivergedError, Learner, make_optimizer
 from rolltree.tree import Tree
@@ -154,8 +155,11 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
         engine = LocalEngine(job.loaded, version=-1)
     try:
         check(job.parts, engine, job.task)
+        # Before the learner, which may wrap the model in adapters.
+        readings = make_readings(job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim))
         learner = make_learner(job.parts, job.loaded.model, config)
-        loop = Loop(job.parts, engine, job.task, learner, config, Cursor(job.task, mix(config.seed, "items")))
+        cursor = Cursor(job.task, mix(config.seed, "items"))
+        loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings)
         if where is not None:
             _load(loop, where)
         trackers = open_trackers(config.trackers, folder.path, described)

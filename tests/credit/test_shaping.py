@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolltree.contract.forests import episodes, flat
 from rolltree.credit.advantage import CreditError
@@ -11,7 +13,7 @@ from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.hapo import log_entropy_rank
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import load_credit
-from rolltree.credit.selection import most_spread, recompose
+from rolltree.credit.selection import largest, most_spread, recompose
 from rolltree.tree.table import table
 
 NEUTRAL = [
@@ -32,6 +34,14 @@ def test_neutral_elements_are_the_base_bit_for_bit(name, knobs):
         (f.gain, f.loss, f.weight) for f in (fold(tab, got, weights), fold(tab, base, weights))
     ), strict=True):  # fmt: skip
         np.testing.assert_array_equal(ours, theirs)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.data())
+def test_the_largest_are_those_of_a_full_sort(values, data):
+    keep = data.draw(st.integers(1, len(values)))
+    rank = np.array(data.draw(st.permutations(range(len(values)))))
+    got = largest(np.array(values, float), keep, lambda i: rank[i])
+    assert sorted(got) == sorted(np.lexsort((rank, -np.array(values)))[:keep])
 
 
 def dressed(rewards, entropy, **scores):

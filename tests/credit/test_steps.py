@@ -212,3 +212,36 @@ def test_semi_online_stops_returns_at_a_patch():
     np.testing.assert_allclose(got, [0.125, -0.25, -0.125, 0.25])
     rows = turns_of(tab, load_credit("semi_online", w_step=0.0, std=False)(tab).node)
     np.testing.assert_allclose(rows, np.array([1, 0.5, 1, 1]) - 0.875)
+
+
+def test_outcomes_alone_without_a_step_term_are_grpo():
+    tab = table(episodes(np.random.default_rng(3)))
+    got = load_credit("gigpo", omega=0.0, std=True, step_rewards=False)(tab).leaf
+    np.testing.assert_allclose(got, load_credit("grpo")(tab).leaf, atol=1e-12)
+    assert not np.allclose(got, load_credit("gigpo", omega=0.0, std=True)(tab).leaf)
+    shaped, bare = (load_credit("hgpo", step_rewards=s)(tab).node for s in (True, False))
+    assert not np.allclose(shaped, bare)
+    for tree in tab.trees:
+        for node in tree:
+            node.scores.pop("step_reward", None)
+    np.testing.assert_array_equal(load_credit("hgpo")(table(tab.trees)).node, bare)
+
+
+def test_every_turn_of_a_plan_shares_its_worth():
+    tree = Tree("t", [0])
+    first = tree.extend(0, [4], status="done", level=1)
+    env = tree.extend(first, [3], role="env", status="done", level=1)
+    for rewards in ((1.0, 0.0), (0.0, 0.0)):
+        second = tree.extend(env, [4], status="done", level=1)
+        for r in rewards:
+            tree.extend(second, [5], status="done", scores={"reward": r})
+    lone = tree.extend(0, [4], status="done", level=1, scores={"reward": 1.0})
+    tab = table([tree])
+    got = load_credit("himac", std=False)(tab)
+    by_node = dict(zip((n.id for n in tab.nodes), got.action[tab.start], strict=True))
+    mean = (0.5 + 0.0 + 1.0) / 3
+    assert by_node[lone.id] == pytest.approx(1.0 - mean)
+    seconds = [n.id for n in tree if n.parent == env.id]
+    assert [by_node[i] for i in seconds] == pytest.approx([0.5 - mean, -mean])
+    assert by_node[first.id] == pytest.approx(0.25 - mean)
+    assert got.factor[tab.start[[i for i, n in enumerate(tab.nodes) if n.level]]].max() == 0

@@ -35,6 +35,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "latr": {"leaves": 6, "absolute": 0.03, "relative": 0.5, "ages": (2,), "chunk": 4},
     "rose": {"leaves": 6, "top": 5},
     "echo": {"leaves": 6, "stems": 3, "entropy": 2.0, "confidence": 0.09, "rise": 0.0, "prune": "none"},
+    "gigpo": {},
+    "hgpo": {},
+    "himac": {"plans": 3, "executions": 3, "stop": "e"},
+    "metaagent_x": {"designs": 3, "executions": 3, "stop": "e"},
+    "mc_grpo": {},
+    "rorecomp": {},
+    "d3s": {"tokens": 0.5},
 }
 
 

@@ -1,0 +1,59 @@
+"""Rewards and marks made of a verdict's parts: what a task measured beside its score.
+
+A verifier that says how far a rollout came (keys right, steps right, subgoals reached) leaves those parts in the leaf's
+scores. The shapers here make a reward of many levels of them, or mark what is right for the wrong reasons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rolltree.filter.groups import live_leaves
+from rolltree.filter.rewards import RewardError, Rewards
+from rolltree.tree import Node, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """The reward becomes the weighted, gated sum of a verdict's parts; the verifier's score stays in `outcome`.
+
+    A leaf that lacks a part is an error: a task that does not measure it must not look like one where all is wrong.
+    """
+
+    rewards: Rewards
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """Shape every live leaf; `limit` is not used."""
+        for leaf in live_leaves(tree):
+            for part in self.rewards.parts:
+                _part(tree, leaf, part.name)
+            leaf.scores.setdefault("outcome", leaf.scores["reward"])
+            leaf.scores["reward"] = self.rewards.verdict(leaf.scores).score
+
+
+@dataclass(frozen=True, slots=True)
+class Flawed:
+    """Marks right answers reached by wrong steps: score `flawed` = 1 where the part `steps` is below `least`.
+
+    FAPO asks a generative reward model for the first wrong step; where the task checks the steps itself it is that
+    model without its errors. Wrong answers are not marked.
+    """
+
+    steps: str = "steps"
+    least: float = 1.0
+    correct: float = 0.5
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """Mark every live leaf; `limit` is not used."""
+        for leaf in live_leaves(tree):
+            right = leaf.scores["reward"] > self.correct
+            leaf.scores["flawed"] = float(right and _part(tree, leaf, self.steps) < self.least)
+
+
+def _part(tree: Tree, leaf: Node, name: str) -> float:
+    if name not in leaf.scores:
+        raise RewardError(
+            f"node {leaf.id} of tree {tree.id!r} has no part {name!r}; choose a task whose verifier measures it, or "
+            "name a part that it has"
+        )
+    return leaf.scores[name]

@@ -1,0 +1,50 @@
+"""HiPER: hierarchical advantages over segments between subgoals (arXiv 2602.16165)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.generate.subgoals import SubgoalTurns
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+
+
+@dataclass(frozen=True, slots=True)
+class Hiper:
+    """Within a segment advantages run on undiscounted; at its end the critic's value of the next one takes over.
+
+    The paper's policy writes when it switches and to which subgoal, and both get advantages of their own. The embedded
+    policy only acts: a segment ends where the environment pays for a subgoal, and the action's advantage is what is
+    left of the method. The baseline is flat PPO with the same critic at λ = 1, the comparison in which its theorem
+    promises less variance, and no bias only while the critic is right. Penalties for keeping a subgoal are left out.
+    """
+
+    card: ClassVar[Card] = Card(
+        "hiper", "Hierarchical advantage estimation", "2602.16165", 2026,
+        "97.4 on ALFWorld and 83.3 on WebShop (Qwen2.5-7B), 6.6 and 8.3 above the best before", ("credit", "generate"),
+        "ppo",
+        Evidence("pass@1 area", "ppo", "higher", 0.02, "grid", 60_000, level=3, settings=("ppo:decay=1.0",)),
+    )  # fmt: skip
+    group: int = 8
+    gamma: float = 1.0
+    turn_decay: float = 1.0
+    segment_decay: float = 0.95
+    whiten: bool = True
+    """Each kind of advantage over the step."""
+    clip: float = 0.2
+    kl: float = 0.0
+
+    def build(self) -> Parts:
+        """Independent episodes in segments, hierarchical advantages under the trainer's critic, clipped surrogate."""
+        if self.group < 1:
+            raise RecipeError(f"hiper: group={self.group} samples nothing; give at least 1")
+        credit = load_credit(
+            "hiper", gamma=self.gamma, turn_decay=self.turn_decay, segment_decay=self.segment_decay, whiten=self.whiten
+        )
+        return Parts(
+            "hiper", SubgoalTurns(Independent(self.group)), credit,
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
+        )  # fmt: skip

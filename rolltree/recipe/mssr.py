@@ -1,0 +1,47 @@
+"""MSSR: stable single-rollout reinforcement learning (arXiv 2512.18215)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+
+
+@dataclass(frozen=True, slots=True)
+class Mssr:
+    """One rollout a prompt, against how often that prompt was solved before; uncertain actions get a bonus.
+
+    The success rate is a forgetful Beta posterior that lives in the trainer and its checkpoints, 0.5 for a prompt never
+    seen; advantages are whitened over the step. It can only help where prompts come back: the evidence is on the
+    easiest countdown, which has a few hundred, against the mean of the step. The forgetting that follows how far the
+    policy moved is left at rest (0.96). The released bonus uses −p log p of the sampled action, this one the entropy.
+    """
+
+    card: ClassVar[Card] = Card(
+        "mssr", "Stable single-rollout RL", "2512.18215", 2025,
+        "49.5 against 47.4 for GRPO (Qwen2.5-VL-3B), the same accuracy in half the steps",
+        ("generate", "credit"), "reinforce_pp",
+        Evidence(
+            "pass@1 area", "reinforce_pp", "higher", 0.01, "countdown", 120_000, level=1,
+            settings=("reinforce_pp:group=1", "reinforce_pp:baseline=False", "train.prompts=128"),
+        ),
+    )  # fmt: skip
+    group: int = 1
+    bonus: float = 0.4
+    """Weight of the entropy in the bonus, which never exceeds half of the advantage."""
+    clip: float = 0.2
+    kl: float = 0.0
+
+    def build(self) -> Parts:
+        """Single rollouts with entropies, a remembered baseline per prompt and an entropy bonus, clipped surrogate."""
+        if self.group < 1:
+            raise RecipeError(f"mssr: group={self.group} samples nothing; give at least 1")
+        return Parts(
+            "mssr", Independent(self.group, want=frozenset({"entropy"})),
+            load_credit("entropy_bonus", base="prior_baseline", a=self.bonus),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
+        )  # fmt: skip

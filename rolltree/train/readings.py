@@ -1,0 +1,170 @@
+"""What a credit reads that the step itself cannot say: log-probs under the reference policy, values under a critic, and
+how often each prompt was solved before.
+
+All are written on the nodes of a step before its credit is computed; critic and memory learn from the step afterwards,
+so no value has seen the outcome it is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rolltree.credit.fold import Folded
+from rolltree.credit.returns import granted, to_go
+from rolltree.credit.store import BetaStore
+from rolltree.policy.language import LanguagePolicy, core_of
+from rolltree.policy.packed import Packed
+from rolltree.train.config import Optim
+from rolltree.train.pack import Micro, micro_batches
+from rolltree.tree.table import Floats, Table
+
+SOLVED = 0.5
+"""Outcomes above this count as a success."""
+VALUES = frozenset({"action:value", "turn:value_low", "turn:value_high", "turn:value_term"})
+
+
+class Critic:
+    """V of the state before each action: a trunk of its own, begun as the policy's, under a linear head.
+
+    It regresses on the undiscounted return (step rewards and outcome) with one update a step. Hierarchical credit asks
+    for a value of acting, of a new segment and of switching: with γ = 1 all three are this expectation, at one state.
+    """
+
+    def __init__(self, model: Any, optim: Optim) -> None:
+        self.trunk = LanguagePolicy(deepcopy(model))
+        weight = next(self.trunk.parameters())
+        self.head = nn.Linear(int(core_of(model).config.hidden_size), 1, device=weight.device, dtype=weight.dtype)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.clip_norm = optim.clip_norm
+        learned = [*self.trunk.parameters(), *self.head.parameters()]
+        self.optimizer = torch.optim.AdamW(learned, lr=optim.lr, betas=optim.betas, eps=optim.eps, weight_decay=0.0)
+
+    def values(self, packed: Packed) -> Tensor:
+        """(T,)"""
+        return self.head(self.trunk.states(packed)).squeeze(-1)
+
+    def learn(self, view: Table, budget: int) -> dict[str, float]:
+        """One update towards the returns of a step; how far off it was, and how much of their variance it explains."""
+        target = np.repeat(to_go(view, granted(view), 1.0), view.length)
+        batches = _batches(view, budget)
+        count = sum(len(m.packed.action) for m in batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = 0.0
+        for micro in batches:
+            wanted = torch.from_numpy(target[micro.packed.action]).to(self.head.weight)
+            part = (self.values(micro.packed) - wanted).square().sum() / count
+            part.backward()
+            loss += float(part.detach())
+        nn.utils.clip_grad_norm_([*self.trunk.parameters(), *self.head.parameters()], self.clip_norm)
+        self.optimizer.step()
+        variance = float(np.var(np.concatenate([target[m.packed.action] for m in batches])))
+        explained = {"critic_explained": 1 - loss / variance} if variance > 0 else {}
+        return {"critic_loss": loss, **explained}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive."""
+        return {"trunk": self.trunk.model.state_dict(), "head": self.head.state_dict(),
+                "optimizer": self.optimizer.state_dict()}  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to that state."""
+        self.trunk.model.load_state_dict(state["trunk"])
+        self.head.load_state_dict(state["head"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What is written on a step's nodes for its credit; nothing unless the credit asks."""
+
+    reference: LanguagePolicy | None = None
+    critic: Critic | None = None
+    priors: BetaStore | None = None
+    """Success rates by item, for `root:prior`; a prior that the strategy has written stays."""
+    needs: frozenset[str] = frozenset()
+
+    def write(self, view: Table, budget: int) -> None:
+        """Write `notes["reference"]`, `notes["value"]` and the values of turns on every node that can teach."""
+        if self.priors is not None:
+            for tree in view.trees:
+                tree.root.scores.setdefault("prior", self.priors.value(tree.item or tree.id))
+        if self.reference is not None:
+            policy = self.reference
+            _note(view, "reference", _read(view, budget, lambda packed: policy.read(packed).logp))
+        if self.critic is not None:
+            values = _read(view, budget, self.critic.values)
+            if "action:value" in self.needs:
+                _note(view, "value", values)
+            for row, first in zip(*_heads(view, values), strict=True):
+                view.nodes[row].scores.update({n[5:]: first for n in self.needs & VALUES if n.startswith("turn:")})
+
+    def learn(self, view: Table, budget: int) -> dict[str, float]:
+        """Let the critic and the memory of success rates learn from the step."""
+        if self.priors is not None:
+            for leaf, tree in zip(view.leaf[view.live], view.leaf_tree[view.live], strict=True):
+                scores, owner = view.nodes[leaf].scores, view.trees[tree]
+                self.priors.update(owner.item or owner.id, scores.get("outcome", scores["reward"]) > SOLVED)
+        return {} if self.critic is None else self.critic.learn(view, budget)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold."""
+        return {
+            "reference": None if self.reference is None else self.reference.model.state_dict(),
+            "critic": None if self.critic is None else self.critic.state_dict(),
+            "priors": None if self.priors is None else dict(self.priors.counts),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to that state."""
+        if self.reference is not None:
+            self.reference.model.load_state_dict(state["reference"])
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
+        if self.priors is not None:
+            self.priors.counts = {key: (float(a), float(b)) for key, (a, b) in state["priors"].items()}
+
+
+def make_readings(needs: frozenset[str], model: Any, optim: Optim) -> Readings:
+    """What a credit's needs call for; models begin as copies of this one."""
+    reference = LanguagePolicy(deepcopy(model).requires_grad_(False)) if "action:reference" in needs else None
+    critic = Critic(model, optim) if needs & VALUES else None
+    return Readings(reference, critic, BetaStore() if "root:prior" in needs else None, needs)
+
+
+def _batches(view: Table, budget: int) -> list[Micro]:
+    """Every action that can teach, packed."""
+    live = np.repeat(view.below(view.live.astype(np.float64)) > 0, view.length)
+    nothing = np.zeros(view.actions)
+    return micro_batches(view, Folded(nothing, nothing, (view.teaches & live).astype(np.float64)), budget)
+
+
+def _read(view: Table, budget: int, read: Callable[[Packed], Tensor]) -> Floats:
+    """One number per action that can teach; NaN elsewhere."""
+    out = np.full(view.actions, np.nan)
+    with torch.no_grad():
+        for micro in _batches(view, budget):
+            out[micro.packed.action] = read(micro.packed).cpu().double().numpy()
+    return out
+
+
+def _heads(view: Table, values: Floats) -> tuple[list[int], list[float]]:
+    """Rows of nodes with a value, and the value before their first action."""
+    rows = np.flatnonzero(view.trains & (view.length > 0))
+    first = values[view.start[rows]]
+    known = np.isfinite(first)
+    return rows[known].tolist(), first[known].tolist()
+
+
+def _note(view: Table, name: str, values: Floats) -> None:
+    for row in np.flatnonzero(view.trains & (view.length > 0)):
+        own = values[view.start[row] : view.start[row] + view.length[row]]
+        if np.isfinite(own).any():
+            view.nodes[row].notes[name] = own.copy()

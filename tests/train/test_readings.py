@@ -1,0 +1,102 @@
+"""What the trainer writes for credits: the reference's log-probs, a critic's values; both survive a resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rolltree
+from rolltree.contract.forests import episodes
+from rolltree.policy.language import LanguagePolicy
+from rolltree.train.config import Optim
+from rolltree.train.readings import Critic, make_readings
+from rolltree.tree import Tree
+from rolltree.tree.table import table
+from tests.train.toy import KNOBS, Early, timeless, tiny_policy
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_values_and_reference_stand_on_what_can_teach_and_nowhere_else() -> None:
+    trees = episodes(np.random.default_rng(0))
+    lost = trees[0].leaves()[-1]
+    lost.status = "failed"
+    for tree in trees:
+        for node in tree:
+            node.notes.pop("value", None)
+            node.notes.pop("reference", None)
+            node.scores.pop("value_low", None)
+    view = table(trees)
+    model = tiny_policy().model
+    readings = make_readings(frozenset({"action:reference", "action:value", "turn:value_low"}), model, Optim())
+    readings.write(view, 16)
+    one_batch = make_readings(readings.needs, model, Optim())
+    for tree in trees:
+        for node in tree:
+            if not node.trains or node is lost:
+                assert "reference" not in node.notes or np.isnan(node.notes["reference"]).any()
+                continue
+            with torch.no_grad():
+                logits = model(torch.from_numpy(tree.prefix(node)[None].astype(np.int64))).logits[0].log_softmax(-1)
+            start = len(tree.prefix(node)) - len(node)
+            expected = [float(logits[start + i - 1, int(a)]) for i, a in enumerate(node.actions)]
+            assert node.notes["reference"] == pytest.approx(expected, abs=1e-4)
+            assert node.notes["value"].tolist() == [0.0] * len(node)
+            assert node.scores["value_low"] == 0.0
+    kept = {(t.id, n.id): n.notes["reference"] for t in trees for n in t if "reference" in n.notes}
+    one_batch.write(view, 10_000)
+    for (tree_id, node_id), before in kept.items():
+        tree = next(t for t in trees if t.id == tree_id)
+        np.testing.assert_allclose(tree[node_id].notes["reference"], before, atol=1e-5)
+
+
+def test_a_prior_is_read_before_its_outcome_is_told_and_never_overwrites_one() -> None:
+    trees = [Tree("a", [1], item="x"), Tree("b", [1], item="y")]
+    for tree, reward in zip(trees, (1.0, 0.0), strict=True):
+        tree.extend(0, [2], status="done", scores={"reward": reward})
+    trees[1].root.scores["prior"] = 0.3
+    readings = make_readings(frozenset({"root:prior"}), tiny_policy().model, Optim())
+    readings.write(table(trees), 16)
+    assert [t.root.scores["prior"] for t in trees] == [0.5, 0.3]
+    readings.learn(table(trees), 16)
+    again = make_readings(readings.needs, tiny_policy().model, Optim())
+    again.load_state_dict(readings.state_dict())
+    for tree in trees:
+        tree.root.scores.clear()
+    again.write(table(trees), 16)
+    assert trees[0].root.scores["prior"] > 0.5 > trees[1].root.scores["prior"]
+
+
+def test_a_critic_learns_the_returns_it_is_shown_and_leaves_the_policy_alone() -> None:
+    view = table(episodes(np.random.default_rng(1)))
+    model = tiny_policy().model
+    before = [p.detach().clone() for p in model.parameters()]
+    critic = Critic(model, Optim(lr=1e-2))
+    told = [critic.learn(view, 64) for _ in range(40)]
+    assert told[-1]["critic_loss"] < 0.5 * told[0]["critic_loss"]
+    assert told[-1]["critic_explained"] > 0.3
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    whole, parts = Critic(model, Optim()), Critic(model, Optim())
+    assert whole.learn(view, 10_000)["critic_loss"] == pytest.approx(parts.learn(view, 16)["critic_loss"], rel=1e-5)
+    for a, b in zip(whole.head.parameters(), parts.head.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+    assert isinstance(whole.trunk, LanguagePolicy)
+
+
+@pytest.mark.parametrize("name", ["ace", "ppo", "mssr"])
+def test_resuming_goes_on_with_the_same_reference_and_critic(name: str, tmp_path: Path) -> None:
+    knobs = {**KNOBS, "eval_every": 0, "lr": 1e-2}
+    whole = rolltree.train(name, tiny_policy(), Early(), out=tmp_path / "whole", **knobs)
+    rolltree.train(name, tiny_policy(), Early(), out=tmp_path / "parts", **{**knobs, "steps": 4})
+    again = rolltree.train(name, tiny_policy(), Early(), out=tmp_path / "parts", resume=True, **knobs)
+    assert timeless(again.metrics) == timeless(whole.metrics)
+    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    if name == "ppo":
+        assert whole.last("train")["critic_loss"] > 0
