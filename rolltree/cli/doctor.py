@@ -107,16 +107,16 @@ def _show(finding: Finding, out: Console) -> None:
 
 
 def _list(as_json: bool) -> int:
-    known = [
-        {"name": d.name, "about": d.about, "thresholds": d.defaults(), "levers": [str(x) for x in d.levers],
-         "reads": list(d.reads), "live": d.live} for d in detectors().values()
-    ]  # fmt: skip
+    known = detectors().values()
     if as_json:
-        emit(known)
+        emit([
+            {"name": d.name, "about": d.about, "thresholds": d.defaults(), "levers": [str(x) for x in d.levers],
+             "reads": list(d.reads), "live": d.live} for d in known
+        ])  # fmt: skip
         return 0
-    shown = [
-        {"finding": d["name"], "what is wrong": d["about"],
-         "thresholds": " ".join(f"{k}={v}" for k, v in d["thresholds"].items())} for d in known
+    rows = [
+        {"finding": d.name, "what is wrong": d.about,
+         "thresholds": " ".join(f"{k}={v}" for k, v in d.defaults().items())} for d in known
     ]  # fmt: skip
-    console().print(grid("findings", shown))
+    console().print(grid("findings", rows))
     return 0

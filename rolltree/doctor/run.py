@@ -143,7 +143,7 @@ def open_run(path: Path | str) -> Run:
 def places(step: int, rollouts: Rollouts, rows: Ints) -> tuple[Place, ...]:
     """Rows as places that a viewer can open."""
     ids = rollouts.source.ids
-    return tuple(Place(step, ids[rollouts.tree[row]], int(rollouts.id[row])) for row in rows.tolist())
+    return tuple(Place(step, ids[int(rollouts.tree[row])], int(rollouts.id[row])) for row in rows.tolist())
 
 
 def roots(rollouts: Rollouts, trees: Bools) -> Ints:
