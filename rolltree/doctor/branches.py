@@ -83,6 +83,8 @@ def near_duplicates(
         raise NotChecked("no forests were saved; train with --forests-every above 0")
     step = max(run.forests)
     rollouts = run.rollouts(step)
+    if not len(rollouts.transcript):
+        raise NotChecked("the actions are not tokens")
     copies, looked = near_copies(rollouts, alike, int(gram), int(trees))
     share = len(copies) / looked if looked else 0.0
     if share > most:

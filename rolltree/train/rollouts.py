@@ -151,10 +151,10 @@ class Rollouts:
     @cached_property
     def transcript(self) -> NDArray[np.uint64]:
         """A hash of everything after the prompt on each leaf's path, the same however runs were cut; who wrote what
-        counts. Zero-length arrays where actions are not tokens.
+        counts. Empty where actions are not tokens.
         """
         actions, at = self.flat("actions")
-        if not np.array_equal(np.diff(at), self.length):
+        if actions.dtype.kind not in "iu" or actions.ndim > 1 or not np.array_equal(np.diff(at), self.length):
             return np.zeros(0, np.uint64)
         begin = self.down(self.length) - self.length
         place = np.repeat(begin - at[:-1], self.length) + np.arange(len(actions))

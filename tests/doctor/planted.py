@@ -35,7 +35,7 @@ PLANTED: dict[str, dict[str, Value]] = {
     "branch_collapse": {"branches.effective": 1.05},
     "duplicates": {"groups.duplicated": 0.8},
     "prefix_overweight": {"prefix.pull": 0.9, "prefix.tokens": 0.1},
-    "length_drift": {"length": lambda t: 20 + 60 * t, "solved": 0.3},
+    "length_drift": {"length": lambda t: 20 + 60 * t, "solved": 0.3, "part.format": 0.7},
     "length_bias": {"lengths.bias": -0.9},
     "truncated_answers": {"truncated": 0.6},
     "stragglers": {"lengths.tail": 0.95},

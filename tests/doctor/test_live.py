@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.doctor import Monitor, examine
+from rolltree.doctor import Monitor, examine, open_run
 from rolltree.doctor.live import read_findings
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item, Verdict
 from rolltree.train.loop import Live
+from rolltree.tree.parquet import load
 from tests.doctor.planted import PLANTED, log
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
@@ -29,7 +30,7 @@ def _one_thread() -> None:
 
 
 class Broken(Early):
-    """The verifier breaks on some answers and, once, says another thing about the same text."""
+    """The verifier breaks on some answers."""
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         if text[:1] < "D":
@@ -89,12 +90,10 @@ def test_a_sick_run_is_told_while_it_trains(tmp_path: Path) -> None:
     monitor = Monitor(out, every=2, thresholds=MODEST)
     rolltree.train("grpo", tiny_policy(), Broken(), out=out, listen=monitor, **{**QUIET, "steps": 4})
     told = {f.name: f for f in read_findings(out / "findings.jsonl")}
-    assert set(told) == {"crashes"}
+    assert set(told) == {"crashes", "retries"}, "a broken verifier is asked twice"
     crash = told["crashes"]
     assert crash.numbers["failed.verifier"] == pytest.approx(crash.numbers["failed.share"])
     assert "critical: crashes" in (out / "log.txt").read_text()
-    from rolltree.tree.parquet import load
-
     report = examine(out, MODEST)
     (finding,) = (f for f in report.findings if f.name == "crashes")
     for place in finding.nodes:
@@ -123,8 +122,6 @@ def test_a_real_run_logs_what_its_forests_say_and_is_healthy(tmp_path: Path) -> 
     assert {"zero_variance", "duplicates", "near_duplicates", "crashes", "engine_gap"} <= set(report.healthy)
     bare = examine(out / "forests")
     assert bare.findings == ()
-    from rolltree.doctor import open_run
-
     forests = open_run(out / "forests")
     for line in run.metrics:
         for name in [k for k in line if k.startswith(("groups.", "lengths.", "part.", "verdicts.", "prefix.", "cut."))]:
