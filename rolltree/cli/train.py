@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rolltree.cli.common import emit, first_name, parse
+from rolltree.doctor.live import Monitor
 from rolltree.errors import RolltreeError, unknown
 from rolltree.recipe.registry import recipes
 from rolltree.task.registry import load_task
@@ -46,6 +47,8 @@ class Arguments:
     """Train low-rank adapters of this rank instead of all weights; 0 = all weights."""
     threads: int | None = None
     """Threads torch may use; its own choice when left out."""
+    doctor: int = 10
+    """Steps between checks of the run's health (see rolltree doctor); 0 = never."""
     json: bool = False
     """Print the last numbers as JSON and nothing else."""
 
@@ -81,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     out = asked.out or Path("runs") / f"{name}-{asked.task.replace(':', '-')}-{config.seed}"
     result = train(
         parsed.recipe, asked.policy, task, out=out, config=config, resume=asked.resume, fallback=asked.fallback,
-        quiet=asked.json,
+        quiet=asked.json, listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
     )  # fmt: skip
     if asked.json:
         emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})

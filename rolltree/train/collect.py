@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rolltree.control.ledger import Budget
@@ -71,7 +71,7 @@ async def collect(
             budget=budget, max_tokens=limit, sampling=sampling,
         )  # fmt: skip
         out.rounds += 1
-        kept, dropped = sift(_named(forest, out.rounds), recipe.filters)
+        kept, dropped = sift(_named(forest, out.rounds, out.trees), recipe.filters)
         out.dropped.extend(dropped)
         room = prompts - len(out.kept)
         for tree in kept[room:]:
@@ -84,10 +84,14 @@ async def collect(
     return out
 
 
-def _named(forest: Forest, round: int) -> list[Tree]:
-    """Trees of later rounds get names of their own, so that one step's trees can be stored together."""
+def _named(forest: Forest, round: int, before: list[Tree]) -> list[Tree]:
+    """Trees of later rounds get names of their own, so that one step's trees can be stored together, and go on with
+    the clock where the rounds before them stopped.
+    """
     trees = list(forest)
     if round > 1:
+        began = max((e.at for tree in before for e in tree.events), default=0.0)
         for tree in trees:
             tree.id = f"{tree.id}@{round}"
+            tree.events = [replace(e, at=e.at + began) for e in tree.events]
     return trees

@@ -8,8 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from rolltree.train.pack import Micro
+from rolltree.train.vitals import weight_numbers
 from rolltree.tree import Tree
-from rolltree.tree.table import Floats
+from rolltree.tree.table import Floats, Table
 
 
 class Gathered:
@@ -71,3 +72,32 @@ class Gap:
             "gap_max": float(gaps.max()),
             "gap_over": float((gaps > self._limit).mean()),
         }
+
+
+class Weights:
+    """Importance weights of whole rollouts, the policy at the start of the step over the law they were sampled from.
+
+    Products along paths, over the actions that were trained on and have a sampling probability.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._log = np.zeros(table.actions)
+        self._known = np.zeros(table.actions)
+
+    def add(self, micro: Micro, logp: Tensor) -> None:
+        """One micro-batch under the weights at the start of the step."""
+        known = np.isfinite(micro.sampled)
+        at = micro.packed.action[known]
+        self._log[at] = logp.cpu().double().numpy()[known] - micro.sampled[known]
+        self._known[at] = 1.0
+
+    def means(self) -> dict[str, float]:
+        """Effective share of the rollouts and the heaviest one's share; nothing where no action has a weight."""
+        seen = self._along(self._known) > 0
+        return weight_numbers(self._along(self._log)[seen]) if seen.any() else {}
+
+    def _along(self, values: Floats) -> Floats:
+        t = self._table
+        sums = np.append(0.0, np.cumsum(values))
+        return t.down(sums[t.start + t.length] - sums[t.start])[t.leaf]

@@ -25,6 +25,7 @@ from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle
 from rolltree.train.growth import growth
 from rolltree.train.readings import Readings
 from rolltree.train.step import Learner, StepKnobs
+from rolltree.train.vitals import vitals
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
@@ -41,7 +42,8 @@ class Live:
     note: str = ""
 
 
-Listen = Callable[[Live], None]
+Listen = Callable[[Live], str | None]
+"""Told of everything that happens; what it answers is said and logged with the step."""
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class Loop:
 
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
         """One step; returns its metrics and everything it grew."""
-        c, clock = self.config, _Clock()
+        c, clock, grown_by = self.config, _Clock(), self.version
         budget = Budget(name=f"step {self.done + 1}")
         harvest = await collect(
             self.recipe, self.engine, self.cursor, c.prompts, budget, seed=mix(c.seed, "step", self.done + 1),
@@ -111,7 +113,7 @@ class Loop:
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
-        numbers |= account_numbers(harvest.trees)
+        numbers |= account_numbers(harvest.trees) | vitals(harvest.trees, grown_by)
         numbers |= {"decoded": float(self.spent.decoded)}
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
         self.listen(Live("trained", self.done, numbers, tuple(harvest.trees)))

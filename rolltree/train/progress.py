@@ -65,7 +65,9 @@ class Reporter:
 
 def _step_line(live: Live, config: TrainConfig) -> str:
     n = live.numbers
-    spent = sum(v for k, v in n.items() if k.startswith("seconds.") and k != "seconds.total")
+    spent = sum(
+        v for k, v in n.items() if k.startswith("seconds.") and k not in ("seconds.total", "seconds.idle_share")
+    )
     return (
         f"step {live.step}/{config.steps}: reward {n['reward']:.3f}, length {n['length']:.0f}, "
         f"trained {n.get('trained_tokens', 0):,.0f} of {n['spent.decoded']:,.0f} tokens, {spent:.2f} s"

@@ -31,6 +31,7 @@ README = """\
 | `metrics.parquet` | the same as a table, once the run has ended |
 | `forests/step=N/` | rollouts of a step with every decision: `rolltree.tree.parquet.load`, or any Parquet reader |
 | `checkpoints/step-NNNNNN/` | a Hugging Face model folder plus `training.pt`, from which the run continues exactly |
+| `findings.jsonl` | where the doctor watched: a line for every finding that appeared or went |
 | `offending/` | only after a loss left all bounds: the batch that did it |
 | `log.txt` | what was printed |
 

@@ -245,11 +245,12 @@ def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> Train
     )
 
 
-def _both(reporter: Listen, listen: Listen | None) -> Listen:
+def _both(reporter: Reporter, listen: Listen | None) -> Listen:
     def tell(live: Live) -> None:
         reporter(live)
-        if listen is not None:
-            listen(live)
+        if listen is not None and (answer := listen(live)):
+            for line in answer.splitlines():
+                reporter.say(f"step {live.step}: {line}")
 
     return tell
 

@@ -16,7 +16,7 @@ from rolltree.objective.clipped import Clipped
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.batch import Anchors, objective_batch
 from rolltree.train.config import Optim, TrainError
-from rolltree.train.gather import Gap, Gathered
+from rolltree.train.gather import Gap, Gathered, Weights
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.tree import Tree
 from rolltree.tree.table import Table
@@ -79,16 +79,16 @@ class Learner:
         if "previous" in self.anchors:
             self.anchors["previous"].model.load_state_dict(self.policy.model.state_dict())
         told = Gathered(table.trees)
-        gap = Gap(knobs.gap_limit, version)
+        gap, weights = Gap(knobs.gap_limit, version), Weights(table)
         for epoch in range(self.optim.epochs):
             for part, anchors in zip(parts, fixed, strict=True):
                 share = sum(float(m.weight.sum()) for m in part)
                 scale = total / share if len(parts) > 1 and share > 0 else 1.0
                 self._update(
                     objective, part, anchors, version=version, scale=scale, knobs=knobs, told=told,
-                    gap=gap if epoch == 0 else None,
+                    gaps=(gap, weights) if epoch == 0 else (),
                 )  # fmt: skip
-        return told.means() | gap.means() | {
+        return told.means() | gap.means() | weights.means() | {
             "updates": float(self.optim.epochs * len(parts)),
             "lr": self.lr,
             "trained_tokens": float(sum((m.weight > 0).sum() for p in parts for m in p)),
@@ -139,7 +139,7 @@ class Learner:
 
     def _update(
         self, objective: Objective, part: Sequence[Micro], anchors: Sequence[Anchors], *, version: int, scale: float,
-        knobs: StepKnobs, told: Gathered, gap: Gap | None,
+        knobs: StepKnobs, told: Gathered, gaps: Sequence[Gap | Weights],
     ) -> None:  # fmt: skip
         self.optimizer.zero_grad(set_to_none=True)
         if len(part) > 1 and step_wide(objective):
@@ -163,7 +163,7 @@ class Learner:
                 own = read.watched[torch.from_numpy(micro.weight > 0).to(read.watched.device)]
                 if len(own):
                     told.add({"policy_entropy": own.mean()}, float(len(own)), 1.0)
-            if gap is not None:
+            for gap in gaps:
                 gap.add(micro, fixed.old if fixed.old is not None else read.logp.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.policy.parameters()), self.optim.clip_norm))
         if not np.isfinite(norm):

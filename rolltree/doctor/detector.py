@@ -1,0 +1,92 @@
+"""Detectors by name: each a pure function of a run and its own thresholds, with the levers for what it finds."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from inspect import signature
+from typing import Any
+
+import rolltree.doctor as package
+from rolltree.doctor.finding import Finding, Symptom
+from rolltree.doctor.lever import Lever
+from rolltree.doctor.run import DoctorError, Run
+from rolltree.doctor.series import NotChecked
+from rolltree.errors import unknown
+
+Look = Callable[..., Iterable[Symptom]]
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """One pathology: how it is told, and what to do."""
+
+    name: str
+    about: str
+    """What is wrong when it fires, in one sentence."""
+    reads: tuple[str, ...]
+    """The numbers it reads; of these names the page of findings is made."""
+    levers: tuple[Lever, ...]
+    knobs: Mapping[str, str]
+    """Its thresholds and what each means."""
+    look: Look
+    live: bool = True
+    """Whether the log alone tells it, so that it is watched during training."""
+
+    def defaults(self) -> dict[str, Any]:
+        """Its thresholds as they stand unless overridden."""
+        return {name: p.default for name, p in signature(self.look).parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+    def findings(self, run: Run, **thresholds: Any) -> list[Finding] | NotChecked:
+        """What it finds in a run, or why it cannot look."""
+        try:
+            seen = list(self.look(run, **thresholds))
+        except NotChecked as lacking:
+            return lacking
+        lever = "; ".join(map(str, self.levers))
+        return [
+            Finding(s.step, self.name, s.severity, s.message, dict(s.numbers), s.nodes, lever, s.until) for s in seen
+        ]
+
+
+def detector(
+    name: str, about: str, *, reads: tuple[str, ...], levers: tuple[Lever, ...], knobs: Mapping[str, str],
+    live: bool = True,
+) -> Callable[[Look], Detector]:  # fmt: skip
+    """Make a detector of a function whose keyword-only arguments are its thresholds."""
+    return lambda look: Detector(name, about, reads, levers, knobs, look, live)
+
+
+@cache
+def detectors() -> dict[str, Detector]:
+    """All detectors by name, in the order of their modules."""
+    found: dict[str, Detector] = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        for value in vars(importlib.import_module(f"{package.__name__}.{module}")).values():
+            if isinstance(value, Detector):
+                found[value.name] = value
+    return found
+
+
+def thresholds(settings: Iterable[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Settings "detector.knob" → value by detector; an unknown name is refused with the nearest known."""
+    out: dict[str, dict[str, Any]] = {}
+    for name, value in settings:
+        owner, _, knob = name.partition(".")
+        if owner not in detectors():
+            raise unknown("detector", owner, detectors(), "write detector.knob=value")
+        known = detectors()[owner].defaults()
+        if knob not in known:
+            near = get_close_matches(knob, known, 1, cutoff=0.5)
+            way = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            raise DoctorError(f"the detector {owner!r} has no knob {knob!r}; {way}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DoctorError(f"{name}={value!r} is no threshold; give a number")
+        if knob == "window" and (value != int(value) or value < 1):
+            raise DoctorError(f"{name}={value} makes no sense; give a whole number of steps")
+        out.setdefault(owner, {})[knob] = value
+    return out

@@ -1,0 +1,95 @@
+"""The doctor during training: a listener that checks the log every few steps and says what has appeared or gone.
+
+It writes `findings.jsonl` into the run folder: one JSON object a line with the fields of `Finding` (`step`, `name`,
+`severity`, `message`, `numbers`, `nodes` as a list of {step, tree, node}, `lever`, `until`, `status`). A line with the
+status "open" says that a finding appeared, or got graver; one with "gone" that it stands no more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rolltree.doctor.detector import detectors
+from rolltree.doctor.examination import examine
+from rolltree.doctor.finding import SEVERITIES, Finding, from_json
+from rolltree.doctor.run import DoctorError, Run, open_run
+from rolltree.errors import RolltreeError
+from rolltree.train.loop import Live
+from rolltree.train.metrics import forget_after, read_metrics
+
+FILE = "findings.jsonl"
+
+
+class Monitor:
+    """Listens to a run: `rolltree.train(..., listen=Monitor(out))`. What it answers is printed and logged."""
+
+    def __init__(
+        self, folder: Path | str, *, every: int = 10, thresholds: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        if every < 1:
+            raise DoctorError(f"every={every} makes no sense; give a number of steps, or leave the monitor out")
+        self.folder = Path(folder)
+        self.every = every
+        self.standing: dict[str, Finding] = {}
+        """Findings that have appeared and not gone, by name."""
+        self._thresholds = dict(thresholds or {})
+        self._lines: list[dict[str, Any]] = []
+
+    def __call__(self, live: Live) -> str | None:
+        """Take note of something that happened; check when it is time."""
+        if live.kind == "start":
+            self._begin(live.step)
+        elif live.kind in ("trained", "evaluated"):
+            kind = "train" if live.kind == "trained" else "eval"
+            self._lines.append({"kind": kind, "step": live.step, **live.numbers})
+        due = live.kind == "trained" and live.step % self.every == 0
+        return self._check(live.step) if due or live.kind == "stop" else None
+
+    def _begin(self, step: int) -> None:
+        """Go on where a resumed run goes on: with the lines up to its checkpoint."""
+        log = self.folder / "metrics.jsonl"
+        self._lines = [line for line in read_metrics(log) if line["step"] <= step] if log.exists() else []
+        path = self.folder / FILE
+        forget_after(path, step)
+        path.touch()
+        self.standing = {f.name: f for f in read_findings(path) if f.status == "open"}
+
+    def _check(self, step: int) -> str | None:
+        report = examine(Run(self.folder.name, self._lines), self._thresholds, live=True)
+        now = {f.name: f for f in report.standing}
+        said: list[str] = []
+        for name, finding in now.items():
+            before = self.standing.get(name)
+            if before is None or SEVERITIES.index(finding.severity) > SEVERITIES.index(before.severity):
+                seen = replace(finding, step=step, nodes=self._located(finding).nodes)
+                self.standing[name] = seen
+                self._write(seen)
+                said.append(f"{seen.severity}: {name}: {seen.message}. Levers: {seen.lever}")
+        for name in [n for n in self.standing if n not in now and n not in report.not_checked]:
+            gone = replace(self.standing.pop(name), step=step, status="gone", until=step, nodes=())
+            self._write(gone)
+            said.append(f"gone: {name}")
+        return "\n".join(said) or None
+
+    def _located(self, finding: Finding) -> Finding:
+        """The finding with nodes of the forests saved so far; without any where none can be read."""
+        try:
+            saved = open_run(self.folder).forests
+        except RolltreeError:
+            return finding
+        run = Run(self.folder.name, self._lines, saved)
+        found = detectors()[finding.name].findings(run, **self._thresholds.get(finding.name, {}))
+        return found[0] if isinstance(found, list) and found else finding
+
+    def _write(self, finding: Finding) -> None:
+        with (self.folder / FILE).open("a", encoding="utf-8") as sink:
+            sink.write(json.dumps(finding.as_json()) + "\n")
+
+
+def read_findings(path: Path) -> list[Finding]:
+    """The latest line of each finding in a findings.jsonl."""
+    return list({line["name"]: from_json(line) for line in read_metrics(path)}.values())

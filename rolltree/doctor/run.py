@@ -1,0 +1,181 @@
+"""What a detector sees: the metrics of a run and its saved rollouts as columns, whoever wrote them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from rolltree.doctor.finding import Place
+from rolltree.doctor.series import NotChecked, Series, Spell, series
+from rolltree.errors import RolltreeError
+from rolltree.train.metrics import read_metrics
+from rolltree.train.rollouts import Rollouts
+from rolltree.train.sources import Held, Saved
+from rolltree.train.vitals import FAMILIES, Numbers
+from rolltree.tree import jsonl
+from rolltree.tree.parquet import parts
+from rolltree.tree.table import Bools, Ints
+
+MOST_PLACES = 12
+"""Nodes a finding names; the first of them are enough to look at."""
+PLAIN = ("reward", "solved", "length", "truncated", "policy_entropy")
+
+LACKING = {
+    "policy_entropy": "no entropy was recorded; train with --log-entropy, or let the engine report entropy",
+    "gap_mean": "only the log of a training run tells the engine's log-probs from the trainer's",
+    "groups.duplicated": "every prompt is solved, or its actions are not tokens",
+    "groups": "no prompt has two judged leaves",
+    "branches": "no tree has leaves enough to speak of branches",
+    "lengths": "no prompt has right and wrong answers",
+    "verdicts.split": "no transcript stands twice in a tree, so none can be compared",
+    "verdicts.answer_split": "no final answer stands twice in a tree, so none can be compared",
+    "vote": "no label comes from a vote, or the truth is not known beside it",
+    "tools": "no environment answered",
+    "lag": "no node has weight versions",
+    "weight": "no node has both logp and logq",
+    "prefix": "no node has credit (gain and loss)",
+    "seconds": "no events with clock times were kept",
+    "part": "no leaf was judged",
+}
+"""What it means that a number (or a family of numbers) is not there."""
+
+
+class DoctorError(RolltreeError, ValueError):
+    """Something that cannot be examined, or a knob that does not exist; names it and the way out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run. Numbers come from the log; what it lacks is computed from the saved forests."""
+
+    name: str
+    lines: Sequence[Mapping[str, Any]] = ()
+    """Lines of metrics.jsonl."""
+    forests: Mapping[int, Callable[[], Rollouts]] = field(default_factory=dict[int, Callable[[], Rollouts]])
+    """Opens the forest of a step; 0 stands for a forest outside a run."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """config.json, where there is one."""
+
+    def series(self, name: str) -> Series:
+        """A number over the training steps. Raises `NotChecked` where neither log nor forests have it."""
+        found = series(name, ((line["step"], line.get(name)) for line in self.lines if line["kind"] == "train"))
+        if not len(found):
+            found = series(name, ((step, self._numbers(step, name).get(name)) for step in sorted(self.forests)))
+        if not len(found):
+            raise NotChecked(self._lacking(name))
+        return found
+
+    def evals(self, name: str) -> Series:
+        """A number over the evaluations on held-out items."""
+        found = series(name, ((line["step"], line.get(name)) for line in self.lines if line["kind"] == "eval"))
+        if not len(found):
+            raise NotChecked(f"no evaluation measured {name}; train with --eval-every above 0")
+        return found
+
+    def names(self, prefix: str) -> list[str]:
+        """Names of all numbers with a prefix, in the log or the forests."""
+        logged = {k for line in self.lines for k in line if k.startswith(prefix)}
+        for step in () if logged else self.forests:
+            logged |= {k for k in self._numbers(step, prefix) if k.startswith(prefix)}
+        return sorted(logged)
+
+    def rollouts(self, step: int) -> Rollouts:
+        """The forest of a step."""
+        if step not in self._open:
+            self._open[step] = self.forests[step]()
+        return self._open[step]
+
+    def show(self, spell: Spell, select: Callable[[Rollouts], Ints]) -> tuple[Place, ...]:
+        """Places of the rows that a function selects from the newest saved forest of a spell that has some."""
+        for step in sorted(self.forests, reverse=True):
+            if spell.covers(step):
+                rollouts = self.rollouts(step)
+                rows = select(rollouts)[:MOST_PLACES]
+                if len(rows):
+                    return places(step, rollouts, rows)
+        return ()
+
+    @cached_property
+    def _open(self) -> dict[int, Rollouts]:
+        return {}
+
+    @cached_property
+    def _measured(self) -> dict[tuple[int, str], Numbers]:
+        return {}
+
+    def _numbers(self, step: int, name: str) -> Numbers:
+        family = "plain" if name in PLAIN else name.partition(".")[0]
+        if family not in FAMILIES:
+            return {}
+        if (step, family) not in self._measured:
+            self._measured[step, family] = FAMILIES[family](self.rollouts(step))
+        return self._measured[step, family]
+
+    def _lacking(self, name: str) -> str:
+        if not self.lines and not self.forests:
+            return "the run has finished no step and saved no forest"
+        prefix = name.partition(".")[0]
+        return LACKING.get(name) or LACKING.get(prefix) or f"{self.name} has no {name}"
+
+
+def open_run(path: Path | str) -> Run:
+    """A run folder, a folder of forests, or a file of nodes in the interchange format."""
+    path = Path(path)
+    if path.is_file():
+        forest = list(jsonl.read(path))
+        return Run(path.name, forests={0: lambda: Rollouts(Held(forest))})
+    if (path / "metrics.jsonl").is_file():
+        return Run(path.name, _lines(path), _saved(path / "forests"), _settings(path))
+    found = _saved(path)
+    if found:
+        return Run(path.name, forests=found)
+    if (path / "nodes.jsonl").is_file():
+        return open_run(path / "nodes.jsonl")
+    raise DoctorError(f"there is no run at {path}; give a run folder, a folder of forests or a file of nodes")
+
+
+def places(step: int, rollouts: Rollouts, rows: Ints) -> tuple[Place, ...]:
+    """Rows as places that a viewer can open."""
+    ids = rollouts.source.ids
+    return tuple(Place(step, ids[int(rollouts.tree[row])], int(rollouts.id[row])) for row in rows.tolist())
+
+
+def roots(rollouts: Rollouts, trees: Bools) -> Ints:
+    """Rows of the roots of some trees."""
+    return np.flatnonzero((rollouts.parent < 0) & trees[rollouts.tree])
+
+
+def leaves(rollouts: Rollouts, some: Bools) -> Ints:
+    """Rows of some leaves."""
+    return rollouts.leaf[some]
+
+
+def _saved(folder: Path) -> dict[int, Callable[[], Rollouts]]:
+    found = [(step or 0, path) for step, path in parts(folder) if (path / "nodes.parquet").is_file()]
+    return {step: _opener(path) for step, path in found}
+
+
+def _opener(path: Path) -> Callable[[], Rollouts]:
+    return lambda: Rollouts(Saved(path))
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = read_metrics(path / "metrics.jsonl")
+    except (ValueError, OSError) as error:
+        raise DoctorError(f"{path / 'metrics.jsonl'} cannot be read ({error}); restore it or train again") from None
+    # A resumed run may have written a step twice; the last line counts.
+    return list({(line["kind"], line["step"]): line for line in lines}.values())
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", json.loads((path / "config.json").read_text(encoding="utf-8")))
+    except (ValueError, OSError):
+        return {}

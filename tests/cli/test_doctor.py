@@ -1,0 +1,69 @@
+"""`rolltree doctor` at the command line: exit codes, JSON, thresholds, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rolltree.cli import main
+from rolltree.doctor import detectors
+from rolltree.tree import jsonl
+from tests.doctor.planted import group, log, mixed
+
+
+@pytest.fixture
+def sick(tmp_path: Path) -> str:
+    return str(jsonl.write([group("a", [0, 0, 0]), group("b", [0, 0])], tmp_path / "sick.jsonl"))
+
+
+def test_exit_codes_say_whether_something_stands(sick: str, tmp_path: Path) -> None:
+    healthy = str(jsonl.write(mixed(), tmp_path / "healthy.jsonl"))
+    assert main(["doctor", healthy]) == 0
+    assert main(["doctor", sick]) == 1
+    assert main(["doctor", sick, "--only", "zero_variance", "--set", "zero_variance.most=1"]) == 0
+    settings = ["--only", "zero_variance", "--set", "zero_variance.worse=1", "--fail-on", "critical"]
+    assert main(["doctor", sick, *settings]) == 0
+
+
+def test_a_run_folder_is_read_and_notes_do_not_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = log({"groups.flat": lambda t: 0.9 if 0.3 < t < 0.6 else 0.2})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["doctor", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "1 finding (1 of them over)" in said
+    assert "not checked" in said
+    assert main(["doctor", str(tmp_path), "--fail-on", "note"]) == 1
+
+
+def test_json_and_file_hold_the_same_findings(sick: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", sick, "--json", "--out", str(tmp_path / "f.jsonl")]) == 1
+    report = json.loads(capsys.readouterr().out)
+    lines = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text().splitlines()]
+    assert report["findings"] == lines
+    assert {"step": 0, "tree": "a", "node": 0} in lines[0]["nodes"]
+    assert set(report["not_checked"]) | set(report["healthy"]) | {f["name"] for f in lines} == set(detectors())
+
+
+def test_the_list_names_every_detector(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--list", "--json"]) == 0
+    assert [d["name"] for d in json.loads(capsys.readouterr().out)] == list(detectors())
+    assert main(["doctor", "--list"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("doctor", "which run?"),
+        ("doctor nothing-here", "nothing-here"),
+        ("doctor SICK --set duplicate.most=1", "did you mean 'duplicates'"),
+        ("doctor SICK --set duplicates.most=much", "is no threshold"),
+        ("doctor SICK --only zero", "zero_variance"),
+    ],
+)
+def test_bad_input_is_one_line(words: str, said: str, sick: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.replace("SICK", sick).split()) == 2
+    told = capsys.readouterr().err.strip()
+    assert said in told
+    assert told.count("\n") == 0

@@ -1,0 +1,151 @@
+"""Each detector finds its planted pathology, no other one speaks, and healthy logs are silent."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib import import_module
+from inspect import Parameter, signature
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rolltree.cli.train import Arguments
+from rolltree.doctor import Run, detectors, examine, findings
+from rolltree.doctor.detector import thresholds
+from rolltree.doctor.lever import Lever
+from rolltree.doctor.page import reference
+from rolltree.errors import RolltreeError
+from rolltree.objective.registry import CORRECTIONS
+from rolltree.recipe.registry import knobs_of, recipes
+from rolltree.train.config import Optim, TrainConfig, known_fields
+from tests.doctor.planted import PLANTED, logged
+
+FROM_FORESTS = {"near_duplicates"}
+LEVELS = {
+    "zero_variance": "groups.flat", "solved_prompts": "groups.solved_tokens", "duplicates": "groups.duplicated",
+    "hopeless_prompts": "groups.hopeless_tokens", "truncated_answers": "truncated", "stragglers": "lengths.tail",
+    "idle_engine": "seconds.idle_share", "starved_prompts": "starved.prompts", "tool_failures": "tools.failed",
+    "stale_rollouts": "lag.mean", "engine_gap": "gap_mean", "wrong_labels": "vote.wrong", "crashes": "failed.share",
+    "retries": "failed.retries", "noisy_verifier": "verdicts.split", "split_answers": "verdicts.answer_split",
+    "length_bias": "lengths.bias",
+}  # fmt: skip
+
+
+def test_every_detector_has_a_planted_pathology() -> None:
+    assert set(PLANTED) | FROM_FORESTS == set(detectors())
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_pathology_is_found_and_nothing_else(name: str) -> None:
+    found = findings(logged(PLANTED[name]))
+    assert {f.name for f in found} == {name}
+    only = found[0]
+    assert only.until is None
+    assert only.severity in ("warning", "critical")
+    assert only.lever
+    assert set(detectors()[name].defaults()) & set(only.numbers), "a finding states its thresholds"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_healthy_logs_are_silent(seed: int) -> None:
+    report = examine(logged(seed=seed))
+    assert report.findings == ()
+    assert set(report.not_checked) == FROM_FORESTS
+    assert set(report.healthy) == set(detectors()) - FROM_FORESTS
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(sorted(LEVELS)), st.floats(0, 10), st.floats(0.01, 5), st.floats(1, 3))
+def test_a_level_is_a_finding_exactly_beyond_its_threshold(name: str, level: float, most: float, more: float) -> None:
+    lines = [{"kind": "train", "step": s, LEVELS[name]: level} for s in range(1, 13)]
+    report = examine(Run("level", lines), {name: {"most": most, "worse": most * more}}, only=[name])
+    # The mean of equal numbers may differ from them in the last bit.
+    if abs(level - most) > 1e-9:
+        assert bool(report.findings) == (level > most)
+    if abs(level - most * more) > 1e-9 and report.findings:
+        assert report.findings[0].severity == ("critical" if level > most * more else "warning")
+
+
+def test_what_is_over_is_a_note_with_its_steps() -> None:
+    run = logged({"groups.flat": lambda t: 0.9 if 0.3 < t < 0.6 else 0.2})
+    (finding,) = findings(run)
+    assert finding.severity == "note"
+    assert finding.until is not None
+    assert 18 < finding.step < finding.until <= 46
+
+
+def test_low_entropy_is_fine_once_the_task_is_solved() -> None:
+    over = {**PLANTED["entropy_collapse"], "solved": 0.95}
+    assert "entropy_collapse" not in {f.name for f in findings(logged(over))}
+
+
+def test_longer_answers_are_fine_when_more_of_them_are_right() -> None:
+    over = {**PLANTED["length_drift"], "solved": lambda t: 0.3 + 0.5 * t}
+    assert findings(logged(over)) == []
+
+
+def test_form_that_is_not_rewarded_is_no_finding() -> None:
+    over = {**PLANTED["form_over_substance"], "part.taught": 0.3, "reward": 0.3}
+    assert findings(logged(over)) == []
+
+
+def test_a_fall_within_the_intervals_is_chance() -> None:
+    assert findings(logged({"pass@1": lambda t: 0.5 - 0.1 * t})) == []
+
+
+def test_a_detector_without_data_says_what_it_lacks() -> None:
+    lines = [{"kind": "train", "step": s, "reward": 0.5} for s in range(1, 30)]
+    report = examine(Run("bare", lines))
+    assert report.findings == report.healthy == ()
+    assert set(report.not_checked) == set(detectors())
+    assert "log-entropy" in report.not_checked["entropy_collapse"]
+    short = examine(logged(steps=12), only=["entropy_collapse"])
+    assert "needs 20 steps, there are 12" in short.not_checked["entropy_collapse"]
+    assert all("saved no forest" in why for name, why in examine(Run("empty")).not_checked.items() if name == "crashes")
+
+
+def test_thresholds_are_knobs_and_bad_ones_are_refused() -> None:
+    run = logged(PLANTED["duplicates"])
+    assert not examine(run, thresholds([("duplicates.most", 0.95)])).findings
+    for setting, said in (
+        (("duplicate.most", 1), "did you mean 'duplicates'"),
+        (("duplicates.mots", 1), "did you mean 'most'"),
+        (("duplicates.most", "much"), "is no threshold"),
+        (("duplicates.window", 0), "whole number of steps"),
+    ):
+        with pytest.raises(RolltreeError, match=said):
+            thresholds([setting])
+
+
+@pytest.mark.parametrize("name", sorted(detectors()))
+def test_every_lever_and_knob_exists(name: str) -> None:
+    found = detectors()[name]
+    for lever in found.levers:
+        _assert_exists(lever)
+    given = {p.name for p in signature(found.look).parameters.values() if p.kind is Parameter.KEYWORD_ONLY}
+    assert given == set(found.knobs), "every threshold is explained"
+    assert all(isinstance(value, int | float) for value in found.defaults().values())
+    assert "; " not in "".join(map(str, found.levers)), "levers are joined by it"
+
+
+def _assert_exists(lever: Lever) -> None:
+    if lever.kind == "recipe":
+        assert lever.name in recipes()
+    elif lever.kind == "knob":
+        owner, _, knob = lever.name.partition(".")
+        assert knob in knobs_of(owner)
+    elif lever.kind == "correction":
+        assert lever.name in CORRECTIONS
+    elif lever.kind == "run":
+        assert lever.name in {*known_fields(TrainConfig), *known_fields(Optim), *(f.name for f in fields(Arguments))}
+    else:
+        place, _, attribute = lever.name.rpartition(".")
+        module, _, cls = place.partition(":")
+        assert attribute in {f.name for f in fields(getattr(import_module(module), cls))}
+
+
+def test_the_page_of_findings_is_that_of_the_code() -> None:
+    page = Path(__file__).parents[2] / "docs" / "doctor.md"
+    assert page.read_text(encoding="utf-8") == reference(), "run python -m rolltree.doctor.page"
