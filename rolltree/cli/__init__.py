@@ -18,6 +18,7 @@ VERBS: dict[str, str] = {
     "compare": "compare recipes at an equal budget, with intervals and a verdict",
     "evidence": "run, check or list the evidence of recipes",
     "card": "state how a run's rollouts were made",
+    "view": "look at runs, trees and tokens in the browser",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
 }
