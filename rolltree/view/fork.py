@@ -32,7 +32,7 @@ def parting(tree: Outline, left: int, right: int) -> Parting:
 
 def other_leaf(tree: Outline, row: int) -> int | None:
     """A leaf to compare a leaf with: the best-rewarded one that is not it, else the nearest; None where it is alone."""
-    rewards = tree.rewards()
+    rewards = tree.rewards
     leaves = [r for r in range(len(tree)) if tree.is_leaf[r] and r != row]
     if not leaves:
         return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from rolltree.view.colours import Colouring
+from rolltree.view.colours import Colouring, Scale, scale
 from rolltree.view.outline import Outline, newest
 from rolltree.view.rows import Record, records
 from rolltree.view.strip import Strip, strip
@@ -18,11 +18,14 @@ EXCERPT = 28
 """Characters of a node's text on its rectangle."""
 
 
-def path_strip(tree: Outline, rows: list[int], pieces: Pieces, colouring: Colouring) -> tuple[Strip, list[Record]]:
+def path_strip(
+    tree: Outline, rows: Sequence[int], pieces: Pieces, colouring: Colouring, used: Scale | None = None
+) -> tuple[Strip, list[Record]]:
     """The tokens of some rows of a tree, in order, and their records."""
+    rows = list(rows)
     found = records(tree.archive, [tree.lo + r for r in rows])
-    means = tree.rewards()[rows] if colouring == "reward" else np.full(len(rows), np.nan)
-    return strip(found, pieces, colouring, newest=newest(tree.archive), rewards=means), found
+    means = tree.rewards[rows] if colouring == "reward" else np.full(len(rows), np.nan)
+    return strip(found, pieces, colouring, newest=newest(tree.archive), rewards=means, used=used), found
 
 
 def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]:
@@ -32,7 +35,7 @@ def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]
         ("written by", n.role if n.actor in (n.role, "policy") else f"{n.role}: {n.actor}"), ("birth", n.birth),
         ("status", n.status), ("finish", n.finish or ""), ("fate", n.fate), ("actions", str(len(n))),
         ("leaves below", str(int(tree.leaves[row])) if not tree.is_leaf[row] else ""),
-        ("mean reward below", shown(float(tree.rewards()[row])) if np.isfinite(tree.rewards()[row]) else ""),
+        ("mean reward below", shown(float(tree.rewards[row])) if np.isfinite(tree.rewards[row]) else ""),
         ("trained", "yes" if n.trains else "no"), ("forced", "yes" if n.forced else ""),
         ("level", str(n.level) if n.level else ""), ("state key", n.state_key or ""),
     ]  # fmt: skip
@@ -55,6 +58,16 @@ def excerpts(tree: Outline, pieces: Pieces) -> Callable[[int], str]:
     return few
 
 
+def twin_strips(
+    tree: Outline, sides: Sequence[Sequence[int]], pieces: Pieces, colouring: Colouring
+) -> list[tuple[Strip, list[Record]]]:
+    """Several stretches of tokens on one scale, so that the same colour means the same number on each."""
+    alone = [path_strip(tree, rows, pieces, colouring)[0].scale for rows in sides]
+    ends = np.array([end for s in alone for end in (s.low, s.high)])
+    used = scale(colouring, ends)
+    return [path_strip(tree, rows, pieces, colouring, used) for rows in sides]
+
+
 @dataclass(frozen=True)
 class Leaf:
     """A leaf in a list."""
@@ -66,7 +79,7 @@ class Leaf:
 
 def leaves(tree: Outline, most: int = 300) -> list[Leaf]:
     """The leaves of a tree in order, up to a number, with how they ended."""
-    rewards = tree.rewards()
+    rewards = tree.rewards
     rows = np.flatnonzero(tree.is_leaf)[:most].tolist()
     out: list[Leaf] = []
     for row in rows:

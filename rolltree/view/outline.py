@@ -84,9 +84,16 @@ class Outline:
 
     def word(self, name: str, row: int) -> str:
         """A column of words at a row; "" where there is none."""
-        codes, words = self.archive.words(name)
-        code = int(codes[self.lo + row])
+        if name not in self._words:
+            codes, words = self.archive.words(name)
+            self._words[name] = (codes[self.lo : self.hi], words)
+        codes, words = self._words[name]
+        code = int(codes[row])
         return "" if code < 0 else words[code]
+
+    @cached_property
+    def _words(self) -> dict[str, tuple[Ints, list[str]]]:
+        return {}
 
     def row(self, node: int) -> int:
         """Row of a node by its id."""
@@ -112,6 +119,7 @@ class Outline:
             row = int(self.parent[row])
         return out[::-1]
 
+    @cached_property
     def rewards(self) -> Floats:
         """Mean outcome of the judged leaves at or below each node; NaN where there are none."""
         own = self.archive.scores("reward")[self.lo : self.hi]
@@ -125,7 +133,7 @@ class Outline:
     def values(self, colouring: Colouring) -> Floats:
         """A number per node for its colour; NaN where nothing was recorded."""
         if colouring == "reward":
-            return self.rewards()
+            return self.rewards
         if colouring == "author":
             roles, actors = self.archive.words("role"), self.archive.words("actor")
             pairs = zip(roles[0][self.lo : self.hi], actors[0][self.lo : self.hi], strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from rolltree.view.text import Pieces
 SHOWN = ("reward", "spread", "leaves", "nodes", "tokens", "forks", "depth", "pruned", "failed")
 """Metrics a table of prompts has from the start; they cost no look at single tokens."""
 Metric = Callable[[Archive], Floats]
+_COMPUTED: WeakKeyDictionary[Archive, dict[str, Floats]] = WeakKeyDictionary()
+"""Numbers per tree, kept as long as their forest is: turning a page must not count a million nodes again."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def prompts(
         raise unknown("metric", sort, known, "choose one from the list")
     asked = parse(query)
     count = len(archive.trees)
-    computed: dict[str, Floats] = {}
+    computed = _COMPUTED.setdefault(archive, {})
 
     def number(name: str) -> Floats:
         if name not in computed:

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from rolltree.train.metrics import read_metrics
 from rolltree.view.links import ViewError
-from rolltree.view.source import Source, nothing
+from rolltree.view.source import Source
 
 Axis = Literal["step", "decoded", "seconds"]
 AXES: dict[Axis, str] = {"step": "step", "decoded": "decoded tokens", "seconds": "seconds of training"}
@@ -124,7 +124,7 @@ def _facts(source: Source) -> dict[str, str]:
         if line is not None:
             out[name] = f"{line[name]:,.0f}" if name == "decoded" else f"{line[name]:.3g}"
     if source.kind == "run" and not lines and not source.steps():
-        out["state"] = "nothing yet" if source.config else nothing(source)
+        out["state"] = "nothing yet"
     return out if source.kind == "run" else {"forests": "of another program" if source.kind == "nodes" else "saved"}
 
 

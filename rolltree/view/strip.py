@@ -54,11 +54,16 @@ class Strip:
     """Why a colouring shows nothing, or what it means here; "" when there is nothing to say."""
 
 
-def strip(path: Sequence[Record], pieces: Pieces, colouring: Colouring, *, newest: int, rewards: Floats) -> Strip:
-    """Lay a path out; `newest` is the newest weight version and `rewards` the mean outcome below each node of it."""
+def strip(
+    path: Sequence[Record], pieces: Pieces, colouring: Colouring, *, newest: int, rewards: Floats, used: Scale | None = None
+) -> Strip:  # fmt: skip
+    """Lay a path out; `newest` is the newest weight version and `rewards` the mean outcome below each node of it.
+
+    `used` is a scale to share with other paths; the path's own range unless given.
+    """
     values = [quantity(r, colouring, newest, float(v)) for r, v in zip(path, rewards, strict=True)]
     flat = np.concatenate(values) if values else np.zeros(0)
-    used = scale(colouring, flat)
+    used = used or scale(colouring, flat)
     total, at = len(flat), 0
     cut = (SHOWN // 2, total - SHOWN // 2) if total > SHOWN else (total, total)
     runs: list[Run] = []

@@ -40,7 +40,7 @@ def told(event: Event) -> Told:
     children = _nodes(rest.pop("children", None) or rest.get("removed"))
     did = _DONE.get(event.kind, event.kind)
     if event.kind == "fork" and children:
-        did = f"was forked into {len(children)}"
+        did = f"was forked into {len(children)}" if len(children) > 1 else "got one more branch"
     if event.kind == "prune" and "nodes" in rest:
         count = rest.pop("nodes")
         did = f"was pruned with {count} nodes in all" if count != 1 else "was pruned"
@@ -53,7 +53,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value + 0.0:.4g}"  # no minus before a zero
     if isinstance(value, Mapping):
         return ", ".join(f"{k} {shown(v)}" for k, v in value.items()) or "none"
     if isinstance(value, (list, tuple)):

@@ -94,6 +94,7 @@ def frame(place: Place) -> Generator[None]:
 
 async def shown(draw: Callable[[], Awaitable[None]]) -> None:
     """Draw, or say in one sentence why that cannot be."""
+    waiting = ui.label("reading …").classes("soft waiting")
     try:
         await draw()
     except RolltreeError as error:
@@ -103,6 +104,8 @@ async def shown(draw: Callable[[], Awaitable[None]]) -> None:
     except Exception as error:
         _LOG.exception("a page could not be drawn")
         trouble(f"This page could not be drawn ({type(error).__name__}); the terminal of the viewer says more.")
+    finally:
+        waiting.delete()
 
 
 def follow(sources: Sequence[Source], redraw: Callable[[], Awaitable[None]]) -> None:

@@ -9,7 +9,7 @@ from nicegui import ui
 from rolltree.view.colours import COLOURINGS, Colouring, colouring_of
 from rolltree.view.fork import Parting, other_leaf, parting
 from rolltree.view.links import link, whole
-from rolltree.view.model import leaves, node_facts, path_strip
+from rolltree.view.model import leaves, node_facts, path_strip, twin_strips
 from rolltree.view.outline import Outline, outline
 from rolltree.view.pages.frame import Place, Site, frame, shown
 from rolltree.view.pages.parts import Tokens, facts, heading, legend, says
@@ -54,8 +54,7 @@ async def _draw(
     parted = parting(tree, first, second)
     here = {"run": source.name, "step": step, "tree": tree.id}
     a, b = int(tree.ids[first]), int(tree.ids[second])
-    known = {leaf.node: leaf.label for leaf in leaves(tree)} | {n: f"node {n}" for n in (a, b)}
-    known |= {leaf.node: leaf.label for leaf in leaves(tree)}
+    known = {n: f"node {n}" for n in (a, b)} | {leaf.node: leaf.label for leaf in leaves(tree)}
     with ui.element("div").classes("bar"):
         for name, value in (("a", a), ("b", b)):
             chosen = {"a": a, "b": b, "colour": colour}
@@ -89,9 +88,10 @@ async def _sides(
     with ui.expansion("the shared beginning").classes("shared"):
         Tokens(shared, fork, open_node)
     with ui.element("div").classes("twins"):
-        for rows in (parted.left, parted.right):
-            strip, records = await asyncio.to_thread(path_strip, tree, list(rows) or [parted.fork], pieces, colour)
-            last = rows[-1] if rows else parted.fork
+        sides = [rows or (parted.fork,) for rows in (parted.left, parted.right)]
+        drawn = await asyncio.to_thread(twin_strips, tree, sides, pieces, colour)
+        for rows, (strip, records) in zip(sides, drawn, strict=True):
+            last = rows[-1]
             with ui.element("div").classes("twin"):
                 heading(f"Leaf {int(tree.ids[last])}")
                 facts(node_facts(tree, last, records[-1]))

@@ -116,7 +116,7 @@ def icicle_figure(drawn: Icicle, selected: str) -> dict[str, Any]:
             },
         },
         "textfont": {"color": [_INK if r.shade < 0 else drawn.scale.inks[r.shade] for r in rects]},
-        "tiling": {"orientation": "v", "pad": 1}, "pathbar": {"visible": False}, "textposition": "middle left",
+        "leaf": {"opacity": 1}, "tiling": {"orientation": "v", "pad": 1}, "pathbar": {"visible": False}, "textposition": "middle left",
         "hoverlabel": {"align": "left", "namelength": -1},
     }  # fmt: skip
     layout = {
@@ -183,6 +183,7 @@ def number(value: float) -> str:
     """A number in a table; a dash where there is none."""
     if not math.isfinite(value):
         return "–"
+    value += 0.0  # no minus before a zero
     return f"{value:,.0f}" if value == round(value) and abs(value) >= 10 else f"{value:.4g}"
 
 

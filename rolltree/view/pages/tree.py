@@ -87,7 +87,7 @@ def _open(source: Source, step: int | None, id: str, places: tuple[int | None, i
 def best(tree: Outline) -> int:
     """Row of the leaf with the highest outcome; the first leaf where none has one."""
     leaves = [r for r in range(len(tree)) if tree.is_leaf[r]]
-    rewards = tree.rewards()
+    rewards = tree.rewards
     return max(leaves, key=lambda r: (rewards[r] if rewards[r] == rewards[r] else float("-inf"), -r))
 
 
