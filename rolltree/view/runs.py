@@ -46,7 +46,9 @@ def lines_of(source: Source) -> list[dict[str, Any]]:
         found = read_metrics(path)
         return [line for line in found if "kind" in line and "step" in line]
     except (OSError, ValueError, TypeError) as error:
-        raise ViewError(f"{path} is damaged ({str(error).splitlines()[0]}); restore it or cut off the damaged line") from None
+        raise ViewError(
+            f"{path} is damaged ({str(error).splitlines()[0]}); restore it or cut off the damaged line"
+        ) from None
 
 
 def summary(source: Source) -> Summary:

@@ -1,4 +1,4 @@
-"""`rolltree view RUN …`: the web app. It listens on this machine only, unless told otherwise; then it asks for a token."""
+"""`rolltree view RUN …`: the web app. It listens on this machine only; told otherwise, it asks for a token."""
 
 from __future__ import annotations
 

@@ -72,7 +72,9 @@ class Source:
         if step not in steps:
             known = ", ".join(map(str, steps[:12])) + (" …" if len(steps) > 12 else "")
             what = "the forest" if step is None else f"a forest of step {step}"
-            raise ViewError(f"{self.name} has not saved {what}; " + (f"saved steps: {known}" if known else nothing(self)))
+            raise ViewError(
+                f"{self.name} has not saved {what}; " + (f"saved steps: {known}" if known else nothing(self))
+            )
         folder = self.forests if step is None else self.forests / f"step={step}"
         if self.kind != "nodes" and not folder.resolve().is_relative_to(self.path):
             raise ViewError(f"{folder} leads out of {self.path} and is not opened; copy what it points to into the run")

@@ -156,7 +156,9 @@ def _note(path: Sequence[Record], colouring: Colouring, values: Floats) -> str:
         return "gap: the engine's log-prob minus the trainer's"
     if np.isfinite(values).any():
         if colouring == "gap":
-            return "gap: log q under the law sampled from minus log p under the policy, both as the engine reported them"
+            return (
+                "gap: log q under the law sampled from minus log p under the policy, both as the engine reported them"
+            )
         return ""
     return {
         "reward": "no leaf below this path has an outcome",

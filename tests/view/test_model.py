@@ -102,7 +102,9 @@ def test_prompt_metrics_are_those_of_the_trees(tmp_path: Path):
     assert got["entropy"][0] == pytest.approx(entropy.mean(), rel=1e-5)
     gaps = np.concatenate([n.logq - n.logp for n in one if n.logq is not None and n.logp is not None])
     assert got["gap"][0] == pytest.approx(np.abs(gaps).mean(), rel=1e-5)
-    gain, loss, weight = (sum(float(getattr(n, k).sum()) for n in one if n.gain is not None) for k in ("gain", "loss", "weight"))
+    gain, loss, weight = (
+        sum(float(getattr(n, k).sum()) for n in one if n.gain is not None) for k in ("gain", "loss", "weight")
+    )
     assert got["advantage"][0] == pytest.approx((gain + loss) / weight)
     versions = np.concatenate([n.version for n in one if n.version is not None])
     assert got["age"][0] == pytest.approx(4 - versions.mean())
@@ -228,7 +230,7 @@ def test_search_finds_text_words_and_numbers(run):
 def test_findings_are_read_in_order_of_gravity_and_found_by_tree(run):
     assert "rolltree doctor" in findings(run).note
     lines = [
-        {"step": 1, "name": "mild", "severity": "warning", "message": "m", "numbers": {"x": 1}, "nodes": [], "lever": "l"},
+        {"step": 1, "name": "mild", "severity": "warning", "message": "m", "numbers": {"x": 1}, "nodes": []},
         {"step": 2, "name": "grave", "severity": "bad", "message": MARKUP, "numbers": {}, "lever": "",
          "nodes": [{"step": 1, "tree": "t0", "node": 3}, {"step": 1, "tree": "t0", "node": None}]},
     ]  # fmt: skip

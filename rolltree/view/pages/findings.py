@@ -8,7 +8,7 @@ from nicegui import ui
 
 from rolltree.view.findings import Finding, findings
 from rolltree.view.links import link
-from rolltree.view.pages.frame import Place, Site, follow, frame, shown
+from rolltree.view.pages.frame import Place, Site, follow, frame, paged, shown
 from rolltree.view.pages.parts import facts, heading, says
 from rolltree.view.source import Source
 from rolltree.view.words import shown as in_words
@@ -36,7 +36,7 @@ def add(site: Site) -> None:
                 await draw()
                 follow((source,), draw)
 
-        await shown(whole)
+        await paged(whole)
 
 
 async def _draw(source: Source) -> None:

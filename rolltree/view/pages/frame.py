@@ -1,4 +1,4 @@
-"""The frame of every page: where one is, where one can go, the keys, the theme, and what to say when something fails."""
+"""The frame of every page: where one is, where one can go, the keys, the theme, and what to say of failures."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def frame(place: Place) -> Generator[None]:
     ui.page_title(f"{place.title} · Rolltree")
     request: Any = context.client.request
     theme = request.cookies.get("rolltree-theme") if request is not None else None
-    ui.dark_mode({"dark": True, "light": False}.get(theme or "", None))
+    ui.dark_mode({"dark": True, "light": False}.get(theme or ""))
     source = place.source
     with ui.element("nav").classes("top"):
         ui.link("Rolltree", "/").classes("mark home-link")
@@ -78,17 +78,16 @@ def frame(place: Place) -> Generator[None]:
             ui.link("search", link("search", run=source.name, step=place.step)).classes("search-link")
             _news(source)
         ui.element("div").classes("space")
-        with ui.dialog() as dialog, ui.card():
-            with ui.element("div").classes("hint-keys"):
-                for key, what in (*place.keys, *KEYS):
-                    with ui.element("kbd"):
-                        ui.label(key)
-                    ui.label(what)
+        with ui.dialog() as dialog, ui.card(), ui.element("div").classes("hint-keys"):
+            for key, what in (*place.keys, *KEYS):
+                with ui.element("kbd"):
+                    ui.label(key)
+                ui.label(what)
         button("? keys", dialog.open, name="help-button")
         toggle = ui.element("button").classes("plain theme-button").props('aria-label="light or dark"')
         with toggle.on("click", js_handler="() => window.rolltreeTheme()"):
             Words("◐")
-    with ui.element("main").classes("page"):
+    with ui.element("div").classes("page"):
         yield
 
 
@@ -106,6 +105,15 @@ async def shown(draw: Callable[[], Awaitable[None]]) -> None:
         trouble(f"This page could not be drawn ({type(error).__name__}); the terminal of the viewer says more.")
     finally:
         waiting.delete()
+
+
+async def paged(draw: Callable[[], Awaitable[None]]) -> None:
+    """Draw a page that makes its own frame; an address that leads nowhere gets one with the reason in it."""
+    try:
+        await draw()
+    except RolltreeError as error:
+        with frame(Place("Nothing here")):
+            trouble(str(error))
 
 
 def follow(sources: Sequence[Source], redraw: Callable[[], Awaitable[None]]) -> None:

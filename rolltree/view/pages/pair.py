@@ -11,7 +11,7 @@ from rolltree.view.fork import Parting, other_leaf, parting
 from rolltree.view.links import link, whole
 from rolltree.view.model import leaves, node_facts, path_strip, twin_strips
 from rolltree.view.outline import Outline, outline
-from rolltree.view.pages.frame import Place, Site, frame, shown
+from rolltree.view.pages.frame import Place, Site, frame, paged, shown
 from rolltree.view.pages.parts import Tokens, facts, heading, legend, says
 from rolltree.view.rows import events_of
 from rolltree.view.source import Source
@@ -32,10 +32,10 @@ def add(site: Site) -> None:
             with frame(Place(f"two leaves of {tree}", source, at, up)):
                 await shown(lambda: _draw(source, at, tree, (whole("a", a), whole("b", b)), colouring_of(colour)))
 
-        await shown(body)
+        await paged(body)
 
 
-def _open(source: Source, step: int | None, id: str, nodes: tuple[int | None, int | None]):  # noqa: ANN202
+def _open(source: Source, step: int | None, id: str, nodes: tuple[int | None, int | None]):
     archive = source.archive(step)
     tree = outline(archive, id or archive.trees[0][1])
     first = int(tree.leaves_before.searchsorted(1) - 1) if nodes[0] is None else tree.row(nodes[0])

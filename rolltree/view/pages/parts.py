@@ -98,8 +98,8 @@ def icicle_figure(drawn: Icicle, selected: str) -> dict[str, Any]:
     palette = drawn.scale.palette
     above = {r.key: r.above for r in rects}
     levels = 1
-    for key in above:
-        depth, at = 1, above[key]
+    for first in above.values():
+        depth, at = 1, first
         while at:
             depth, at = depth + 1, above[at]
         levels = max(levels, depth)
@@ -173,7 +173,8 @@ def legend(scale: Scale, note: str = "") -> None:
                     Words(name)
         else:
             ui.label(number(scale.low))
-            ui.element("div").classes("ramp").style(f"background:linear-gradient(90deg,{','.join(scale.palette[::4])})")
+            colours = ",".join(scale.palette[::4])
+            ui.element("div").classes("ramp").style(f"background:linear-gradient(90deg,{colours})")
             ui.label(number(scale.high))
         if note:
             ui.label(note)

@@ -8,7 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from rolltree.view.links import link, whole
-from rolltree.view.pages.frame import Place, Site, frame, shown
+from rolltree.view.pages.frame import Place, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, Grid, heading, number, says
 from rolltree.view.prompts import metrics, prompts
 from rolltree.view.source import Source
@@ -32,7 +32,7 @@ def add(site: Site) -> None:
                 asked = {"sort": sort, "desc": desc, "q": q}
                 await shown(lambda: _draw(source, number, asked, whole("page", page) or 0))
 
-        await shown(body)
+        await paged(body)
 
 
 async def _draw(source: Source, step: int | None, asked: dict[str, str], page: int) -> None:
@@ -44,9 +44,12 @@ async def _draw(source: Source, step: int | None, asked: dict[str, str], page: i
     archive, pieces = await asyncio.to_thread(lambda: (source.archive(step), pieces_of(source)))
     known = await asyncio.to_thread(metrics, archive)
     with ui.element("div").classes("bar"):
-        field = ui.input(label="filter", value=asked["q"], placeholder=HINT).props("dense outlined").classes(
-            "search-field"
-        ).style("flex: 1; min-width: 260px")
+        field = (
+            ui.input(label="filter", value=asked["q"], placeholder=HINT)
+            .props("dense outlined")
+            .classes("search-field")
+            .style("flex: 1; min-width: 260px")
+        )
         field.on("keydown.enter", lambda: ui.navigate.to(address(q=field.value, page=None)))
         ui.select(
             list(known), value=asked["sort"] if asked["sort"] in known else None, label="sorted by",

@@ -7,7 +7,7 @@ import asyncio
 from nicegui import ui
 
 from rolltree.view.links import link, whole
-from rolltree.view.pages.frame import Place, Site, frame, shown
+from rolltree.view.pages.frame import Place, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, Grid, heading, says
 from rolltree.view.search import search
 from rolltree.view.source import Source, nothing
@@ -28,7 +28,7 @@ def add(site: Site) -> None:
                 heading(f"Search {source.name}", 1)
                 await shown(lambda: _draw(source, asked, q))
 
-        await shown(body)
+        await paged(body)
 
 
 async def _draw(source: Source, step: int | None, q: str) -> None:
@@ -39,9 +39,12 @@ async def _draw(source: Source, step: int | None, q: str) -> None:
     if step not in steps:
         step = steps[-1]
     with ui.element("div").classes("bar"):
-        field = ui.input(label="find nodes", value=q, placeholder=HINT).props("dense outlined autofocus").classes(
-            "search-field"
-        ).style("flex: 1; min-width: 260px")
+        field = (
+            ui.input(label="find nodes", value=q, placeholder=HINT)
+            .props("dense outlined autofocus")
+            .classes("search-field")
+            .style("flex: 1; min-width: 260px")
+        )
         field.on("keydown.enter", lambda: ui.navigate.to(link("search", run=source.name, step=step, q=field.value)))
         if step is not None:
             names = {s: f"step {s}" for s in steps if s is not None}

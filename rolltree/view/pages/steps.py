@@ -7,7 +7,7 @@ import asyncio
 from nicegui import ui
 
 from rolltree.view.links import link
-from rolltree.view.pages.frame import Place, Site, follow, frame, shown
+from rolltree.view.pages.frame import Place, Site, follow, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, Grid, facts, heading, number, says, trouble
 from rolltree.view.runs import STEP_NUMBERS, steps, summary
 from rolltree.view.source import Source, nothing
@@ -32,7 +32,7 @@ def add(site: Site) -> None:
                 await draw()
                 follow((source,), draw)
 
-        await shown(whole)
+        await paged(whole)
 
 
 async def _draw(source: Source) -> None:

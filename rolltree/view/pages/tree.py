@@ -17,7 +17,7 @@ from rolltree.view.links import link, whole
 from rolltree.view.model import excerpts, node_facts, path_strip
 from rolltree.view.outline import Outline, outline
 from rolltree.view.pages.findings import draw_finding
-from rolltree.view.pages.frame import Place, Site, frame, shown
+from rolltree.view.pages.frame import Place, Site, frame, paged, shown
 from rolltree.view.pages.parts import Picture, Tokens, Words, button, facts, heading, legend, says
 from rolltree.view.prompts import neighbours
 from rolltree.view.rows import events_of, head
@@ -70,7 +70,7 @@ def add(site: Site) -> None:
             with frame(Place(f"{tree} of {source.name}", source, at, up, KEYS)):
                 await shown(lambda: _draw(source, at, tree, (whole("node", node), whole("root", root)), colour))
 
-        await shown(body)
+        await paged(body)
 
 
 def _open(source: Source, step: int | None, id: str, places: tuple[int | None, int | None], colour: str) -> Looking:
@@ -107,9 +107,9 @@ async def _draw(
     with ui.element("div").classes("bar"):
         bar = ui.element("div").classes("bar colours")
         if before is not None:
-            ui.link("← previous tree", link("tree", run=source.name, step=step, tree=before, colour=look.colour)).classes(
-                "previous-tree"
-            )
+            ui.link(
+                "← previous tree", link("tree", run=source.name, step=step, tree=before, colour=look.colour)
+            ).classes("previous-tree")
         if after is not None:
             ui.link("next tree →", link("tree", run=source.name, step=step, tree=after, colour=look.colour)).classes(
                 "next-tree"
@@ -129,6 +129,9 @@ class View:
 
     async def start(self) -> None:
         """Draw everything once and listen to the keys."""
+        with self.bar:
+            self.buttons = {c: button(c, self._colour(c), name=f"colour-{c}") for c in COLOURINGS}
+            self.out = button("whole tree", lambda: self.pick("f"), name="zoom-out")
         self.legend = ui.element("div")
         self.place = ui.element("div").classes("picture")
         with ui.element("div").classes("halves"):
@@ -177,19 +180,22 @@ class View:
             self.picture.show(drawn, selected)
         self.legend.clear()
         with self.legend:
-            said = f"width: leaves; {drawn.folded:,} of {drawn.nodes:,} nodes are folded" if drawn.folded else "width: leaves"
+            said = (
+                f"width: leaves; {drawn.folded:,} of {drawn.nodes:,} nodes are folded"
+                if drawn.folded
+                else "width: leaves"
+            )
             legend(drawn.scale, said)
-        self.bar.clear()
-        with self.bar:
-            for colouring in COLOURINGS:
-                button(colouring, self._colour(colouring), on=colouring == look.colour, name=f"colour-{colouring}")
-            if look.root:
-                button("whole tree", lambda: self.pick("f"), name="zoom-out")
+        for colouring, made in self.buttons.items():
+            made.classes(add="on" if colouring == look.colour else "", remove="" if colouring == look.colour else "on")
+        self.out.set_visibility(bool(look.root))
 
     def _draw_links(self) -> None:
         look = self.look
         if look.tree.is_leaf[look.row]:
-            ui.link("compare with another leaf", look.address("pair", a=int(look.tree.ids[look.row]))).classes("pair-link")
+            ui.link("compare with another leaf", look.address("pair", a=int(look.tree.ids[look.row]))).classes(
+                "pair-link"
+            )
 
     def _draw_events(self) -> None:
         look = self.look
@@ -218,7 +224,7 @@ class View:
                         with ui.element("button").on("click", lambda _, n=node: self.pick_node(n)):
                             Words(f"node {node}")
 
-    def _colour(self, colouring: Colouring):  # noqa: ANN202
+    def _colour(self, colouring: Colouring):
         async def act() -> None:
             self.look.colour = colouring
             await self.changed()
@@ -241,7 +247,7 @@ class View:
 
     async def pick_node(self, node: int) -> None:
         """Choose a node by its id; a node that is no longer there (a removed span) is ignored."""
-        found = [r for r in (self.look.tree.ids == node).nonzero()[0].tolist()]
+        found: list[int] = (self.look.tree.ids == node).nonzero()[0].tolist()
         if found:
             await self.go(found[0])
 
