@@ -55,8 +55,14 @@ class Strip:
 
 
 def strip(
-    path: Sequence[Record], pieces: Pieces, colouring: Colouring, *, newest: int, rewards: Floats, used: Scale | None = None
-) -> Strip:  # fmt: skip
+    path: Sequence[Record],
+    pieces: Pieces,
+    colouring: Colouring,
+    *,
+    newest: int,
+    rewards: Floats,
+    used: Scale | None = None,
+) -> Strip:
     """Lay a path out; `newest` is the newest weight version and `rewards` the mean outcome below each node of it.
 
     `used` is a scale to share with other paths; the path's own range unless given.

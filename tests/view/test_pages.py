@@ -111,7 +111,7 @@ def test_keys_work_everywhere_and_the_theme_stays(window: Window):
 PLACES = (
     "/", "/run?run=hostile", "/step?run=hostile&step=1", "/tree?run=hostile&step=1&tree=t0&node=3&colour=entropy",
     "/pair?run=hostile&step=1&tree=t0&a=3&b=6", "/search?run=hostile&step=1&q=script", "/findings?run=hostile",
-    f"/step?run={quote(MARKUP)}", f"/search?run=hostile&step=1&q={quote(f'"{MARKUP}"')}",
+    f"/step?run={quote(MARKUP)}", f"/search?run=hostile&step=1&q=%22{quote(MARKUP)}%22",
     f"/tree?run=hostile&step=1&tree={quote(MARKUP)}",
 )  # fmt: skip
 

@@ -116,8 +116,8 @@ def icicle_figure(drawn: Icicle, selected: str) -> dict[str, Any]:
             },
         },
         "textfont": {"color": [_INK if r.shade < 0 else drawn.scale.inks[r.shade] for r in rects]},
-        "leaf": {"opacity": 1}, "tiling": {"orientation": "v", "pad": 1}, "pathbar": {"visible": False}, "textposition": "middle left",
-        "hoverlabel": {"align": "left", "namelength": -1},
+        "leaf": {"opacity": 1}, "tiling": {"orientation": "v", "pad": 1}, "pathbar": {"visible": False},
+        "textposition": "middle left", "hoverlabel": {"align": "left", "namelength": -1},
     }  # fmt: skip
     layout = {
         "height": max(180, min(620, 30 * levels + 20)), "margin": {"l": 2, "r": 2, "t": 2, "b": 2},

@@ -72,7 +72,8 @@ async def _draw(source: Source, step: int | None, asked: dict[str, str], page: i
         mark = (" ↓" if down else " ↑") if mine else ""
         heads.append(Column(name + mark, "", turned, ("descending" if down else "ascending") if mine else ""))
     Grid(heads, [
-        [Cell(p.tree, link("tree", **here, tree=p.tree)), Cell(p.text), *(Cell(number(p.numbers[c])) for c in found.columns)]
+        [Cell(p.tree, link("tree", **here, tree=p.tree)), Cell(p.text),
+         *(Cell(number(p.numbers[c])) for c in found.columns)]
         for p in found.rows
     ])  # fmt: skip
     if not found.rows:
