@@ -19,6 +19,7 @@ VERBS: dict[str, str] = {
     "evidence": "run, check or list the evidence of recipes",
     "card": "state how a run's rollouts were made",
     "doctor": "say what is wrong with a run's rollouts, and what to do",
+    "view": "look at runs, trees and tokens in the browser",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
 }

@@ -1,0 +1,93 @@
+"""Make the pictures of docs/howto/view.md from a small run: python docs/screenshots.py [RUN]
+
+Without a run it trains one (treepo on countdown, a minute). Needs rolltree[view], Playwright and Chromium.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Page, sync_playwright
+
+IMAGES = Path(__file__).parent / "img"
+READY = "window.socket?.connected && !document.querySelector('.waiting')"
+
+
+def trained(folder: Path) -> Path:
+    """A run worth a picture."""
+    options = ["--task", "countdown", "--steps", "4", "--prompts", "8", "--forests-every", "2", "--eval-every", "2"]
+    command = [sys.executable, "-m", "rolltree", "train", "treepo", *options, "--out", str(folder / "treepo")]
+    subprocess.run(command, check=True)
+    return folder / "treepo"
+
+
+def listens(port: int, server: subprocess.Popen[str]) -> None:
+    """Come back when the viewer takes connections."""
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+        except ConnectionRefusedError:
+            if server.poll() is not None:
+                raise SystemExit("the viewer ended before it could be looked at") from None
+        else:
+            return
+
+
+def shoot(page: Page, address: str, name: str, *waits: str) -> None:
+    """Open a page, wait until it is drawn, and keep what it looks like."""
+    page.goto(address)
+    page.wait_for_function(READY)
+    for what in waits:
+        page.wait_for_selector(what)
+    page.screenshot(path=IMAGES / f"view-{name}.png")
+
+
+def pictures(address: str, run: str, page: Page) -> None:
+    """All of them."""
+    IMAGES.mkdir(exist_ok=True)
+    shoot(page, f"{address}/", "runs", ".curve .main-svg")
+    page.goto(f"{address}/run?run={run}")
+    page.wait_for_function(READY)
+    page.click("tbody a.row-link >> nth=0")
+    page.wait_for_selector("th:has-text('spread')")
+    shoot(page, f"{page.url}&sort=spread&desc=1", "step", "tbody a.row-link")
+    page.click("tbody a.row-link >> nth=0")
+    page.wait_for_selector(".icicle[data-drawn]")
+    page.click(".colour-advantage")
+    page.wait_for_selector(".colour-advantage.on")
+    page.hover(".run.chosen .token >> nth=2")
+    page.screenshot(path=IMAGES / "view-tree.png")
+    page.click(".pair-link")
+    page.wait_for_selector(".twin >> nth=1 >> .token >> nth=0")
+    page.evaluate("rolltreeTheme()")
+    page.screenshot(path=IMAGES / "view-pair.png")
+
+
+def main() -> None:
+    """Serve a run, look at it, stop."""
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        run = Path(sys.argv[1]) if len(sys.argv) > 1 else trained(Path(scratch))
+        command = [sys.executable, "-m", "rolltree", "view", str(run), "--port", "0"]
+        server = subprocess.Popen(command, text=True, stdout=subprocess.PIPE)
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().rpartition(" at ")[2].strip().rstrip("/")
+            page = browser.new_page(viewport={"width": 1180, "height": 760})
+            page.set_default_timeout(120_000)
+            listens(urlsplit(address).port or 0, server)
+            pictures(address, run.name, page)
+        finally:
+            browser.close()
+            server.terminate()
+            server.wait()
+
+
+if __name__ == "__main__":
+    main()

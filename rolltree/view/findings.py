@@ -1,0 +1,83 @@
+"""What the doctor found in a run, with the nodes that show it: `findings.jsonl`, one finding per line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+
+from rolltree.view.links import ViewError
+from rolltree.view.source import Source
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node that shows a finding; the whole tree where the node is None."""
+
+    step: int | None
+    tree: str
+    node: int | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding of the doctor."""
+
+    step: int | None
+    name: str
+    severity: str
+    message: str
+    numbers: dict[str, Any]
+    nodes: tuple[Place, ...]
+    lever: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All findings, or how to get them."""
+
+    found: tuple[Finding, ...]
+    note: str
+    """What to say where there are none."""
+
+    def of_tree(self, step: int | None, tree: str) -> list[tuple[Finding, list[int]]]:
+        """The findings that name a tree, each with the nodes of it that show it."""
+        out: list[tuple[Finding, list[int]]] = []
+        for finding in self.found:
+            here = [p for p in finding.nodes if p.tree == tree and p.step in (step, None)]
+            if here:
+                out.append((finding, [p.node for p in here if p.node is not None]))
+        return out
+
+
+_ORDER = {"bad": 0, "error": 0, "critical": 0, "warning": 1, "warn": 1}
+
+
+def findings(source: Source) -> Findings:
+    """Read a run's findings, the gravest and latest first."""
+    path = source.inside("findings.jsonl") if source.path.is_dir() else source.path.parent / "no-findings"
+    if not path.is_file():
+        way = f"rolltree doctor {source.path}"
+        return Findings((), f"The doctor has not looked at {source.name} yet. Let it: {way}")
+    out: list[Finding] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
+        if line.strip() and line.endswith("\n"):
+            out.append(_finding(line, f"{path} line {number}"))
+    out.sort(key=lambda f: (_ORDER.get(f.severity, 2), -(f.step or 0)))
+    return Findings(tuple(out), "" if out else f"The doctor found nothing wrong with {source.name}.")
+
+
+def _finding(line: str, where: str) -> Finding:
+    try:
+        row = cast("dict[str, Any]", json.loads(line))
+        step = row.get("step")
+        places = tuple(
+            Place(p.get("step", step), str(p["tree"]), None if p.get("node") is None else int(p["node"]))
+            for p in row.get("nodes") or ()
+        )
+        return Finding(
+            None if step is None else int(step), str(row["name"]), str(row.get("severity", "")),
+            str(row.get("message", "")), dict(row.get("numbers") or {}), places, str(row.get("lever") or ""),
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ViewError(f"{where} is no finding ({error}); run the doctor again") from None

@@ -1,0 +1,121 @@
+"""Who may look: a token on every request where the viewer listens beyond this machine, and no other site's pages ever.
+
+A page in the same browser can send requests to a local port. So requests that name another host (a rebound DNS name) or
+come from another origin are refused, for pages and for the socket behind them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "rolltree-view"
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
+
+
+class Guard:
+    """ASGI middleware in front of everything the viewer answers."""
+
+    def __init__(self, app: App, token: str | None, local: bool) -> None:
+        self._app, self._token, self._local = app, token, local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        trouble = foreign(headers, scope, self._local)
+        if trouble:
+            await _refuse(scope, receive, send, 403, trouble)
+        elif self._token is not None and not self._known(scope, headers):
+            words = "this viewer asks for a token: open the address it printed when it started"
+            await _refuse(scope, receive, send, 401, words)
+        elif self._token is not None and scope["type"] == "http" and _token_in(scope):
+            await self._welcome(scope, send)
+        else:
+            await self._app(scope, receive, _with_headers(send))
+
+    def _known(self, scope: Scope, headers: dict[str, str]) -> bool:
+        given = (_token_in(scope), _cookie(headers.get("cookie", "")), headers.get("authorization", "")[7:])
+        return any([same(g, self._token or "") for g in given])  # noqa: C419 - every one is compared, whichever is right
+
+    async def _welcome(self, scope: Scope, send: Send) -> None:
+        """Move the token from the address, which is logged and shared, into a cookie."""
+        rest = [(k, v) for k, v in parse_qsl(scope["query_string"].decode("latin-1")) if k != "token"]
+        place = "/" + scope["path"].lstrip("/") + (f"?{urlencode(rest)}" if rest else "")
+        cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Lax; Path=/"
+        headers = [(b"location", place.encode()), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 303, "headers": [*headers, *_HEADERS]})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def same(given: str, token: str) -> bool:
+    """Compare in constant time; nothing given is never right."""
+    return bool(given) and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8", "replace"))
+
+
+def foreign(headers: dict[str, str], scope: Scope, local: bool) -> str:
+    """Why a request is not from this viewer's own pages; "" when it is."""
+    host = headers.get("host", "")
+    if local and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        return f"this viewer answers on this machine only, not as {host!r}: open it as 127.0.0.1 or localhost"
+    origin = headers.get("origin")
+    changes = scope["type"] == "websocket" or scope.get("method") not in ("GET", "HEAD")
+    if changes and origin is not None and urlsplit(origin).netloc != host:
+        return "this viewer takes requests from its own pages only"
+    return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name means this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _token_in(scope: Scope) -> str:
+    return dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"))).get("token", "")
+
+
+def _cookie(header: str) -> str:
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+        await send(message)
+
+    return sending
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, words: str) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": words})
+        return
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": f"{words}\n".encode()})

@@ -1,0 +1,90 @@
+"""One node of one tree with everything a page says about it, read without building the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rolltree.view.colours import Colouring, Scale, scale
+from rolltree.view.outline import Outline, newest
+from rolltree.view.rows import Record, records
+from rolltree.view.strip import Strip, strip
+from rolltree.view.text import Pieces
+from rolltree.view.words import shown
+
+EXCERPT = 28
+"""Characters of a node's text on its rectangle."""
+
+
+def path_strip(
+    tree: Outline, rows: Sequence[int], pieces: Pieces, colouring: Colouring, used: Scale | None = None
+) -> tuple[Strip, list[Record]]:
+    """The tokens of some rows of a tree, in order, and their records."""
+    rows = list(rows)
+    found = records(tree.archive, [tree.lo + r for r in rows])
+    means = tree.rewards[rows] if colouring == "reward" else np.full(len(rows), np.nan)
+    return strip(found, pieces, colouring, newest=newest(tree.archive), rewards=means, used=used), found
+
+
+def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]:
+    """Names and values of a node, in the order one asks."""
+    n = record.node
+    out = [
+        ("written by", n.role if n.actor in (n.role, "policy") else f"{n.role}: {n.actor}"), ("birth", n.birth),
+        ("status", n.status), ("finish", n.finish or ""), ("fate", n.fate), ("actions", str(len(n))),
+        ("leaves below", str(int(tree.leaves[row])) if not tree.is_leaf[row] else ""),
+        ("mean reward below", shown(float(tree.rewards[row])) if np.isfinite(tree.rewards[row]) else ""),
+        ("trained", "yes" if n.trains else "no"), ("forced", "yes" if n.forced else ""),
+        ("level", str(n.level) if n.level else ""), ("state key", n.state_key or ""),
+    ]  # fmt: skip
+    out += [(f"score {name}", shown(value)) for name, value in n.scores.items()]
+    out += [(name, shown(value)) for name, value in record.notes.items() if name != "rng"]
+    if record.state:
+        out.append(("state", record.state if len(record.state) < 400 else record.state[:400] + " …"))
+    return [(name, value) for name, value in out if value]
+
+
+def excerpts(tree: Outline, pieces: Pieces) -> Callable[[int], str]:
+    """A function from a row to a few words of its text."""
+    ids, at = tree.archive.flat("actions")
+
+    def few(row: int) -> str:
+        lo, hi = int(at[tree.lo + row]), int(at[tree.lo + row + 1])
+        text = pieces.text(ids[lo : min(hi, lo + EXCERPT)])
+        return text[:EXCERPT].replace("\n", "⏎") + ("…" if hi - lo > EXCERPT or len(text) > EXCERPT else "")
+
+    return few
+
+
+def twin_strips(
+    tree: Outline, sides: Sequence[Sequence[int]], pieces: Pieces, colouring: Colouring
+) -> list[tuple[Strip, list[Record]]]:
+    """Several stretches of tokens on one scale, so that the same colour means the same number on each."""
+    alone = [path_strip(tree, rows, pieces, colouring)[0].scale for rows in sides]
+    ends = np.array([end for s in alone for end in (s.low, s.high)])
+    used = scale(colouring, ends)
+    return [path_strip(tree, rows, pieces, colouring, used) for rows in sides]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf in a list."""
+
+    row: int
+    node: int
+    label: str
+
+
+def leaves(tree: Outline, most: int = 300) -> list[Leaf]:
+    """The leaves of a tree in order, up to a number, with how they ended."""
+    rewards = tree.rewards
+    rows = np.flatnonzero(tree.is_leaf)[:most].tolist()
+    out: list[Leaf] = []
+    for row in rows:
+        words = [tree.word("finish", row) or tree.word("status", row)]
+        if np.isfinite(rewards[row]):
+            words.append(f"reward {rewards[row]:g}")
+        out.append(Leaf(row, int(tree.ids[row]), f"node {int(tree.ids[row])} · " + " · ".join(words)))
+    return out

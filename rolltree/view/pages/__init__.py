@@ -1,0 +1,18 @@
+"""The pages, drawn with NiceGUI. Only this package imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rolltree.view.source import Source
+
+
+def register(sources: Sequence[Source]) -> None:
+    """Make every page known to the app."""
+    from rolltree.view.pages import findings, pair, prompts, runs, search, steps, tree
+    from rolltree.view.pages.frame import Site, install
+
+    site = Site(tuple(sources))
+    install()
+    for module in (runs, steps, prompts, tree, pair, findings, search):
+        module.add(site)

@@ -1,0 +1,207 @@
+"""What pages are made of: tables, token strips, icicles, legends and sentences. All text goes out as text."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nicegui import ui
+from nicegui.element import Element
+from nicegui.elements.mixins.text_element import TextElement
+from nicegui.events import GenericEventArguments
+
+from rolltree.view.colours import COLOURINGS, Scale
+from rolltree.view.icicle import Icicle
+from rolltree.view.runs import Line
+from rolltree.view.strip import Strip
+
+Pick = Callable[[Any], Any]
+LINES = ("#3b8fc4", "#dd7a2f", "#3d9f6b", "#b065b1", "#b8952a", "#d2566b", "#6478d3", "#868d95")
+_NEUTRAL = "rgba(130,135,140,0.28)"
+_INK = "#7d858c"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text of a table, and where it leads."""
+
+    text: str
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's head; `kind` words sets it flush left."""
+
+    text: str
+    kind: str = ""
+    href: str = ""
+    sorted: str = ""
+
+
+class Grid(Element, component="../assets/grid.js"):
+    """A table; the first column's links are what j and k move through."""
+
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+        super().__init__()
+        self._props["columns"] = [asdict(c) for c in columns]
+        self._props["rows"] = [[asdict(c) for c in row] for row in rows]
+
+
+class Tokens(Element, component="../assets/tokens.js"):
+    """The tokens of a path with what is known of each on hover."""
+
+    def __init__(self, strip: Strip, chosen: int | None, pick: Pick) -> None:
+        super().__init__()
+        self._props["runs"] = [asdict(run) for run in strip.runs]
+        self._props["palette"], self._props["inks"] = list(strip.scale.palette), list(strip.scale.inks)
+        self._props["chosen"] = -1 if chosen is None else chosen
+        self.on("pick", lambda e: pick(_first(e)))
+
+
+class Picture(Element, component="../assets/icicle.js"):
+    """A tree as a Plotly icicle."""
+
+    def __init__(self, drawn: Icicle, selected: str, pick: Pick) -> None:
+        super().__init__()
+        self._props["figure"] = icicle_figure(drawn, selected)
+        self.on("pick", lambda e: pick(_first(e)))
+
+    def show(self, drawn: Icicle, selected: str) -> None:
+        """Draw another state of the tree in place."""
+        self._props["figure"] = icicle_figure(drawn, selected)
+        self.update()
+
+
+def _first(event: GenericEventArguments) -> Any:
+    return event.args[0] if isinstance(event.args, list) else event.args
+
+
+class Words(TextElement):
+    """Text within a line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(tag="span", text=text)
+
+
+def plain(text: str) -> str:
+    """Text as Plotly shows it letter by letter: Plotly reads labels and hovers as markup otherwise."""
+    return html.escape(text, quote=False).replace("\n", "⏎")
+
+
+def icicle_figure(drawn: Icicle, selected: str) -> dict[str, Any]:
+    """A drawn tree as a Plotly figure."""
+    rects = drawn.rects
+    palette = drawn.scale.palette
+    above = {r.key: r.above for r in rects}
+    levels = 1
+    for first in above.values():
+        depth, at = 1, first
+        while at:
+            depth, at = depth + 1, above[at]
+        levels = max(levels, depth)
+    trace = {
+        "type": "icicle", "branchvalues": "total", "sort": False, "hoverinfo": "text", "textinfo": "label",
+        "ids": [r.key for r in rects], "parents": [r.above for r in rects], "values": [r.leaves for r in rects],
+        "labels": [plain(r.label) for r in rects],
+        "hovertext": ["<br>".join(plain(line) for line in r.lines) for r in rects],
+        "marker": {
+            "colors": [_NEUTRAL if r.shade < 0 else palette[r.shade] for r in rects],
+            "line": {
+                "width": [4 if r.key == selected else 1 for r in rects],
+                "color": ["#1f6fd0" if r.key == selected else "rgba(120,125,130,0.55)" for r in rects],
+            },
+        },
+        "textfont": {"color": [_INK if r.shade < 0 else drawn.scale.inks[r.shade] for r in rects]},
+        "leaf": {"opacity": 1}, "tiling": {"orientation": "v", "pad": 1}, "pathbar": {"visible": False},
+        "textposition": "middle left", "hoverlabel": {"align": "left", "namelength": -1},
+    }  # fmt: skip
+    layout = {
+        "height": max(180, min(620, 30 * levels + 20)), "margin": {"l": 2, "r": 2, "t": 2, "b": 2},
+        "paper_bgcolor": "rgba(0,0,0,0)", "uniformtext": {"minsize": 9, "mode": "hide"},
+    }  # fmt: skip
+    return {"data": [trace], "layout": layout}
+
+
+def curve_figure(title: str, axis: str, lines: Sequence[Line], names: Sequence[str]) -> dict[str, Any]:
+    """One metric of several runs as a Plotly figure that reads in the light and in the dark."""
+    data = [
+        {
+            "type": "scatter", "mode": "lines+markers" if len(line.x) < 60 else "lines", "name": plain(line.run),
+            "x": line.x, "y": line.y, "line": {"color": LINES[names.index(line.run) % len(LINES)], "width": 2},
+            "hovertemplate": f"%{{y:.4g}} at {plain(axis)} %{{x:,}}<extra>{plain(line.run)}</extra>",
+        }
+        for line in lines
+    ]  # fmt: skip
+    grid = {"gridcolor": "rgba(130,135,140,0.22)", "zeroline": False, "linecolor": _INK}
+    layout = {
+        "title": {"text": plain(title), "font": {"size": 14}, "x": 0.02}, "font": {"color": _INK, "size": 11},
+        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": len(names) > 1,
+        "legend": {"orientation": "h", "y": -0.25}, "margin": {"l": 48, "r": 12, "t": 36, "b": 40},
+        "xaxis": {**grid, "title": {"text": plain(axis)}}, "yaxis": grid, "uirevision": "kept",
+    }  # fmt: skip
+    return {"data": data, "layout": layout, "config": {"displayModeBar": False}}
+
+
+def trouble(sentence: str) -> None:
+    """What cannot be shown, and the way out."""
+    ui.label(sentence).classes("trouble").props('role="alert"')
+
+
+def says(sentence: str) -> None:
+    """Something to know."""
+    ui.label(sentence).classes("says")
+
+
+def heading(text: str, level: int = 2) -> None:
+    """A heading."""
+    with ui.element(f"h{level}"):
+        ui.label(text)
+
+
+def legend(scale: Scale, note: str = "") -> None:
+    """What the colours mean."""
+    with ui.element("div").classes("legend"):
+        ui.label(COLOURINGS[scale.colouring])
+        if scale.names:
+            for name, colour in zip(scale.names, scale.palette, strict=True):
+                with ui.element("span"):
+                    ui.element("span").classes("box").style(f"background:{colour}")
+                    Words(name)
+        else:
+            ui.label(number(scale.low))
+            colours = ",".join(scale.palette[::4])
+            ui.element("div").classes("ramp").style(f"background:linear-gradient(90deg,{colours})")
+            ui.label(number(scale.high))
+        if note:
+            ui.label(note)
+
+
+def number(value: float) -> str:
+    """A number in a table; a dash where there is none."""
+    if not math.isfinite(value):
+        return "–"
+    value += 0.0  # no minus before a zero
+    return f"{value:,.0f}" if value == round(value) and abs(value) >= 10 else f"{value:.4g}"
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> None:
+    """Names and values, one under the other."""
+    with ui.element("dl").classes("facts"):
+        for name, value in pairs:
+            with ui.element("dt"):
+                ui.label(name)
+            with ui.element("dd"):
+                ui.label(value)
+
+
+def button(text: str, act: Callable[[], Any], *, on: bool = False, name: str = "") -> Element:
+    """A plain button."""
+    made = ui.element("button").classes("plain" + (" on" if on else "") + (f" {name}" if name else ""))
+    with made:
+        Words(text)
+    made.on("click", lambda _: act())
+    return made

@@ -1,0 +1,64 @@
+"""Search the nodes of a step."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nicegui import ui
+
+from rolltree.view.links import link, whole
+from rolltree.view.pages.frame import Place, Site, frame, paged, shown
+from rolltree.view.pages.parts import Cell, Column, Grid, heading, says
+from rolltree.view.search import search
+from rolltree.view.source import Source, nothing
+from rolltree.view.text import pieces_of
+
+HINT = 'words in the text, or role:env status:pruned finish:length length>100 reward>0 "in quotes"'
+
+
+def add(site: Site) -> None:
+    """Register the page."""
+
+    @ui.page("/search", response_timeout=300)
+    async def page(run: str = "", step: str = "", q: str = "") -> None:  # pyright: ignore[reportUnusedFunction]
+        async def body() -> None:
+            source = site.get(run)
+            asked = whole("step", step)
+            with frame(Place(f"search {source.name}", source, asked, link("run", run=source.name))):
+                heading(f"Search {source.name}", 1)
+                await shown(lambda: _draw(source, asked, q))
+
+        await paged(body)
+
+
+async def _draw(source: Source, step: int | None, q: str) -> None:
+    steps = await asyncio.to_thread(source.steps)
+    if not steps:
+        says(nothing(source))
+        return
+    if step not in steps:
+        step = steps[-1]
+    with ui.element("div").classes("bar"):
+        field = (
+            ui.input(label="find nodes", value=q, placeholder=HINT)
+            .props("dense outlined autofocus")
+            .classes("search-field")
+            .style("flex: 1; min-width: 260px")
+        )
+        field.on("keydown.enter", lambda: ui.navigate.to(link("search", run=source.name, step=step, q=field.value)))
+        if step is not None:
+            names = {s: f"step {s}" for s in steps if s is not None}
+            ui.select(
+                names, value=step, label="in",
+                on_change=lambda e: ui.navigate.to(link("search", run=source.name, step=e.value, q=q)),
+            ).props("dense outlined")  # fmt: skip
+    found = await asyncio.to_thread(lambda: search(source.archive(step), pieces_of(source), q))
+    if found.note:
+        says(found.note)
+    if found.hits:
+        ui.label(f"{len(found.hits)} found among {found.looked:,} nodes").classes("soft counted")
+        Grid([Column("node"), Column("text", "words"), Column("what it is")], [
+            [Cell(f"{h.tree} · node {h.node}", link("tree", run=source.name, step=step, tree=h.tree, node=h.node)),
+             Cell(h.excerpt), Cell(h.about)]
+            for h in found.hits
+        ])  # fmt: skip

@@ -1,0 +1,57 @@
+"""A run: its steps, newest first."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nicegui import ui
+
+from rolltree.view.links import link
+from rolltree.view.pages.frame import Place, Site, follow, frame, paged, shown
+from rolltree.view.pages.parts import Cell, Column, Grid, facts, heading, number, says, trouble
+from rolltree.view.runs import STEP_NUMBERS, steps, summary
+from rolltree.view.source import Source, nothing
+
+
+def add(site: Site) -> None:
+    """Register the page."""
+
+    @ui.page("/run", response_timeout=120)
+    async def page(run: str = "") -> None:  # pyright: ignore[reportUnusedFunction]
+        async def whole() -> None:
+            source = site.get(run)
+            with frame(Place(source.name, source, up="/")):
+                heading(source.name, 1)
+                body = ui.element("div")
+
+                async def draw() -> None:
+                    body.clear()
+                    with body:
+                        await shown(lambda: _draw(source))
+
+                await draw()
+                follow((source,), draw)
+
+        await paged(whole)
+
+
+async def _draw(source: Source) -> None:
+    about = await asyncio.to_thread(summary, source)
+    if about.trouble:
+        trouble(about.trouble)
+        return
+    facts(list(about.facts.items()))
+    found = await asyncio.to_thread(steps, source)
+    if not found:
+        says(nothing(source))
+        return
+    if not any(s.saved for s in found):
+        says(nothing(source))
+    used = [n for n in STEP_NUMBERS if any(n in s.numbers for s in found)]
+    rows: list[list[Cell]] = []
+    for s in found:
+        name = "the forest" if s.step is None else f"step {s.step}"
+        href = link("step", run=source.name, step=s.step) if s.saved else ""
+        kept = "saved" if s.saved else "–"
+        rows.append([Cell(name, href), Cell(kept), *(Cell(number(s.numbers.get(n, float("nan")))) for n in used)])
+    Grid([Column("step"), Column("rollouts"), *(Column(n) for n in used)], rows)

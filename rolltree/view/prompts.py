@@ -1,0 +1,191 @@
+"""The prompts of a step with numbers about their trees, computed over columns: no node becomes an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rolltree.errors import unknown
+from rolltree.tree.archive import Archive
+from rolltree.tree.arrow import ArrowColumn
+from rolltree.view.outline import newest
+from rolltree.view.query import parse, passes
+from rolltree.view.rows import items
+from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
+from rolltree.view.text import Pieces
+
+SHOWN = ("reward", "spread", "leaves", "nodes", "tokens", "forks", "depth", "pruned", "failed")
+"""Metrics a table of prompts has from the start; they cost no look at single tokens."""
+Metric = Callable[[Archive], Floats]
+_COMPUTED: WeakKeyDictionary[Archive, dict[str, Floats]] = WeakKeyDictionary()
+"""Numbers per tree, kept as long as their forest is: turning a page must not count a million nodes again."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One tree in a list."""
+
+    tree: str
+    item: str
+    text: str
+    numbers: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """A page of the prompts of a step, sorted and filtered."""
+
+    rows: tuple[Prompt, ...]
+    total: int
+    kept: int
+    columns: tuple[str, ...]
+    page: int
+    pages: int
+
+
+def metrics(archive: Archive) -> dict[str, Metric]:
+    """Everything the trees of a forest can be sorted by, name → number per tree."""
+    out: dict[str, Metric] = {
+        "reward": _leaf_mean, "spread": _spread, "best": _best, "leaves": _leaves, "nodes": _nodes, "tokens": _tokens,
+        "forks": _forks, "depth": _depth, "pruned": partial(_status, word="pruned"),
+        "failed": partial(_status, word="failed"), "entropy": partial(_tokens_mean, kind="entropy"),
+        "gap": partial(_tokens_mean, kind="gap"), "advantage": partial(_tokens_mean, kind="advantage"),
+        "age": partial(_tokens_mean, kind="age"),
+    }  # fmt: skip
+    return out | {f"score.{name}": partial(_score, name=name) for name in score_names(archive) if name != "reward"}
+
+
+def prompts(
+    archive: Archive, pieces: Pieces, *, sort: str = "reward", descending: bool = False, query: str = "",
+    page: int = 0, size: int = 100,
+) -> Prompts:  # fmt: skip
+    """A page of trees in the order of a metric; trees without it come last."""
+    known = metrics(archive)
+    if sort not in known:
+        raise unknown("metric", sort, known, "choose one from the list")
+    asked = parse(query)
+    count = len(archive.trees)
+    computed = _COMPUTED.setdefault(archive, {})
+
+    def number(name: str) -> Floats:
+        if name not in computed:
+            computed[name] = known[name](archive)
+        return computed[name]
+
+    keep = passes(asked.tests, count, {name: partial(number, name) for name in known}, {})
+    names = items(archive)
+    if asked.words:
+        texts = _texts(archive, pieces, np.flatnonzero(keep))
+        for i, text in zip(np.flatnonzero(keep).tolist(), texts, strict=True):
+            whole = f"{archive.trees[i][1]} {names[i]} {text}".casefold()
+            keep[i] = all(word in whole for word in asked.words)
+    found = np.flatnonzero(keep)
+    values = number(sort)[found]
+    order = np.argsort(-values if descending else values, kind="stable")
+    found = found[order]
+    pages = max(1, -(-len(found) // size))
+    page = min(max(page, 0), pages - 1)
+    rows = found[page * size : (page + 1) * size]
+    shown = tuple(dict.fromkeys((sort, *(t.name for t in asked.tests if t.name in known), *SHOWN)))
+    texts = _texts(archive, pieces, rows)
+    out = tuple(
+        Prompt(archive.trees[i][1], names[i], text, {name: float(number(name)[i]) for name in shown})
+        for i, text in zip(rows.tolist(), texts, strict=True)
+    )
+    return Prompts(out, count, len(found), shown, page, pages)
+
+
+def neighbours(archive: Archive, tree: str) -> tuple[str | None, str | None]:
+    """The trees before and after one, in stored order."""
+    ids = [id for _, id in archive.trees]
+    at = ids.index(tree)
+    return (ids[at - 1] if at else None, ids[at + 1] if at + 1 < len(ids) else None)
+
+
+def score_names(archive: Archive) -> list[str]:
+    """Names of all scores any node of a forest has."""
+    column: ArrowColumn = archive.column("scores")
+    found: set[Any] = set()
+    for chunk in column.chunks:
+        found.update(chunk.keys.unique().to_pylist())
+    return sorted(name for name in found if name)
+
+
+def _texts(archive: Archive, pieces: Pieces, trees: Any) -> list[str]:
+    ids, at = archive.flat("actions")
+    roots = archive.tree_start[:-1][trees]
+    return pieces.texts([ids[at[r] : at[r + 1]] for r in roots.tolist()])
+
+
+def _leaf_rewards(a: Archive) -> tuple[Floats, Any]:
+    values = np.where(a.is_leaf, a.scores("reward"), np.nan)
+    return values, a.tree_start
+
+
+def _leaf_mean(a: Archive) -> Floats:
+    return segment_mean(*_leaf_rewards(a))
+
+
+def _spread(a: Archive) -> Floats:
+    values, at = _leaf_rewards(a)
+    mean = segment_mean(values, at)
+    return np.sqrt(segment_mean((values - np.repeat(mean, np.diff(at))) ** 2, at))
+
+
+def _best(a: Archive) -> Floats:
+    values, at = _leaf_rewards(a)
+    best = np.maximum.reduceat(np.where(np.isfinite(values), values, -np.inf), at[:-1]) if len(at) > 1 else np.zeros(0)
+    return np.where(np.isfinite(best), best, np.nan)
+
+
+def _leaves(a: Archive) -> Floats:
+    return segment_sum(a.is_leaf, a.tree_start)
+
+
+def _nodes(a: Archive) -> Floats:
+    return np.diff(a.tree_start).astype(np.float64)
+
+
+def _tokens(a: Archive) -> Floats:
+    codes, words = a.words("role")
+    policy = codes == words.index("policy") if "policy" in words else np.zeros(len(a), np.bool_)
+    return segment_sum(np.where(policy, a.numbers("length"), 0), a.tree_start)
+
+
+def _forks(a: Archive) -> Floats:
+    children = np.bincount(a.parent[a.parent >= 0], minlength=len(a))
+    return segment_sum(children > 1, a.tree_start)
+
+
+def _depth(a: Archive) -> Floats:
+    return np.maximum.reduceat(a.depth, a.tree_start[:-1]).astype(np.float64) if len(a.trees) else np.zeros(0)
+
+
+def _status(a: Archive, word: str) -> Floats:
+    codes, words = a.words("status")
+    hit = a.is_leaf & (codes == words.index(word)) if word in words else np.zeros(len(a), np.bool_)
+    return segment_sum(hit, a.tree_start)
+
+
+def _tokens_mean(a: Archive, kind: str) -> Floats:
+    names = {"entropy": ("entropy",), "gap": ("logq", "logp"), "advantage": ("gain", "loss", "weight"),
+             "age": ("version",)}[kind]  # fmt: skip
+    values, at = aligned(a, names, 0, len(a))
+    by_tree = at[a.tree_start]
+    if kind == "advantage":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return segment_sum(values[0] + values[1], by_tree) / segment_sum(values[2], by_tree)
+    if kind == "gap":
+        return segment_mean(np.abs(values[0] - values[1]), by_tree)
+    if kind == "age":
+        return newest(a) - segment_mean(np.where(values[0] < 0, np.nan, values[0]), by_tree)
+    return segment_mean(values[0], by_tree)
+
+
+def _score(a: Archive, name: str) -> Floats:
+    return segment_mean(a.scores(name), a.tree_start)

@@ -1,0 +1,140 @@
+"""Runs as a whole: their settings in a few words, their curves, their steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from rolltree.train.metrics import read_metrics
+from rolltree.view.links import ViewError
+from rolltree.view.source import Source
+
+Axis = Literal["step", "decoded", "seconds"]
+AXES: dict[Axis, str] = {"step": "step", "decoded": "decoded tokens", "seconds": "seconds of training"}
+FIRST = ("eval pass@1", "train reward", "train policy_entropy", "train length", "train flat_groups")
+"""Curves shown before any is chosen, as far as runs have them."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run in one row."""
+
+    name: str
+    kind: str
+    facts: dict[str, str]
+    trouble: str
+    """Why it cannot be read; "" when it can."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of one run."""
+
+    run: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+def lines_of(source: Source) -> list[dict[str, Any]]:
+    """All whole lines of a run's metrics; none where it has not finished a step."""
+    path = source.inside("metrics.jsonl") if source.kind == "run" else None
+    if path is None or not path.is_file():
+        return []
+    try:
+        found = read_metrics(path)
+        return [line for line in found if "kind" in line and "step" in line]
+    except (OSError, ValueError, TypeError) as error:
+        raise ViewError(
+            f"{path} is damaged ({str(error).splitlines()[0]}); restore it or cut off the damaged line"
+        ) from None
+
+
+def summary(source: Source) -> Summary:
+    """A run in a few facts; trouble is told, not raised, so that other runs still show."""
+    try:
+        return Summary(source.name, source.kind, _facts(source), "")
+    except (ViewError, OSError) as error:
+        return Summary(source.name, source.kind, {}, str(error))
+
+
+def metric_names(runs: Sequence[list[dict[str, Any]]]) -> list[str]:
+    """Everything measured in any of some runs, as "kind name"."""
+    found = {f"{line['kind']} {k}" for lines in runs for line in lines for k in line if k not in ("kind", "step")}
+    return sorted(found)
+
+
+def chosen(names: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """The curves asked for that exist, or the first ones worth a look."""
+    return [n for n in asked if n in names] or [n for n in FIRST if n in names][:4] or list(names[:4])
+
+
+def curve(run: str, lines: Sequence[dict[str, Any]], metric: str, axis: Axis) -> Line:
+    """A metric of one run along an axis; lines that did not measure it are left out."""
+    kind, _, name = metric.partition(" ")
+    x: list[float] = []
+    y: list[float] = []
+    cost = 0.0
+    for line in lines:
+        here = _cost(line, axis) if line["kind"] == "train" else None
+        cost = cost if here is None else here
+        value = line.get(name)
+        if line["kind"] == kind and isinstance(value, (int, float)) and math.isfinite(value):
+            x.append(float(line["step"]) if axis == "step" else cost)
+            y.append(float(value))
+    return Line(run, tuple(x), tuple(y))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a run."""
+
+    step: int | None
+    numbers: dict[str, float]
+    saved: bool
+    """Whether its rollouts can be opened."""
+
+
+STEP_NUMBERS = ("reward", "solved", "policy_entropy", "length", "flat_groups", "failed", "truncated", "spent.leaves",
+                "spent.decoded", "gap_mean")  # fmt: skip
+
+
+def steps(source: Source) -> list[Step]:
+    """The steps of a run, newest first: measured ones, and those whose rollouts were saved."""
+    saved = set(source.steps())
+    out: dict[int | None, Step] = {step: Step(step, {}, True) for step in saved}
+    for line in lines_of(source):
+        if line["kind"] == "train":
+            numbers = {n: float(line[n]) for n in STEP_NUMBERS if isinstance(line.get(n), (int, float))}
+            out[line["step"]] = Step(line["step"], numbers, line["step"] in saved)
+    return sorted(out.values(), key=lambda s: -1 if s.step is None else s.step, reverse=True)
+
+
+def _facts(source: Source) -> dict[str, str]:
+    lines = lines_of(source)
+    train = [line for line in lines if line["kind"] == "train"]
+    task: Any = source.config.get("task", "")
+    out = {
+        "recipe": _recipe(source.config),
+        "task": " ".join(str(t) for t in cast("list[Any]", task)) if isinstance(task, list) else str(task),
+        "model": str(source.config.get("model", "")),
+        "steps": str(train[-1]["step"]) if train else "0",
+    }
+    for kind, name in (("train", "reward"), ("eval", "pass@1"), ("train", "decoded")):
+        line = next((x for x in reversed(lines) if x["kind"] == kind and x.get(name) is not None), None)
+        if line is not None:
+            out[name] = f"{line[name]:,.0f}" if name == "decoded" else f"{line[name]:.3g}"
+    if source.kind == "run" and not lines and not source.steps():
+        out["state"] = "nothing yet"
+    return out if source.kind == "run" else {"forests": "of another program" if source.kind == "nodes" else "saved"}
+
+
+def _recipe(config: dict[str, Any]) -> str:
+    parts: Any = config.get("parts", {})
+    return str(cast("dict[str, Any]", parts).get("name", "")) if isinstance(parts, dict) else ""
+
+
+def _cost(line: dict[str, Any], axis: Axis) -> float | None:
+    value = line.get({"step": "step", "decoded": "decoded", "seconds": "seconds.total"}[axis])
+    return float(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,78 @@
+"""`rolltree view RUN …`: the web app. It listens on this machine only; told otherwise, it asks for a token."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolltree.view.guard import Guard, is_loopback
+from rolltree.view.links import ViewError
+from rolltree.view.source import Source, open_sources
+
+
+@dataclass(frozen=True)
+class ViewConfig:
+    """Look at runs, trees and tokens in the browser."""
+
+    runs: tuple[Path, ...] = ()
+    """Run folders, folders of forests, or files of nodes (.jsonl, .parquet)."""
+    host: str = "127.0.0.1"
+    """Address to listen on; anything but this machine's own makes a token necessary."""
+    port: int = 8642
+    """Port to listen on; 0 takes a free one."""
+    token: str | None = None
+    """The token to ask for; one is made up where it is needed and not given."""
+    model: str = ""
+    """Model (a name or a folder) whose tokenizer shows the text; the run's own when left out."""
+    open: bool = False
+    """Open the page in a browser."""
+
+
+def serve(config: ViewConfig) -> int:
+    """Open the sources and serve pages until interrupted."""
+    sources = open_sources(config.runs, config.model)
+    # NiceGUI looks for stored settings in the working directory unless told where; the viewer stores nothing.
+    os.environ.setdefault("NICEGUI_STORAGE_PATH", tempfile.mkdtemp(prefix="rolltree-view-"))
+    try:
+        from nicegui import app, ui
+    except ImportError:
+        raise ViewError("the viewer is not installed: pip install 'rolltree[view]'") from None
+    from rolltree.view.pages import register
+
+    port = free_port(config.host, config.port)
+    local = is_loopback(config.host)
+    token = config.token or (None if local else secrets.token_urlsafe(24))
+    if token is not None and not all(c.isalnum() or c in "-_." for c in token):
+        raise ViewError("a token must be made of letters, digits and - _ . only, so that it fits into an address")
+    register(sources)
+    app.add_middleware(Guard, token=token, local=local)
+    print(announcement(sources, config.host, port, token), flush=True)
+    ui.run(
+        host=config.host, port=port, title="Rolltree", reload=False, show=config.open, show_welcome_message=False,
+        dark=None, tailwind=False, favicon="🌳", binding_refresh_interval=None, language="en-US",
+    )  # fmt: skip
+    return 0
+
+
+def announcement(sources: list[Source], host: str, port: int, token: str | None) -> str:
+    """What is printed at the start: the address to open, and what it shows."""
+    shown = f"[{host}]" if ":" in host else host
+    names = ", ".join(s.name for s in sources)
+    address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+    return f"Rolltree shows {names} at {address}\nStop with Ctrl-C."
+
+
+def free_port(host: str, port: int) -> int:
+    """The port if it can be listened on, or a free one for 0."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise ViewError(f"cannot listen on {host} port {port} ({error}); choose another --port") from None
+        return int(probe.getsockname()[1])

@@ -1,0 +1,138 @@
+"""What can be opened: a run folder, a folder of saved forests, or nodes that another program wrote.
+
+A source never reads outside the folder it was opened on: every file is resolved first, so that links inside a folder
+that somebody sent cannot lead elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from rolltree.tree import parquet
+from rolltree.tree.archive import Archive, open_forest
+from rolltree.view.convert import converted
+from rolltree.view.links import ViewError
+
+Kind = Literal["run", "forests", "nodes"]
+NODES = (".jsonl", ".json", ".parquet")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One thing the viewer was asked to open, under the name its addresses use."""
+
+    name: str
+    path: Path
+    """Resolved; nothing outside it is read (but for the tokenizer of a model that the run names)."""
+    kind: Kind
+    model: str = ""
+    """A model's name or folder whose tokenizer turns ids into text; the run's own when empty."""
+
+    def inside(self, *parts: str) -> Path:
+        """A path below the source's folder; refuses links that lead out of it."""
+        path = self.path.joinpath(*parts)
+        if not path.resolve().is_relative_to(self.path):
+            raise ViewError(f"{path} leads out of {self.path} and is not opened; copy what it points to into the run")
+        return path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The run's config.json; empty for forests of other programs."""
+        path = self.inside("config.json")
+        if self.kind != "run" or not path.is_file():
+            return {}
+        try:
+            found: Any = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ViewError(f"{path} cannot be read ({error}); the run's settings are not known") from None
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+    @property
+    def forests(self) -> Path:
+        """The folder of saved forests; nodes of another program are converted first."""
+        if self.kind == "nodes":
+            return converted(self.path)
+        return self.inside("forests") if self.kind == "run" else self.path
+
+    def steps(self) -> list[int | None]:
+        """Steps whose forests are saved, in order; [None] for a single forest without steps."""
+        folder = self.forests
+        found = [step for step, path in parquet.parts(folder) if (path / "trees.parquet").exists()]
+        broken = [path for step, path in parquet.parts(folder) if step is None and (path / "nodes.parquet").exists()]
+        return [*found] or ([None] if broken else [])
+
+    def archive(self, step: int | None) -> Archive:
+        """The columns of one step's forest, opened once and kept while it does not change."""
+        steps = self.steps()
+        if step not in steps:
+            known = ", ".join(map(str, steps[:12])) + (" …" if len(steps) > 12 else "")
+            what = "the forest" if step is None else f"a forest of step {step}"
+            raise ViewError(
+                f"{self.name} has not saved {what}; " + (f"saved steps: {known}" if known else nothing(self))
+            )
+        folder = self.forests if step is None else self.forests / f"step={step}"
+        if self.kind != "nodes" and not folder.resolve().is_relative_to(self.path):
+            raise ViewError(f"{folder} leads out of {self.path} and is not opened; copy what it points to into the run")
+        return _opened(folder, _changed(folder / "nodes.parquet"))
+
+    def stamp(self) -> tuple[Any, ...]:
+        """Changes whenever something new can be shown: what live pages look at."""
+        if self.kind == "nodes":
+            return (_changed(self.path),)
+        folder = self.path / "forests" if self.kind == "run" else self.path
+        files = ("metrics.jsonl", "findings.jsonl", "config.json")
+        return (*(_changed(self.path / name) for name in files), _changed(folder))
+
+
+def open_sources(paths: Sequence[Path | str], model: str = "") -> list[Source]:
+    """Each path as a source, under distinct names; a path that does not exist or holds no nodes is refused."""
+    if not paths:
+        raise ViewError("name at least one run to view: rolltree view runs/first")
+    out: list[Source] = []
+    for given in paths:
+        path = Path(given)
+        if not path.exists():
+            raise ViewError(f"there is no run at {path}; give a run folder, a folder of forests or a file of nodes")
+        path = path.resolve()
+        if path.is_file() and path.suffix not in NODES:
+            raise ViewError(f"{path} is no file of nodes; give a folder, or a file that ends in {', '.join(NODES)}")
+        name, taken = path.name, {s.name for s in out}
+        if name in taken:
+            name = f"{path.parent.name}/{path.name}"
+        count = 2
+        while name in taken:
+            name, count = f"{path.name} ({count})", count + 1
+        out.append(Source(name, path, _kind(path), model))
+    return out
+
+
+def nothing(source: Source) -> str:
+    """What to say of a source without forests."""
+    if source.kind == "run":
+        return f"{source.name} holds no rollouts yet; train with --forests-every above 0 to keep some"
+    return f"{source.name} holds no forests; write them with rolltree.tree.parquet.save, or as nodes.jsonl"
+
+
+def _kind(path: Path) -> Kind:
+    if path.is_file():
+        return "nodes"
+    return "forests" if (path / "nodes.parquet").exists() or any(path.glob("step=*")) else "run"
+
+
+def _changed(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=4)
+def _opened(folder: Path, changed: tuple[int, int]) -> Archive:
+    del changed  # part of the key: an overwritten forest is opened anew
+    return open_forest(folder)

@@ -1,0 +1,189 @@
+"""The tokens of a path, one by one: text, colour, and what is known of each for the one that is pointed at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rolltree.tree import Node
+from rolltree.view.colours import Colouring, Scale, author, scale
+from rolltree.view.rows import Record
+from rolltree.view.sums import Floats
+from rolltree.view.text import Pieces
+
+SHOWN = 6000
+"""Most tokens of one path on a page; longer paths keep both ends."""
+TRAINER = "trainer_logp"
+"""A node's note with the trainer's log-prob per action, where a program recorded it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The tokens of one node on the path, as lists for the page."""
+
+    node: int
+    title: str
+    role: str
+    forced: bool
+    texts: list[str]
+    shades: list[int]
+    facts: dict[str, list[float | None]]
+    """Quantity → number per token; only what was recorded."""
+    top: list[list[tuple[str, float]]]
+    """Alternatives per token, most likely first; empty where not recorded."""
+    start: int
+    """Actions of the path before the first shown token."""
+    state: str
+    """The environment's state after the node, as stored; "" where there is none."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The tokens of a path with their scale."""
+
+    runs: tuple[Run, ...]
+    scale: Scale
+    tokens: int
+    hidden: int
+    """Tokens left out in the middle."""
+    note: str
+    """Why a colouring shows nothing, or what it means here; "" when there is nothing to say."""
+
+
+def strip(
+    path: Sequence[Record],
+    pieces: Pieces,
+    colouring: Colouring,
+    *,
+    newest: int,
+    rewards: Floats,
+    used: Scale | None = None,
+) -> Strip:
+    """Lay a path out; `newest` is the newest weight version and `rewards` the mean outcome below each node of it.
+
+    `used` is a scale to share with other paths; the path's own range unless given.
+    """
+    values = [quantity(r, colouring, newest, float(v)) for r, v in zip(path, rewards, strict=True)]
+    flat = np.concatenate(values) if values else np.zeros(0)
+    used = used or scale(colouring, flat)
+    total, at = len(flat), 0
+    cut = (SHOWN // 2, total - SHOWN // 2) if total > SHOWN else (total, total)
+    runs: list[Run] = []
+    for record, value in zip(path, values, strict=True):
+        keep = np.arange(at, at + len(value))
+        keep = np.flatnonzero((keep < cut[0]) | (keep >= cut[1]))
+        runs.append(_run(record, pieces, used.index(value), keep, newest, at))
+        at += len(value)
+    return Strip(tuple(runs), used, total, max(0, cut[1] - cut[0]), _note(path, colouring, flat))
+
+
+def quantity(record: Record, colouring: Colouring, newest: int, reward: float) -> Floats:
+    """A number per token for its colour; NaN where there is none."""
+    n = record.node
+    size = len(n)
+    nothing = np.full(size, np.nan)
+    if colouring == "reward":
+        return np.full(size, reward)
+    if colouring == "author":
+        return np.full(size, float(author(n.role, n.actor)))
+    if colouring == "entropy":
+        return nothing if n.entropy is None else n.entropy.astype(np.float64)
+    if colouring == "advantage":
+        return _advantage(n)
+    if colouring == "age":
+        return nothing if n.version is None else np.where(n.version < 0, np.nan, newest - n.version.astype(np.float64))
+    return _gap(record)
+
+
+def _gap(record: Record) -> Floats:
+    n = record.node
+    trainer = _trainer(record)
+    if trainer is not None and n.logp is not None:
+        return n.logp - trainer
+    return np.full(len(n), np.nan) if n.logp is None or n.logq is None else (n.logq - n.logp).astype(np.float64)
+
+
+def _trainer(record: Record) -> Floats | None:
+    given = record.notes.get(TRAINER)
+    if not isinstance(given, list) or len(given) != len(record.node):
+        return None
+    return np.array([np.nan if v is None else v for v in given], np.float64)
+
+
+def _advantage(n: Node) -> Floats:
+    if n.gain is None or n.loss is None or n.weight is None:
+        return np.full(len(n), np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (n.gain.astype(np.float64) + n.loss) / n.weight
+
+
+def _run(record: Record, pieces: Pieces, shades: Any, keep: Any, newest: int, start: int) -> Run:
+    n = record.node
+    texts = pieces.pieces(n.actions)
+    known: dict[str, Any] = {
+        "log p": n.logp, "log q": n.logq, "log p (trainer)": _trainer(record), "entropy": n.entropy, "gain": n.gain,
+        "loss": n.loss, "weight": n.weight, "version": n.version,
+    }  # fmt: skip
+    advantage = _advantage(n)
+    if np.isfinite(advantage).any():
+        known["advantage"] = advantage
+    if n.keep is not None:
+        known["teaches"] = n.keep.astype(np.int64)
+    facts = {name: [_number(array[i]) for i in keep] for name, array in known.items() if array is not None}
+    top: list[list[tuple[str, float]]] = []
+    if n.top is not None:
+        distinct = np.unique(n.top.ids)
+        words = dict(zip(distinct.tolist(), pieces.alone(distinct), strict=True))
+        top = [
+            [(words[int(t)], round(float(p), 4)) for t, p in zip(n.top.ids[i], n.top.logp[i], strict=True)]
+            for i in keep
+        ]
+    first = start + (int(keep[0]) if len(keep) else 0)
+    return Run(n.id, title(n), n.role, n.forced, [texts[i] for i in keep], [int(shades[i]) for i in keep], facts, top,
+               first, _pretty(record.state))  # fmt: skip
+
+
+def title(n: Node) -> str:
+    """Who wrote a node, how it came to be and how it ended, in a few words."""
+    who = n.role if n.actor in (n.role, "policy", "task") else f"{n.role} ({n.actor})"
+    born = "" if n.birth == "root" else n.birth
+    end = " ".join(w for w in (n.status if n.status not in ("done", "open") else "", n.finish or "") if w)
+    granted = f"step reward {n.scores['step_reward']:g}" if "step_reward" in n.scores else ""
+    key = f"state {n.state_key}" if n.state_key and n.role == "env" else ""
+    return " · ".join(w for w in (f"node {n.id}", who, born, "forced" if n.forced else "", end, granted, key) if w)
+
+
+def _note(path: Sequence[Record], colouring: Colouring, values: Floats) -> str:
+    if colouring == "gap" and any(_trainer(r) is not None for r in path):
+        return "gap: the engine's log-prob minus the trainer's"
+    if np.isfinite(values).any():
+        if colouring == "gap":
+            return (
+                "gap: log q under the law sampled from minus log p under the policy, both as the engine reported them"
+            )
+        return ""
+    return {
+        "reward": "no leaf below this path has an outcome",
+        "entropy": "no entropy was recorded on this path; recipes that need it ask the engine for it",
+        "gap": "no pair of log-probs was recorded on this path",
+        "advantage": "nothing on this path was given credit",
+        "age": "no weight versions were recorded on this path",
+        "author": "",
+    }[colouring]
+
+
+def _pretty(text: str) -> str:
+    """Stored JSON, indented; other text as it is."""
+    try:
+        return json.dumps(json.loads(text), indent=1, ensure_ascii=False) if text else ""
+    except ValueError:
+        return text
+
+
+def _number(value: Any) -> float | None:
+    number = float(value)
+    return round(number, 5) if np.isfinite(number) else None
