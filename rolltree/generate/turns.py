@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Unpack
 
-from rolltree.generate.decode import Draw
+from rolltree.generate.decode import Draw, latest_rollout
 from rolltree.generate.hand import Hand
 from rolltree.tree import Birth, Node
 
@@ -90,8 +90,8 @@ async def proceed(
 
 
 def turns(hand: Hand, node: Node) -> int:
-    """Environment steps on the path to a node."""
-    return sum(n.role == "env" for n in hand.tree.path(node))
+    """Environment steps of the rollout that a node belongs to."""
+    return sum(n.role == "env" for n in latest_rollout(hand.tree.path(node)))
 
 
 def lacks_outcome(leaf: Node) -> bool:

@@ -20,7 +20,7 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.policy.lora import load_lora, with_lora
 from rolltree.recipe.check import check
-from rolltree.recipe.recipe import Parts, Recipe
+from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
@@ -28,6 +28,7 @@ from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
+from rolltree.train.peers import Fellow, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.step import DivergedError, Learner, make_optimizer
@@ -153,10 +154,14 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
 
         # Its first weights are the ones published before the first step, as version 0.
         engine = LocalEngine(job.loaded, version=-1)
+    peers: dict[str, Fellow] = {}
     try:
         check(job.parts, engine, job.task)
+        check_peers(job.parts)
+        peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         learner = make_learner(job.parts, job.loaded.model, config)
-        loop = Loop(job.parts, engine, job.task, learner, config, Cursor(job.task, mix(config.seed, "items")))
+        cursor = Cursor(job.task, mix(config.seed, "items"))
+        loop = Loop(job.parts, engine, job.task, learner, config, cursor, peers=peers)
         if where is not None:
             _load(loop, where)
         trackers = open_trackers(config.trackers, folder.path, described)
@@ -165,8 +170,19 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
             folder.describe(title, described)
         return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
+        for peer in peers.values():
+            await peer.engine.close()
         if own:
             await engine.close()
+
+
+def _fellow(job: _Job, peer: Peer) -> Fellow:
+    """A peer with an engine of its own, as it stands before the first step."""
+    from rolltree.engine.local import LocalEngine
+
+    loaded = peer_model(peer, job.loaded)
+    learner = make_learner(job.parts, loaded.model, job.config) if peer.trained else None
+    return Fellow(LocalEngine(loaded, version=-1 if peer.trained else 0), learner)
 
 
 async def _recorded(

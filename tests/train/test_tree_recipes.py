@@ -57,9 +57,13 @@ CASES: list[tuple[str, dict[str, Any], Early]] = [
     ("treepo", {"leaves": 6, "segment": 3}, Talk()),
     ("treeps_rag", {"leaves": 6, "ways": 3, "width": 2}, Talk()),
     ("cleaner", {"group": 6}, Talk()),
-    ("latr", {"leaves": 6, "share": 0.5, "absolute": 0.01, "relative": 0.5, "ages": (2,), "chunk": 4}, Talk()),
+    ("latr", {"leaves": 6, "share": 0.5, "absolute": 0.01, "relative": 0.5, "ages": (3,), "chunk": 4}, Talk()),
     ("ettrl", {"stems": 2}, Voted()),
-    ("echo", {"leaves": 6, "stems": 3, "entropy": 2.0, "confidence": 0.19, "rise": 0.001, "chunk": 2}, Voted()),
+    ("mars2", {"nodes": 4, "again": "{answer}="}, Voted()),
+    ("mars2", {"nodes": 4, "again": "=", "train_peer": False}, Voted()),
+    ("ets", {"width": 4, "step": 2, "delimiter": ""}, Voted()),
+    ("latr", {"leaves": 6, "absolute": 0.01, "relative": 0.5, "ages": (3,), "chunk": 4, "fill": "copy"}, Voted()),
+    ("echo", {"leaves": 6, "stems": 3, "entropy": 0.87, "confidence": 0.95, "rise": 0.001, "chunk": 2}, Voted()),
 ]
 
 
