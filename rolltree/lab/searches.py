@@ -136,7 +136,7 @@ class Accuracy:
     decoded: float
     """Tokens per item, the same for both."""
     nodes: float
-    """Nodes kept per item: what a cache of prefixes would hold."""
+    """Nodes on the search's finished paths per item: what a cache of prefixes would hold."""
 
 
 def ets(seed: int) -> Measured:
@@ -176,7 +176,7 @@ def _row(search: Tree, flat: Tree, item: Item) -> tuple[float, float, float, flo
             votes[str(leaf.notes["answer"])] += 1
     winner = votes.most_common(1)[0][0] if votes else None
     single = float(np.mean([leaf.scores.get("reward", 0.0) for leaf in flat.leaves()]))
-    kept = sum(n.status != "pruned" for n in search)
+    kept = len({n.id for leaf in search.leaves() if leaf.status == "done" for n in search.path(leaf)})
     right = right_answer(search, flat, item)
     return float(search.notes.get("answer") in right), float(winner in right), single, float(written), float(kept)
 
