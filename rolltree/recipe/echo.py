@@ -32,7 +32,9 @@ class Echo:
     card: ClassVar[Card] = Card(
         "echo", "Entropy-confidence hybrid optimisation", "2602.02150", 2026,
         "0.63 to 12.36 points over test-time baselines (Qwen2.5-7B, Qwen3-8B)",
-        ("generate", "control", "filter", "credit"), "ettrl", Evidence("solved", "ettrl", task="arithmetic"),
+        ("generate", "control", "filter", "credit"), "ettrl",
+        Evidence("pass@1", "ettrl", task="arithmetic", budget=150_000,
+                 settings=("ettrl:stems=3", "train.prompts=64", "optim.lr=3e-4")),
     )  # fmt: skip
     leaves: int = 16
     stems: int = 8
@@ -46,7 +48,8 @@ class Echo:
     entropy_top: int = 10
     confidence_top: int = 5
     prune: Literal["none", "truncate", "prune"] = "truncate"
-    chunk: int = 16
+    chunk: int = 4
+    """Tokens between two looks for doubt; answers shorter than this are never ended early."""
     shape: float = 0.1
     """a of A_t(1 + a S_t)."""
     clip: float = 0.196

@@ -62,7 +62,8 @@ CASES: list[tuple[str, dict[str, Any], Early]] = [
     ("mars2", {"nodes": 4, "again": "{answer}="}, Voted()),
     ("mars2", {"nodes": 4, "again": "=", "train_peer": False}, Voted()),
     ("ets", {"width": 4, "step": 2, "delimiter": ""}, Voted()),
-    ("latr", {"leaves": 6, "absolute": 0.01, "relative": 0.5, "ages": (3,), "chunk": 4, "fill": "copy"}, Voted()),
+    ("treepo", {"leaves": 8, "segment": 2, "fill": "glued"}, Voted()),
+    ("rose", {"leaves": 8, "top": 5, "values": "position"}, Voted()),
     ("echo", {"leaves": 6, "stems": 3, "entropy": 0.87, "confidence": 0.95, "rise": 0.001, "chunk": 2}, Voted()),
 ]
 
