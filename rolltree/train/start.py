@@ -226,6 +226,7 @@ def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
     saved = save_checkpoint(
         folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=loaded.codec.tokenizer,
         state=loop.state(), keep=loop.config.keep_checkpoints, note=note,
+        peers={name: peer.learner.policy.model for name, peer in loop.peers.items() if peer.learner is not None},
     )  # fmt: skip
     loop.listen(Live("checkpoint", loop.done, note=f"saved {saved.path.name}"))
 
