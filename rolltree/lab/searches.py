@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -98,7 +98,7 @@ def grown(strategy: TreeStrategy, seed: int, prompts: int, first: Engine, **peer
     return asyncio.run(grow(strategy, first, task, items, seed=seed, peers=peers))
 
 
-def solved(forest: Forest) -> float:
+def solved(forest: Iterable[Tree]) -> float:
     """Share of trees with an attempt that is wholly right."""
     return float(np.mean([any(n.scores.get("reward", 0.0) >= 1 for n in tree) for tree in forest]))
 

@@ -240,18 +240,17 @@ def rose_values(engine: Engine, items: int, seed: int) -> list[Row]:
 
 def ets_rows(engine: Engine, items: int, seed: int) -> list[Row]:
     """What a kept node costs, and the coverage term, against REBASE alone."""
-    common = {"level": 3, "common": {"width": 16}}
-    counted = {"right": chosen_right, "nodes on finished paths": alive, "tokens": decoded}
-    pairs = (
+    measures = {"right": chosen_right, "nodes on finished paths": alive, "tokens": decoded}
+    pairs: tuple[tuple[str, Knobs, Knobs], ...] = (
         ("cost=nodes (as released) → tokens", {"cost": "nodes"}, {"cost": "tokens"}),
         ("cover=0 → 1.5", {"cover": 0.0}, {"cover": 1.5}),
         ("select=rebase → ets", {"select": "rebase"}, {"select": "ets"}),
     )
-    return [
-        row for switch, released, here in pairs
-        for row in Rollouts("ets", switch, "arithmetic", released, here, **common, measures=counted)
-        .rows(engine, items, seed)
-    ]  # fmt: skip
+    rows: list[Row] = []
+    for switch, released, here in pairs:
+        contrast = Rollouts("ets", switch, "arithmetic", released, here, {"width": 16}, 3, measures)
+        rows += contrast.rows(engine, items, seed)
+    return rows
 
 
 def chosen_right(tree: Tree) -> float:

@@ -46,7 +46,8 @@ def test_both_learn_and_differ_in_the_end_and_a_resumed_run_is_the_same(tmp_path
     again = [line for line in timeless(read_metrics(tmp_path / "parts/metrics.jsonl")) if line["kind"] == "train"]
     for line, other in zip(train, again, strict=True):
         # Two engines answer at their own pace, so what is computed in one batch, and its last digits, may differ.
-        assert line == pytest.approx(other, rel=1e-3, abs=1e-5)
+        numbers = {key: value for key, value in line.items() if key != "kind"}
+        assert numbers == pytest.approx({key: other[key] for key in numbers}, rel=1e-3, abs=1e-5, nan_ok=True)
     assert any(line.get("peer.trained_tokens") for line in train)
     assert all(line.get("peer.gap_max", 0.0) < 1e-4 for line in train), "each is read with its own weights"
     assert "peer.pass@1" in next(line for line in reversed(whole) if line["kind"] == "eval")
