@@ -141,11 +141,11 @@ class Accuracy:
 
 def ets(seed: int) -> Measured:
     """ETS's answer against a majority vote that may decode as many tokens on each item."""
-    found = accuracy(StepSearch(width=16, scorer=Confidence("path")), load_task("arithmetic", level=3), seed)
+    found = accuracy(StepSearch(width=16, scorer=Confidence("path")), load_task("arithmetic"), seed)
     return Measured(found.search, found.vote)
 
 
-def accuracy(strategy: StepSearch, task: Task, seed: int, items: int = 100, model: str = "nano") -> Accuracy:
+def accuracy(strategy: StepSearch, task: Task, seed: int, items: int = 200, model: str = "nano") -> Accuracy:
     """Run both on held-out items; votes take whole rollouts in order until the search's tokens are spent."""
     asked = list(islice(task.items("test", seed), items))
 

@@ -145,6 +145,12 @@ def forked(tree: Tree) -> float:
     return float(sum(len(n.children) > 1 for n in tree if n.parent is not None))
 
 
+def odds(tree: Tree) -> float:
+    """Mean chance with which forks were drawn."""
+    chances = [event.numbers["chance"] for event in tree.events if "chance" in event.numbers]
+    return float(np.mean(chances)) if chances else np.nan
+
+
 def shift(tree: Tree) -> float:
     """Largest change of a log-prob by standing behind another prefix than it was written behind."""
     return float(max((e.numbers["shift"] for e in tree.events if "shift" in e.numbers), default=0.0))
@@ -166,7 +172,8 @@ ROLLOUTS = (
              measures={"duplicated leaves": duplicated, "spread of outcomes": spread, "any leaf right": solved,
                        "tokens": decoded}),
     Rollouts("arpo", "reference=0 (stale table) → None (first turn of the path)", "lookup", {"reference": 0.0},
-             {"reference": None}, {"leaves": 8, "first": 4}, measures={"forks": forked, "any leaf right": solved}),
+             {"reference": None}, {"leaves": 8, "first": 4},
+             measures={"odds of the forks made": odds, "forks": forked, "any leaf right": solved}),
     Rollouts("aepo", "keep_probe=False → True", "lookup", {"keep_probe": False}, {"keep_probe": True},
              {"leaves": 8, "first": 4}, measures={"tokens": decoded, "distinct answers": answers}),
 )  # fmt: skip

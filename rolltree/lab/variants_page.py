@@ -29,7 +29,7 @@ ABOUT: Mapping[str, str] = {
     "shaping of rewards has nothing to shape. Trees of two exact policies, 16 attempts each.",
     "mars2: in_place=True → False": "The released function changes rewards while it reads them, in node order.",
     "mars2: prior=normal (mean 0) → beta, 8 attempts": "A prior mean of 0 lies at the bottom of scores in [0, 1], so "
-    "whatever was tried looks better than what was not.",
+    "what was tried tends to look better than what was not.",
     "mars2: prior=normal (mean 0) → beta, 16 attempts": "The same with twice as many attempts.",
     "ets: cost=nodes (as released) → tokens": "The program counts nodes; a comment in the released code says that "
     "tokens should come later.",
@@ -59,7 +59,9 @@ def write_page(folder: Path, rows: Sequence[Row], clip: tuple[float, float], ite
         f"{4 * items} prompts). Differences are here minus released with a 95 % interval over trees; a switch "
         "*matters* on a measure where the interval leaves 0 out. These are differences of rollouts and credit, not of "
         "training.",
-    ]
+        "\n".join(["| recipe | switch: released → here | matters for | no difference seen in |", "|---|---|---|---|",
+                   *(_summary(*key, list(of)) for key, of in groupby(rows, key=lambda row: (row.recipe, row.switch)))]),
+    ]  # fmt: skip
     for (recipe, switch), of in groupby(rows, key=lambda row: (row.recipe, row.switch)):
         mine = list(of)
         parts += [
@@ -91,9 +93,20 @@ def verdict(rows: Sequence[Row]) -> str:
     return f"**It matters** for {_and(yes)}{rest}."
 
 
+def _summary(recipe: str, switch: str, rows: Sequence[Row]) -> str:
+    yes, no = (", ".join(row.measure for row in rows if row.matters is side) for side in (True, False))
+    return f"| {recipe} | {switch} | {yes or '–'} | {no or '–'} |"
+
+
 def _line(row: Row) -> str:
     e = row.effect
-    return f"| {row.measure} | {row.released:.3g} | {row.here:.3g} | {e.estimate:+.3g} [{e.low:+.3g}, {e.high:+.3g}] |"
+    effect, low, high = (_short(value, "+") for value in (e.estimate, e.low, e.high))
+    return f"| {row.measure} | {_short(row.released)} | {_short(row.here)} | {effect} [{low}, {high}] |"
+
+
+def _short(value: float, sign: str = "") -> str:
+    """Three digits; what is 0 but for rounding is 0."""
+    return f"{0.0 if abs(value) < 1e-12 else value:{sign}.3g}"
 
 
 def _and(names: Sequence[str]) -> str:
