@@ -90,23 +90,18 @@ async def _glued(hand: Hand, place: Node, want: Collection[str], draw: Draw) -> 
     ]
     far = tree[longer[0].parent or 0] if longer else place
     leaf = await play(hand, far, birth="boundary", want=want, verify=far is place, **draw)
-    if far is place or leaf.status != "done":
+    if leaf is far or far is place or leaf.status != "done":
         return leaf is not far
-    path = tree.path(leaf)
-    depth = [n.id for n in path].index(far.id) + 1
-    start = path[[n.id for n in path].index(place.id) + 1]
-    glued = hand.splice(leaf, start, path[depth], why="written behind a longer prefix, as released")
-    hand.prune(path[depth], why="moved behind a shorter prefix")
-    for node in tree.path(glued)[-len(path[depth:]) :]:
-        scored = await hand.score(node)
-        if scored is None or node.logp is not None:
-            return True
-        node.logp, node.version = scored.logp, np.full(len(node), scored.version, np.int32)
-        was = path[depth].logp
-        shift = (
-            float(np.abs(scored.logp - was).max()) if was is not None and len(was) == len(node) and len(node) else 0.0
-        )
-        hand.event("note", node, "log-probs behind the shorter prefix", shift=shift)
+    ids = [n.id for n in tree.path(leaf)]
+    start, written = tree[ids[ids.index(place.id) + 1]], tree[ids[ids.index(far.id) + 1]]
+    glued = hand.splice(leaf, start, written, why="written behind a longer prefix, as released")
+    hand.prune(written, why="moved behind a shorter prefix")
+    scored = await hand.score(glued)
+    if scored is None:
+        return True
+    glued.logp, glued.version = scored.logp, np.full(len(glued), scored.version, np.int32)
+    shift = np.abs(scored.logp - leaf.logp) if leaf.logp is not None and len(leaf) == len(glued) else np.zeros(0)
+    hand.event("note", glued, "log-probs behind the shorter prefix", shift=float(shift.max(initial=0.0)))
     await hand.verify(glued)
     return True
 

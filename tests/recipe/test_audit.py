@@ -22,8 +22,9 @@ from rolltree.contract.tiny import Spell, Walk, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Request, Run, Sample
 from rolltree.generate.hand import Hand
+from rolltree.generate.needs import NeedsError, check_needs
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import Strategy, TreeStrategy, as_strategy
+from rolltree.generate.strategy import Choosy, Strategy, TreeStrategy, as_strategy
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest, Tree
@@ -41,10 +42,19 @@ def strategy_of(name: str) -> Any:
 
 
 def tasks_of(name: str) -> list[Task]:
-    strategy = strategy_of(name)
-    if "turns" in strategy.needs:
-        return [Walk()]
-    return [Spell()] if name == "mars2" else [Spell(), Walk()]
+    fitting = [task for task in (Spell(), Walk()) if fits(strategy_of(name), task)]
+    assert fitting, f"{name} fits no task of the contract; give it one here"
+    return fitting
+
+
+def fits(strategy: Any, task: Task) -> bool:
+    try:
+        check_needs(strategy.needs, type(strategy).__name__, tiny_engine(), task)
+        if isinstance(strategy, Choosy):
+            strategy.check(tiny_engine(), task)
+    except NeedsError:
+        return False
+    return True
 
 
 def grown(strategy: Any, task: Task, engine: Engine, budget: Budget | None = None, n: int = 2) -> Forest:
