@@ -27,7 +27,7 @@ from rolltree.lab.claim import Measured
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Task, Verdict
 from rolltree.task.registry import load_task
-from rolltree.tree import Forest, Tree
+from rolltree.tree import Forest, Node, Tree
 
 LETTERS = Letters("abcdefgh!")
 LENGTH, BLOCK = 4, 9
@@ -127,22 +127,26 @@ def mars2(seed: int) -> Measured:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Searches against votes on the same items."""
+    """A search against votes over independent rollouts that decoded as many tokens on the same items."""
 
     search: float
-    vote: float
+    majority: float
+    weighted: float
+    """A vote weighted by confidence, as the search's own is."""
+    best: float
+    """The most confident rollout's answer."""
     single: float
-    """Of one rollout."""
+    """One rollout."""
     decoded: float
-    """Tokens per item, the same for both."""
+    """Tokens per item, the same for all."""
     nodes: float
     """Nodes on the search's finished paths per item: what a cache of prefixes would hold."""
 
 
 def ets(seed: int) -> Measured:
-    """ETS's answer against a majority vote that may decode as many tokens on each item."""
+    """ETS's answer against the best of three ways to choose among independent rollouts at equal decoded tokens."""
     found = accuracy(StepSearch(width=16, scorer=Confidence("path")), load_task("arithmetic"), seed)
-    return Measured(found.search, found.vote)
+    return Measured(found.search, max(found.majority, found.weighted, found.best))
 
 
 def accuracy(strategy: StepSearch, task: Task, seed: int, items: int = 200, model: str = "nano") -> Accuracy:
@@ -165,23 +169,46 @@ def accuracy(strategy: StepSearch, task: Task, seed: int, items: int = 200, mode
     return Accuracy(*(float(np.mean(column)) for column in zip(*rows, strict=True)))
 
 
-def _row(search: Tree, flat: Tree, item: Item) -> tuple[float, float, float, float, float]:
+def _row(search: Tree, flat: Tree, item: Item) -> tuple[float, ...]:
     written = sum(len(n) for n in search if n.role == "policy")
-    left, votes = written, Counter[str]()
-    for leaf in flat.leaves():
-        left -= sum(len(n) for n in flat.path(leaf) if n.role == "policy")
-        if left < 0 and votes:
-            break
-        if leaf.notes.get("answer") is not None:
-            votes[str(leaf.notes["answer"])] += 1
-    winner = votes.most_common(1)[0][0] if votes else None
+    voters = within(flat, written)
+    right = right_answers(search, flat, item)
+    chosen = [search.notes.get("answer"), *votes([(str(n.notes["answer"]), confidence(n)) for n in voters
+                                                  if n.notes.get("answer") is not None])]  # fmt: skip
     single = float(np.mean([leaf.scores.get("reward", 0.0) for leaf in flat.leaves()]))
     kept = len({n.id for leaf in search.leaves() if leaf.status == "done" for n in search.path(leaf)})
-    right = right_answer(search, flat, item)
-    return float(search.notes.get("answer") in right), float(winner in right), single, float(written), float(kept)
+    return (*(float(answer in right) for answer in chosen), single, float(written), float(kept))
 
 
-def right_answer(search: Tree, flat: Tree, item: Item) -> Sequence[str]:
+def within(flat: Tree, tokens: int) -> Sequence[Node]:
+    """The first independent rollouts that together decoded at most so many tokens; one at least."""
+    taken: list[Node] = []
+    for leaf in flat.leaves():
+        tokens -= len(leaf)
+        if tokens < 0 and taken:
+            break
+        taken.append(leaf)
+    return taken
+
+
+def confidence(leaf: Node) -> float:
+    """Geometric mean probability of a rollout of one run."""
+    return float(np.exp(leaf.logp.mean())) if leaf.logp is not None and len(leaf) else 0.0
+
+
+def votes(voters: Sequence[tuple[str, float]]) -> tuple[str | None, str | None, str | None]:
+    """Answers by plain majority, by confidence in all, and of the single most confident; first come wins ties."""
+    if not voters:
+        return None, None, None
+    plain, weighted = Counter[str](), defaultdict[str, float](float)
+    for answer, weight in voters:
+        plain[answer] += 1
+        weighted[answer] += weight
+    best = max(voters, key=lambda voter: voter[1])[0]
+    return plain.most_common(1)[0][0], max(weighted, key=lambda answer: weighted[answer]), best
+
+
+def right_answers(search: Tree, flat: Tree, item: Item) -> Sequence[str]:
     """Answers that a verifier accepted in either tree, and the item's own."""
     accepted = [str(leaf.notes["answer"]) for tree in (search, flat) for leaf in tree.leaves()
                 if leaf.scores.get("reward", 0.0) >= 1 and leaf.notes.get("answer") is not None]  # fmt: skip

@@ -26,7 +26,7 @@ class Ets:
         "ets", "Efficient tree search", "2502.13575", 2025,
         "1.8 times smaller caches and 1.4 times the throughput at near-equal accuracy (MATH500, GSM8K)",
         ("control", "filter"), "grpo",
-        Evidence("accuracy", "a majority vote of independent rollouts at equal decoded tokens",
+        Evidence("accuracy", "the best vote over independent rollouts at equal tokens",
                  check="rolltree.lab.searches:ets", seeds=3),
     )  # fmt: skip
     width: int = 16

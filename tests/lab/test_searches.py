@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from rolltree.generate.attempts import Attempts
-from rolltree.lab.searches import Copying, drafter, grown, mender, solved
+from rolltree.lab.searches import Copying, drafter, grown, mender, solved, votes, within
 from rolltree.lab.stats import paired_interval
 from rolltree.lab.variants import ROLLOUTS, Row, compared, mars2_rows, preference
 from rolltree.lab.variants_page import ABOUT, verdict, write_page
 from rolltree.recipe.registry import knobs_of, load_recipe
+from rolltree.tree import Tree
 
 
 def test_the_agents_are_what_they_are_called() -> None:
@@ -64,3 +65,18 @@ def test_the_page_says_which_differences_are_seen(tmp_path: Path) -> None:
     assert verdict([none]) == "**No difference is seen** in answers."
     text = write_page(tmp_path, [clear, none], (0.194, 0.197), 4).read_text()
     assert "| tokens | 5.75 | 1.25 | -4.5 [" in text
+
+
+def test_votes_by_number_by_weight_and_by_the_best() -> None:
+    voters = [("a", 0.2), ("a", 0.2), ("b", 0.5), ("c", 0.6), ("c", 0.1)]
+    assert votes(voters) == ("a", "c", "c")
+    assert votes([("b", 0.5), ("a", 0.4), ("a", 0.4)]) == ("a", "a", "b")
+    assert votes([]) == (None, None, None)
+
+
+def test_votes_may_decode_what_the_search_did() -> None:
+    tree = Tree("t", [0])
+    for length in (3, 4, 5):
+        tree.extend(0, [1] * length, status="done")
+    assert [len(leaf) for leaf in within(tree, 7)] == [3, 4]
+    assert [len(leaf) for leaf in within(tree, 1)] == [3]
