@@ -19,6 +19,7 @@ from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
 from rolltree.task.registry import load_task
+from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
@@ -84,11 +85,15 @@ def run(arguments: Sequence[str]) -> int:
     async def work() -> tuple[Forest, LocalEngine]:
         engine = LocalEngine(asked.policy)
         check(parts, engine, task)
+        peers = frozen_peers(parts.peers)
         try:
             draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
-            grown = await grow(parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw)
+            grown = await grow(
+                parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw, peers=peers
+            )
         finally:
-            await engine.close()
+            for each in (engine, *peers.values()):
+                await each.close()
         return grown, engine
 
     forest, engine = asyncio.run(work())

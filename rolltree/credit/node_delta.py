@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -36,15 +36,34 @@ class NodeDelta:
     ("child_mean", unbiased under uneven forks). A run after the last fork gets the leaf's own outcome minus its
     siblings' mean; a run that is an only child gets 0, so it needs trees that fork often. The published length
     calibration among correct leaves is not part of this. With forks at the root only: the group mean.
+
+    `by="position"` is the released estimator's bookkeeping: one value per (tree, position of the node's end), which
+    merges different prefixes of one length.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     backup: Backup = "leaf_mean"
+    by: Literal["prefix", "position"] = "prefix"
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every node."""
         value = values(table, self.backup)
+        if self.by == "position":
+            value = merged(table, value)
         return Advantage(node=value - above(table, value))
+
+
+def merged(table: Table, value: Floats) -> Floats:
+    """V of all forks of a tree that end at one position, averaged over the leaves through any of them."""
+    end = table.down(table.length.astype(np.float64)).astype(np.int64)
+    mass = table.below(table.live.astype(np.float64))
+    inner = ~table.is_leaf
+    _, place = np.unique(
+        np.stack([table.tree, end, np.where(inner, -1, np.arange(len(end)))]), axis=1, return_inverse=True
+    )
+    place = place.ravel()
+    total, weight = np.bincount(place, value * mass), np.bincount(place, mass)
+    return np.divide(total, weight, out=np.zeros(len(weight)), where=weight > 0)[place]
 
 
 @register("global_plus_local", paper="TreePS-RAG, arXiv:2601.06922", family="tree")

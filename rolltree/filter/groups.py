@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from rolltree.tree import Node, Tree
 
@@ -23,16 +23,21 @@ class GroupFilter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Keeps a group whose outcomes differ by more than `spread`; needs at least two live leaves."""
+    """Keeps a group whose outcomes differ by more than `spread`; needs at least two live leaves (or attempts)."""
 
     score: str = "reward"
     spread: float = 1e-9
+    of: Literal["leaves", "attempts"] = "leaves"
+    """"attempts": all scored nodes of a tree whose inner nodes are answers too."""
 
     def __call__(self, tree: Tree) -> str | None:
         """Drop what cannot teach a group-centred credit anything."""
-        values = [leaf.scores[self.score] for leaf in live_leaves(tree) if self.score in leaf.scores]
+        among = (
+            live_leaves(tree) if self.of == "leaves" else [n for n in tree.walk() if n.trains and n.status == "done"]
+        )
+        values = [node.scores[self.score] for node in among if self.score in node.scores]
         if len(values) < 2:
-            return f"{len(values)} live leaves"
+            return f"{len(values)} live {self.of}"
         if max(values) - min(values) <= self.spread:
             return f"all outcomes are {values[0]:g}"
         return None

@@ -3,8 +3,13 @@
 - `restart`: fresh rollouts from the root (ARPO, AEPO, ECHO).
 - `boundary`: a finished leaf is cut at a random boundary of its path and goes on from there (TreePO's fallback).
 
-Duplicating a leaf, the last resort of released samplers, is not offered: copies shrink the group's spread and count the
-same evidence twice.
+- `copy`: a finished leaf is copied, the last resort of released samplers (LATR, ARPO, AEPO). Copies cost nothing,
+  shrink the group's spread and count the same evidence twice; `tree.duplicated` counts them.
+- `glued`: as `boundary`, but what is written belongs to a longer prefix than it then stands behind: TreePO's released
+  fallback, which shortens the record and not the request. Log-probs are scored anew where the tokens stand, and `logq`
+  is gone. On tasks without environment only.
+
+The last two are for replication: they are what released code does, not what a paper asks for.
 """
 
 from __future__ import annotations
@@ -13,12 +18,14 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Literal
 
+import numpy as np
+
 from rolltree.generate.decode import Draw
 from rolltree.generate.hand import Hand
 from rolltree.generate.turns import play
 from rolltree.tree import Node
 
-Backfill = Literal["none", "restart", "boundary"]
+Backfill = Literal["none", "restart", "boundary", "copy", "glued"]
 
 _COUNTED = ("done", "failed", "paused")
 """A failed leaf is not made up for: what breaks one may break them all, and it is counted and shown as failed."""
@@ -38,18 +45,65 @@ async def backfill(
         missing = int(min(missing, hand.budget.remaining("leaves")))
         if missing <= 0:
             break
+        if mode == "copy":
+            return asked + _copies(hand, missing)
         place = hand.tree.root if mode == "restart" else _boundary(hand, asked)
         count = missing if mode == "restart" else min(ways, missing)
         birth = "restart" if place.parent is None else "boundary"
         hand.event(
             "backfill", place, f"{missing} of {leaves} leaves are missing", missing=missing, ways=count, mode=mode
         )
+        if mode == "glued" and place.parent is not None and not hand.interactive:
+            made = [await _glued(hand, place, want, draw or {}) for _ in range(count)]
+            asked += count
+            if not any(made):
+                break
+            continue
         async with asyncio.TaskGroup() as group:
             grown = [group.create_task(play(hand, place, birth=birth, want=want, **(draw or {}))) for _ in range(count)]
         asked += count
         if not any(task.result() is not place for task in grown):
             break  # nothing grew: the budget has ended
     return asked
+
+
+def _copies(hand: Hand, missing: int) -> int:
+    """Copies of the first finished leaf beside it."""
+    leaf = next((n for n in hand.tree.leaves() if lacks_nothing(n)), None)
+    made = 0
+    while leaf is not None and leaf.parent is not None and made < missing and hand.budget.take("leaves"):
+        hand.tree.graft(leaf.parent, hand.tree, leaf)
+        made += 1
+    return made
+
+
+def lacks_nothing(leaf: Node) -> bool:
+    """Whether a leaf is finished and has an outcome."""
+    return leaf.status == "done" and leaf.parent is not None and "reward" in leaf.scores
+
+
+async def _glued(hand: Hand, place: Node, want: Collection[str], draw: Draw) -> bool:
+    """Write behind a deeper place than `place` and put the text behind `place`; whether anything was written."""
+    tree = hand.tree
+    longer = [
+        leaf for leaf in tree.leaves(place) if lacks_nothing(leaf) and leaf.parent != place.id and leaf is not place
+    ]
+    far = tree[longer[0].parent or 0] if longer else place
+    leaf = await play(hand, far, birth="boundary", want=want, verify=far is place, **draw)
+    if leaf is far or far is place or leaf.status != "done":
+        return leaf is not far
+    ids = [n.id for n in tree.path(leaf)]
+    start, written = tree[ids[ids.index(place.id) + 1]], tree[ids[ids.index(far.id) + 1]]
+    glued = hand.splice(leaf, start, written, why="written behind a longer prefix, as released")
+    hand.prune(written, why="moved behind a shorter prefix")
+    scored = await hand.score(glued)
+    if scored is None:
+        return True
+    glued.logp, glued.version = scored.logp, np.full(len(glued), scored.version, np.int32)
+    shift = np.abs(scored.logp - leaf.logp) if leaf.logp is not None and len(leaf) == len(glued) else np.zeros(0)
+    hand.event("note", glued, "log-probs behind the shorter prefix", shift=float(shift.max(initial=0.0)))
+    await hand.verify(glued)
+    return True
 
 
 def _boundary(hand: Hand, turn: int) -> Node:

@@ -30,6 +30,8 @@ class Balanced:
     beta: float = 0.5
     head: int = 50
     """Tokens of the first turn that H_root is read over."""
+    keep: bool = True
+    """Whether the probe is a leaf like the others; released code pays for it and throws it away."""
 
     @property
     def want(self) -> frozenset[str]:
@@ -52,8 +54,10 @@ class Balanced:
         total = starts(self.inner.leaves, self.beta * (root - tools))
         why = f"{total} of {self.inner.leaves} leaves start at the root"
         hand.event("allocate", tree.root, why, starts=total, at_root=root, at_tools=tools)
+        if not self.keep:
+            hand.prune(tree.path(probe)[1], why="the probe is thrown away")
         # One more rollout at least, so that there is something to branch from.
-        await replace(self.inner, first=max(1, total - 1)).grow_tree(tree, hand)
+        await replace(self.inner, first=max(1, total - self.keep)).grow_tree(tree, hand)
 
     def _mean(self, hand: Hand, heads: list[tuple[Node, int]]) -> float:
         read = [self.inner.signal.read(turn)[:window].mean() for turn, window in heads]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
 
 WRITTEN: frozenset[str] = frozenset({"policy", "splice"})
-"""Roles that count towards the limit of policy tokens on a path."""
+"""Roles that count towards the limit of policy tokens of a rollout."""
 
 _NOTHING = np.zeros(0, np.int32)
 _FORKS: frozenset[Birth] = frozenset({"resample", "forced", "restart", "vine"})
@@ -78,11 +78,16 @@ class Seat:
     """Whether the strategy stopped it (and so decides what becomes of the leaf)."""
 
 
+def latest_rollout(path: Sequence[Node]) -> Sequence[Node]:
+    """The part of a path behind its last prompt: a rollout that was asked for again is one of its own."""
+    return path[1 + max(i for i, node in enumerate(path) if node.role == "prompt") :]
+
+
 def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[Seat]:
     """Reserve and submit n continuations of a node (`into`: one that writes on in the node itself)."""
     path = hand.tree.path(node)
     prefix = np.concatenate([x.actions for x in path])
-    written = sum(len(x.actions) for x in path if x.role in WRITTEN)
+    written = sum(len(x.actions) for x in latest_rollout(path) if x.role in WRITTEN)
     room = min(hand.setting.limit - written, hand.engine.capabilities.max_context - len(prefix))
     if room <= 0:
         _refuse(hand, node, "length", f"{written} policy tokens on a prefix of {len(prefix)}: no room is left")

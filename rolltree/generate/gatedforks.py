@@ -60,9 +60,11 @@ class GatedForks:
         grown = await stems(hand, min(self.stems, self.leaves), want=self.want, watch=self.doubt, draw=draw)
         spare = self.leaves - len(grown)
         forced: list[Node] = []
-        for leaf in grown:
-            if leaf.status == "done" and leaf.finish != "abort":
-                forced += await self._alternatives(hand, leaf, spare - len(forced))
+        ready = [leaf for leaf in grown if leaf.status == "done" and leaf.finish != "abort"]
+        opened = sum(self.gate.first(self.gauge.read(hand.tree, leaf)) is not None for leaf in ready)
+        hand.event("note", None, f"the gate opens on {opened} of {len(ready)} stems", opened=opened, stems=len(ready))
+        for leaf in ready:
+            forced += await self._alternatives(hand, leaf, spare - len(forced))
         async with asyncio.TaskGroup() as group:
             for node in forced:
                 group.create_task(proceed(hand, node, want=self.want, watch=self.doubt, **draw))

@@ -17,7 +17,7 @@ import numpy as np
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Codec, Engine, Scored
 from rolltree.generate import outside
-from rolltree.generate.decode import Ask, Draw, Seat, abandon, finish_seat, open_seats
+from rolltree.generate.decode import Ask, Draw, Seat, abandon, finish_seat, latest_rollout, open_seats
 from rolltree.generate.growing import Growing
 from rolltree.generate.patience import told
 from rolltree.generate.random import Stream, christen, lineage, mix
@@ -49,8 +49,8 @@ class Hand:
 
     @property
     def engine(self) -> Engine:
-        """What writes. Strategies read its capabilities and codec, and leave the writing to the hand."""
-        return self.setting.engine
+        """What writes: this actor's own engine, or the run's. Strategies read its capabilities and leave it alone."""
+        return self.setting.peers.get(self.actor, self.setting.engine)
 
     @property
     def task(self) -> Task:
@@ -59,7 +59,7 @@ class Hand:
 
     @property
     def codec(self) -> Codec:
-        """The engine's tokenizer."""
+        """The tokenizer, the same for all engines of a run."""
         return self.setting.engine.codec
 
     @property
@@ -137,8 +137,8 @@ class Hand:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def text(self, node: Node) -> str:
-        """Everything after the prompt up to the end of a node."""
-        return self._decoded([n for n in self.tree.path(node) if n.role != "prompt"])
+        """Everything after the prompt (the last one, where a rollout was asked for again) up to the end of a node."""
+        return self._decoded(latest_rollout(self.tree.path(node)))
 
     def turn(self, node: Node) -> str:
         """What was written since the environment last spoke."""
@@ -252,8 +252,9 @@ class Hand:
         """Write given tokens below a node: a hint, an expert's prefix, the alternative token of a fork.
 
         In role "policy" they are the policy's own actions chosen by a method: they train, are marked `forced`, and
-        carry the policy's log-prob (`logq` is NaN: they were not sampled). Other roles never train. None = no leaf was
-        left in the budget.
+        carry the policy's log-prob (`logq` is NaN: they were not sampled). Other roles never train. Role "prompt" asks
+        anew: what follows is a rollout of its own, limited and judged by itself, with everything above as its context.
+        None = no leaf was left in the budget.
         """
         ids = np.asarray(self.codec.encode(tokens) if isinstance(tokens, str) else tokens, np.int32)
         child = outside.place(self, node, ids, role, birth)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from rolltree.generate.backfill import backfill
+from rolltree.engine.protocol import Engine
+from rolltree.generate.backfill import Backfill, backfill
 from rolltree.generate.hand import Hand
 from rolltree.generate.lookahead import Look, Row, Rows
 from rolltree.generate.signals import asked, features
 from rolltree.generate.turns import play, proceed
+from rolltree.task.protocol import Task
 from rolltree.tree import Tree
 
 
@@ -33,6 +35,8 @@ class Lookahead:
     """Greedy tokens written at once; it hands over at the end of one."""
     record: frozenset[str] = frozenset()
     """Extras to record for the credit, of sampled tokens."""
+    fill: Backfill = "restart"
+    """Where missing leaves come from; "copy" as released."""
 
     @property
     def want(self) -> frozenset[str]:
@@ -44,6 +48,10 @@ class Lookahead:
         """The alternatives, greedy decoding, and what is recorded."""
         return features(asked(self.record, {f"top:{self.look.top}"})) | {"greedy"}
 
+    def check(self, engine: Engine, task: Task) -> None:
+        """Refuse ages that never drop a row on this task."""
+        self.look.check(task.max_tokens)
+
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Look ahead, hand over, restart for what is missing."""
         room = round(self.share * self.leaves)
@@ -52,10 +60,11 @@ class Lookahead:
                 group.create_task(play(hand, tree.root, want=self.want))
             if room > 0:
                 group.create_task(self._tree(hand, room))
-        await backfill(hand, "restart", self.leaves, want=self.want)
+        await backfill(hand, self.fill, self.leaves, want=self.want)
 
     async def _tree(self, hand: Hand, room: int) -> None:
-        rows = Rows(hand, self.look, room)
+        look = self.look.at(hand.setting.limit)
+        rows = Rows(hand, look, room)
         rows.rows.append(Row(0, hand.tree.root, 0, None))
         position = 0
         while position < self.most:
@@ -65,8 +74,11 @@ class Lookahead:
             if self._over(rows, position):
                 break
         alive = [row for row in rows.alive if row.leaf.parent is not None]
-        why = f"{len(alive)} of {room} rows after {position} tokens"
-        hand.event("select", None, why, rows=len(alive), refused=rows.refused, position=position)
+        why = f"{len(alive)} of {room} rows after {position} tokens, {rows.judged} tests at ages {look.ages}"
+        hand.event(
+            "select", None, why, rows=len(alive), refused=rows.refused, position=position, judged=rows.judged,
+            ages=list(look.ages),
+        )  # fmt: skip
         async with asyncio.TaskGroup() as group:
             for row in alive:
                 group.create_task(proceed(hand, row.leaf, want=self.want))
@@ -77,7 +89,7 @@ class Lookahead:
         if all(row.ended for row in alive):
             return True
         young = any(
-            row.parent is not None and not row.ended and position - row.birth <= max(self.look.ages, default=0)
+            row.parent is not None and not row.ended and position - row.birth <= max(rows.look.ages, default=0)
             for row in alive
         )
         return len(alive) >= self.full * rows.room and not young

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 
 from rolltree.generate.alternatives import alternative
 from rolltree.generate.hand import Hand
-from rolltree.generate.signals import similarity
+from rolltree.generate.signals import SignalError, similarity
 from rolltree.tree import Node
 
 Ids = NDArray[np.int64]
 Alike = Callable[[Ids, Ids], float]
 """How alike two runs of tokens are, in [0, 1]."""
+
+PAPER = ((20, 0.1), (30, 0.15), (50, 0.25))
+"""The published ages in tokens, and the share of a rollout's limit that each may be at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +34,50 @@ class Look:
 
     A token c other than the likeliest is a fork if P(c) > `absolute` and P(likeliest) − P(c) < `relative`. At each of
     `ages` tokens since its birth a row is dropped, with all that came from it, if its tokens are at least `alike` of
-    its parent's at the same positions (1 − normalised edit distance; the paper drops distances below 0.4).
+    its parent's at the same positions (1 − normalised edit distance; the paper drops distances below 0.4). No ages
+    given = the paper's 20, 30 and 50, or 10, 15 and 25 % of the limit of a rollout's tokens where that is less.
     """
 
     top: int = 2
     absolute: float = 0.25
     relative: float = 0.15
-    ages: tuple[int, ...] = (20, 30, 50)
+    ages: tuple[int, ...] = ()
     alike: float = 0.6
     measure: Alike = similarity
     by: Literal["similarity", "chance"] = "similarity"
     """"chance" drops a row with probability `chance` at each age instead: the ablation at an equal rate."""
     chance: float = 0.0
+
+    @property
+    def youngest(self) -> int:
+        """The first age at which a row can be dropped: its first token differs, so it is at most 1 − 1/age alike."""
+        if self.by == "chance" or self.measure is not similarity:
+            return 1
+        return next((age for age in range(2, 1_000) if 1 - 1 / age > self.alike + 1e-12), 1_000)
+
+    def at(self, limit: int) -> Look:
+        """With ages for rollouts of at most `limit` tokens where none were given."""
+        if self.ages or self.alike >= 1:
+            return self
+        scaled = (min(age, round(share * limit)) for age, share in PAPER)
+        return replace(self, ages=tuple(sorted({max(age, self.youngest) for age in scaled})))
+
+    def check(self, limit: int) -> None:
+        """Refuse ages at which no row can ever be dropped; `alike` = 1 is the way to judge nothing."""
+        if self.by == "similarity" and self.alike >= 1:
+            return
+        for age in self.at(limit).ages:
+            if age < self.youngest:
+                raise SignalError(
+                    f"an age of {age} never drops a row: its first token differs from its parent's, so it is at most "
+                    f"{1 - 1 / age:.2f} alike and alike is {self.alike:g}; give ages of {self.youngest} or more, or "
+                    "a smaller alike"
+                )
+            if age >= limit:
+                raise SignalError(
+                    f"an age of {age} is never reached: a rollout has at most {limit} tokens here; leave ages empty to "
+                    "have them follow the limit, or give smaller ones (alike=1 judges nothing)"
+                )
 
 
 @dataclass(slots=True)
@@ -72,6 +107,8 @@ class Rows:
     rows: list[Row] = field(default_factory=list[Row])
     refused: int = 0
     """Forks that found no room."""
+    judged: int = 0
+    """Tests of a row against its parent."""
 
     @property
     def alive(self) -> list[Row]:
@@ -117,6 +154,7 @@ class Rows:
         if len(mine) < age or len(theirs) < age:
             return
         alike = self.look.measure(mine, theirs)
+        self.judged += 1
         if self.look.by == "chance":
             if self.hand.rng_at(row.leaf, "drop", age).uniform() < self.look.chance:
                 self.drop(row, f"by chance at age {age}", alike)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rolltree.control.ledger import Budget, Limits
@@ -48,6 +48,7 @@ def open_hand(
     forest: Forest | None = None,
     clock: Callable[[], float] = time.monotonic,
     progress: Callable[[Progress], None] | None = None,
+    peers: Mapping[str, Engine] | None = None,
 ) -> Hand:
     """A hand bound to no tree yet, for growing by yourself; arguments as of `grow`. Go on with `plant` and `on`."""
     account = budget if isinstance(budget, Budget) else Budget(budget, clock=clock)
@@ -55,7 +56,7 @@ def open_hand(
     began = clock()
     setting = Setting(
         engine, task, planted, Stream(seed), lambda: clock() - began, patience or Patience(), sampling or Sampling(),
-        task.max_tokens if max_tokens is None else max_tokens, per_prompt=per_prompt,
+        task.max_tokens if max_tokens is None else max_tokens, per_prompt=per_prompt, peers=peers or {},
         on_progress=None if progress is None else lambda: progress(_progress(planted, account)),
     )  # fmt: skip
     return Hand(setting, account)
@@ -76,27 +77,33 @@ async def grow(
     forest: Forest | None = None,
     clock: Callable[[], float] = time.monotonic,
     progress: Callable[[Progress], None] | None = None,
+    peers: Mapping[str, Engine] | None = None,
 ) -> Forest:
     """Let a strategy grow a tree for each item, and return the forest.
 
     `budget` is the whole run's; `per_prompt` bounds each tree within it. `max_tokens` bounds the policy tokens of a
     path (default: the task's). `sampling` gives the defaults of every request; its seed is not used: streams of
-    randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended.
+    randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended. `peers`
+    are other policies, by the actor they write as; they must share the engine's tokens.
 
     Pass `forest` to keep what was grown when the call is cancelled (leaves in flight are then paused), and to grow on:
     an item whose trees stand in it already is not planted again.
     """
     whole = as_strategy(strategy)
     check_needs(whole.needs, type(strategy).__name__, engine, task)
+    for name, peer in (peers or {}).items():
+        check_needs(whole.needs, f"{type(strategy).__name__} for {name!r}", peer, task)
     if isinstance(strategy, Choosy):
         strategy.check(engine, task)
     hand = open_hand(
         engine, task, seed=seed, budget=budget, per_prompt=per_prompt, max_tokens=max_tokens, sampling=sampling,
-        patience=patience, forest=forest, clock=clock, progress=progress,
+        patience=patience, forest=forest, clock=clock, progress=progress, peers=peers,
     )  # fmt: skip
     asked = list(items)
     for item in asked:
         _check_item(item, engine)
+        for name, peer in (peers or {}).items():
+            _check_peer(item, engine, name, peer)
     standing = [tree for tree in hand.forest if tree.item]
     for item in asked:
         again = [hand.adopt(tree, item) for tree in standing if tree.item == item.id]
@@ -132,6 +139,16 @@ def _check_item(item: Item, engine: Engine) -> None:
         raise ItemError(
             f"the prompt of item {item.id!r} has {tokens} tokens and leaves no room in a context of {context}; "
             "shorten it or choose a model with a longer context"
+        )
+
+
+def _check_peer(item: Item, engine: Engine, name: str, peer: Engine) -> None:
+    ours, theirs = engine.codec, peer.codec
+    same = ours.vocab_size == theirs.vocab_size and ours.eos_id == theirs.eos_id
+    if not same or ours.encode(item.prompt) != theirs.encode(item.prompt):
+        raise ItemError(
+            f"the peer {name!r} reads item {item.id!r} as other tokens than the run's engine, so they cannot write in "
+            "one tree; choose models that share a tokenizer"
         )
 
 

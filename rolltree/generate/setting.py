@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rolltree.control.ledger import Budget, Limits
@@ -36,6 +36,8 @@ class Setting:
     """Most policy tokens on one path."""
     per_prompt: Limits | None = None
     """What each tree may spend."""
+    peers: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
+    """Other policies by the actor they write as; every other actor writes with `engine`."""
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     """The item of each tree, by tree id."""
     runs: dict[tuple[str, int], Run] = field(default_factory=dict[tuple[str, int], Run])

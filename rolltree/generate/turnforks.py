@@ -38,6 +38,9 @@ class TurnForks:
     window: int = 20
     """Tokens at the head of a turn that are read; their sum is divided by ln V, as in the paper's code."""
     fill: Backfill = "restart"
+    reference: float | None = None
+    """A fixed H₀ for all paths; None = each path's first turn. Released code keeps H₀ in a table keyed by a running
+    index and never resets it, so from the second batch on it is a number that has nothing to do with the path."""
     rule: Rule | None = None
     """A rule of one's own instead of the signal's odds."""
     record: frozenset[str] = frozenset()
@@ -93,4 +96,5 @@ class _Odds:
         turns = [n for n in hand.tree.path(node) if n.role == "policy" and len(n)]
         scale = math.log(hand.codec.vocab_size)
         read = [head_sum(self.knobs.signal.read(n), self.knobs.window) / scale for n in (turns[-1], turns[0])]
-        return read[0], read[1]
+        fixed = self.knobs.reference
+        return read[0], read[1] if fixed is None else fixed

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Unpack
 
-from rolltree.generate.decode import Draw
+from rolltree.generate.decode import Draw, latest_rollout
 from rolltree.generate.hand import Hand
 from rolltree.tree import Birth, Node
 
@@ -32,9 +32,12 @@ async def stretch(
 ) -> list[Node]:
     """Grow n continuations up to the next boundary and return where each stands; fewer, or none, at a budget's end.
 
+    None either where the node was pruned in the meantime, by whoever else acts on the tree.
     An `open` node may be stretched again; a `done` one has been verified. Pass `max_tokens` for segments; without it a
     stretch is a whole rollout, or one turn and its answer where an environment answers.
     """
+    if node.status in ("pruned", "failed"):
+        return []
     grown = await hand.extend(node, n=n, birth=birth, want=want, why=why, **draw)
     if not grown and verify and lacks_outcome(node):
         await hand.verify(node)
@@ -90,8 +93,8 @@ async def proceed(
 
 
 def turns(hand: Hand, node: Node) -> int:
-    """Environment steps on the path to a node."""
-    return sum(n.role == "env" for n in hand.tree.path(node))
+    """Environment steps of the rollout that a node belongs to."""
+    return sum(n.role == "env" for n in latest_rollout(hand.tree.path(node)))
 
 
 def lacks_outcome(leaf: Node) -> bool:

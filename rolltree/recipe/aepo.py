@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
+from rolltree.generate.backfill import Backfill
 from rolltree.generate.balance import Balanced
 from rolltree.generate.signals import Signal
 from rolltree.generate.turnforks import TurnForks
@@ -35,8 +36,13 @@ class Aepo:
     penalty: float = 0.05
     balance: bool = True
     beta: float = 0.5
+    keep_probe: bool = True
+    """Whether the probing rollout is the first leaf; released code throws it away."""
     top: int = 10
     window: int = 20
+    reference: float | None = None
+    """A fixed H₀; None = each path's first turn. A stale one is what the released table comes to."""
+    fill: Backfill = "restart"
     scale: float = 0.2
     """a of A_t(1 + a z(H_t))."""
     clip_low: float = 0.2
@@ -49,10 +55,10 @@ class Aepo:
         check_group("aepo", self.leaves)
         forks = TurnForks(
             self.leaves, self.first, self.base, self.slope, self.penalty, Signal("entropy:top", self.top), self.window,
-            record=frozenset({"entropy"}),
+            fill=self.fill, reference=self.reference, record=frozenset({"entropy"}),
         )  # fmt: skip
         return Parts(
-            "aepo", Balanced(forks, self.beta) if self.balance else forks,
+            "aepo", Balanced(forks, self.beta, keep=self.keep_probe) if self.balance else forks,
             load_credit("entropy_scaled", base="grpo", a=self.scale),
             load_objective("aepo", clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual),
             averaging="sequence",

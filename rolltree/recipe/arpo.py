@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.credit.shared_mean import SharedMean
+from rolltree.generate.backfill import Backfill
 from rolltree.generate.signals import Signal
 from rolltree.generate.turnforks import TurnForks
 from rolltree.objective.registry import load_objective
@@ -36,6 +37,9 @@ class Arpo:
     slope: float = 0.2
     top: int = 10
     window: int = 20
+    reference: float | None = None
+    """A fixed H₀; None = each path's first turn. A stale one is what the released table comes to."""
+    fill: Backfill = "restart"
     credit: Literal["soft", "hard"] = "soft"
     clip: float = 0.2
     kl: float = 0.0
@@ -44,7 +48,14 @@ class Arpo:
         """Forks after answers, group credit (soft) or its mean on shared tokens (hard), clipped surrogate."""
         check_group("arpo", self.leaves)
         forks = TurnForks(
-            self.leaves, self.first, self.base, self.slope, signal=Signal("entropy:top", self.top), window=self.window
+            self.leaves,
+            self.first,
+            self.base,
+            self.slope,
+            signal=Signal("entropy:top", self.top),
+            window=self.window,
+            fill=self.fill,
+            reference=self.reference,
         )
         return Parts(
             "arpo", forks, load_credit("grpo") if self.credit == "soft" else SharedMean("grpo"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,7 +13,7 @@ from rolltree.generate.gatedforks import GatedForks
 from rolltree.generate.gates import Gate, Gauge
 from rolltree.generate.signals import Signal
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,26 +22,34 @@ class Echo:
 
     Follows the paper's text: the released gate can never open (its entropy is at most ln 10 = 2.30 against a threshold
     of 3.5, its confidence at least ln 5 = 1.61 against one of 1.2), and every released script turns it off. The
-    thresholds here are therefore our own, for small vocabularies; ones that cannot fire are refused. ECHO's clip range
-    per sequence, 0.05 + 0.15 σ(4(1 − C)), lies in [0.194, 0.197] because C, a mean over the top five, is at most 1/5;
+    thresholds here are therefore our own, as shares of the largest value their signal can take, so that they keep their
+    meaning under another number of alternatives; ones that cannot fire are refused, and each tree says on how many
+    stems its gate opened. `stems` = `leaves` is the released run: no fork at all. ECHO's clip range per
+    sequence, 0.05 + 0.15 σ(4(1 − C)), lies in [0.194, 0.197] because C, a mean over the top five, is at most 1/5;
     the constant stands in for it. The penalty of pruned paths, which no trainer reads, is left out.
     """
 
     card: ClassVar[Card] = Card(
         "echo", "Entropy-confidence hybrid optimisation", "2602.02150", 2026,
         "0.63 to 12.36 points over test-time baselines (Qwen2.5-7B, Qwen3-8B)",
-        ("generate", "control", "filter", "credit"), "ettrl", Evidence("solved", "ettrl", task="arithmetic"),
+        ("generate", "control", "filter", "credit"), "ettrl",
+        Evidence("pass@1", "ettrl", task="arithmetic", budget=150_000,
+                 settings=("ettrl:stems=3", "train.prompts=64", "optim.lr=3e-4")),
     )  # fmt: skip
     leaves: int = 16
     stems: int = 8
-    entropy: float = 0.7
-    confidence: float = 0.195
-    rise: float = 0.2
+    entropy: float = 0.3
+    """The gate opens from this share of the largest entropy on (ln of `entropy_top`; 0.7 nats of 2.3 by default)."""
+    confidence: float = 0.975
+    """... and up to this share of the largest group confidence (1/`confidence_top`; 0.195 of 0.2 by default)."""
+    rise: float = 0.087
+    """... where entropy has risen by this share (0.2 nats by default)."""
     most: int = 4
     entropy_top: int = 10
     confidence_top: int = 5
     prune: Literal["none", "truncate", "prune"] = "truncate"
-    chunk: int = 16
+    chunk: int = 4
+    """Tokens between two looks for doubt; answers shorter than this are never ended early."""
     shape: float = 0.1
     """a of A_t(1 + a S_t)."""
     clip: float = 0.196
@@ -55,10 +64,20 @@ class Echo:
         gauge = Gauge(
             Signal("entropy:top-normalised", self.entropy_top), Signal("confidence:mass", self.confidence_top)
         )
+        for name in ("entropy", "confidence", "rise"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise RecipeError(
+                    f"echo: {name}={getattr(self, name):g} is no share of its signal's largest value; give 0 to 1"
+                )
+        nats, mass = math.log(self.entropy_top), 1 / self.confidence_top
+        entropy = self.entropy * nats
         gate = Gate(
-            self.entropy, self.confidence, self.rise, most=self.most, low=self.entropy / 2, high=2 * self.entropy
+            entropy, self.confidence * mass, self.rise * nats, most=self.most, low=entropy / 2, high=2 * entropy
         )
-        doubt = None if self.prune == "none" else Doubt(gauge=gauge, ending=self.prune)
+        doubt = (
+            None if self.prune == "none"
+            else Doubt(0.6 * mass, 0.85 * mass, 0.217 * nats, gauge=gauge, ending=self.prune)
+        )  # fmt: skip
         return Parts(
             "echo",
             GatedForks(self.leaves, self.stems, gauge, gate, doubt, self.chunk, record=frozenset({"entropy"})),

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
+from rolltree.generate.backfill import Backfill
 from rolltree.generate.latr import Lookahead
 from rolltree.generate.lookahead import Look
 from rolltree.objective.registry import load_objective
@@ -19,27 +20,30 @@ class Latr:
 
     The update is GRPO's (`filtered` adds DAPO's mixed groups). Thresholds are those of the Countdown scripts; the
     mathematics scripts swap them (0.15, 0.25) and test by suffixes and ROUGE-L instead of edit distance. `ages` are in
-    tokens and must suit the task: on answers shorter than the first age nothing is ever judged. The published group is
-    filled up with copies; here with fresh rollouts. `share` and `full` are constant; the paper lets both fall over
-    training. `random_prune` > 0 drops rows by chance instead of similarity: the control at an equal rate.
+    tokens; left empty they are the paper's 20, 30 and 50, or 10, 15 and 25 % of the task's limit where that is less,
+    and ages that can never drop a row are refused. Rows are looked at every `chunk` tokens. The published group is
+    filled up with copies (`fill="copy"`); here with fresh rollouts. `share` and `full` are constant; the paper lets
+    both fall over training. `random_prune` > 0 drops rows by chance instead of similarity: the control at an equal
+    rate.
     """
 
     card: ClassVar[Card] = Card(
         "latr", "Lookahead tree-based rollouts", "2510.24302", 2025,
         "Countdown from 65.9 to 70.9 (GRPO) and 70.7 to 74.7 (DAPO) with Qwen2.5-3B; 6.9 unique answers of 8, not 6.3",
-        ("generate", "control"), "grpo", Evidence("tree.answers", "grpo", task="countdown"),
+        ("generate", "control"), "grpo", Evidence("unique", "grpo", task="countdown", budget=150_000),
     )  # fmt: skip
     leaves: int = 8
     share: float = 1.0
     absolute: float = 0.25
     relative: float = 0.15
-    ages: tuple[int, ...] = (20, 30, 50)
+    ages: tuple[int, ...] = ()
     alike: float = 0.6
     random_prune: float = 0.0
     full: float = 0.98
     most: int = 512
     chunk: int = 16
     filtered: bool = False
+    fill: Backfill = "restart"
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl: float = 0.0
@@ -52,7 +56,9 @@ class Latr:
             by="chance" if self.random_prune else "similarity", chance=self.random_prune,
         )  # fmt: skip
         return Parts(
-            "latr", Lookahead(self.leaves, self.share, look, self.full, self.most, self.chunk), load_credit("grpo"),
+            "latr",
+            Lookahead(self.leaves, self.share, look, self.full, self.most, self.chunk, fill=self.fill),
+            load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high, kl=self.kl),
             averaging="sequence", filters=(Mixed(),) if self.filtered else (),
         )  # fmt: skip

@@ -65,6 +65,16 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """A further policy that writes in the same trees."""
+
+    model: str = ""
+    """A name, a folder or a hub id with the trained model's tokenizer; "" = a copy of the trained model."""
+    trained: bool = True
+    """Whether it learns too, from what it wrote, with weights and an optimizer of its own; else it stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What a recipe is made of."""
 
@@ -82,6 +92,8 @@ class Parts:
     """Most rounds of sampling in a step while filters leave it short of prompts."""
     optim: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Overrides of single fields of `rolltree.train.config.Optim`."""
+    peers: Mapping[str, Peer] = field(default_factory=dict[str, Peer])
+    """Other policies by the actor they write as."""
 
 
 @runtime_checkable

@@ -38,6 +38,8 @@ class Rose:
     consume: bool = True
     """Whether a place forks only once; released code reuses it until a better one appears."""
     backup: Literal["leaf_mean", "child_mean"] = "leaf_mean"
+    values: Literal["prefix", "position"] = "prefix"
+    """What a value belongs to; "position" merges different prefixes of one length, as released."""
     clip: float = 0.2
     kl: float = 0.0
     sampling_rounds: int = 1
@@ -53,7 +55,7 @@ class Rose:
         )  # fmt: skip
         return Parts(
             "rose", OneAtATime(self.leaves, scorer, self.restart, self.consume),
-            load_credit("node_delta", backup=self.backup),
+            load_credit("node_delta", backup=self.backup, by=self.values),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="fixed",
             filters=(Mixed(),), rounds=self.sampling_rounds,
         )  # fmt: skip

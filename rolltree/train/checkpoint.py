@@ -45,15 +45,21 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path, step: int, *, model: Any, tokenizer: Any, state: Mapping[str, Any], keep: int, note: str
-) -> Checkpoint:
-    """Write `step-NNNNNN` with a loadable HF model and the training state, then remove all but the newest `keep`."""
+    folder: Path, step: int, *, model: Any, tokenizer: Any, state: Mapping[str, Any], keep: int, note: str,
+    peers: Mapping[str, Any] | None = None,
+) -> Checkpoint:  # fmt: skip
+    """Write `step-NNNNNN` with a loadable HF model and the training state, then remove all but the newest `keep`.
+
+    Other trained models go to `peers/NAME` inside it, loadable in the same way.
+    """
     path = folder / f"step-{step:06d}"
     with new_folder(path, overwrite=True) as partial:
-        with no_progress_bar():
-            model.save_pretrained(partial)
-        if tokenizer is not None:
-            tokenizer.save_pretrained(partial)
+        for name, each in {"": model, **(peers or {})}.items():
+            place = partial / "peers" / name if name else partial
+            with no_progress_bar():
+                each.save_pretrained(place)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(place)
         torch.save({**state, "torch_rng": torch.get_rng_state(), "step": step}, partial / "training.pt")
         (partial / "README.md").write_text(note)
         files = sorted(f for f in partial.rglob("*") if f.is_file())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -53,7 +53,7 @@ class Harvest:
 
 async def collect(
     recipe: Parts, engine: Engine, cursor: Cursor, prompts: int, budget: Budget, *,
-    seed: int, limit: int, sampling: Sampling,
+    seed: int, limit: int, sampling: Sampling, peers: Mapping[str, Engine] | None = None,
 ) -> Harvest:  # fmt: skip
     """Grow until `prompts` trees passed the recipe's filters or its rounds are used up.
 
@@ -68,7 +68,7 @@ async def collect(
         asked += count
         forest = await grow(
             recipe.strategy, engine, cursor.task, cursor.take(count), seed=mix(seed, "round", out.rounds),
-            budget=budget, max_tokens=limit, sampling=sampling,
+            budget=budget, max_tokens=limit, sampling=sampling, peers=peers,
         )  # fmt: skip
         out.rounds += 1
         kept, dropped = sift(_named(forest, out.rounds, out.trees), recipe.filters)

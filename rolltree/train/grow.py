@@ -28,6 +28,7 @@ def grow(
     From within a running event loop, await `rolltree.generate.runner.grow` instead.
     """
     from rolltree.recipe.check import check
+    from rolltree.train.peers import frozen_peers
     from rolltree.train.start import parts_of, task_of
 
     asked = task_of(task)
@@ -40,14 +41,17 @@ def grow(
 
     async def run() -> Forest:
         engine = _engine(model)
+        peers = frozen_peers(parts.peers) if parts is not None else {}
         try:
             if parts is not None:
                 check(parts, engine, asked)
             return await runner.grow(
                 strategy, engine, asked, chosen, seed=seed, budget=budget, max_tokens=max_tokens,
-                sampling=Sampling(temperature=temperature),
+                sampling=Sampling(temperature=temperature), peers=peers,
             )  # fmt: skip
         finally:
+            for peer in peers.values():
+                await peer.close()
             if engine is not model:
                 await engine.close()
 

@@ -23,10 +23,11 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.growth import growth
+from rolltree.train.peers import Fellow, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.step import Learner, StepKnobs
 from rolltree.train.vitals import vitals
-from rolltree.tree import Tree
+from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
 
 
@@ -84,6 +85,8 @@ class Loop:
     version: int = 0
     """Version under which the engine has the current weights."""
     spent: Spent = field(default_factory=Spent)
+    peers: Mapping[str, Fellow] = field(default_factory=dict[str, Fellow])
+    """Other policies by the actor they write as."""
 
     @property
     def limit(self) -> int:
@@ -94,6 +97,8 @@ class Loop:
         """Give the engine the current weights, under the number of finished steps unless it has counted further."""
         self.version = max(self.done, self.engine.version + 1)
         await self.engine.update_weights(weights_of(self.learner.policy), self.version)
+        for peer in self.peers.values():
+            await peer.publish(self.done)
 
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
         """One step; returns its metrics and everything it grew."""
@@ -102,6 +107,7 @@ class Loop:
         harvest = await collect(
             self.recipe, self.engine, self.cursor, c.prompts, budget, seed=mix(c.seed, "step", self.done + 1),
             limit=self.limit, sampling=Sampling(temperature=c.temperature),
+            peers={name: peer.engine for name, peer in self.peers.items()},
         )  # fmt: skip
         budget.check()
         numbers = outcomes(harvest.trees) | growth(harvest.trees) | self.spent.add(budget)
@@ -139,21 +145,35 @@ class Loop:
         knobs = StepKnobs(
             self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit
         )
-        numbers = self.learner.step(self.recipe.objective, view, folded, paths, version=self.version, knobs=knobs)
+        mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
+        numbers = self.learner.step(self.recipe.objective, view, mine, paths, version=self.version, knobs=knobs)
+        for name, peer in self.peers.items():
+            if peer.learner is not None:
+                own = written_by(view, folded, [name])
+                told = peer.learner.step(self.recipe.objective, view, own, None, version=peer.version, knobs=knobs)
+                numbers |= {f"{name}.{key}": value for key, value in told.items()}
         numbers |= self.readings.learn(view, self.config.token_budget)
         clock.lap("learn")
         return numbers | {"idle_share": _idle(folded)}
 
     async def evaluate(self) -> dict[str, float]:
-        """Held-out accuracy under the current weights."""
-        c, began = self.config, time.perf_counter()
-        numbers, forest = await evaluate(
-            self.engine, self.task, items=c.eval_items, samples=c.eval_samples, seed=mix(c.seed, "evaluation"),
-            limit=self.limit, temperature=c.temperature,
-        )  # fmt: skip
+        """Held-out accuracy under the current weights, of each trained policy by itself."""
+        began = time.perf_counter()
+        numbers, forest = await self._evaluated(self.engine)
+        for name, peer in self.peers.items():
+            if peer.learner is not None:
+                theirs, _ = await self._evaluated(peer.engine)
+                numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
         numbers["seconds.evaluate"] = time.perf_counter() - began
         self.listen(Live("evaluated", self.done, numbers, tuple(forest)))
         return numbers
+
+    async def _evaluated(self, engine: Engine) -> tuple[dict[str, float], Forest]:
+        c = self.config
+        return await evaluate(
+            engine, self.task, items=c.eval_items, samples=c.eval_samples, seed=mix(c.seed, "evaluation"),
+            limit=self.limit, temperature=c.temperature,
+        )  # fmt: skip
 
     def over(self) -> str:
         """Why the run is over; "" while it is not."""
@@ -172,6 +192,7 @@ class Loop:
             "done": self.done, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
             "readings": self.readings.state_dict(),
             "spent": {n: getattr(self.spent, n) for n in Spent.__slots__},
+            "peers": {name: peer.state() for name, peer in self.peers.items()},
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -182,6 +203,8 @@ class Loop:
         # Checkpoints from before there were any hold none, and recipes of that time ask for none.
         self.readings.load_state_dict(state.get("readings", {}))
         self.spent = Spent(**state["spent"])
+        for name, peer in self.peers.items():
+            peer.restore(state["peers"][name])
 
 
 class _Clock:

@@ -20,7 +20,7 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.policy.lora import load_lora, with_lora
 from rolltree.recipe.check import check
-from rolltree.recipe.recipe import Parts, Recipe
+from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
@@ -28,6 +28,7 @@ from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
+from rolltree.train.peers import Fellow, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
@@ -153,13 +154,16 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
 
         # Its first weights are the ones published before the first step, as version 0.
         engine = LocalEngine(job.loaded, version=-1)
+    peers: dict[str, Fellow] = {}
     try:
         check(job.parts, engine, job.task)
+        check_peers(job.parts)
+        peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         readings = make_readings(job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim))
         learner = make_learner(job.parts, job.loaded.model, config)
         cursor = Cursor(job.task, mix(config.seed, "items"))
-        loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings)
+        loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers)
         if where is not None:
             _load(loop, where)
         trackers = open_trackers(config.trackers, folder.path, described)
@@ -168,8 +172,19 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
             folder.describe(title, described)
         return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
+        for peer in peers.values():
+            await peer.engine.close()
         if own:
             await engine.close()
+
+
+def _fellow(job: _Job, peer: Peer) -> Fellow:
+    """A peer with an engine of its own, as it stands before the first step."""
+    from rolltree.engine.local import LocalEngine
+
+    loaded = peer_model(peer, job.loaded)
+    learner = make_learner(job.parts, loaded.model, job.config) if peer.trained else None
+    return Fellow(LocalEngine(loaded, version=-1 if peer.trained else 0), learner)
 
 
 async def _recorded(
@@ -213,6 +228,7 @@ def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
     saved = save_checkpoint(
         folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=loaded.codec.tokenizer,
         state=loop.state(), keep=loop.config.keep_checkpoints, note=note,
+        peers={name: peer.learner.policy.model for name, peer in loop.peers.items() if peer.learner is not None},
     )  # fmt: skip
     loop.listen(Live("checkpoint", loop.done, note=f"saved {saved.path.name}"))
 

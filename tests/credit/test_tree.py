@@ -124,3 +124,17 @@ def test_shared_mean_moves_leaf_terms_to_nodes():
     assert got.leaf is None
     np.testing.assert_allclose(got.node[1], 0.15)
     np.testing.assert_allclose(got.node[2], 0.4)
+
+
+def test_values_by_position_merge_prefixes_of_one_length() -> None:
+    """Two forks after two actions each: by prefix 1 and 0, by position the mean over all leaves below both."""
+    tree = Tree("t", [0])
+    for rewards in ((1.0, 1.0), (0.0, 0.0, 0.0, 0.0)):
+        fork = tree.extend(0, [len(rewards), 1], status="done")
+        for i, reward in enumerate(rewards):
+            tree.extend(fork, [i], status="done", scores={"reward": reward})
+    by = {name: load_credit("node_delta", by=name)(table([tree])).node for name in ("prefix", "position")}
+    forks = [1, 4]
+    assert by["prefix"][forks] == pytest.approx([1 - 1 / 3, 0 - 1 / 3])
+    assert by["position"][forks] == pytest.approx([0.0, 0.0])
+    assert by["position"][2] == pytest.approx(1 - 1 / 3), "a leaf keeps its own outcome"

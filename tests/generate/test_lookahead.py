@@ -14,6 +14,7 @@ from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.latr import Lookahead
 from rolltree.generate.lookahead import Look
 from rolltree.generate.runner import grow
+from rolltree.generate.signals import SignalError
 from rolltree.tree import Forest, Tree
 from rolltree.tree.views import metrics
 
@@ -142,3 +143,41 @@ def test_a_pruned_fork_frees_its_place() -> None:
     assert len(found) >= 2
     assert [gone for _, gone in found].count(False) <= 1
     assert found[0] == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "ages"), [(1024, (20, 30, 50)), (200, (20, 30, 50)), (48, (5, 7, 12)), (24, (3, 4, 6)), (10, (3,))]
+)
+def test_ages_follow_the_limit_where_none_are_given(limit: int, ages: tuple[int, ...]) -> None:
+    assert Look().at(limit).ages == ages
+    Look().check(limit)
+
+
+@pytest.mark.parametrize(
+    ("look", "said"),
+    [
+        (Look(ages=(2,)), "an age of 2 never drops a row: .* at most 0.50 alike and alike is 0.6; give ages of 3"),
+        (Look(ages=(20, 30, 50)), "an age of 20 is never reached: a rollout has at most 16 tokens here"),
+    ],
+)
+def test_ages_that_never_fire_are_refused_before_the_first_token(look: Look, said: str) -> None:
+    with pytest.raises(SignalError, match=said):
+        asyncio.run(grow(Lookahead(4, 1.0, look), tiny_engine(), Spell(), islice(Spell().items("train"), 1)))
+
+
+def test_how_often_rows_were_judged_is_on_record() -> None:
+    handed = [e for t in looked(Look(ages=(8,))) for e in t.events if e.kind == "select" and "judged" in e.numbers]
+    assert handed
+    assert all(e.numbers["judged"] > 0 for e in handed)
+
+
+def test_copies_fill_a_group_only_when_asked_for_and_are_counted() -> None:
+    task = Spell()
+    look = Look(absolute=0.9, ages=(3,))  # no fork is ever made
+    for fill, copies in (("copy", 3), ("restart", 0)):
+        strategy = Lookahead(4, 1.0, look, chunk=4, fill=fill)  # type: ignore[arg-type]
+        for tree in asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), 3), seed=1)):
+            assert len(tree.leaves()) == 4
+            assert sum(n.birth == "graft" for n in tree) == copies
+            if copies:
+                assert metrics(tree).duplicated == copies

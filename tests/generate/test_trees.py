@@ -12,6 +12,7 @@ from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import Spell, Walk, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.engine.tabular import Letters, TabularEngine, enumerate_paths
+from rolltree.generate.balance import Balanced
 from rolltree.generate.runner import grow
 from rolltree.generate.segments import SegmentTree
 from rolltree.generate.signals import Signal
@@ -24,6 +25,8 @@ ENTROPY = Signal("entropy:full")
 GROWERS = {
     "segments-even": SegmentTree(leaves=6, segment=4),
     "segments-likely": SegmentTree(leaves=6, segment=3, split="likely", fill="restart"),
+    "segments-glued": SegmentTree(leaves=6, segment=2, fill="glued"),
+    "segments-copied": SegmentTree(leaves=6, segment=4, ways=1, fill="copy"),
     "turn-forks": TurnForks(leaves=8, first=3, signal=Signal("entropy:top", 5)),
     "turn-forks-penalised": TurnForks(leaves=8, first=3, penalty=0.3, signal=Signal("entropy:top", 5)),
     "two-waves": TwoWaves(stems=2, positions=2, branches=2),
@@ -155,3 +158,36 @@ def test_a_budget_that_ends_mid_tree_leaves_every_leaf_with_a_reason() -> None:
     for tree in forest:
         assert sum(len(n) for n in tree.walk() if n.role == "policy") <= 37
         assert all(leaf.status != "open" and (leaf.finish or leaf.status == "pruned") for leaf in tree.leaves())
+
+
+def test_glued_leaves_stand_behind_a_prefix_they_were_not_written_behind() -> None:
+    """TreePO's released fallback, for replication: log-probs are those of where the tokens stand, logq is gone."""
+    strategy = SegmentTree(leaves=12, segment=2, ways=1, fill="glued")
+    moved = 0
+    for tree in grown(strategy, Spell(), n=8):
+        assert sum(leaf.status == "done" for leaf in tree.leaves()) == 12
+        for event in tree.events:
+            if event.kind == "splice":
+                node = tree[event.node]
+                moved += 1
+                assert node.logq is None
+                assert node.logp is not None
+                prefix = tree.prefix(node)
+                start = len(prefix) - len(node)
+                law = asyncio.run(tiny_engine().score(prefix, start)).logp
+                assert node.logp == pytest.approx(law, abs=1e-5)
+    assert moved
+
+
+def test_a_probe_thrown_away_is_paid_for_and_no_leaf() -> None:
+    inner = TurnForks(leaves=6, first=3, signal=Signal("entropy:top", 5))
+    for keep in (True, False):
+        for tree in grown(Balanced(inner, keep=keep), Walk(), n=3):
+            assert any("thrown away" in e.why for e in tree.events if e.kind == "prune") is not keep
+            assert sum(leaf.status == "done" for leaf in tree.leaves()) == 6
+
+
+def test_a_fixed_reference_stands_for_all_paths() -> None:
+    rule = TurnForks(leaves=40, first=10, slope=1e6, signal=Signal("entropy:top", 5), reference=1e9, fill="none")
+    for tree in grown(rule, Walk(), n=4):
+        assert not [e for e in tree.events if e.kind == "select"], "no turn is more uncertain than that"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,27 +21,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
 from rolltree.tree import Tree
 from rolltree.tree.table import table
-
-SMALL: dict[str, dict[str, Any]] = {
-    "treepo": {"leaves": 6, "segment": 4},
-    "arpo": {"leaves": 6, "first": 3},
-    "aepo": {"leaves": 6, "first": 3},
-    "ettrl": {"stems": 3},
-    "treeps_rag": {"leaves": 6, "ways": 3, "width": 2},
-    "cleaner": {"group": 6},
-    "reex_sql": {"group": 6, "exact": 0, "entities": 0},
-    "poly_ppo": {"rollouts": 3, "vines": 4, "size": 2, "window": 1},
-    "latr": {"leaves": 6, "absolute": 0.03, "relative": 0.5, "ages": (2,), "chunk": 4},
-    "rose": {"leaves": 6, "top": 5},
-    "echo": {"leaves": 6, "stems": 3, "entropy": 2.0, "confidence": 0.09, "rise": 0.0, "prune": "none"},
-    "gigpo": {},
-    "hgpo": {},
-    "himac": {"plans": 3, "executions": 3, "stop": "e"},
-    "metaagent_x": {"designs": 3, "executions": 3, "stop": "e"},
-    "mc_grpo": {},
-    "rorecomp": {},
-    "d3s": {"tokens": 0.5},
-}
+from tests.recipe.small import SMALL
 
 
 def grown(parts: Parts, n: int = 4, seed: int = 0) -> tuple[list[Tree], Task]:

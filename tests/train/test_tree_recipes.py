@@ -59,9 +59,14 @@ CASES: list[tuple[str, dict[str, Any], Early]] = [
     ("cleaner", {"group": 6}, Talk()),
     ("reex_sql", {"group": 6, "exact": 0, "entities": 0}, Talk()),
     ("poly_ppo", {"rollouts": 3, "vines": 3, "size": 2}, Talk()),
-    ("latr", {"leaves": 6, "share": 0.5, "absolute": 0.01, "relative": 0.5, "ages": (2,), "chunk": 4}, Talk()),
+    ("latr", {"leaves": 6, "share": 0.5, "absolute": 0.01, "relative": 0.5, "ages": (3,), "chunk": 4}, Talk()),
     ("ettrl", {"stems": 2}, Voted()),
-    ("echo", {"leaves": 6, "stems": 3, "entropy": 2.0, "confidence": 0.19, "rise": 0.001, "chunk": 2}, Voted()),
+    ("mars2", {"nodes": 4, "again": "{answer}="}, Voted()),
+    ("mars2", {"nodes": 4, "again": "=", "train_peer": False}, Voted()),
+    ("ets", {"width": 4, "step": 2, "delimiter": ""}, Voted()),
+    ("treepo", {"leaves": 8, "segment": 2, "fill": "glued"}, Voted()),
+    ("rose", {"leaves": 8, "top": 5, "values": "position"}, Voted()),
+    ("echo", {"leaves": 6, "stems": 3, "entropy": 0.87, "confidence": 0.95, "rise": 0.001, "chunk": 2}, Voted()),
 ]
 
 

@@ -1,0 +1,81 @@
+"""Several policies in one run: each has an engine and, if it is trained, weights and an optimizer of its own (MARS²).
+
+They write in the same trees and are credited together; an action then teaches the policy that wrote it and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rolltree.credit.fold import Folded
+from rolltree.engine.protocol import Engine
+from rolltree.policy.load import LoadedModel, load_model
+from rolltree.policy.publish import weights_of
+from rolltree.recipe.recipe import Parts, Peer
+from rolltree.train.config import TrainError
+from rolltree.train.step import Learner
+from rolltree.tree.table import Table
+
+
+@dataclass(slots=True)
+class Fellow:
+    """A peer at work."""
+
+    engine: Engine
+    learner: Learner | None
+    """None = it stays as it is."""
+    version: int = 0
+
+    async def publish(self, version: int) -> None:
+        """Give its engine its present weights, unless they never change."""
+        if self.learner is not None:
+            self.version = max(version, self.engine.version + 1)
+            await self.engine.update_weights(weights_of(self.learner.policy), self.version)
+
+    def state(self) -> dict[str, Any]:
+        """Weights and optimizer; nothing for one that is not trained."""
+        if self.learner is None:
+            return {}
+        return {"model": self.learner.policy.model.state_dict(), "learner": self.learner.state_dict()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to that state."""
+        if self.learner is not None:
+            self.learner.policy.model.load_state_dict(state["model"])
+            self.learner.load_state_dict(state["learner"])
+
+
+def check_peers(parts: Parts) -> None:
+    """Refuse objectives whose ratios belong to a path: its actions are of several policies."""
+    if parts.peers and parts.objective.level == "path":
+        raise TrainError(
+            f"{parts.name} lets {', '.join(parts.peers)} write on the same paths as the trained policy, but its "
+            "objective has one ratio per path; choose one with a ratio per token, such as clipped"
+        )
+
+
+def peer_model(peer: Peer, ours: LoadedModel) -> LoadedModel:
+    """A peer's own model: the one it names, or a copy of ours."""
+    if peer.model:
+        return load_model(peer.model)
+    return LoadedModel(deepcopy(ours.model), ours.codec, ours.path, f"{ours.name} (copy)")
+
+
+def frozen_peers(peers: Mapping[str, Peer]) -> dict[str, Engine]:
+    """Engines for rollouts without training: a copy writes as the run's own engine does, so it needs none."""
+    from rolltree.engine.local import LocalEngine
+
+    return {name: LocalEngine(peer.model) for name, peer in peers.items() if peer.model}
+
+
+def written_by(table: Table, folded: Folded, names: Iterable[str], *, others: bool = False) -> Folded:
+    """What those actors wrote (or all `others`) with its credit; the rest weighs nothing."""
+    wanted = set(names)
+    mine = np.fromiter(((n.actor in wanted) != others for n in table.nodes), np.bool_, len(table.nodes))
+    use = table.per_action(mine).astype(np.float64)
+    return Folded(folded.gain * use, folded.loss * use, folded.weight * use)
