@@ -47,10 +47,10 @@ class ClipCov:
     level: Level = "path"
 
     def __post_init__(self) -> None:
-        check_window("clip-cov", self.clip_low, self.clip_high)
-        _check_share("clip-cov", self.share)
+        check_window("clip_cov", self.clip_low, self.clip_high)
+        _check_share("clip_cov", self.share)
         if self.low >= self.high:
-            raise ObjectiveError(f"clip-cov: the covariance band [{self.low}, {self.high}] is empty")
+            raise ObjectiveError(f"clip_cov: the covariance band [{self.low}, {self.high}] is empty")
 
     @property
     def needs(self) -> frozenset[str]:
@@ -63,7 +63,7 @@ class ClipCov:
 
     def _select(self, batches: Sequence[Batch]) -> Selection:
         whole = merge(batches)
-        paths = need_paths(whole, "clip-cov")
+        paths = need_paths(whole, "clip_cov")
         a, logp = _means(whole, paths)
         lots = torch.cat([self._lots(batch, a, logp) for batch in batches])
         drawn = max(int(self.share * len(lots)), 1)
@@ -74,7 +74,7 @@ class ClipCov:
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss, the clip shares and the share drawn."""
-        paths = need_paths(batch, "clip-cov")
+        paths = need_paths(batch, "clip_cov")
         chosen = self.selection or self._select([batch])
         free = self._lots(batch, chosen.mean_advantage, chosen.mean_logp) > chosen.threshold
         r = ratio(batch.logp - batch.old)[paths.index]
@@ -86,7 +86,7 @@ class ClipCov:
 
     def _lots(self, batch: Batch, mean_advantage: float, mean_logp: float) -> Tensor:
         """(P,) a number in [0, 1) per entry that may be drawn, +inf for the others."""
-        paths = need_paths(batch, "clip-cov")
+        paths = need_paths(batch, "clip_cov")
         logp, a = batch.logp.detach().double()[paths.index], paths.advantage.double()
         cov = (a - mean_advantage) * (logp - mean_logp)
         r = ratio(batch.logp.detach() - batch.old)[paths.index]
@@ -110,9 +110,9 @@ class KlCov:
     level: Level = "path"
 
     def __post_init__(self) -> None:
-        _check_share("kl-cov", self.share)
+        _check_share("kl_cov", self.share)
         if self.estimator not in ("abs", "k2", "k3"):
-            raise ObjectiveError(f"kl-cov: no estimator {self.estimator!r}: choose abs, k2 or k3")
+            raise ObjectiveError(f"kl_cov: no estimator {self.estimator!r}: choose abs, k2 or k3")
 
     @property
     def needs(self) -> frozenset[str]:
@@ -125,7 +125,7 @@ class KlCov:
 
     def _select(self, batches: Sequence[Batch]) -> Selection:
         whole = merge(batches)
-        paths = need_paths(whole, "kl-cov")
+        paths = need_paths(whole, "kl_cov")
         a, logp = _means(whole, paths)
         cov = _covariance(whole, paths, a, logp)
         chosen = min(max(int(self.share * len(cov)), 1), len(cov))
@@ -134,7 +134,7 @@ class KlCov:
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss, the share chosen and its penalty."""
-        paths = need_paths(batch, "kl-cov")
+        paths = need_paths(batch, "kl_cov")
         chosen = self.selection or self._select([batch])
         picked = _covariance(batch, paths, chosen.mean_advantage, chosen.mean_logp) >= chosen.threshold
         delta = (batch.logp - batch.old)[paths.index]

@@ -48,7 +48,7 @@ class MinPro:
         paths = need_paths(batch, "minpro")
         centre, known = behaviour(batch.old, need(batch.sampled, "sampled", "minpro"))
         delta = batch.logp - centre
-        view = "prefix-min-inclusive" if self.inclusive else "prefix-min"
+        view = "prefix_min_inclusive" if self.inclusive else "prefix_min"
         log_prefix = on_paths(delta.detach(), known, paths, view)
         prefix = ratio(log_prefix.clamp(max=0) if self.cap else log_prefix)
         own = ratio(delta)[paths.index]

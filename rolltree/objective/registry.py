@@ -39,8 +39,8 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "cispo": Cispo,
     "sapo": Sapo,
     "gpg": Gpg,
-    "clip-cov": ClipCov,
-    "kl-cov": KlCov,
+    "clip_cov": ClipCov,
+    "kl_cov": KlCov,
     "gmpo": Gmpo,
     "bapo": Bapo,
     "aepo": Aepo,
@@ -49,8 +49,8 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "vcpo": Vcpo,
     "remix": Remix,
     "decoupled": Decoupled,
-    "context-corrected": context_corrected,
-    "one-token": OneToken,
+    "context_corrected": context_corrected,
+    "one_token": OneToken,
     "pairwise": Pairwise,
 }
 """Every surrogate under its name."""
@@ -58,11 +58,11 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
 CORRECTIONS: dict[str, Correction] = {
     "tis": ImportanceWeight("token", "truncate", high=2.0),
     "mis": ImportanceWeight("token", "mask", low=0.5, high=5.0),
-    "sequence-tis": ImportanceWeight("sequence", "truncate", high=2.0),
-    "sequence-mis": ImportanceWeight("sequence", "mask", high=2.0),
+    "sequence_tis": ImportanceWeight("sequence", "truncate", high=2.0),
+    "sequence_mis": ImportanceWeight("sequence", "mask", high=2.0),
     "m2po": SecondMoment(0.04),
-    "hint-mask": HintMask(),
-    "geometric-mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
+    "hint_mask": HintMask(),
+    "geometric_mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
 }
 """Common corrections under their names; any `Correction` object may be given instead."""
 

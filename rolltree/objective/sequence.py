@@ -36,7 +36,7 @@ class Gspo:
         """Loss and the share of path entries clipped on either side."""
         paths = need_paths(batch, "gspo")
         delta = batch.logp - batch.old
-        log_s = on_paths(delta, None, paths, "sequence-mean")
+        log_s = on_paths(delta, None, paths, "sequence_mean")
         if self.token_gradient:
             own = batch.logp[paths.index]
             log_s = log_s.detach() + own - own.detach()
