@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -30,6 +30,7 @@ class MinPro:
     inclusive: bool = False
     cap: bool = False
     level: Level = "path"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_window("minpro", self.clip_low, self.clip_high)

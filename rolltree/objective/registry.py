@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from rolltree.objective.balanced import Bapo
 from rolltree.objective.batch import Objective, ObjectiveError
+from rolltree.objective.bypass import Bypass
 from rolltree.objective.clipped import Clipped, context_corrected
 from rolltree.objective.compose import Composed
 from rolltree.objective.correction import Correction, ImportanceWeight, SecondMoment
@@ -28,7 +29,7 @@ from rolltree.objective.penalty import Anchor, EntropyBonus, Estimator, KlPenalt
 from rolltree.objective.prefix import MinPro
 from rolltree.objective.sequence import Gmpo, Gspo
 from rolltree.objective.soft import Sapo
-from rolltree.objective.staleness import Vcpo
+from rolltree.objective.vcpo import Vcpo
 
 _T = TypeVar("_T")
 
@@ -61,6 +62,7 @@ CORRECTIONS: dict[str, Correction] = {
     "sequence_tis": ImportanceWeight("sequence", "truncate", high=2.0),
     "sequence_mis": ImportanceWeight("sequence", "mask", high=2.0),
     "m2po": SecondMoment(0.04),
+    "bypass": Bypass(),
     "hint_mask": HintMask(),
     "geometric_mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
 }

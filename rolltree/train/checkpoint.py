@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
@@ -45,9 +45,13 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path, step: int, *, model: Any, tokenizer: Any, state: Mapping[str, Any], keep: int, note: str
-) -> Checkpoint:
-    """Write `step-NNNNNN` with a loadable HF model and the training state, then remove all but the newest `keep`."""
+    folder: Path, step: int, *, model: Any, tokenizer: Any, state: Mapping[str, Any], keep: int, note: str,
+    more: Callable[[Path], None] = lambda _: None,
+) -> Checkpoint:  # fmt: skip
+    """Write `step-NNNNNN` with a loadable HF model and the training state, then remove all but the newest `keep`.
+
+    `more` writes whatever else belongs into the folder, before it is sealed.
+    """
     path = folder / f"step-{step:06d}"
     with new_folder(path, overwrite=True) as partial:
         with no_progress_bar():
@@ -56,6 +60,7 @@ def save_checkpoint(
             tokenizer.save_pretrained(partial)
         torch.save({**state, "torch_rng": torch.get_rng_state(), "step": step}, partial / "training.pt")
         (partial / "README.md").write_text(note)
+        more(partial)
         files = sorted(f for f in partial.rglob("*") if f.is_file())
         seal = {str(f.relative_to(partial)): [f.stat().st_size, _digest(f)] for f in files}
         (partial / SEAL).write_text(json.dumps({"step": step, "files": seal}, indent=1))

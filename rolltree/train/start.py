@@ -23,6 +23,7 @@ from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
+from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
@@ -30,7 +31,7 @@ from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
 from rolltree.train.progress import Reporter
 from rolltree.train.run import RunFolder, plain
-from rolltree.train.step import DivergedError, Learner, make_optimizer
+from rolltree.train.step import Learner, make_optimizer
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 
@@ -210,6 +211,7 @@ def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
     saved = save_checkpoint(
         folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=loaded.codec.tokenizer,
         state=loop.state(), keep=loop.config.keep_checkpoints, note=note,
+        more=loop.save_buffers,
     )  # fmt: skip
     loop.listen(Live("checkpoint", loop.done, note=f"saved {saved.path.name}"))
 
@@ -225,6 +227,7 @@ def _load(loop: Loop, where: Checkpoint) -> None:
                 f"checkpoint {where.path} holds {missing.unexpected_keys[0]}, which the model does not have"
             )
     loop.restore(state)
+    loop.load_buffers(where.path)
     torch.set_rng_state(state["torch_rng"])
 
 

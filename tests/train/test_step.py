@@ -15,9 +15,10 @@ from rolltree.credit.fold import Folded, expand, fold, leaf_weights
 from rolltree.objective.batch import Batch, Level, Objective
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
+from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim
 from rolltree.train.pack import micro_batches
-from rolltree.train.step import DivergedError, Learner, StepKnobs, make_optimizer
+from rolltree.train.step import Learner, make_optimizer
 from rolltree.tree.table import Table, table
 from tests.policy.forests import random_tree, tiny_llama
 
