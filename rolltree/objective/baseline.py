@@ -14,12 +14,12 @@ from rolltree.objective.staleness import TwoAccumulators, sequence_weights
 
 @dataclass(slots=True)
 class GroupBaseline:
-    """−Σ_groups Σ_i w_i (A_i − b*)·∇Σ_t ω_i log π, w_i = min(W_i, cap), ω_i the path's averaging weight (arXiv 2602.17616).
+    """−Σ_groups Σ_i w_i (A_i − b*)·∇Σ_t ω_i log π with w_i = min(W_i, cap) (VCPO, arXiv 2602.17616).
 
-    b* = Σ w²‖g‖²A / Σ w²‖g‖² over the group, of the gradients g that are really summed. Adding a constant to all
-    advantages of a group adds it to b* too, so it does not matter which baseline the credit has taken off before. Paths
-    of a group must follow each other; memory is three gradients.
-    """  # fmt: skip
+    ω_i is the path's averaging weight and b* = Σ w²‖g‖²A / Σ w²‖g‖² over the group, of the gradients g that are
+    really summed. Adding a constant to all advantages of a group adds it to b* too, so it does not matter which
+    baseline the credit has taken off before. Paths of a group must follow each other; memory is three gradients.
+    """
 
     cap: float
     held: TwoAccumulators = field(default_factory=TwoAccumulators)

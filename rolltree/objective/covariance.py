@@ -17,7 +17,6 @@ from rolltree.objective.penalty import Estimator, kl
 from rolltree.objective.ratio import ratio
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, share, two_channel
 
-
 Rank = Callable[[Batch, Paths, float, float], Tensor]
 """(P,) a number per entry, given the mean advantage and mean log-prob; the lowest are chosen, +inf never is."""
 

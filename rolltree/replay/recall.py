@@ -50,7 +50,7 @@ class Past:
         return [tree for harvest in self.steps for tree in harvest.kept]
 
     def draw(self, count: int, seed: int) -> list[Tree]:
-        """Some of them without repetition, as they were before they taught: what became of their leaves is forgotten."""
+        """Some of them without repetition, as they were before they taught: leaves forget what became of them."""
         drawn = Random(seed).sample(self.trees, count)
         for tree in drawn:
             forget(tree.leaves())

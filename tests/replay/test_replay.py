@@ -53,7 +53,9 @@ def test_ages_leave_out_what_no_weights_wrote() -> None:
 def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
     queue = Waiting()
     for number in range(3):
-        queue.put(Harvest([tree(number, f"a{number}")], [tree(9, f"b{number}")], rounds=2, version=number, recalls=number))
+        queue.put(
+            Harvest([tree(number, f"a{number}")], [tree(9, f"b{number}")], rounds=2, version=number, recalls=number)
+        )
     queue.save(tmp_path / "waiting")
     again = Waiting()
     again.load(tmp_path / "waiting")
@@ -61,7 +63,10 @@ def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
     while len(queue):
         old, new = queue.take(), again.take()
         assert (old.rounds, old.version, old.recalls) == (new.rounds, new.version, new.recalls)
-        assert ([t.id for t in old.kept], [t.id for t in old.dropped]) == ([t.id for t in new.kept], [t.id for t in new.dropped])
+        assert ([t.id for t in old.kept], [t.id for t in old.dropped]) == (
+            [t.id for t in new.kept],
+            [t.id for t in new.dropped],
+        )
         for a, b in zip(old.trees, new.trees, strict=True):
             assert [(n.id, n.parent, n.fate, n.scores) for n in a] == [(n.id, n.parent, n.fate, n.scores) for n in b]
             for x, y in zip(a, b, strict=True):
