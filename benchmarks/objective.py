@@ -126,7 +126,10 @@ class Steps:
             for _ in range(GROUP):
                 size = int(rng.integers(LONGEST // 4, LONGEST + 1))
                 logq = rng.normal(-2, 0.1, size).astype(np.float32)
-                tree.extend(0, rng.integers(3, 99, size), status="done", logq=logq, version=np.zeros(size, np.int32))
+                tree.extend(
+                    0, rng.integers(3, 99, size), status="done", logq=logq, version=np.zeros(size, np.int32),
+                    scores={"reward": 0.0},
+                )  # fmt: skip
         self.view = table(forest)
         self.advantage = Advantage(leaf=rng.normal(size=len(self.view.leaf)))
         self.weights = leaf_weights(self.view, "token")
@@ -163,7 +166,8 @@ def rows(
         if only and name not in only:
             continue
         seen = batch if objective.level == "path" else lean
-        once(base, lean), once(objective, seen)
+        once(base, lean)
+        once(objective, seen)
         pairs = [(min(once(base, lean) for _ in range(3)), min(once(objective, seen) for _ in range(3)))
                  for _ in range(repeats)]  # fmt: skip
         steps = [(step(base), step(objective)) for _ in range(repeats)]

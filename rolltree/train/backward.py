@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rolltree.objective.batch import Batch, Objective, fit, need_paths, step_wide
 from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, one_path, step_factor
@@ -98,7 +99,9 @@ def _by_path(policy: LanguagePolicy, update: Update, accumulator: Accumulator) -
         for path in range(count):
             one = one_path(batch, path)
             score = accumulator.score(one)
-            found = torch.autograd.grad(score, parameters, retain_graph=path + 1 < count, allow_unused=True)
+            found: Sequence[Tensor | None] = torch.autograd.grad(
+                score, parameters, retain_graph=path + 1 < count, allow_unused=True
+            )
             gradient = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
             accumulator.add(one, float(score.detach()), gradient)
         _note(update, i, read)
