@@ -38,13 +38,13 @@ class Gathering:
     """What an accumulator made of an update."""
 
     gradient: list[Tensor]
-    """Of the loss, one tensor per parameter."""
+    """Of the loss, one tensor per parameter; empty where no path had an advantage."""
     loss: float
     metrics: dict[str, float]
 
 
 class Accumulator(Protocol):
-    """Puts the gradient of one update together from the gradients of its paths, which arrive tree by tree."""
+    """Puts the gradient of one update together from those of its paths, tree by tree; idle trees are left out."""
 
     def score(self, batch: Batch) -> Tensor:
         """The scalar whose gradient is wanted of a batch that holds a single path."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Objective, fit, need_paths, step_wide
+from rolltree.objective.batch import Batch, Objective, fit, step_wide
 from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, one_path, step_factor
 from rolltree.objective.merge import merge
 from rolltree.policy.language import LanguagePolicy, Read
@@ -92,22 +92,24 @@ def _summed(policy: LanguagePolicy, update: Update) -> tuple[float, list[Batch]]
 def _by_path(policy: LanguagePolicy, update: Update, accumulator: Accumulator) -> tuple[float, list[Batch]]:
     parameters = list(policy.parameters())
     seen: list[Batch] = []
+    busy = _busy(update.part)
     for i, micro in enumerate(update.part):
-        read = _read(policy, update, micro)
+        taught = [path for path, tree in enumerate([] if micro.group is None else micro.group) if int(tree) in busy]
+        with torch.set_grad_enabled(bool(taught)):
+            read = _read(policy, update, micro)
         batch = _batch(update, i, read)
-        count = need_paths(batch, "a gradient path by path").count
-        for path in range(count):
+        for path in taught:
             one = one_path(batch, path)
             score = accumulator.score(one)
             found: Sequence[Tensor | None] = torch.autograd.grad(
-                score, parameters, retain_graph=path + 1 < count, allow_unused=True
+                score, parameters, retain_graph=path != taught[-1], allow_unused=True
             )
             gradient = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
             accumulator.add(one, float(score.detach()), gradient)
         _note(update, i, read)
         seen.append(_lean(batch))
     gathered = accumulator.result()
-    for p, g in zip(parameters, gathered.gradient, strict=True):
+    for p, g in zip(parameters, gathered.gradient or [torch.zeros_like(p) for p in parameters], strict=True):
         p.grad = g
     with torch.no_grad():
         whole = merge(seen)
@@ -115,6 +117,15 @@ def _by_path(policy: LanguagePolicy, update: Update, accumulator: Accumulator) -
     for name, value in gathered.metrics.items():
         update.told.add_one(name, value)
     return _checked(gathered.loss, update, None), seen
+
+
+def _busy(part: Sequence[Micro]) -> set[int]:
+    """Trees in which some action has an advantage; of the others only the weights matter."""
+    out: set[int] = set()
+    for micro in part:
+        if micro.paths is not None and micro.group is not None:
+            out.update(micro.group[np.unique(micro.paths.path[micro.paths.advantage != 0])].tolist())
+    return out
 
 
 def _read(policy: LanguagePolicy, update: Update, micro: Micro) -> Read:

@@ -43,6 +43,8 @@ def test_vcpo_in_the_trainer_is_its_formula_path_by_path() -> None:
     """Σ over trees of Σ_i w_i (A_i − b*)·∇ ω Σ_t log π, b* from the norms of each path's own gradient."""
     view, folded, advantage = rollouts()
     sampled_before(view)
+    assert advantage.leaf is not None
+    advantage.leaf[view.leaf_tree == 1] = 0.0
     weights = leaf_weights(view, "token")
     paths = expand(view, advantage, weights)
     mine = learner()
@@ -90,6 +92,17 @@ def test_a_constant_added_to_a_groups_advantages_changes_nothing() -> None:
         mine.step(load_objective("vcpo", baseline=True), view, folded, shifted, version=0, knobs=StepKnobs())
         steps.append(grad(mine.policy.model))
     assert torch.allclose(*steps, atol=1e-8)
+
+
+def test_no_tree_has_anything_to_teach() -> None:
+    view, folded, advantage = rollouts()
+    sampled_before(view)
+    paths = expand(view, Advantage(leaf=0.0 * advantage.leaf), leaf_weights(view, "token"))
+    mine = learner(Optim(lr=1e-2, warmup=1, weight_decay=0.0))
+    told = mine.step(load_objective("vcpo", baseline=True), view, folded, paths, version=0, knobs=StepKnobs())
+    assert told["loss"] == told["grad_norm"] == told["baseline"] == 0
+    assert 0 < told["ess"] < 1
+    assert torch.equal(flat(mine.policy.model), flat(tiny_llama()))
 
 
 def test_advantages_that_differ_within_a_path_have_no_such_baseline() -> None:
