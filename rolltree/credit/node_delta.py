@@ -35,7 +35,7 @@ class NodeDelta:
     V is the mean outcome below (`backup="leaf_mean"`, as published) or the recursive mean over children
     ("child_mean", unbiased under uneven forks). A run after the last fork gets the leaf's own outcome minus its
     siblings' mean; a run that is an only child gets 0, so it needs trees that fork often. The published length
-    calibration among correct leaves is not part of this. With forks at the root only: the group mean.
+    calibration among correct leaves is `length_calibrated`. With forks at the root only: the group mean.
 
     `by="position"` is the released estimator's bookkeeping: one value per (tree, position of the node's end), which
     merges different prefixes of one length.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -40,6 +40,7 @@ class Bapo:
     dual: float | None = 3.0
     bounds: tuple[float, float] | None = None
     level: Level = "token"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_window("bapo", 1 - self.low_end, self.high_end - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -25,6 +25,7 @@ class Clipped:
     dual: float | None = None
     against: Literal["old", "sampled"] = "old"
     level: Level = "token"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_window("clipped", self.clip_low, self.clip_high, self.dual)

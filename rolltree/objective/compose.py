@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective, fit, step_wide
+from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, fit, step_wide
 from rolltree.objective.correction import Correction, StepWideCorrection, fit_correction
+from rolltree.objective.hooks import Accumulator, accumulator_of, at_step, skips_idle, step_factor
 from rolltree.objective.penalty import Penalty
 
 
@@ -35,6 +36,11 @@ class Composed:
         """Whether any part has a statistic of the whole step."""
         return step_wide(self.surrogate) or any(isinstance(c, StepWideCorrection) for c in self.corrections)
 
+    @property
+    def skips_idle(self) -> bool:
+        """Whether no part reads actions without advantage: penalties do."""
+        return not self.penalties and all(skips_idle(part) for part in (self.surrogate, *self.corrections))
+
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Sum of the parts' losses, union of their metrics."""
         metrics: dict[str, Tensor] = {}
@@ -58,3 +64,22 @@ class Composed:
             batches = [correct(batch)[0] for batch in batches]
             fitted.append(correct)
         return replace(self, corrections=tuple(fitted), surrogate=fit(self.surrogate, batches))
+
+    def at(self, step: int) -> Objective:
+        """The composition with the surrogate as its schedule wants it."""
+        now = at_step(self.surrogate, step)
+        return self if now is self.surrogate else replace(self, surrogate=now)
+
+    def step_factor(self, batches: Sequence[Batch]) -> float | None:
+        """The surrogate's."""
+        return step_factor(self.surrogate, batches)
+
+    def accumulator(self) -> Accumulator | None:
+        """The surrogate's, which sees neither penalties nor corrections and so is refused beside them."""
+        own = accumulator_of(self.surrogate)
+        if own is not None and (self.penalties or self.corrections):
+            raise ObjectiveError(
+                f"{type(self.surrogate).__name__} puts its gradient together path by path and takes no penalties or "
+                "corrections; leave them out, or set baseline=False"
+            )
+        return own

@@ -96,6 +96,11 @@ class ImportanceWeight:
         """The sampling law."""
         return frozenset({"sampled"})
 
+    @property
+    def skips_idle(self) -> bool:
+        """Whether nothing is rescaled by a mean over the batch."""
+        return not self.normalise and self.denominator == "original"
+
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
         """The corrected batch; mean and largest raw weight, and the share that a bound touched."""
         raw, mass = _weights(batch, self.unit)
@@ -160,6 +165,11 @@ class Reject:
     def needs(self) -> frozenset[str]:
         """The sampling law."""
         return frozenset({"sampled"})
+
+    @property
+    def skips_idle(self) -> bool:
+        """Whether nothing is rescaled by what survives."""
+        return self.denominator == "original"
 
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
         """The batch without what was rejected, and the share rejected."""

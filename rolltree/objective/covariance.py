@@ -6,17 +6,19 @@ advantage, so both work on path entries: (A − mean A)·(log π − mean log π
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, Paths, need_paths
-from rolltree.objective.merge import merge
 from rolltree.objective.penalty import Estimator, kl
 from rolltree.objective.ratio import ratio
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, share, two_channel
+
+Rank = Callable[[Batch, Paths, float, float], Tensor]
+"""(P,) a number per entry, given the mean advantage and mean log-prob; the lowest are chosen, +inf never is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,24 @@ class Selection:
     mean_advantage: float
     mean_logp: float
     threshold: float
-    """Entries count when their covariance (KL-Cov) is at least, or their lot (Clip-Cov) at most, this."""
+    """Entries whose rank is at most this are restrained."""
+
+    def __call__(self, batch: Batch, paths: Paths, rank: Rank) -> Tensor:
+        """(P,) bool: the entries restrained."""
+        return rank(batch, paths, self.mean_advantage, self.mean_logp) <= self.threshold
+
+
+def select(who: str, batches: Sequence[Batch], part: float, rank: Rank) -> Selection:
+    """Means over all entries of a step, and the rank up to which a share of them is restrained: at least one."""
+    pairs = [(batch, need_paths(batch, who)) for batch in batches]
+    count = sum(len(paths.index) for _, paths in pairs)
+    a = sum(float(paths.advantage.sum()) for _, paths in pairs) / max(count, 1)
+    logp = sum(float(batch.logp.detach()[paths.index].sum()) for batch, paths in pairs) / max(count, 1)
+    ranks = torch.cat([rank(batch, paths, a, logp) for batch, paths in pairs])
+    eligible = ranks[torch.isfinite(ranks)]
+    drawn = min(max(int(part * count), 1), len(eligible))
+    threshold = float(eligible.topk(drawn, largest=False).values.max()) if drawn else -torch.inf
+    return Selection(a, logp, threshold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +66,10 @@ class ClipCov:
     level: Level = "path"
 
     def __post_init__(self) -> None:
-        check_window("clip-cov", self.clip_low, self.clip_high)
-        _check_share("clip-cov", self.share)
+        check_window("clip_cov", self.clip_low, self.clip_high)
+        _check_share("clip_cov", self.share)
         if self.low >= self.high:
-            raise ObjectiveError(f"clip-cov: the covariance band [{self.low}, {self.high}] is empty")
+            raise ObjectiveError(f"clip_cov: the covariance band [{self.low}, {self.high}] is empty")
 
     @property
     def needs(self) -> frozenset[str]:
@@ -59,41 +78,34 @@ class ClipCov:
 
     def fit(self, batches: Sequence[Batch]) -> Objective:
         """Means and the lot that is just drawn, over the whole step."""
-        return replace(self, selection=self._select(batches))
-
-    def _select(self, batches: Sequence[Batch]) -> Selection:
-        whole = merge(batches)
-        paths = need_paths(whole, "clip-cov")
-        a, logp = _means(whole, paths)
-        lots = torch.cat([self._lots(batch, a, logp) for batch in batches])
-        drawn = max(int(self.share * len(lots)), 1)
-        eligible = lots[torch.isfinite(lots)]
-        some = len(eligible) > 0
-        threshold = float(eligible.topk(min(drawn, len(eligible)), largest=False).values.max()) if some else -1.0
-        return Selection(a, logp, threshold)
+        return replace(self, selection=select("clip_cov", batches, self.share, self._lots))
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss, the clip shares and the share drawn."""
-        paths = need_paths(batch, "clip-cov")
-        chosen = self.selection or self._select([batch])
-        free = self._lots(batch, chosen.mean_advantage, chosen.mean_logp) > chosen.threshold
+        paths = need_paths(batch, "clip_cov")
+        chosen = self.selection or select("clip_cov", [batch], self.share, self._lots)
+        drawn = chosen(batch, paths, self._lots)
         r = ratio(batch.logp - batch.old)[paths.index]
-        gain, loss = _channels(paths)
+        credit = paths.entry_weight * paths.advantage
+        gain, loss = credit.clamp(min=0), credit.clamp(max=0)
         window = ClipWindow(self.clip_low, self.clip_high)
         metrics = clip_metrics(r, gain, loss, paths.entry_weight, window)
-        metrics["cov_selected"] = share(paths.entry_weight, ~free)
-        return -(two_channel(r, gain, loss, window) * free).sum(), metrics
+        metrics["cov_selected"] = share(paths.entry_weight, drawn)
+        return -(two_channel(r, gain, loss, window) * ~drawn).sum(), metrics
 
-    def _lots(self, batch: Batch, mean_advantage: float, mean_logp: float) -> Tensor:
+    def _lots(self, batch: Batch, paths: Paths, mean_advantage: float, mean_logp: float) -> Tensor:
         """(P,) a number in [0, 1) per entry that may be drawn, +inf for the others."""
-        paths = need_paths(batch, "clip-cov")
-        logp, a = batch.logp.detach().double()[paths.index], paths.advantage.double()
-        cov = (a - mean_advantage) * (logp - mean_logp)
+        cov = covariance(batch, paths, mean_advantage, mean_logp)
         r = ratio(batch.logp.detach() - batch.old)[paths.index]
+        a = paths.advantage
         held = ((a > 0) & (r > 1 + self.clip_high)) | ((a < 0) & (r < 1 - self.clip_low))
-        place = torch.arange(len(a), dtype=torch.float64, device=a.device)
-        mixed = (logp * 12.9898 + a * 78.233 + place * 37.719 + self.seed * 4.1414).sin() * 43758.5453
-        return torch.where((cov > self.low) & (cov < self.high) & ~held, mixed - mixed.floor(), torch.inf)
+        place = ((cov > self.low) & (cov < self.high) & ~held).nonzero().squeeze(1)
+        logp = batch.logp.detach().double()[paths.index[place]]
+        mixed = logp * 12.9898 + a.double()[place] * 78.233 + place * 37.719 + self.seed * 4.1414
+        mixed = mixed.sin() * 43758.5453
+        out = torch.full_like(a, torch.inf, dtype=torch.float64)
+        out[place] = mixed - mixed.floor()
+        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +122,9 @@ class KlCov:
     level: Level = "path"
 
     def __post_init__(self) -> None:
-        _check_share("kl-cov", self.share)
+        _check_share("kl_cov", self.share)
         if self.estimator not in ("abs", "k2", "k3"):
-            raise ObjectiveError(f"kl-cov: no estimator {self.estimator!r}: choose abs, k2 or k3")
+            raise ObjectiveError(f"kl_cov: no estimator {self.estimator!r}: choose abs, k2 or k3")
 
     @property
     def needs(self) -> frozenset[str]:
@@ -121,22 +133,13 @@ class KlCov:
 
     def fit(self, batches: Sequence[Batch]) -> Objective:
         """Means and the covariance of the last entry chosen, over the whole step."""
-        return replace(self, selection=self._select(batches))
-
-    def _select(self, batches: Sequence[Batch]) -> Selection:
-        whole = merge(batches)
-        paths = need_paths(whole, "kl-cov")
-        a, logp = _means(whole, paths)
-        cov = _covariance(whole, paths, a, logp)
-        chosen = min(max(int(self.share * len(cov)), 1), len(cov))
-        threshold = float(cov.topk(chosen).values.min()) if chosen else torch.inf
-        return Selection(a, logp, threshold)
+        return replace(self, selection=select("kl_cov", batches, self.share, _largest))
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss, the share chosen and its penalty."""
-        paths = need_paths(batch, "kl-cov")
-        chosen = self.selection or self._select([batch])
-        picked = _covariance(batch, paths, chosen.mean_advantage, chosen.mean_logp) >= chosen.threshold
+        paths = need_paths(batch, "kl_cov")
+        chosen = self.selection or select("kl_cov", [batch], self.share, _largest)
+        picked = chosen(batch, paths, _largest)
         delta = (batch.logp - batch.old)[paths.index]
         weight = paths.entry_weight
         restrained = weight * picked * self._distance(delta)
@@ -150,18 +153,13 @@ class KlCov:
         return kl(-delta, estimator)
 
 
-def _means(batch: Batch, paths: Paths) -> tuple[float, float]:
-    if not len(paths.index):
-        return 0.0, 0.0
-    return float(paths.advantage.mean()), float(batch.logp.detach()[paths.index].mean())
-
-
-def _covariance(batch: Batch, paths: Paths, mean_advantage: float, mean_logp: float) -> Tensor:
+def covariance(batch: Batch, paths: Paths, mean_advantage: float, mean_logp: float) -> Tensor:
+    """(P,) (A − mean A)·(log π − mean log π) of every entry; detached."""
     return (paths.advantage - mean_advantage) * (batch.logp.detach()[paths.index] - mean_logp)
 
 
-def _channels(paths: Paths) -> tuple[Tensor, Tensor]:
-    return paths.entry_weight * paths.advantage.clamp(min=0), paths.entry_weight * paths.advantage.clamp(max=0)
+def _largest(batch: Batch, paths: Paths, mean_advantage: float, mean_logp: float) -> Tensor:
+    return -covariance(batch, paths, mean_advantage, mean_logp)
 
 
 def _check_share(who: str, value: float) -> None:

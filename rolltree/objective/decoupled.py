@@ -51,6 +51,11 @@ class Decoupled:
         """The sampling law, and the lag to interpolate with."""
         return frozenset({"sampled", "lag"} if self.prox == "loglinear" else {"sampled"})
 
+    @property
+    def skips_idle(self) -> bool:
+        """Whether no weight is rescaled by what survives."""
+        return self.denominator == "original"
+
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss; metrics of the clip and of the weight."""
         surrogate, weight = self._parts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ class Aepo:
     clip_high: float = 0.2
     dual: float | None = None
     level: Level = "token"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_window("aepo", self.clip_low, self.clip_high, self.dual)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ class Reinforce:
     """−Σ A·log π (Williams 1992). Off-policy it needs a correction: `correction="tis"` is truncated-IS REINFORCE."""
 
     level: Level = "token"
+    skips_idle: ClassVar[bool] = True
 
     @property
     def needs(self) -> frozenset[str]:
@@ -39,6 +41,7 @@ class Cispo:
     low: float = 0.0
     high: float = 5.0
     level: Level = "token"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= 1 <= self.high:

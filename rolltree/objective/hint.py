@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ class HintMask:
     """
 
     tau: float | None = None
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.tau is not None and self.tau <= 0:

@@ -25,7 +25,7 @@ class OneToken:
 
     def __post_init__(self) -> None:
         if self.kappa <= 0 or self.beta >= 1:
-            raise ObjectiveError(f"one-token: kappa={self.kappa} must be > 0 and beta={self.beta} below the reward 1")
+            raise ObjectiveError(f"one_token: kappa={self.kappa} must be > 0 and beta={self.beta} below the reward 1")
 
     @property
     def needs(self) -> frozenset[str]:
@@ -39,7 +39,7 @@ class OneToken:
             likely = batch.logp.detach().exp()
             value = (1 - self.beta) * likely * batch.logp
         else:
-            logits = need(batch.logits, "logits", "one-token with kappa ≠ 1")
+            logits = need(batch.logits, "logits", "one_token with kappa ≠ 1")
             everything = logits.log_softmax(-1)
             q = (logits.detach() / self.kappa).log_softmax(-1).exp()
             logit = batch.logp.detach() + logits.detach().logsumexp(-1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need
+from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
 from rolltree.objective.penalty import Anchor, Estimator, KlPenalty
 from rolltree.objective.ratio import behaviour, ratio
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, two_channel
@@ -27,19 +27,30 @@ class Remix:
     clip_high: float = 0.2
     relative: bool = False
     beta: float = 0.0
-    mixing: float = 1.0
+    mixing: float | None = 1.0
+    """λ, the share of the base's KL; None = the paper's schedule over the steps of the run."""
     kl_estimator: Estimator = "k2"
     level: Level = "token"
 
     def __post_init__(self) -> None:
         check_window("remix", self.clip_low, self.clip_high)
-        if not 0 <= self.mixing <= 1:
+        if self.mixing is not None and not 0 <= self.mixing <= 1:
             raise ObjectiveError(f"remix: mixing={self.mixing} is the share of the base's KL and must lie in [0, 1]")
 
     @property
     def needs(self) -> frozenset[str]:
         """The sampling law, and an anchor for each KL with a weight."""
-        return frozenset({"sampled"}).union(*(penalty.needs for penalty in self._penalties()))
+        scheduled = {"reference", "previous"} if self.beta and self.mixing is None else frozenset[str]()
+        return frozenset({"sampled"}).union(scheduled, *(penalty.needs for penalty in self._penalties()))
+
+    @property
+    def skips_idle(self) -> bool:
+        """Whether only the credit counts: a KL reads every action."""
+        return not self.beta
+
+    def at(self, step: int) -> Objective:
+        """With the mixing of that step, where it follows the paper's schedule."""
+        return self if self.mixing is not None else replace(self, mixing=mixing_schedule(step))
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss, the clip shares and the KL of each anchor."""
@@ -56,7 +67,8 @@ class Remix:
         return loss, metrics
 
     def _penalties(self) -> list[KlPenalty]:
-        pair: tuple[tuple[Anchor, float], ...] = (("reference", self.mixing), ("previous", 1 - self.mixing))
+        mixing = mixing_schedule(0) if self.mixing is None else self.mixing
+        pair: tuple[tuple[Anchor, float], ...] = (("reference", mixing), ("previous", 1 - mixing))
         return [KlPenalty(self.beta * part, self.kl_estimator, name) for name, part in pair if self.beta * part]
 
 

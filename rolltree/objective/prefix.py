@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -30,6 +30,7 @@ class MinPro:
     inclusive: bool = False
     cap: bool = False
     level: Level = "path"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_window("minpro", self.clip_low, self.clip_high)
@@ -48,7 +49,7 @@ class MinPro:
         paths = need_paths(batch, "minpro")
         centre, known = behaviour(batch.old, need(batch.sampled, "sampled", "minpro"))
         delta = batch.logp - centre
-        view = "prefix-min-inclusive" if self.inclusive else "prefix-min"
+        view = "prefix_min_inclusive" if self.inclusive else "prefix_min"
         log_prefix = on_paths(delta.detach(), known, paths, view)
         prefix = ratio(log_prefix.clamp(max=0) if self.cap else log_prefix)
         own = ratio(delta)[paths.index]

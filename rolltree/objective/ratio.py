@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rolltree.objective.batch import ObjectiveError, Paths
 
-View = Literal["token", "prefix-sum", "prefix-min", "prefix-min-inclusive", "sequence-sum", "sequence-mean", "zero"]
+View = Literal["token", "prefix_sum", "prefix_min", "prefix_min_inclusive", "sequence_sum", "sequence_mean", "zero"]
 VIEWS: tuple[View, ...] = get_args(View)
 
 LIMIT = 20.0
@@ -46,13 +46,13 @@ def on_paths(delta: Tensor, known: Tensor | None, paths: Paths, view: View) -> T
     if view == "zero":
         return torch.zeros_like(entries)
     mask = torch.ones_like(entries, dtype=torch.bool) if known is None else known[paths.index]
-    if view == "sequence-sum":
+    if view == "sequence_sum":
         return path_sum(torch.where(mask, entries, 0), paths)[paths.path]
-    if view == "sequence-mean":
+    if view == "sequence_mean":
         return path_mean(entries, paths, mask)[paths.path]
-    if view == "prefix-sum":
+    if view == "prefix_sum":
         return unpad(pad(torch.where(mask, entries, 0), paths, 0.0).cumsum(1), paths)
-    return prefix_min(torch.where(mask, entries, torch.inf), paths, inclusive=view == "prefix-min-inclusive")
+    return prefix_min(torch.where(mask, entries, torch.inf), paths, inclusive=view == "prefix_min_inclusive")
 
 
 def path_sum(entries: Tensor, paths: Paths) -> Tensor:

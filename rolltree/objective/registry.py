@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from rolltree.objective.balanced import Bapo
 from rolltree.objective.batch import Objective, ObjectiveError
+from rolltree.objective.bypass import Bypass
 from rolltree.objective.clipped import Clipped, context_corrected
 from rolltree.objective.compose import Composed
 from rolltree.objective.correction import Correction, ImportanceWeight, SecondMoment
@@ -28,7 +29,7 @@ from rolltree.objective.penalty import Anchor, EntropyBonus, Estimator, KlPenalt
 from rolltree.objective.prefix import MinPro
 from rolltree.objective.sequence import Gmpo, Gspo
 from rolltree.objective.soft import Sapo
-from rolltree.objective.staleness import Vcpo
+from rolltree.objective.vcpo import Vcpo
 
 _T = TypeVar("_T")
 
@@ -39,8 +40,8 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "cispo": Cispo,
     "sapo": Sapo,
     "gpg": Gpg,
-    "clip-cov": ClipCov,
-    "kl-cov": KlCov,
+    "clip_cov": ClipCov,
+    "kl_cov": KlCov,
     "gmpo": Gmpo,
     "bapo": Bapo,
     "aepo": Aepo,
@@ -49,8 +50,8 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "vcpo": Vcpo,
     "remix": Remix,
     "decoupled": Decoupled,
-    "context-corrected": context_corrected,
-    "one-token": OneToken,
+    "context_corrected": context_corrected,
+    "one_token": OneToken,
     "pairwise": Pairwise,
 }
 """Every surrogate under its name."""
@@ -58,11 +59,12 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
 CORRECTIONS: dict[str, Correction] = {
     "tis": ImportanceWeight("token", "truncate", high=2.0),
     "mis": ImportanceWeight("token", "mask", low=0.5, high=5.0),
-    "sequence-tis": ImportanceWeight("sequence", "truncate", high=2.0),
-    "sequence-mis": ImportanceWeight("sequence", "mask", high=2.0),
+    "sequence_tis": ImportanceWeight("sequence", "truncate", high=2.0),
+    "sequence_mis": ImportanceWeight("sequence", "mask", high=2.0),
     "m2po": SecondMoment(0.04),
-    "hint-mask": HintMask(),
-    "geometric-mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
+    "bypass": Bypass(),
+    "hint_mask": HintMask(),
+    "geometric_mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
 }
 """Common corrections under their names; any `Correction` object may be given instead."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -23,6 +24,7 @@ class Gspo:
     clip_high: float = 4e-4
     token_gradient: bool = False
     level: Level = "path"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_window("gspo", self.clip_low, self.clip_high)
@@ -36,7 +38,7 @@ class Gspo:
         """Loss and the share of path entries clipped on either side."""
         paths = need_paths(batch, "gspo")
         delta = batch.logp - batch.old
-        log_s = on_paths(delta, None, paths, "sequence-mean")
+        log_s = on_paths(delta, None, paths, "sequence_mean")
         if self.token_gradient:
             own = batch.logp[paths.index]
             log_s = log_s.detach() + own - own.detach()
@@ -59,6 +61,7 @@ class Gmpo:
     clip_low: float = 0.4
     clip_high: float = 0.4
     level: Level = "path"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if min(self.clip_low, self.clip_high) < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -21,6 +22,7 @@ class Sapo:
     tau_positive: float = 1.0
     tau_negative: float = 1.05
     level: Level = "token"
+    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if min(self.tau_positive, self.tau_negative) <= 0:

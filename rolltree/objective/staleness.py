@@ -1,8 +1,8 @@
 """What keeps a stale step small: effective sample size, a step scaled by it, and the minimum-variance baseline.
 
-VCPO, "Stable Asynchrony: Variance-Controlled Off-Policy RL", arXiv 2602.17616. The loss (`Vcpo`) and the learning rate
-(`scaled_step`) need one number per path; the baseline is known only when the last path of a group has been
-differentiated, which is what `TwoAccumulators` is for.
+VCPO, "Stable Asynchrony: Variance-Controlled Off-Policy RL", arXiv 2602.17616. The weights and the step's factor need
+one number per path; the baseline is known only when the last path of a group has been differentiated, which is what
+`TwoAccumulators` is for. The objective that puts them together is `rolltree.objective.vcpo`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need, need_paths
+from rolltree.objective.batch import Batch, ObjectiveError, need, need_paths
 from rolltree.objective.ratio import behaviour, path_sum, ratio
 
 
@@ -53,36 +53,6 @@ def sequence_weights(batch: Batch, who: str = "a sequence weight") -> Tensor:
     centre, known = behaviour(batch.old, need(batch.sampled, "sampled", who))
     delta = torch.where(known, batch.logp.detach() - centre, 0)
     return ratio(path_sum(delta[paths.index], paths))
-
-
-@dataclass(frozen=True, slots=True)
-class Vcpo:
-    """−Σ_paths min(W, cap)·A·log π with W = exp Σ_t log π/π_sampled detached; no clip (VCPO, as released).
-
-    Metrics carry `ess` of the unbounded weights over this batch's paths: feed it to `step_scale`.
-    """
-
-    cap: float = 8.0
-    level: Level = "path"
-
-    def __post_init__(self) -> None:
-        if not self.cap > 0:
-            raise ObjectiveError(f"vcpo: cap={self.cap} must be > 0")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The sampling law."""
-        return frozenset({"sampled"})
-
-    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss; ESS, and the mean and largest weight of the paths."""
-        paths = need_paths(batch, "vcpo")
-        raw = sequence_weights(batch, "vcpo")
-        credit = paths.entry_weight * paths.advantage * raw.clamp(max=self.cap)[paths.path]
-        metrics = {"ess": ess(raw)}
-        if len(raw):
-            metrics |= {"sequence_weight_mean": raw.mean(), "sequence_weight_max": raw.max()}
-        return -(credit * batch.logp[paths.index]).sum(), metrics
 
 
 def minimum_variance_baseline(rewards: Tensor, norms: Tensor, weights: Tensor, *, as_released: bool = False) -> Tensor:
@@ -133,7 +103,11 @@ class TwoAccumulators:
         columns = (torch.tensor(c, dtype=torch.float64) for c in (self.rewards, self.norms, self.weights))
         return float(minimum_variance_baseline(*columns))
 
-    def result(self, baseline: float | None = None) -> list[Tensor]:
-        """(1/n)·Σ w·(R − b)·g per parameter: the direction in which the reward grows; b defaults to `baseline`."""
+    def summed(self, baseline: float | None = None) -> list[Tensor]:
+        """Σ w·(R − b)·g per parameter: the direction in which the reward grows; b defaults to `baseline`."""
         b = self.baseline if baseline is None else baseline
-        return [(a - b * g) / max(len(self.rewards), 1) for a, g in zip(self.with_reward, self.plain, strict=True)]
+        return [a - b * g for a, g in zip(self.with_reward, self.plain, strict=True)]
+
+    def result(self, baseline: float | None = None) -> list[Tensor]:
+        """The mean over the paths instead of the sum."""
+        return [g / max(len(self.rewards), 1) for g in self.summed(baseline)]

@@ -17,6 +17,7 @@ from rolltree.filter.groups import GroupFilter
 from rolltree.filter.overlong import Shaper
 from rolltree.generate.strategy import Strategy, TreeStrategy
 from rolltree.objective.batch import Objective
+from rolltree.replay.recall import Recall
 
 
 class RecipeError(RolltreeError):
@@ -90,6 +91,10 @@ class Parts:
     shapers: tuple[Shaper, ...] = ()
     rounds: int = 1
     """Most rounds of sampling in a step while filters leave it short of prompts."""
+    recall: Recall | None = None
+    """Which share of a step's trees comes from earlier steps; None = all are fresh."""
+    reanchor: int | None = None
+    """Steps after which the objective's `reference` becomes the policy of then; None = it stays the first one."""
     optim: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Overrides of single fields of `rolltree.train.config.Optim`."""
     peers: Mapping[str, Peer] = field(default_factory=dict[str, Peer])

@@ -21,8 +21,8 @@ class Rose:
     The score is entropy × semantic divergence of the top 20 alternatives. `form="literal"` has the published sign, by
     which certain tokens score highest wherever cosines are positive; `form="entropy"` leaves divergence out. Credit is
     V(node) − V(parent) without a deviation. Values belong to prefixes here; released code keys them by position and so
-    merges different prefixes of one length. The calibration by length is left out, as in the released example (its
-    weight is 0 there), and the paper's KL weight of 1e-3 is `kl`, off by default.
+    merges different prefixes of one length. `calibrate` is the exponent of the calibration by length, which the paper
+    varies from 0.5 to 3 and its released example leaves off; the paper's KL weight of 1e-3 is `kl`, off by default.
     """
 
     card: ClassVar[Card] = Card(
@@ -40,6 +40,7 @@ class Rose:
     backup: Literal["leaf_mean", "child_mean"] = "leaf_mean"
     values: Literal["prefix", "position"] = "prefix"
     """What a value belongs to; "position" merges different prefixes of one length, as released."""
+    calibrate: float | None = None
     clip: float = 0.2
     kl: float = 0.0
     sampling_rounds: int = 1
@@ -53,9 +54,12 @@ class Rose:
             BySignal(Signal("entropy:top", self.top)) if self.form == "entropy"
             else MeaningfulDoubt(self.top, literal=self.form == "literal")
         )  # fmt: skip
+        credit = load_credit("node_delta", backup=self.backup, by=self.values)
+        if self.calibrate is not None:
+            credit = load_credit("length_calibrated", base=credit, alpha=self.calibrate)
         return Parts(
             "rose", OneAtATime(self.leaves, scorer, self.restart, self.consume),
-            load_credit("node_delta", backup=self.backup, by=self.values),
+            credit,
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="fixed",
             filters=(Mixed(),), rounds=self.sampling_rounds,
         )  # fmt: skip

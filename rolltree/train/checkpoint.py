@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
@@ -46,11 +46,12 @@ class Checkpoint:
 
 def save_checkpoint(
     folder: Path, step: int, *, model: Any, tokenizer: Any, state: Mapping[str, Any], keep: int, note: str,
-    peers: Mapping[str, Any] | None = None,
+    peers: Mapping[str, Any] | None = None, more: Callable[[Path], None] = lambda _: None,
 ) -> Checkpoint:  # fmt: skip
     """Write `step-NNNNNN` with a loadable HF model and the training state, then remove all but the newest `keep`.
 
-    Other trained models go to `peers/NAME` inside it, loadable in the same way.
+    Other trained models go to `peers/NAME` inside it, loadable in the same way; `more` writes whatever else belongs
+    into the folder, before it is sealed.
     """
     path = folder / f"step-{step:06d}"
     with new_folder(path, overwrite=True) as partial:
@@ -62,6 +63,7 @@ def save_checkpoint(
                 tokenizer.save_pretrained(place)
         torch.save({**state, "torch_rng": torch.get_rng_state(), "step": step}, partial / "training.pt")
         (partial / "README.md").write_text(note)
+        more(partial)
         files = sorted(f for f in partial.rglob("*") if f.is_file())
         seal = {str(f.relative_to(partial)): [f.stat().st_size, _digest(f)] for f in files}
         (partial / SEAL).write_text(json.dumps({"step": step, "files": seal}, indent=1))

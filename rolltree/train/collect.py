@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from rolltree.control.ledger import Budget
@@ -13,6 +13,7 @@ from rolltree.filter.groups import drop, sift
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
 from rolltree.recipe.recipe import Parts
+from rolltree.replay.harvest import Harvest
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Tree
 
@@ -37,29 +38,15 @@ class Cursor:
         return list(islice(self._stream, count))
 
 
-@dataclass(slots=True)
-class Harvest:
-    """What a step grew."""
-
-    kept: list[Tree] = field(default_factory=list[Tree])
-    dropped: list[Tree] = field(default_factory=list[Tree])
-    rounds: int = 0
-
-    @property
-    def trees(self) -> list[Tree]:
-        """Everything, in order of growth round by round."""
-        return [*self.kept, *self.dropped]
-
-
 async def collect(
     recipe: Parts, engine: Engine, cursor: Cursor, prompts: int, budget: Budget, *,
-    seed: int, limit: int, sampling: Sampling, peers: Mapping[str, Engine] | None = None,
+    seed: int, limit: int, sampling: Sampling, version: int = -1, peers: Mapping[str, Engine] | None = None,
 ) -> Harvest:  # fmt: skip
     """Grow until `prompts` trees passed the recipe's filters or its rounds are used up.
 
     Trees beyond the number asked for are dropped with that reason, as DAPO does (arXiv 2503.14476, algorithm 1).
     """
-    out = Harvest()
+    out = Harvest(version=version)
     asked = 0
     while len(out.kept) < prompts and out.rounds < recipe.rounds:
         missing = prompts - len(out.kept)

@@ -55,6 +55,12 @@ class TrainConfig:
     token_budget: int = 2048
     """Most tokens in one micro-batch; their gradients are summed. Small ones stay in a processor's cache (up to a fifth
     faster than 8,192); raise it on a GPU."""
+    held: int = 4
+    """Most micro-batches whose forward passes are held at once, by objectives with a statistic of the whole update; a
+    larger update is read twice instead."""
+    staleness: int = 0
+    """Versions a batch waits before it is trained: rollouts run ahead of the weights by so many steps, as they do in
+    asynchronous training. 0 = every batch is trained at once."""
     decoded: int | None = None
     """Stop after the step in which this many tokens have been sampled in all."""
     seconds: float | None = None
@@ -79,13 +85,15 @@ class TrainConfig:
     """Any of tensorboard, wandb, trackio."""
 
     def __post_init__(self) -> None:
-        counts = ("steps", "prompts", "token_budget", "eval_items", "eval_samples", "keep_checkpoints")
+        counts = ("steps", "prompts", "token_budget", "held", "eval_items", "eval_samples", "keep_checkpoints")
         for name in counts:
             if getattr(self, name) < 1:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give a whole number of at least 1")
         for name in ("eval_every", "checkpoint_every", "forests_every"):
             if getattr(self, name) < 0:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 (never) or a number of steps")
+        if self.staleness < 0:
+            raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
         check_optim(self.optim)
         if self.temperature <= 0:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a number above 0")

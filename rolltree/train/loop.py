@@ -9,23 +9,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rolltree.control.ledger import Budget
 from rolltree.credit.fold import Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.random import mix
+from rolltree.objective.hooks import at_step
 from rolltree.policy.publish import weights_of
 from rolltree.recipe.recipe import Parts
+from rolltree.replay.admission import room
+from rolltree.replay.age import age_numbers
+from rolltree.replay.harvest import Harvest
+from rolltree.replay.recall import Past
+from rolltree.replay.waiting import Waiting
 from rolltree.task.protocol import Task
-from rolltree.train.collect import Cursor, Harvest, collect
+from rolltree.train.backward import StepKnobs
+from rolltree.train.collect import Cursor, collect
 from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.growth import growth
 from rolltree.train.peers import Fellow, written_by
 from rolltree.train.readings import Readings
-from rolltree.train.step import Learner, StepKnobs
+from rolltree.train.step import Learner
 from rolltree.train.vitals import vitals
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
@@ -87,6 +97,10 @@ class Loop:
     spent: Spent = field(default_factory=Spent)
     peers: Mapping[str, Fellow] = field(default_factory=dict[str, Fellow])
     """Other policies by the actor they write as."""
+    waiting: Waiting = field(default_factory=Waiting)
+    """Batches that were grown and not yet trained."""
+    past: Past = field(default_factory=Past)
+    """Batches that were trained and may be recalled."""
 
     @property
     def limit(self) -> int:
@@ -101,34 +115,58 @@ class Loop:
             await peer.publish(self.done)
 
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
-        """One step; returns its metrics and everything it grew."""
-        c, clock, grown_by = self.config, _Clock(), self.version
+        """One step; returns its metrics and everything that was settled in it."""
+        clock = _Clock()
         budget = Budget(name=f"step {self.done + 1}")
-        harvest = await collect(
-            self.recipe, self.engine, self.cursor, c.prompts, budget, seed=mix(c.seed, "step", self.done + 1),
-            limit=self.limit, sampling=Sampling(temperature=c.temperature),
-            peers={name: peer.engine for name, peer in self.peers.items()},
-        )  # fmt: skip
+        grown = await self.grow(budget)
         budget.check()
-        numbers = outcomes(harvest.trees) | growth(harvest.trees) | self.spent.add(budget)
-        numbers["rounds"] = float(harvest.rounds)
+        fresh = [tree for harvest in grown for tree in harvest.trees]
+        numbers = outcomes(fresh) | growth(fresh) | self.spent.add(budget)
+        numbers["rounds"] = float(sum(harvest.rounds for harvest in grown))
         clock.lap("grow")
-        self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
+        self.listen(Live("grown", self.done + 1, numbers, tuple(fresh)))
+        harvest = self.waiting.take()
         numbers |= self.learn(harvest, clock)
         self.done += 1
+        if self.done == self.recipe.reanchor:
+            self.learner.reanchor("reference")
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
-        numbers |= account_numbers(harvest.trees) | vitals(harvest.trees, grown_by)
-        numbers |= {"decoded": float(self.spent.decoded)}
+        numbers |= account_numbers(harvest.trees) | vitals(harvest.trees, harvest.version)
+        numbers |= {"decoded": float(self.spent.decoded), "leaves.waiting": float(self.waiting.leaves)}
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
         self.listen(Live("trained", self.done, numbers, tuple(harvest.trees)))
         return numbers, harvest.trees
 
+    async def grow(self, budget: Budget) -> list[Harvest]:
+        """Grow as many batches as may run ahead of the weights; each waits for its turn."""
+        c, grown = self.config, list[Harvest]()
+        while room(c.staleness, version=self.done, submitted=self.done + len(self.waiting)):
+            number = self.done + len(self.waiting)
+            recalls = self.recalls(number)
+            harvest = await collect(
+                self.recipe, self.engine, self.cursor, c.prompts - recalls, budget,
+                seed=mix(c.seed, "step", number + 1), limit=self.limit, sampling=Sampling(temperature=c.temperature),
+                version=self.version, peers={name: peer.engine for name, peer in self.peers.items()},
+            )  # fmt: skip
+            harvest.recalls = recalls
+            self.waiting.put(harvest)
+            grown.append(harvest)
+        return grown
+
+    def recalls(self, step: int) -> int:
+        """How many trees of the batch with this number, from 0, are to come from earlier steps."""
+        recall = self.recipe.recall
+        return recall.count(self.config.prompts, step, len(self.past.trees)) if recall else 0
+
     def learn(self, harvest: Harvest, clock: _Clock) -> dict[str, float]:
         """Credit, fold, pack and update."""
         settle_rest(harvest.dropped)
-        view = table(harvest.kept)
+        again = self.past.draw(harvest.recalls, mix(self.config.seed, "recall", self.done + 1))
+        if self.recipe.recall:
+            self.past.remember(harvest, self.recipe.recall.window)
+        view = table([*harvest.kept, *again])
         if not len(view.leaf) or not view.live.any():
             settle_rest(harvest.kept)
             return {"trained_tokens": 0.0}
@@ -137,24 +175,29 @@ class Loop:
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit
         )
+        objective = at_step(self.recipe.objective, self.done)
         folded: Folded = fold(view, advantage, weights, self.recipe.multiplicity)
-        paths = expand(view, advantage, weights) if self.recipe.objective.level == "path" else None
+        paths = expand(view, advantage, weights) if objective.level == "path" else None
         write(view, folded)
         settle_fates(view, weights)
         clock.lap("credit")
         knobs = StepKnobs(
-            self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit
-        )
+            self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit,
+            self.config.held,
+        )  # fmt: skip
         mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
-        numbers = self.learner.step(self.recipe.objective, view, mine, paths, version=self.version, knobs=knobs)
+        numbers = self.learner.step(objective, view, mine, paths, version=self.version, knobs=knobs)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 own = written_by(view, folded, [name])
-                told = peer.learner.step(self.recipe.objective, view, own, None, version=peer.version, knobs=knobs)
+                told = peer.learner.step(objective, view, own, None, version=peer.version, knobs=knobs)
                 numbers |= {f"{name}.{key}": value for key, value in told.items()}
         numbers |= self.readings.learn(view, self.config.token_budget)
         clock.lap("learn")
-        return numbers | {"idle_share": _idle(folded)}
+        written = view.flat("version", -1.0).astype(np.int64)[folded.weight > 0]
+        if again:
+            numbers["recalled"] = float(len(again))
+        return numbers | age_numbers(written, self.version) | {"idle_share": _idle(folded)}
 
     async def evaluate(self) -> dict[str, float]:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
@@ -205,6 +248,16 @@ class Loop:
         self.spent = Spent(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])
+
+    def save_buffers(self, folder: Path) -> None:
+        """Write what waits and what may be recalled beside a checkpoint's state."""
+        self.waiting.save(folder / "waiting")
+        self.past.save(folder / "past")
+
+    def load_buffers(self, folder: Path) -> None:
+        """Go back to what was written."""
+        self.waiting.load(folder / "waiting")
+        self.past.load(folder / "past")
 
 
 class _Clock:

@@ -23,6 +23,7 @@ from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
+from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
@@ -32,7 +33,7 @@ from rolltree.train.peers import Fellow, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
-from rolltree.train.step import DivergedError, Learner, make_optimizer
+from rolltree.train.step import Learner, make_optimizer
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 
@@ -229,6 +230,7 @@ def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
         folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=loaded.codec.tokenizer,
         state=loop.state(), keep=loop.config.keep_checkpoints, note=note,
         peers={name: peer.learner.policy.model for name, peer in loop.peers.items() if peer.learner is not None},
+        more=loop.save_buffers,
     )  # fmt: skip
     loop.listen(Live("checkpoint", loop.done, note=f"saved {saved.path.name}"))
 
@@ -244,6 +246,7 @@ def _load(loop: Loop, where: Checkpoint) -> None:
                 f"checkpoint {where.path} holds {missing.unexpected_keys[0]}, which the model does not have"
             )
     loop.restore(state)
+    loop.load_buffers(where.path)
     torch.set_rng_state(state["torch_rng"])
 
 

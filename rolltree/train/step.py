@@ -1,8 +1,8 @@
-"""One step of learning: objective, backward over micro-batches, clip, AdamW; and what is worth knowing about it."""
+"""One step of learning: its updates (backward, clip, AdamW), the policies it compares with, and its metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,35 +11,16 @@ import numpy as np
 import torch
 
 from rolltree.credit.fold import Expanded, Folded
-from rolltree.objective.batch import Objective, fit, step_wide
-from rolltree.objective.clipped import Clipped
+from rolltree.objective.batch import Objective
+from rolltree.objective.hooks import accumulator_of, skips_idle
+from rolltree.objective.staleness import scaled_step
 from rolltree.policy.language import LanguagePolicy
-from rolltree.train.batch import Anchors, objective_batch
-from rolltree.train.config import Optim, TrainError
+from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
+from rolltree.train.batch import Anchors
+from rolltree.train.config import Optim
 from rolltree.train.gather import Gap, Gathered, Weights
 from rolltree.train.pack import Micro, micro_batches
-from rolltree.tree import Tree
 from rolltree.tree.table import Table
-
-
-class DivergedError(TrainError):
-    """The loss or the gradient left all bounds. No weight was changed by the update that did it."""
-
-    def __init__(self, what: str, micro: Micro | None, trees: Sequence[Tree]) -> None:
-        super().__init__(what)
-        self.micro = micro
-        """The one micro-batch that did it; None = their sum did."""
-        self.trees = list(trees)
-
-
-@dataclass(frozen=True, slots=True)
-class StepKnobs:
-    """What a step needs of the run's configuration."""
-
-    token_budget: int = 2048
-    log_entropy: bool = True
-    gap_limit: float = 0.1
-    loss_limit: float = 1e4
 
 
 @dataclass(slots=True)
@@ -64,30 +45,31 @@ class Learner:
         knobs: StepKnobs,
     ) -> dict[str, float]:
         """All updates of one step; returns its metrics."""  # fmt: skip
-        budget = knobs.token_budget
+        # Where gradients are wanted path by path, each path is a micro-batch of its own.
+        budget = knobs.token_budget if accumulator_of(objective) is None else 1
         whole = "group" in objective.needs
-        parts = [
-            micro_batches(table, _taught(objective, folded), budget, paths=paths, whole_trees=whole, trees=trees)
-            for trees in _shares(table, self.optim.minibatches)
-        ]
-        parts = [p for p in parts if p]
+        per_tree = np.bincount(np.repeat(table.tree, table.length), folded.weight, minlength=len(table.trees))
+        if skips_idle(objective):
+            folded, paths = _taught(folded), None if paths is None else _taught_paths(paths)
+        parts: list[list[Micro]] = []
+        scales: list[float] = []
+        for trees in _shares(table, self.optim.minibatches):
+            part = micro_batches(table, folded, budget, paths=paths, whole_trees=whole, trees=trees)
+            if part:
+                parts.append(part)
+                scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
             return {"updates": 0.0, "trained_tokens": 0.0}
-        total = float(folded.weight.sum())
         once = len(parts) * self.optim.epochs == 1
         fixed = [[self._anchors(objective, micro, once) for micro in part] for part in parts]
         if "previous" in self.anchors:
-            self.anchors["previous"].model.load_state_dict(self.policy.model.state_dict())
+            self.reanchor("previous")
         told = Gathered(table.trees)
         gap, weights = Gap(knobs.gap_limit, version), Weights(table)
         for epoch in range(self.optim.epochs):
-            for part, anchors in zip(parts, fixed, strict=True):
-                share = sum(float(m.weight.sum()) for m in part)
-                scale = total / share if len(parts) > 1 and share > 0 else 1.0
-                self._update(
-                    objective, part, anchors, version=version, scale=scale, knobs=knobs, told=told,
-                    gaps=(gap, weights) if epoch == 0 else (),
-                )  # fmt: skip
+            for part, anchors, scale in zip(parts, fixed, scales, strict=True):
+                gaps = (gap, weights) if epoch == 0 else ()
+                self._update(Update(objective, part, anchors, version, scale, knobs, told, gaps))
         return told.means() | gap.means() | weights.means() | {
             "updates": float(self.optim.epochs * len(parts)),
             "lr": self.lr,
@@ -108,6 +90,10 @@ class Learner:
         for name, policy in self.anchors.items():
             policy.model.load_state_dict(state["anchors"][name])
 
+    def reanchor(self, name: str) -> None:
+        """Let a fixed policy be the current one from here on."""
+        self.anchors[name].model.load_state_dict(self.policy.model.state_dict())
+
     @property
     def lr(self) -> float:
         """The learning rate of the latest update."""
@@ -122,49 +108,10 @@ class Learner:
             }  # fmt: skip
         return Anchors(old, **fixed)
 
-    def _fitted(
-        self, objective: Objective, part: Sequence[Micro], anchors: Sequence[Anchors], version: int, scale: float
-    ) -> Objective:
-        """Fix what must be one number for the whole update; costs a forward over it without gradient."""
-        with torch.no_grad():
-            reads = (
-                self.policy.read(m.packed, entropy="entropy" in objective.needs, logits="logits" in objective.needs)
-                for m in part
-            )
-            batches = [
-                objective_batch(micro, read, fixed, version, scale)
-                for micro, read, fixed in zip(part, reads, anchors, strict=True)
-            ]
-            return fit(objective, batches)
-
-    def _update(
-        self, objective: Objective, part: Sequence[Micro], anchors: Sequence[Anchors], *, version: int, scale: float,
-        knobs: StepKnobs, told: Gathered, gaps: Sequence[Gap | Weights],
-    ) -> None:  # fmt: skip
+    def _update(self, update: Update) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        if len(part) > 1 and step_wide(objective):
-            objective = self._fitted(objective, part, anchors, version, scale)
-        loss_sum = 0.0
-        for micro, fixed in zip(part, anchors, strict=True):
-            read = self.policy.read(
-                micro.packed, entropy="entropy" in objective.needs, logits="logits" in objective.needs,
-                watch=knobs.log_entropy,
-            )  # fmt: skip
-            loss, metrics = objective(objective_batch(micro, read, fixed, version, scale))
-            value = float(loss.detach())
-            if not np.isfinite(value) or abs(value) > knobs.loss_limit:
-                raise DivergedError(
-                    f"the loss is {value:.4g} (limit {knobs.loss_limit:g})", micro, [told.trees[i] for i in micro.trees]
-                )
-            loss.backward()
-            loss_sum += value
-            told.add(metrics, float(micro.weight.sum()), scale)
-            if read.watched is not None:
-                own = read.watched[torch.from_numpy(micro.weight > 0).to(read.watched.device)]
-                if len(own):
-                    told.add({"policy_entropy": own.mean()}, float(len(own)), 1.0)
-            for gap in gaps:
-                gap.add(micro, fixed.old if fixed.old is not None else read.logp.detach())
+        part, told = update.part, update.told
+        loss, factor = backward(self.policy, update)
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.policy.parameters()), self.optim.clip_norm))
         if not np.isfinite(norm):
             raise DivergedError(f"the gradient's norm is {norm}", part[0] if len(part) == 1 else None,
@@ -172,17 +119,27 @@ class Learner:
         self.updates += 1
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr
-        self.optimizer.step()
-        told.add_one("loss", loss_sum)
+        with scaled_step(self.optimizer, 1.0 if factor is None else factor):
+            self.optimizer.step()
+        told.add_one("loss", loss)
         told.add_one("grad_norm", norm)
+        if factor is not None:
+            told.add_one("step_factor", factor)
 
 
-def _taught(objective: Objective, folded: Folded) -> Folded:
-    """Leave out actions without any advantage where they cannot matter: no penalty, no normaliser reads them."""
-    if type(objective) is not Clipped:
-        return folded
+def _taught(folded: Folded) -> Folded:
+    """Without the actions that have no advantage."""
     idle = (folded.gain == 0) & (folded.loss == 0)
     return Folded(folded.gain, folded.loss, np.where(idle, 0.0, folded.weight))
+
+
+def _taught_paths(paths: Expanded) -> Expanded:
+    """Without the paths none of whose actions has an advantage."""
+    busy = np.bincount(paths.path, paths.advantage != 0, minlength=len(paths.weight)) > 0
+    number, mine = np.cumsum(busy) - 1, busy[paths.path]
+    return Expanded(
+        paths.index[mine], number[paths.path[mine]], paths.advantage[mine], paths.weight[busy], paths.leaf[busy]
+    )
 
 
 def _shares(table: Table, count: int) -> list[list[int]]:

@@ -27,9 +27,9 @@ VARIANTS = {
     "decoupled-sequence": load_objective("decoupled", unit="sequence", bound="truncate"),
     "decoupled-loglinear": load_objective("decoupled", prox="loglinear"),
     "decoupled-surviving": load_objective("decoupled", low=0.5, high=2.0, denominator="surviving"),
-    "one-token-warm": load_objective("one-token", kappa=1.3),
-    "clip-cov-much": load_objective("clip-cov", share=0.3, low=0.0),
-    "kl-cov-much": load_objective("kl-cov", share=0.3, estimator="k3"),
+    "one_token-warm": load_objective("one_token", kappa=1.3),
+    "clip_cov-much": load_objective("clip_cov", share=0.3, low=0.0),
+    "kl_cov-much": load_objective("kl_cov", share=0.3, estimator="k3"),
     "pairwise-mean": load_objective("pairwise", length_mean=True, imitate=0.5),
 }
 

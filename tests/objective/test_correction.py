@@ -125,7 +125,7 @@ def test_corrections_run_in_order_and_leave_penalties_alone(pair) -> None:
     torch.testing.assert_close(objective(batch)[0], base + penalty)
     assert objective.needs == {"sampled", "reference"}
     assert objective.level == "token"
-    assert load_objective("clipped", correction="sequence-tis").level == "path"
+    assert load_objective("clipped", correction="sequence_tis").level == "path"
 
 
 def test_a_sequence_weight_without_paths_says_so(pair) -> None:

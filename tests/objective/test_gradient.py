@@ -54,8 +54,8 @@ def test_reinforce_is_the_score_times_the_advantage(pair) -> None:
         "vcpo",
         "gspo",
         "gmpo",
-        "kl-cov",
-        "context-corrected",
+        "kl_cov",
+        "context_corrected",
     ],
 )
 def test_without_lag_every_surrogate_has_the_reinforce_gradient(name: str) -> None:

@@ -31,7 +31,7 @@ def test_a_hint_that_led_to_a_bad_rollout_is_not_unlearned() -> None:
     batch = hinted()
     (plain,) = torch.autograd.grad(Clipped()(batch)[0], batch.logp)
     assert plain.tolist() == pytest.approx([0.0, -0.25, 0.25])
-    (masked,) = torch.autograd.grad(load_objective("clipped", correction="hint-mask")(batch)[0], batch.logp)
+    (masked,) = torch.autograd.grad(load_objective("clipped", correction="hint_mask")(batch)[0], batch.logp)
     assert masked.tolist() == pytest.approx([-0.25, -0.25, 0.25])
 
 
@@ -66,7 +66,7 @@ def test_the_context_corrected_ratio_fades_with_what_the_unaided_policy_would_no
     logp = torch.tensor([math.log(0.001)], dtype=torch.float64, requires_grad=True)
     one = torch.ones(1, dtype=torch.float64)
     batch = Batch(logp, logp.detach(), one, 0 * one, one, sampled=torch.tensor([math.log(0.4)], dtype=torch.float64))
-    (got,) = torch.autograd.grad(load_objective("context-corrected")(batch)[0], logp)
+    (got,) = torch.autograd.grad(load_objective("context_corrected")(batch)[0], logp)
     assert got.item() == pytest.approx(-0.0025)
-    (down,) = torch.autograd.grad(load_objective("context-corrected")(replace(batch, gain=0 * one, loss=-one))[0], logp)
+    (down,) = torch.autograd.grad(load_objective("context_corrected")(replace(batch, gain=0 * one, loss=-one))[0], logp)
     assert down.item() == 0.0

@@ -14,7 +14,7 @@ from rolltree.objective.merge import merge
 from rolltree.objective.registry import load_objective
 from tests.objective.test_contract import VARIANTS
 
-WITHIN_BATCH = {"clip-cov", "clip-cov-much"}
+WITHIN_BATCH = {"clip_cov", "clip_cov-much"}
 """Draws that depend on the place in the batch."""
 MORE = {
     "normalised": load_objective("gspo", correction=ImportanceWeight("sequence", normalise=True)),

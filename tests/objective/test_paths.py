@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rolltree.contract.objective import random_pair
 from rolltree.objective.prefix import MinPro
 from rolltree.objective.sequence import Gmpo
-from rolltree.objective.staleness import Vcpo, ess, sequence_weights
+from rolltree.objective.staleness import ess, sequence_weights
+from rolltree.objective.vcpo import Vcpo
 
 
 def sequences(batch):

@@ -22,11 +22,11 @@ def view_by_hand(values: list[float], known: list[bool], view: str) -> list[floa
             {
                 "token": values[t],
                 "zero": 0.0,
-                "sequence-sum": sum(seen),
-                "sequence-mean": sum(seen) / len(seen) if seen else 0.0,
-                "prefix-sum": sum(upto),
-                "prefix-min": min(before, default=0.0),
-                "prefix-min-inclusive": min(upto, default=0.0),
+                "sequence_sum": sum(seen),
+                "sequence_mean": sum(seen) / len(seen) if seen else 0.0,
+                "prefix_sum": sum(upto),
+                "prefix_min": min(before, default=0.0),
+                "prefix_min_inclusive": min(upto, default=0.0),
             }[view]
         )
     return out
@@ -50,7 +50,7 @@ def test_every_view_equals_a_loop(seed: int, missing: float, view) -> None:
 def test_a_prefix_view_is_the_same_on_every_path_through_an_action(seed: int) -> None:
     batch = random_pair(seed).folded
     delta = (batch.logp - batch.old).detach()
-    for view in ("prefix-sum", "prefix-min", "prefix-min-inclusive"):
+    for view in ("prefix_sum", "prefix_min", "prefix_min_inclusive"):
         got = on_paths(delta, None, batch.paths, view)
         one = torch.zeros_like(delta).index_put((batch.paths.index,), got)
         torch.testing.assert_close(one[batch.paths.index], got)

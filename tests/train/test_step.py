@@ -15,9 +15,10 @@ from rolltree.credit.fold import Folded, expand, fold, leaf_weights
 from rolltree.objective.batch import Batch, Level, Objective
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
+from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim
 from rolltree.train.pack import micro_batches
-from rolltree.train.step import DivergedError, Learner, StepKnobs, make_optimizer
+from rolltree.train.step import Learner, make_optimizer
 from rolltree.tree.table import Table, table
 from tests.policy.forests import random_tree, tiny_llama
 
@@ -166,7 +167,7 @@ def test_the_learning_rate_warms_up() -> None:
     assert rates == [0.25, 0.5, 0.75, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("name", ["bapo", "hapo", "gpg", "kl-cov"])
+@pytest.mark.parametrize("name", ["bapo", "hapo", "gpg", "kl_cov"])
 def test_statistics_of_a_step_do_not_depend_on_how_it_is_split(name: str) -> None:
     """Bounds, scales and selections are fixed over all micro-batches before the first backward."""
     view, folded, advantage = rollouts()

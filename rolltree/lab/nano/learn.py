@@ -81,7 +81,8 @@ def write(settings: Settings, found: Mapping[str, Sequence[Trace]]) -> None:
 
 
 def _page(settings: Settings, found: Mapping[str, Sequence[Trace]], rows: Sequence[str]) -> str:
-    command = f"python -m rolltree.lab.nano.learn --tasks {' '.join(found)} --seeds {settings.seeds} --first-seed {settings.first_seed}"
+    seeds = f"--seeds {settings.seeds} --first-seed {settings.first_seed}"
+    command = f"python -m rolltree.lab.nano.learn --tasks {' '.join(found)} {seeds}"
     return _PAGE.format(recipe=settings.recipe.upper(), command=command, rows="\n".join(rows))
 
 

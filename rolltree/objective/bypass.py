@@ -1,0 +1,44 @@
+"""Ratios against the law that sampled, whatever the surrogate: the proximal policy of stale data is its author."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
+
+from torch import Tensor
+
+from rolltree.objective.batch import Batch, Level, ObjectiveError, need
+from rolltree.objective.correction import Correction
+from rolltree.objective.ratio import behaviour
+
+Against = Literal["old", "sampled"]
+"""What a surrogate's ratio divides by: the weights at the start of the step, or the law sampled from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """The batch with log π_sampled in the place of log π_old; actions without one keep π_old.
+
+    On fresh rollouts at temperature 1 the two are the same policy. On stale ones the surrogate's ratio then corrects
+    for the lag as well as for the updates of the step, and its window holds both ("rollout" proximal policy, AReaL).
+    """
+
+    level: Level = "token"
+    skips_idle: ClassVar[bool] = True
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The sampling law."""
+        return frozenset({"sampled"})
+
+    def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
+        """The batch around another centre; no metrics."""
+        centre, _ = behaviour(batch.old, need(batch.sampled, "sampled", "a bypass of the proximal policy"))
+        return replace(batch, old=centre), {}
+
+
+def against(law: Against) -> tuple[Correction, ...]:
+    """The correction that makes a surrogate's ratio one against this law."""
+    if law not in get_args(Against):
+        raise ObjectiveError(f"a ratio is taken against 'old' or 'sampled', not {law!r}")
+    return (Bypass(),) if law == "sampled" else ()

@@ -1,0 +1,52 @@
+"""HAPO: heterogeneous adaptive policy optimisation (arXiv 2509.16591)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.credit.registry import load_credit
+from rolltree.filter.groups import Mixed
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class Hapo:
+    """Every action is treated by its entropy: how far it may move, and how much it is credited.
+
+    Uncertain actions may rise further, certain ones fall further; certain ones learn less while their ratio is near 1.
+    The group's mean runs over tokens, so that a group's credit sums to zero. The paper's sampler, whose temperature
+    follows the entropy of the step before, is left out: the policy is sampled as it is. Released code gives the
+    normalised entropy one sign only, so certain actions are treated as uncertain ones; here it has both.
+    """
+
+    card: ClassVar[Card] = Card(
+        "hapo", "Heterogeneous adaptive policy optimisation", "2509.16591", 2025,
+        "above DAPO on AIME and others for Qwen2.5-Math-1.5B, -7B and Qwen3-8B, with higher entropy",
+        ("filter", "credit", "objective"), "dapo",
+        Evidence(
+            "pass@1", "dapo", task="countdown", budget=250_000, settings=("optim.minibatches=4", "dapo:overlong=False")
+        ),
+    )  # fmt: skip
+    group: int = 8
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    alpha: float = 1.0
+    beta: float = 1.0
+    dual: float = 10.0
+    updates: int = 4
+    rounds: int = 4
+
+    def build(self) -> Parts:
+        """Independent rollouts, mixed groups, token-level group credit, entropy-dependent clip, several updates."""
+        check_group("hapo", self.group)
+        return Parts(
+            "hapo", Independent(self.group), load_credit("token_group"),
+            load_objective(
+                "hapo", clip_low=self.clip_low, clip_high=self.clip_high, alpha=self.alpha, beta=self.beta,
+                dual=self.dual,
+            ),
+            averaging="token", filters=(Mixed(),), rounds=self.rounds, optim={"minibatches": self.updates},
+        )  # fmt: skip

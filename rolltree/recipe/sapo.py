@@ -1,0 +1,44 @@
+"""SAPO: soft adaptive policy optimisation (arXiv 2511.20347)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.bypass import Against, against
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class Sapo:
+    """A smooth gate in the place of the clip: an action loses its gradient gradually as its ratio leaves 1.
+
+    The gate of negative advantages closes faster. Not to be confused with the swarm method of the same name, which
+    shares rollouts between peers. `against="sampled"` opens the gate around the law sampled from.
+    """
+
+    card: ClassVar[Card] = Card(
+        "sapo", "Soft adaptive policy optimisation", "2511.20347", 2025,
+        "more stable and higher pass@1 than GSPO and GRPO at an equal training budget",
+        ("objective",), "grpo",
+        Evidence("pass@1", "grpo", task="countdown", budget=250_000, settings=("optim.minibatches=4",)),
+    )  # fmt: skip
+    group: int = 8
+    tau_positive: float = 1.0
+    tau_negative: float = 1.05
+    updates: int = 4
+    against: Against = "old"
+
+    def build(self) -> Parts:
+        """Independent rollouts, mean-and-deviation credit, gated surrogate, sequence averaging, several updates."""
+        check_group("sapo", self.group)
+        return Parts(
+            "sapo", Independent(self.group), load_credit("grpo"),
+            load_objective(
+                "sapo", tau_positive=self.tau_positive, tau_negative=self.tau_negative, correction=against(self.against)
+            ),
+            averaging="sequence", optim={"minibatches": self.updates},
+        )  # fmt: skip

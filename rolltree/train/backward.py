@@ -1,0 +1,163 @@
+"""The gradient of one update: forward, objective and backward over its micro-batches, in the way the objective asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rolltree.objective.batch import Batch, Objective, fit, step_wide
+from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, one_path, step_factor
+from rolltree.objective.merge import merge
+from rolltree.policy.language import LanguagePolicy, Read
+from rolltree.train.batch import Anchors, objective_batch
+from rolltree.train.config import TrainError
+from rolltree.train.gather import Gap, Gathered, Weights
+from rolltree.train.pack import Micro
+from rolltree.tree import Tree
+
+
+class DivergedError(TrainError):
+    """The loss or the gradient left all bounds. No weight was changed by the update that did it."""
+
+    def __init__(self, what: str, micro: Micro | None, trees: Sequence[Tree]) -> None:
+        super().__init__(what)
+        self.micro = micro
+        """The one micro-batch that did it; None = their sum did."""
+        self.trees = list(trees)
+
+
+@dataclass(frozen=True, slots=True)
+class StepKnobs:
+    """What a step needs of the run's configuration."""
+
+    token_budget: int = 2048
+    log_entropy: bool = True
+    gap_limit: float = 0.1
+    loss_limit: float = 1e4
+    held: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The micro-batches of one update with all that stays fixed while they are read."""
+
+    objective: Objective
+    part: Sequence[Micro]
+    anchors: Sequence[Anchors]
+    version: int
+    scale: float
+    knobs: StepKnobs
+    told: Gathered
+    gaps: Sequence[Gap | Weights]
+
+
+def backward(policy: LanguagePolicy, update: Update) -> tuple[float, float | None]:
+    """Leave the update's gradient on the parameters; returns its loss and what to multiply the step with, if at all."""
+    accumulator = accumulator_of(update.objective)
+    loss, seen = _summed(policy, update) if accumulator is None else _by_path(policy, update, accumulator)
+    return loss, step_factor(update.objective, seen) if seen else None
+
+
+def _summed(policy: LanguagePolicy, update: Update) -> tuple[float, list[Batch]]:
+    objective, part = update.objective, update.part
+    held: list[Read | None] = [None] * len(part)
+    if len(part) > 1 and step_wide(objective):
+        # A statistic of the whole update is known after all forwards: hold them, or where they are many read twice.
+        keep = len(part) <= update.knobs.held
+        with torch.set_grad_enabled(keep):
+            reads = [_read(policy, update, micro) for micro in part]
+        with torch.no_grad():
+            objective = fit(objective, [_batch(update, i, read) for i, read in enumerate(reads)])
+        held = [*reads] if keep else held
+        del reads
+    total, seen = 0.0, list[Batch]()
+    for i, micro in enumerate(part):
+        read = held[i] or _read(policy, update, micro)
+        held[i] = None
+        batch = _batch(update, i, read)
+        loss, metrics = objective(batch)
+        total += _checked(float(loss.detach()), update, micro)
+        loss.backward()
+        update.told.add(metrics, float(micro.weight.sum()), update.scale)
+        _note(update, i, read)
+        if isinstance(objective, StepScaled):
+            seen.append(_lean(batch))
+    return total, seen
+
+
+def _by_path(policy: LanguagePolicy, update: Update, accumulator: Accumulator) -> tuple[float, list[Batch]]:
+    parameters = list(policy.parameters())
+    seen: list[Batch] = []
+    busy = _busy(update.part)
+    for i, micro in enumerate(update.part):
+        taught = [path for path, tree in enumerate([] if micro.group is None else micro.group) if int(tree) in busy]
+        with torch.set_grad_enabled(bool(taught)):
+            read = _read(policy, update, micro)
+        batch = _batch(update, i, read)
+        for path in taught:
+            one = one_path(batch, path)
+            score = accumulator.score(one)
+            found: Sequence[Tensor | None] = torch.autograd.grad(
+                score, parameters, retain_graph=path != taught[-1], allow_unused=True
+            )
+            gradient = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+            accumulator.add(one, float(score.detach()), gradient)
+        _note(update, i, read)
+        seen.append(_lean(batch))
+    gathered = accumulator.result()
+    for p, g in zip(parameters, gathered.gradient or [torch.zeros_like(p) for p in parameters], strict=True):
+        p.grad = g
+    with torch.no_grad():
+        whole = merge(seen)
+        update.told.add(update.objective(whole)[1], float(whole.weight.sum()), update.scale)
+    for name, value in gathered.metrics.items():
+        update.told.add_one(name, value)
+    return _checked(gathered.loss, update, None), seen
+
+
+def _busy(part: Sequence[Micro]) -> set[int]:
+    """Trees in which some action has an advantage; of the others only the weights matter."""
+    out: set[int] = set()
+    for micro in part:
+        if micro.paths is not None and micro.group is not None:
+            out.update(micro.group[np.unique(micro.paths.path[micro.paths.advantage != 0])].tolist())
+    return out
+
+
+def _read(policy: LanguagePolicy, update: Update, micro: Micro) -> Read:
+    needs = update.objective.needs
+    return policy.read(
+        micro.packed, entropy="entropy" in needs, logits="logits" in needs, watch=update.knobs.log_entropy
+    )
+
+
+def _batch(update: Update, i: int, read: Read) -> Batch:
+    return objective_batch(update.part[i], read, update.anchors[i], update.version, update.scale)
+
+
+def _lean(batch: Batch) -> Batch:
+    """What a scaled step may look at, without the graph."""
+    return replace(batch, logp=batch.logp.detach(), entropy=None, logits=None)
+
+
+def _checked(loss: float, update: Update, micro: Micro | None) -> float:
+    limit = update.knobs.loss_limit
+    if np.isfinite(loss) and abs(loss) <= limit:
+        return loss
+    micros = update.part if micro is None else [micro]
+    trees = [update.told.trees[i] for m in micros for i in m.trees]
+    raise DivergedError(f"the loss is {loss:.4g} (limit {limit:g})", micro, trees)
+
+
+def _note(update: Update, i: int, read: Read) -> None:
+    micro, fixed = update.part[i], update.anchors[i]
+    if read.watched is not None:
+        own = read.watched[torch.from_numpy(micro.weight > 0).to(read.watched.device)]
+        if len(own):
+            update.told.add({"policy_entropy": own.mean()}, float(len(own)), 1.0)
+    for gap in update.gaps:
+        gap.add(micro, fixed.old if fixed.old is not None else read.logp.detach())

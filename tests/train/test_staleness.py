@@ -1,0 +1,101 @@
+"""Batches that wait: their lag, what an interrupted run keeps of them, and past trees that teach again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rolltree
+from rolltree.recipe.recipe import Parts
+from rolltree.recipe.registry import load_recipe
+from rolltree.replay.recall import Recall
+from rolltree.train.config import TrainError
+from rolltree.train.loop import Live
+from tests.train.toy import KNOBS, Early, timeless, tiny_policy
+
+QUIET = {**KNOBS, "eval_every": 0, "checkpoint_every": 0, "forests_every": 0}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def run(recipe: str | Parts, out: Path, **knobs: Any) -> Any:
+    return rolltree.train(recipe, tiny_policy(), Early(), out=out, **{**QUIET, **knobs})
+
+
+def recalling(**knobs: Any) -> Parts:
+    return replace(load_recipe("grpo").build(), recall=Recall(**knobs))
+
+
+def test_batches_are_trained_so_many_versions_late(tmp_path: Path) -> None:
+    trained: list[set[int]] = []
+    grown: list[int] = []
+
+    def listen(live: Live) -> None:
+        if live.kind == "grown":
+            grown.append(len(live.trees))
+        elif live.kind == "trained":
+            trained.append({int(v) for t in live.trees for n in t if n.version is not None for v in n.version})
+
+    done = run("grpo", tmp_path / "run", staleness=2, steps=5, listen=listen)
+    assert trained == [{0}, {0}, {0}, {1}, {2}]
+    assert grown == [3 * KNOBS["prompts"], *[KNOBS["prompts"]] * 4]
+    assert [line["age.max"] for line in done.metrics] == [0, 1, 2, 2, 2]
+    for line in done.metrics:
+        assert line["leaves.submitted"] == line["leaves.trained"] + line["leaves.dropped"]
+        assert line["leaves.waiting"] == 2 * 8 * KNOBS["prompts"]
+        assert ("gap_max" in line) == (line["age.max"] == 0), "only actions of this version can be compared"
+
+
+def test_the_same_rollouts_wait_or_do_not(tmp_path: Path) -> None:
+    """The first batch is the one a run without staleness starts with, and gives the same update."""
+    first = run("grpo", tmp_path / "now", steps=1)
+    late = run("grpo", tmp_path / "late", steps=1, staleness=3)
+    for a, b in zip(first.model.parameters(), late.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("parts", [None, recalling(share=0.5, window=2)], ids=["waiting", "waiting and past"])
+def test_what_waits_survives_an_interruption(tmp_path: Path, parts: Parts | None) -> None:
+    recipe: Any = parts or "gspo"
+    knobs = {"staleness": 2, "checkpoint_every": 2, "steps": 6}
+    whole = run(recipe, tmp_path / "whole", **knobs)
+    run(recipe, tmp_path / "parts", **{**knobs, "steps": 4})
+    again = run(recipe, tmp_path / "parts", resume=True, **knobs)
+    assert timeless(again.metrics) == timeless(whole.metrics)
+    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_recalled_trees_teach_beside_fresh_ones(tmp_path: Path) -> None:
+    done = run(recalling(share=0.5, window=1, until=4), tmp_path / "run", steps=6)
+    fresh = [line["leaves.submitted"] / 8 for line in done.metrics]
+    assert fresh == [4, 2, 2, 2, 4, 4]
+    assert [line.get("recalled", 0) for line in done.metrics] == [0, 2, 2, 2, 0, 0]
+    assert all((line["age.stale"] > 0) == (line.get("recalled", 0) > 0) for line in done.metrics)
+
+
+def test_importance_weights_see_how_stale_a_batch_is(tmp_path: Path) -> None:
+    """The log-probs that were sampled with wait with their batch."""
+    parts = load_recipe("grpo").build()
+    from rolltree.objective.registry import load_objective
+
+    weighed = replace(parts, objective=load_objective("clipped", correction="sequence_tis"))
+    fresh = run(weighed, tmp_path / "fresh", steps=5, lr=1e-2)
+    stale = run(weighed, tmp_path / "stale", steps=5, lr=1e-2, staleness=3)
+    assert all(abs(line["is_weight_max"] - 1) < 1e-3 for line in fresh.metrics)
+    assert stale.metrics[0]["is_weight_max"] == pytest.approx(1, abs=1e-3)
+    assert stale.metrics[-1]["is_weight_max"] > 1.1
+    assert np.isfinite([line["loss"] for line in stale.metrics]).all()
+
+
+def test_a_negative_wait_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match="staleness=-1"):
+        run("grpo", tmp_path / "run", staleness=-1)
