@@ -37,7 +37,8 @@ class Ets:
     scorer: Literal["path", "step", "least"] = "path"
     """Confidence over the whole path, its last step, or its least likely step."""
     select: Literal["ets", "rebase", "beam"] = "ets"
-    temperature: float = 0.2
+    rebase_temperature: float = 0.2
+    """T of e^(score/T), by which the width is shared."""
     economy: float = 1.0
     cover: float = 1.5
     cut: float = 0.05
@@ -50,7 +51,7 @@ class Ets:
         """A step search; group credit and the clipped surrogate for those who train on it."""
         check_group("ets", self.width)
         search = StepSearch(
-            self.width, self.step, self.delimiter, Confidence(self.scorer), self.select, self.temperature,
+            self.width, self.step, self.delimiter, Confidence(self.scorer), self.select, self.rebase_temperature,
             self.economy, self.cover, self.cut, self.cost, self.meaning, self.rounds, self.final,
         )  # fmt: skip
         return Parts("ets", search, load_credit("grpo"), load_objective("clipped"), averaging="sequence")

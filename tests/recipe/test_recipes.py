@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
 
+from rolltree.cli.rollout import Arguments as Rollout
+from rolltree.cli.train import Arguments as Train
 from rolltree.contract.tiny import Walk
 from rolltree.credit.advantage import Advantage
 from rolltree.engine.tabular import Letters, TabularEngine
@@ -15,6 +17,7 @@ from rolltree.objective.registry import load_objective
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.recipe.registry import knobs_of, list_recipes, load_recipe
+from rolltree.train.config import Optim, TrainConfig
 from rolltree.tree.table import Table
 from tests.train.toy import Early
 
@@ -56,6 +59,13 @@ def test_knobs_reach_the_parts() -> None:
 def test_unknown_names_suggest_the_near_one(name: str, knobs: dict[str, int], said: str) -> None:
     with pytest.raises(RolltreeError, match=said):
         load_recipe(name, **knobs)
+
+
+@pytest.mark.parametrize("card", list_recipes(), ids=lambda c: c.name)
+def test_no_knob_has_the_name_of_a_command_line_option(card) -> None:  # pyright: ignore
+    """`rolltree rollout` and `rolltree train` show a recipe's knobs beside their own."""
+    taken = {f.name for owner in (Rollout, Train, TrainConfig, Optim) for f in fields(owner)}
+    assert not taken & knobs_of(card.name).keys()
 
 
 def test_a_group_of_one_is_refused() -> None:

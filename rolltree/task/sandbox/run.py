@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import rolltree
 from rolltree.task.sandbox.box import Box, Ended, Ran, SandboxError
 from rolltree.task.sandbox.inside import ENVIRONMENT
 
-ROOT = str(Path(rolltree.__file__).parent.parent)
+ROOT = str(Path(__file__).resolve().parents[3])
 LAUNCH = (
     "import sys; sys.path.insert(0, sys.argv[1]); from rolltree.task.sandbox.inside import main; main(int(sys.argv[2]))"
 )

@@ -137,7 +137,7 @@ class View:
         with ui.element("div").classes("halves"):
             self.path = ui.element("div")
             self.side = ui.element("div")
-        ui.keyboard(self.press)
+        ui.keyboard(self.press, ignore=["input", "select", "textarea"])
         await self.draw()
 
     async def draw(self) -> None:
