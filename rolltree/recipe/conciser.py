@@ -19,14 +19,15 @@ class ConciseR:
     Groups that taught nothing because they were solved are those that teach brevity, so hard prompts never pay for it.
     Run stage 1, then stage 2 from its checkpoint; a policy that already solves some prompts can start with stage 2. The
     form λ (1 − length / limit) is reconstructed. Centred, not divided by the deviation: a difference of one token would
-    become a unit advantage. Stage 1's entropy bonus is left out.
+    become a unit advantage. Stage 1's entropy bonus is left out. The evidence counts moves on the easiest grid, where
+    right rollouts take 5 moves at first and 3 would do.
     """
 
     card: ClassVar[Card] = Card(
         "conciser", "ConciseR", "2505.21178", 2025,
         "shorter answers at equal or better accuracy (56.1 against 55.3 after stage 1, Qwen2.5-Math-7B)",
         ("filter", "control", "credit"), "dr_grpo",
-        Evidence("length", "dr_grpo", "lower", 0.3, "countdown", 120_000, level=1),
+        Evidence("length", "dr_grpo", "lower", 0.3, "grid", 45_000, level=1, settings=("conciser:limit=10",)),
     )  # fmt: skip
     group: int = 8
     stage: Literal[1, 2] = 2

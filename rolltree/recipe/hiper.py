@@ -26,7 +26,7 @@ class Hiper:
         "hiper", "Hierarchical advantage estimation", "2602.16165", 2026,
         "97.4 on ALFWorld and 83.3 on WebShop (Qwen2.5-7B), 6.6 and 8.3 above the best before", ("credit", "generate"),
         "ppo",
-        Evidence("pass@1 area", "ppo", "higher", 0.02, "grid", 60_000, level=3, settings=("ppo:decay=1.0",)),
+        Evidence("pass@1 area", "ppo", "higher", 0.02, "grid", 50_000, level=3, settings=("ppo:decay=1.0",)),
     )  # fmt: skip
     group: int = 8
     gamma: float = 1.0

@@ -17,13 +17,13 @@ class RoRecomp:
 
     No length enters the reward: which responses are seen makes the policy brief. What the share is taken of is
     reconstructed (of each kind, at least one). The compensation batches of what was left aside are left out: in the
-    simulation of its card they changed neither length nor accuracy.
+    simulation of its card they changed neither length nor accuracy. The evidence counts moves on the easiest grid.
     """
 
     card: ClassVar[Card] = Card(
         "rorecomp", "Rollout response recomposition", "2509.25958", 2025,
         "27.7 % shorter answers (zero RL) and 46.8 % fewer tool calls at better accuracy", ("filter", "credit"), "grpo",
-        Evidence("length", "grpo", "lower", 0.3, "countdown", 120_000, level=1),
+        Evidence("length", "grpo", "lower", 0.3, "grid", 45_000, level=1),
     )  # fmt: skip
     group: int = 8
     share: float = 0.5
