@@ -23,7 +23,9 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.growth import growth
+from rolltree.train.steering import Steering
 from rolltree.train.step import Learner, StepKnobs
+from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
@@ -79,6 +81,11 @@ class Loop:
     version: int = 0
     """Version under which the engine has the current weights."""
     spent: Spent = field(default_factory=Spent)
+    steering: Steering = field(init=False)
+    """The recipe's control with what it has learned."""
+
+    def __post_init__(self) -> None:
+        self.steering = Steering(self.recipe.control)
 
     @property
     def limit(self) -> int:
@@ -96,11 +103,12 @@ class Loop:
         budget = Budget(name=f"step {self.done + 1}")
         harvest = await collect(
             self.recipe, self.engine, self.cursor, c.prompts, budget, seed=mix(c.seed, "step", self.done + 1),
-            limit=self.limit, sampling=Sampling(temperature=c.temperature),
+            limit=self.limit, sampling=Sampling(temperature=c.temperature), steering=self.steering, number=self.done + 1,
         )  # fmt: skip
         budget.check()
         numbers = outcomes(harvest.trees) | growth(harvest.trees) | self.spent.add(budget)
         numbers["rounds"] = float(harvest.rounds)
+        numbers |= harvest.numbers
         clock.lap("grow")
         self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
         numbers |= self.learn(harvest, clock)
@@ -121,7 +129,7 @@ class Loop:
         if not len(view.leaf) or not view.live.any():
             settle_rest(harvest.kept)
             return {"trained_tokens": 0.0}
-        advantage = self.recipe.credit(view)
+        advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit
         )
@@ -163,7 +171,7 @@ class Loop:
         """What a checkpoint must hold besides weights."""
         return {
             "done": self.done, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
-            "spent": {n: getattr(self.spent, n) for n in Spent.__slots__},
+            "spent": {n: getattr(self.spent, n) for n in Spent.__slots__}, "control": self.steering.state_dict(),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -172,6 +180,7 @@ class Loop:
         self.cursor = Cursor(self.task, self.cursor.seed, int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
         self.spent = Spent(**state["spent"])
+        self.steering.load_state_dict(state["control"])
 
 
 class _Clock:

@@ -31,6 +31,7 @@ from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
 from rolltree.train.progress import Reporter
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.step import DivergedError, Learner, make_optimizer
+from rolltree.train.widths import check_width
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 
@@ -155,6 +156,7 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
         engine = LocalEngine(job.loaded, version=-1)
     try:
         check(job.parts, engine, job.task)
+        check_width(job.parts.strategy, job.parts.control)
         learner = make_learner(job.parts, job.loaded.model, config)
         loop = Loop(job.parts, engine, job.task, learner, config, Cursor(job.task, mix(config.seed, "items")))
         if where is not None:
