@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -106,10 +106,9 @@ class Nothing:
 class Uniform:
     """The next prompts of the stream, each with the strategy's own number of rollouts: what most recipes do."""
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """Nothing."""
-        return frozenset()
+    name: ClassVar[str] = "uniform"
+    paper: ClassVar[str] = ""
+    needs: ClassVar[frozenset[str]] = frozenset()
 
     def start(self) -> Nothing:
         """Nothing to remember."""
@@ -147,4 +146,3 @@ def refilled(control: Control, state: Any, step: Step, rounds: int) -> Plan:
 def one_by_one(plan: Callable[[Prompt], Plan], prompts: Sequence[Prompt]) -> Apart:
     """The same plan for each prompt by itself."""
     return Apart(tuple(plan(p) for p in prompts))
-

@@ -89,4 +89,3 @@ async def collect(
         for shape in recipe.shapers:
             shape(tree, limit)
     return out
-

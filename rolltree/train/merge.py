@@ -50,7 +50,9 @@ def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
     for event in grown.events:
         if event.node is None or event.node in moved:
             at = None if event.node is None else moved[event.node]
-            into.events.append(replace(event, node=at, numbers={k: _moved(k, v, moved) for k, v in event.numbers.items()}))
+            into.events.append(
+                replace(event, node=at, numbers={k: _moved(k, v, moved) for k, v in event.numbers.items()})
+            )
     if "failed" in grown.notes:
         into.notes["failed"] = grown.notes["failed"]
     return heads
