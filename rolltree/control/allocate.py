@@ -81,17 +81,29 @@ def exact_sum(worth: Sequence[Sequence[float]], sizes: Sequence[int], widths: Se
     Where no choice meets the total, the nearest one below it is taken (and if none is below, the nearest above): a
     budget is not overrun for want of a round number. Returns an index into `widths` for each bin.
     """
-    best: dict[int, tuple[float, tuple[int, ...]]] = {0: (0.0, ())}
+    if not worth:
+        return []
+    value = np.zeros(1)
+    came: list[NDArray[np.int64]] = []
     for row, size in zip(worth, sizes, strict=True):
-        longer: dict[int, tuple[float, tuple[int, ...]]] = {}
-        for spent, (value, chosen) in best.items():
-            for k, width in enumerate(widths):
-                at, v = spent + size * width, value + row[k]
-                if at not in longer or v > longer[at][0]:
-                    longer[at] = (v, (*chosen, k))
-        best = longer
-    below = [s for s in best if s <= total]
-    return list(best[max(below) if below else min(best)][1])
+        longer = np.full(len(value) + size * max(widths), -np.inf)
+        chosen = np.full(len(longer), -1, np.int64)
+        for k, width in enumerate(widths):
+            at = slice(size * width, size * width + len(value))
+            better = value + row[k] > longer[at]
+            longer[at] = np.where(better, value + row[k], longer[at])
+            chosen[at] = np.where(better, k, chosen[at])
+        value = longer
+        came.append(chosen)
+    possible = np.flatnonzero(np.isfinite(value))
+    below = possible[possible <= total]
+    spent = int(below[-1] if len(below) else possible[0])
+    out: list[int] = []
+    for chosen, size in zip(reversed(came), reversed(sizes), strict=True):
+        k = int(chosen[spent])
+        out.append(k)
+        spent -= size * widths[k]
+    return out[::-1]
 
 
 def _filled(w: Floats, goal: float, low: Floats, high: Floats, size: Floats | None = None) -> Floats:

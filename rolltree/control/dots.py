@@ -1,4 +1,4 @@
-"""Difficulty-targeted selection: a few references are measured, all prompts predicted, those near one half trained on."""
+"""Difficulty-targeted selection: references are measured, all prompts predicted, those near one half train (DOTS)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from rolltree.control.allocate import exact_sum
+from rolltree.control.allocate import exact_sum, proportional
 from rolltree.control.bandit import DualPrice, Exp3P
 from rolltree.control.bins import Bins
 from rolltree.control.order import ControlError, Delivery, Order
@@ -89,6 +89,8 @@ class WidthState:
     bins: Bins
     price: DualPrice
     widths: list[Exp3P] = field(default_factory=list[Exp3P])
+    spreads: dict[int, float] = field(default_factory=dict[int, float])
+    """Moving average of each bin's variance within prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class RolloutGdro:
 
     A width n of a bin with within-prompt variance σ² loses σ²/n · mean + price · n, the theory's variance proxy; its
     minimum is the square-root law n ∝ σ. "code" lets losing widths gain, as the released code does. That the choice
-    is perturbed by Gumbel noise, and so a draw, is reconstructed.
+    is perturbed by Gumbel noise, and so a draw (`draw`), is reconstructed.
     """
 
     name: ClassVar[str] = "rollout-gdro"
@@ -113,11 +115,17 @@ class RolloutGdro:
     gamma: float = 0.15
     beta: float = 0.2
     price_rate: float = 0.01
+    rule: Literal["bandit", "root"] = "bandit"
+    """"root" gives widths by the square-root law of the bins' measured variances, without a game."""
     reading: Reading = "paper"
+    draw: bool = True
+    """Draw widths by their shares; otherwise the most likely ones that cost the budget are taken."""
 
     def __post_init__(self) -> None:
         if self.reading not in ("paper", "code"):
             raise ControlError(f'rollout-gdro: reading={self.reading!r} is unknown; choose "paper" or "code"')
+        if self.rule not in ("bandit", "root"):
+            raise ControlError(f'rollout-gdro: rule={self.rule!r} is unknown; choose "bandit" or "root"')
         if self.least < 1 or (self.most and self.most < self.least):
             raise ControlError(
                 f"rollout-gdro: widths from {self.least} to {self.most} make no sense; give 1 <= least <= most"
@@ -135,40 +143,41 @@ class RolloutGdro:
             state.widths = [Exp3P(len(widths), self.eta, self.gamma, self.beta) for _ in range(self.bins)]
         prompts = step.take()
         place = [state.bins.of(p.uid) for p in prompts]
-        present = sorted(set(place))
-        worth = [np.log(state.widths[b].shares()) + step.rng.gumbel(size=len(widths)) for b in present]
-        sizes = [place.count(b) for b in present]
-        chosen = dict(
-            zip(present, exact_sum([list(w) for w in worth], sizes, widths, mean * len(prompts)), strict=True)
-        )
+        if self.rule == "root":
+            # A bin never seen counts as the most uncertain there can be.
+            roots = [state.spreads.get(b, 0.25) ** 0.5 for b in place]
+            given = proportional(roots, mean * len(prompts), widths[0], widths[-1])
+        else:
+            present = sorted(set(place))
+            worth = [np.log(state.widths[b].shares()) for b in present]
+            if self.draw:
+                worth = [w + step.rng.gumbel(size=len(widths)) for w in worth]
+            sizes = [place.count(b) for b in present]
+            chosen = exact_sum([list(w) for w in worth], sizes, widths, mean * len(prompts))
+            given = [widths[chosen[present.index(b)]] for b in place]
         delivered = yield [
-            Order(p, widths[chosen[b]], why=f"bin {b} plays width {widths[chosen[b]]}")
-            for p, b in zip(prompts, place, strict=True)
+            Order(p, n, why=f"bin {b} has width {n}") for p, b, n in zip(prompts, place, given, strict=True)
         ]
-        self._learn(state, delivered, place, chosen, list(widths), mean)
+        self._learn(state, delivered, place, given, widths[0], mean)
 
     def _learn(
-        self,
-        state: WidthState,
-        delivered: Sequence[Delivery],
-        place: list[int],
-        chosen: dict[int, int],
-        widths: list[int],
-        mean: int,
+        self, state: WidthState, delivered: Sequence[Delivery], place: list[int], given: list[int], least: int, mean: int
     ) -> None:
-        spread: dict[int, list[float]] = defaultdict(list)
-        used: list[int] = []
-        for d, b in zip(delivered, place, strict=True):
-            used.append(widths[chosen[b]])
+        found: dict[int, list[float]] = defaultdict(list)
+        width: dict[int, int] = {}
+        for d, b, n in zip(delivered, place, given, strict=True):
+            width[b] = n
             if d.n > 1:
-                spread[b].append(d.rate * (1 - d.rate) * d.n / (d.n - 1))
+                found[b].append(d.rate * (1 - d.rate) * d.n / (d.n - 1))
             state.bins.observe(d.order.prompt.uid, d.solved, d.n)
-        for b, values in spread.items():
-            n = widths[chosen[b]]
-            noise = float(np.mean(values)) * mean / n
+        for b, values in found.items():
+            spread, n = float(np.mean(values)), width[b]
+            old = state.spreads.get(b, 0.25)
+            state.spreads[b] = old + self.beta * (spread - old)
+            noise = spread * mean / n
             if self.reading == "paper":
-                state.widths[b].observe(chosen[b], -(noise + state.price.price * n))
+                state.widths[b].observe(n - least, -(noise + state.price.price * n))
             else:
-                state.widths[b].observe(chosen[b], noise - state.price.price * (n - mean))
-        if used:
-            state.price.observe(float(np.mean(used)), mean)
+                state.widths[b].observe(n - least, noise - state.price.price * (n - mean))
+        if given:
+            state.price.observe(float(np.mean(given)), mean)

@@ -42,7 +42,7 @@ def fit_curve(rates: Sequence[float], accuracies: Sequence[float], counts: Seque
     x, y, w = np.asarray(rates, float), np.asarray(accuracies, float), np.asarray(counts, float)
     centre, span = np.array([0.15, math.log(8), 0.5]), np.array([0.15, math.log(8), 0.75])
     for _ in range(4):
-        axes = [np.linspace(c - s, c + s, 11) for c, s in zip(centre, span, strict=True)]
+        axes = [np.linspace(c - s, c + s, m) for c, s, m in zip(centre, span, (5, 7, 11), strict=True)]
         b, k, middle = np.meshgrid(np.clip(axes[0], 0, 0.49), np.clip(axes[1], 0, math.log(64)), axes[2], indexing="ij")
         z = np.clip(np.exp(k)[..., None] * (x - middle[..., None]), -50, 50)
         error = (w * (b[..., None] + (1 - b[..., None]) / (1 + np.exp(-z)) - y) ** 2).sum(-1)

@@ -61,7 +61,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Rollouts of one prompt in one arm. All that is delivered for a prompt becomes one tree: the group of its credit."""
+    """Rollouts of one prompt in one arm. All deliveries for a prompt become one tree, the group of its credit."""
 
     prompt: Prompt
     width: int | None = None

@@ -82,10 +82,8 @@ class Step:
 class Control(Protocol):
     """Who gets how many rollouts, in which arms and rounds. Knobs only; what is learned stands in the state."""
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """What the task must offer: "solution" (a right answer to training items), "one turn" (no environment)."""
-        ...
+    needs: ClassVar[frozenset[str]]
+    """What the task must offer: "solution" (a right answer to training items), "one turn" (no environment)."""
 
     def start(self) -> Any:
         """The state at the beginning of a run: an object that `rolltree.tree.values` can store."""

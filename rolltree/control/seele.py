@@ -1,4 +1,4 @@
-"""Hints that make every prompt a coin toss: rounds of rollouts, a curve of accuracy over hint length between (SEELE)."""
+"""Hints that make every prompt a coin toss: rounds of rollouts, and a curve over hint length in between (SEELE)."""
 
 from __future__ import annotations
 

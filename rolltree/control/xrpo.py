@@ -1,4 +1,4 @@
-"""Targeted exploration: rollouts go where a prompt's mean reward becomes surer, and dead prompts see examples (XRPO)."""
+"""Targeted exploration: rollouts where a mean reward becomes surer, and examples for dead prompts (XRPO)."""
 
 from __future__ import annotations
 

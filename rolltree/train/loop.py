@@ -103,7 +103,8 @@ class Loop:
         budget = Budget(name=f"step {self.done + 1}")
         harvest = await collect(
             self.recipe, self.engine, self.cursor, c.prompts, budget, seed=mix(c.seed, "step", self.done + 1),
-            limit=self.limit, sampling=Sampling(temperature=c.temperature), steering=self.steering, number=self.done + 1,
+            limit=self.limit, sampling=Sampling(temperature=c.temperature), steering=self.steering,
+            number=self.done + 1,
         )  # fmt: skip
         budget.check()
         numbers = outcomes(harvest.trees) | growth(harvest.trees) | self.spent.add(budget)

@@ -52,7 +52,7 @@ class Fulfilment:
     _ids: set[str] = field(default_factory=set[str])
 
     async def follow(self, plan: Plan, *name: Name) -> None:
-        """Fulfil a plan to its end. `name` tells plans that run side by side apart, so that each has its own streams."""
+        """Fulfil a plan to its end. `name` tells plans that run side by side apart: each has streams of its own."""
         answer: Sequence[Delivery] | None = None
         number = 0
         while True:

@@ -38,8 +38,8 @@ class Steering:
 def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[str, float]:
     """Where a step's budget went: tokens by difficulty band and by arm, groups without variance and those avoided.
 
-    Bands are those of the recent unassisted pass rate, by what was known before the step (`bands`). A group is avoided if its
-    first delivery had no variance and all that was delivered for it has.
+    `bands` are those of the recent unassisted pass rate, by what was known before the step. A group without variance
+    is avoided if its first delivery had none and all that was delivered for it has.
     """
     if not delivered:
         return {}
