@@ -27,8 +27,7 @@ def proportional(weights: Sequence[float], total: int, low: int = 0, high: int |
     top = np.full(len(w), np.inf if high is None else float(high))
     bottom = np.full(len(w), float(low))
     goal = float(min(max(total, low * len(w)), top.sum()))
-    if w.sum() <= 0:
-        w = np.ones(len(w))
+    w = _relative(w)
     exact = _filled(w, goal, bottom, top)
     counts = np.floor(exact + 1e-9)
     order = np.lexsort((np.arange(len(w)), -(exact - counts)))
@@ -45,7 +44,7 @@ def square_root(variances: Sequence[float], sizes: Sequence[float], total: int, 
     It minimises Σ size_b · variance_b / n_b, the variance of the mean of independent group means.
     """
     v, s = np.sqrt(np.asarray(variances, np.float64)), np.asarray(sizes, np.float64)
-    w = v if v.sum() > 0 else np.ones(len(v))
+    w = _relative(v)
     top = np.full(len(w), np.inf if high is None else float(high))
     bottom = np.full(len(w), float(low))
     goal = float(np.clip(total, (s * bottom).sum(), (s * top).sum()))
@@ -104,6 +103,14 @@ def exact_sum(worth: Sequence[Sequence[float]], sizes: Sequence[int], widths: Se
         out.append(k)
         spent -= size * widths[k]
     return out[::-1]
+
+
+def _relative(w: Floats) -> Floats:
+    """Weights as parts of the largest; all equal where there is none, and nothing below a part in 10¹²."""
+    if w.max(initial=0.0) <= 0:
+        return np.ones(len(w))
+    part = w / w.max()
+    return np.where(part < 1e-12, 0.0, part)
 
 
 def _filled(w: Floats, goal: float, low: Floats, high: Floats, size: Floats | None = None) -> Floats:

@@ -24,7 +24,7 @@ class GuideRecipe:
         "guide", "Adaptive guidance", "2506.13923", 2025,
         "up to +4 % macro average over GRPO on mathematics (7B, 32B), pass@16 also up",
         ("generate", "control", "objective"), "grpo",
-        Evidence("unhinted pass rate of a hard prompt", "GRPO with as many rollouts", "higher", 0.05, seeds=5,
+        Evidence("unhinted pass rate of a hard prompt", "GRPO with as many rollouts", "higher", 0.05, seeds=20,
                  check="rolltree.lab.prompts.checks:guide"),
     )  # fmt: skip
     group: int = 8

@@ -77,7 +77,7 @@ def coverage(visit: float, idle: float, seed: int, steps: int = 100) -> tuple[fl
     control = Shuffled(POOL)
     state, history, beliefs = control.start(), checks.History(), Beliefs(visit, idle)
     rng = np.random.default_rng([29, seed])
-    inside: list[bool] = []
+    inside: list[float] = []
     error: list[float] = []
     for number in range(1, steps + 1):
         beliefs.tick()
@@ -85,11 +85,10 @@ def coverage(visit: float, idle: float, seed: int, steps: int = 100) -> tuple[fl
         for d in log.delivered:
             beliefs.observe(d.order.prompt.uid, d.solved, d.n)
         if number % 10 == 0:
-            for i in range(POOL):
-                a, b = beliefs.at(f"p{i}")
-                low, high = np.quantile(rng.beta(a, b, 200), [0.05, 0.95])
-                inside.append(bool(low <= world.rates[i] <= high))
-                error.append(abs(a / (a + b) - float(world.rates[i])))
+            a, b = np.array([beliefs.at(f"p{i}") for i in range(POOL)]).T
+            low, high = np.quantile(rng.beta(a, b, (400, POOL)), [0.05, 0.95], axis=0)
+            inside.append(float(((low <= world.rates) & (world.rates <= high)).mean()))
+            error.append(float(np.abs(a / (a + b) - world.rates).mean()))
     return float(np.mean(inside)), float(np.mean(error))
 
 
@@ -182,7 +181,7 @@ def _columns(measure: Callable[[int], Sequence[float]], seeds: int = SEEDS) -> l
 
 def _cell(values: Sequence[float], digits: int) -> str:
     found = t_interval(list(values))
-    return f"{found.mean:.{digits}f} ± {(found.high - found.low) / 2:.{digits}f}"
+    return f"{found.estimate:.{digits}f} ± {(found.high - found.low) / 2:.{digits}f}"
 
 
 def _share(make: Callable[[World], Control], seed: int) -> float:
