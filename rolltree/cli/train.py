@@ -73,7 +73,9 @@ def run(arguments: Sequence[str]) -> int:
     control = asked_control(rest)
     # Knobs of recipe and run keep their bare names; a control's are prefixed, because it goes with any recipe.
     bare: list[tuple[str, type[Any]]] = [("arguments", Arguments), ("recipe", known[name]), ("run", TrainConfig)]
-    parts: list[Any] = [(n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind)) for n, kind in bare]
+    parts: list[Any] = [
+        (n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind)) for n, kind in bare
+    ]
     if control is not None:
         parts.append(("control", control, field(default_factory=control)))
     shape = make_dataclass("TrainArguments", parts, frozen=True)

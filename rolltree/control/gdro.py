@@ -161,7 +161,13 @@ class RolloutGdro:
         self._learn(state, delivered, place, given, widths[0], mean)
 
     def _learn(
-        self, state: WidthState, delivered: Sequence[Delivery], place: list[int], given: list[int], least: int, mean: int
+        self,
+        state: WidthState,
+        delivered: Sequence[Delivery],
+        place: list[int],
+        given: list[int],
+        least: int,
+        mean: int,
     ) -> None:
         found: dict[int, list[float]] = defaultdict(list)
         width: dict[int, int] = {}

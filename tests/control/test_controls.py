@@ -1,6 +1,7 @@
 """What every control owes: it keeps its budget, copes with odd steps, and goes on exactly from its stored state."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_a_pool_that_changes_between_steps(make):
         run(control, world, 1, prompts=4, width=4, state=state, history=history, first=number)
         seen.append(list(pool.ids))
     assert all(len(ids) == 12 for ids in seen)
-    assert all(later[:-3] == before[3:] for before, later in zip(seen, seen[1:], strict=False))
+    assert all(later[:-3] == before[3:] for before, later in pairwise(seen))
 
 
 def test_refills_replace_prompts_without_variance_under_any_control():

@@ -34,7 +34,7 @@ from rolltree.train.widths import check_width, width_of
 from rolltree.tree.account import assert_conserved
 from rolltree.tree.table import table
 from tests.recipe.test_tree_recipes import SMALL
-from tests.train.toy import KNOBS, Early, tiny_policy, timeless
+from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 TINY: dict[str, dict[str, Any]] = {
     "vade": {"pool": 8}, "shuffled": {"pool": 8}, "dots": {"pool": 8, "references": 3}, "hbpo": {
@@ -193,7 +193,9 @@ def test_a_hidden_arm_keeps_the_law_it_was_drawn_from_beside_the_bare_log_prob(b
 
 def test_a_pooled_group_grew_as_if_it_had_been_one_and_its_events_point_at_its_nodes() -> None:
     control = load_control("xrpo", examples=0)
-    harvest, _ = gather(replace(load_recipe("treepo", leaves=6, segment=4).build(), control=control, filters=()), Told())
+    harvest, _ = gather(
+        replace(load_recipe("treepo", leaves=6, segment=4).build(), control=control, filters=()), Told()
+    )
     grown = [t for t in harvest.kept if sum(e.kind == "allocate" for e in t.events) > 1]
     assert grown
     for tree in grown:
@@ -224,7 +226,7 @@ def test_widths_of_strategies_and_of_those_that_do_not_say() -> None:
         async def grow_tree(self, tree: Any, hand: Any) -> None: ...
 
     check_width(Mute(), load_control("uniform"))
-    with pytest.raises(TrainError, match="Mute decides by itself.*Dars cannot"):
+    with pytest.raises(TrainError, match=r"Mute decides by itself.*Dars cannot"):
         check_width(Mute(), load_control("dars"))
 
 
@@ -269,7 +271,9 @@ class Guarded(Early):
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         for item in super().items(split, seed):
-            yield replace(item, answer=Poison(self.log[0])) if split == "test" else replace(item, meta={"solution": "AB"})
+            yield (
+                replace(item, answer=Poison(self.log[0])) if split == "test" else replace(item, meta={"solution": "AB"})
+            )
 
 
 @pytest.mark.parametrize("control", [name for name in controls() if name != "uniform"])

@@ -21,16 +21,16 @@ from rolltree.lab.prompts.world import Floats, Log, World, grouped, index, mass,
 from rolltree.tree import Tree
 
 
-def effective_share(control: Control, world: World, steps: int = 100, skip: int = 20) -> float:
+def effective_share(control: Control, world: World, steps: int = 50, skip: int = 10) -> float:
     """Share of groups with variance, after the first sweep of the pool."""
     logs = run(control, world, steps)[skip:]
     return sum(log.effective for log in logs) / sum(log.groups for log in logs)
 
 
 def vade(seed: int) -> Measured:
-    """Share of groups with variance: VADE against uniform choice from the same pool of 1,000."""
-    value = effective_share(Vade(1000), World(seed=seed))
-    return Measured(value, effective_share(Shuffled(1000), World(seed=seed)))
+    """Share of groups with variance: VADE against uniform choice from the same pool of 400."""
+    value = effective_share(Vade(400), World(400, seed=seed))
+    return Measured(value, effective_share(Shuffled(400), World(400, seed=seed)))
 
 
 def hard_share(schedule: Schedule | None, seed: int, width: int = 8) -> tuple[float, float]:
@@ -77,7 +77,7 @@ def skewed(seed: int) -> World:
     return World(seed=seed, logits=np.random.default_rng([5, seed]).permutation(logits), gain=0.05)
 
 
-def worst_bin(control: Control, seed: int, steps: int = 150) -> float:
+def worst_bin(control: Control, seed: int, steps: int = 100) -> float:
     """Pass rate of the rarest, hardest prompts after training."""
     world = skewed(seed)
     hardest = np.flatnonzero(world.logits < -2)
@@ -86,7 +86,7 @@ def worst_bin(control: Control, seed: int, steps: int = 150) -> float:
 
 
 def prompt_gdro(seed: int) -> Measured:
-    """The worst bin after 150 steps: Prompt-GDRO against uniform weights."""
+    """The worst bin after 100 steps: Prompt-GDRO against uniform weights."""
     return Measured(worst_bin(PromptGdro(), seed), worst_bin(Uniform(), seed))
 
 
@@ -100,7 +100,7 @@ def noise(logs: list[Log], world: World) -> float:
     return float(np.mean(out))
 
 
-def group_noise(control: Control, world: World, steps: int = 150, last: int = 50) -> float:
+def group_noise(control: Control, world: World, steps: int = 90, last: int = 30) -> float:
     """The variance of group means once a control has learned; the world must stand still."""
     return noise(run(control, world, steps)[-last:], world)
 
@@ -122,7 +122,7 @@ def topical(seed: int, count: int = 300) -> World:
     return World(seed=seed, logits=np.array([effect[c].sum() for c in chosen]), texts=texts, gain=0.05, drift=0.05)
 
 
-def predicted(seed: int, steps: int = 40, references: int = 64) -> tuple[float, float]:
+def predicted(seed: int, steps: int = 24, references: int = 64) -> tuple[float, float]:
     """Correlation with the true pass rates: of DOTS's predictions, and of each prompt's last seen rate (else 1/2)."""
     world, control, history = topical(seed), Dots(300, references=references), History(window=8)
     state = control.start()
@@ -170,8 +170,8 @@ def v05(seed: int) -> Measured:
 
 def hint_rounds(control: Control, seed: int, visits: int = 3) -> list[list[float]]:
     """True accuracies of the rollouts of each round of the last visit."""
-    world = World(150, seed=seed, mean=-4.0, spread=2.0, gain=0.0, drift=0.05)
-    log = run(control, world, visits, prompts=150, width=32)[-1]
+    world = World(60, seed=seed, mean=-4.0, spread=2.0, gain=0.0, drift=0.05)
+    log = run(control, world, visits, prompts=60, width=32)[-1]
     world_at = world.logits  # within a visit nothing moves; the drift after it is small
     rounds: list[list[float]] = []
     for group in grouped(log.delivered).values():

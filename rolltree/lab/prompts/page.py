@@ -35,7 +35,7 @@ def table(head: Sequence[str], rows: Sequence[tuple[str, Sequence[Sequence[float
     return "\n".join(lines)
 
 
-def together(seed: int, make: Callable[[World], Control], budget: int = 30_000) -> tuple[float, ...]:
+def together(seed: int, make: Callable[[World], Control], budget: int = 12_000) -> tuple[float, ...]:
     """One control in the common world until it has drawn the budget's rollouts.
 
     Returns: groups with variance per 1,000 rollouts, gain of the mean pass rate and of the hardest third's, steps.
@@ -71,7 +71,7 @@ TOGETHER: dict[str, Callable[[World], Control]] = {
 }
 
 
-def coverage(visit: float, idle: float, seed: int, steps: int = 100) -> tuple[float, float]:
+def coverage(visit: float, idle: float, seed: int, steps: int = 60) -> tuple[float, float]:
     """Share of true pass rates inside the posterior's central 90 %, and the mean absolute error of its mean."""
     world = World(POOL, seed=seed, mean=0.0, spread=2.0, gain=0.1, drift=0.05)
     control = Shuffled(POOL)
@@ -102,14 +102,14 @@ def page() -> str:
         "where rollouts go, and whether the statistics behind them hold.",
         "## All controls, one budget",
         f"{POOL} prompts, logits N(−1, 2.5²), drift 0.02 a step; 32 prompts of 8 rollouts a step where a control does "
-        "not say otherwise, until 30,000 rollouts are drawn (rollouts that only measure count). Training raises a "
+        "not say otherwise, until 12,000 rollouts are drawn (rollouts that only measure count). Training raises a "
         "prompt's logit by its group's Σ|A|; prompts do not help one another, so what is gained is what was worked on.",
         table(
             ["control", "mixed groups per 1,000 rollouts", "gain of pass rate", "of the hardest third", "steps"],
             [(name, _columns(lambda s, m=make: together(s, m))) for name, make in TOGETHER.items()],
         ),
         "## Choosing prompts (VADE)",
-        "Share of groups with variance, after the first sweep, of 1,000 prompts with logits N(−0.5, 3²).",
+        "Share of groups with variance, after the first sweep, of 400 prompts with logits N(−0.5, 3²).",
         table(["choice", "share with variance"], [(n, _columns(lambda s, m=m: (_share(m, s),))) for n, m in _picks()]),
         "Calibration of the posterior under drift: share of true pass rates inside its central 90 %, and the error of "
         "its mean.",
@@ -130,7 +130,7 @@ def page() -> str:
         table(["widths", "squared error", "mixed groups"], [
             (n, _columns(lambda s, m=m: checks.mean_error(m(w := checks.bandit(s)), w)[:2])) for n, m in _widths()
         ], 4),
-        "Variance of group means, mean p(1−p)/n, in the last 50 of 150 steps of 64 prompts.",
+        "Variance of group means, mean p(1−p)/n, in the last 30 of 90 steps of 64 prompts.",
         table(["widths", "variance"], [
             (n, _columns(lambda s, m=m: (checks.group_noise(m(w := checks.bandit(s)), w),))) for n, m in _games()
         ], 4),
@@ -138,7 +138,7 @@ def page() -> str:
         table(["schedule", "share", "rollouts per prompt", "uniform with as many"], [
             (schedule, _columns(lambda s, k=schedule: _mass(k, s))) for schedule in ("even", "hard")
         ]),
-        "Pass rate of 3 of 300 prompts that start at 0.08 (27 start at 0.27, 270 at 0.73), after 150 steps.",
+        "Pass rate of 3 of 300 prompts that start at 0.08 (27 start at 0.27, 270 at 0.73), after 100 steps.",
         table(["weights", "rarest, hardest bin"], [
             (n, _columns(lambda s, m=m: (checks.worst_bin(m, s),))) for n, m in _weights()
         ]),
@@ -148,11 +148,11 @@ def page() -> str:
             (prior, _columns(lambda s, k=prior: _prior(k, s))) for prior in checks.PRIORS
         ], 4),
         "## Hints (SEELE, Guide)",
-        "a(1−a) of 150 prompts, logits N(−4, 2²) and +8 for the whole answer, over the rollouts of a visit.",
+        "a(1−a) of 60 prompts, logits N(−4, 2²) and +8 for the whole answer, over the rollouts of a visit.",
         table(["hints", "first visit", "third visit"], [
             (n, _columns(lambda s, m=m: [_toss(m, s, k) for k in (1, 3)])) for n, m in _hints()
         ]),
-        f"One prompt of {guided.ANSWERS} answers, pass rate {guided.START:g} and {guided.GUIDED:g} with the hint, after "
+        f"One prompt of {guided.ANSWERS} answers, pass rate {guided.START:g}, {guided.GUIDED:g} with the hint, after "
         "400 steps of 16 rollouts (8 where nothing is guided). Over 20 seeds.",
         table(["method", "without the hint", "with it"], [
             (m, _columns(lambda s, m=m: guided.train(m, s), 20)) for m in ("grpo", "guide", "always", "in context")
@@ -185,15 +185,15 @@ def _cell(values: Sequence[float], digits: int) -> str:
 
 
 def _share(make: Callable[[World], Control], seed: int) -> float:
-    world = World(seed=seed)
+    world = World(400, seed=seed)
     return checks.effective_share(make(world), world)
 
 
 def _picks() -> list[tuple[str, Callable[[World], Control]]]:
     return [
-        ("uniform", lambda _: Shuffled(1000)), ("vade", lambda _: Vade(1000)),
-        ("vade without forgetting", lambda _: Vade(1000, visit=1.0, idle=1.0)),
-        ("vade, posterior mean", lambda _: Vade(1000, thompson=False)), ("oracle", OraclePick),
+        ("uniform", lambda _: Shuffled(400)), ("vade", lambda _: Vade(400)),
+        ("vade without forgetting", lambda _: Vade(400, visit=1.0, idle=1.0)),
+        ("vade, posterior mean", lambda _: Vade(400, thompson=False)), ("oracle", OraclePick),
     ]  # fmt: skip
 
 

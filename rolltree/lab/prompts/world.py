@@ -1,8 +1,8 @@
 """A world of prompts whose pass rates are known, that serves the very plans a training run follows.
 
-A prompt is a logit of success. Rollouts are coin tosses. Training raises a prompt's logit by its group's summed absolute
-advantages, so that groups without variance teach nothing and larger groups teach more (a constant divisor), and every
-logit drifts a little with each step, because other prompts move the policy too.
+A prompt is a logit of success. Rollouts are coin tosses. Training raises a prompt's logit by its group's summed
+absolute advantages, so that groups without variance teach nothing and larger groups teach more (a constant divisor),
+and every logit drifts a little with each step, because other prompts move the policy too.
 """
 
 from __future__ import annotations
@@ -179,4 +179,3 @@ def mass(group: Sequence[Delivery]) -> float:
 def index(order: Order) -> int:
     """Which simulated prompt an order is about."""
     return int(order.prompt.uid[1:])
-
