@@ -17,9 +17,13 @@ PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff, tyro.conf.Avoi
 """Knobs of nested dataclasses keep their bare names: `--lr`, not `--config.optim.lr`."""
 
 
-def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str) -> T:
-    """Arguments of a verb as an instance of its dataclass; unknown ones are refused with the nearest known."""
-    return tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=PLAIN)
+def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str, *, prefixes: bool = False) -> T:
+    """Arguments of a verb as an instance of its dataclass; unknown ones are refused with the nearest known.
+
+    With `prefixes` only what the shape itself marks keeps bare names.
+    """
+    config = PLAIN[1:] if prefixes else PLAIN
+    return tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
 
 
 def emit(data: Any) -> None:

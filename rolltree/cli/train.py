@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import tyro
 
 from rolltree.cli.common import emit, first_name, parse
+from rolltree.control.plan import Control
+from rolltree.control.registry import controls
 from rolltree.doctor.live import Monitor
 from rolltree.errors import RolltreeError, unknown
 from rolltree.recipe.registry import recipes
@@ -22,8 +26,11 @@ ABOUT = """Train a policy on a task with a recipe, into a run folder.
   rolltree train grpo --task countdown --out runs/first
   rolltree train dapo --task arithmetic --level 3 --group 16 --lr 2e-4 --steps 200 --seed 1
   rolltree train grpo --task grid --out runs/first --resume      go on exactly where it stopped
+  rolltree train treepo --control dars --control.schedule hard   any control over any recipe
 
-The first word is the recipe (rolltree recipes lists them); its knobs and the run's are options below.
+The first word is the recipe (rolltree recipes lists them); its knobs and the run's are options below. --control says
+which prompts get how many rollouts, in which arms and rounds, whatever the recipe grows them with: {controls}.
+With --control NAME, --help lists its knobs too.
 """
 
 
@@ -31,6 +38,8 @@ The first word is the recipe (rolltree recipes lists them); its knobs and the ru
 class Arguments:
     """What to train on what, and where to write it."""
 
+    control: str = ""
+    """Who gets how many rollouts (see above); the recipe's own control when left out."""
     task: str = "countdown"
     """A task's name (rolltree tasks)."""
     level: int | None = None
@@ -64,16 +73,17 @@ def run(arguments: Sequence[str]) -> int:
             raise RolltreeError(f"which recipe? rolltree train RECIPE ...; known: {', '.join(known)}")
     if name not in known:
         raise unknown("recipe", name, known, "rolltree recipes describes them")
-    shape = make_dataclass(
-        "TrainArguments",
-        [
-            ("arguments", Arguments, field(default_factory=Arguments)),
-            ("recipe", known[name], field(default_factory=known[name])),
-            ("run", TrainConfig, field(default_factory=TrainConfig)),
-        ],
-        frozen=True,
-    )
-    parsed: Any = parse(shape, rest, f"train {name}", ABOUT)
+    control = asked_control(rest)
+    # Knobs of recipe and run keep their bare names; a control's are prefixed, because it goes with any recipe.
+    bare: list[tuple[str, type[Any]]] = [("arguments", Arguments), ("recipe", known[name]), ("run", TrainConfig)]
+    parts: list[Any] = [
+        (n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind)) for n, kind in bare
+    ]
+    if control is not None:
+        parts.append(("control", control, field(default_factory=control)))
+    shape = make_dataclass("TrainArguments", parts, frozen=True)
+    about = ABOUT.format(controls=", ".join(controls()))
+    parsed: Any = parse(shape, rest, f"train {name}", about, prefixes=control is not None)
     asked: Arguments = parsed.arguments
     if asked.threads is not None:
         torch.set_num_threads(asked.threads)
@@ -82,8 +92,9 @@ def run(arguments: Sequence[str]) -> int:
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
     task = load_task(asked.task, level=asked.level)
     out = asked.out or Path("runs") / f"{name}-{asked.task.replace(':', '-')}-{config.seed}"
+    recipe = parsed.recipe if control is None else replace(parsed.recipe.build(), control=parsed.control)
     result = train(
-        parsed.recipe, asked.policy, task, out=out, config=config, resume=asked.resume, fallback=asked.fallback,
+        recipe, asked.policy, task, out=out, config=config, resume=asked.resume, fallback=asked.fallback,
         quiet=asked.json, listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
     )  # fmt: skip
     if asked.json:
@@ -91,6 +102,17 @@ def run(arguments: Sequence[str]) -> int:
     else:
         print(closing(result))
     return 0
+
+
+def asked_control(arguments: Sequence[str]) -> type[Control] | None:
+    """The class of the control that is named among the options; an unknown name is refused with the nearest known."""
+    given = [b for a, b in pairwise([*arguments, ""]) if a == "--control"]
+    given += [a.removeprefix("--control=") for a in arguments if a.startswith("--control=")]
+    if not given:
+        return None
+    if given[-1] not in controls():
+        raise unknown("control", given[-1], controls())
+    return controls()[given[-1]]
 
 
 def closing(result: Result) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rolltree.control.hints import solver
 from rolltree.engine.protocol import Engine
 from rolltree.generate.needs import check_needs
 from rolltree.generate.signals import features
@@ -26,12 +27,26 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
     check_needs(recipe.strategy.needs, f"the strategy {type(recipe.strategy).__name__} of {recipe.name}", engine, task)
     if isinstance(recipe.strategy, Choosy):
         recipe.strategy.check(engine, task)
+    _check_control(recipe, task)
     for kind, part, needs in (
         ("credit", recipe.credit, recipe.credit.needs), ("objective", recipe.objective, recipe.objective.needs),
     ):  # fmt: skip
         who = f"the {kind} {type(part).__name__} of {recipe.name}"
         for need in sorted(needs - ALWAYS - FROM_TRAINER):
             _check_need(who, kind, need, recipe=recipe, engine=engine, task=task)
+
+
+def _check_control(recipe: Parts, task: Task) -> None:
+    who = f"the control {type(recipe.control).__name__} of {recipe.name}"
+    if recipe.control.needs & {"solution", "one turn"} and task.max_turns:
+        raise RecipeError(
+            f"{who} gives hints from a written answer, but answers of the task {task.name!r} are dialogues with its "
+            "environment; choose a task without one, or another control"
+        )
+    if "solution" in recipe.control.needs:
+        solve = solver(task)
+        assert solve is not None
+        solve(next(task.items("train")))
 
 
 def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine, task: Task) -> None:
@@ -60,7 +75,7 @@ def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine
                 "most likely token; choose another engine"
             )
         return
-    if need not in getattr(recipe.strategy, "writes", ()):
+    if need not in getattr(recipe.strategy, "writes", ()) and need not in getattr(recipe.control, "writes", ()):
         raise RecipeError(
             f"{who} needs {need!r}, which the strategy {type(recipe.strategy).__name__} does not write; "
             "choose a strategy that does"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
+from rolltree.control.plan import Control, Uniform
 from rolltree.credit.advantage import Credit
 from rolltree.credit.fold import Averaging, Multiplicity
 from rolltree.errors import RolltreeError
@@ -91,6 +92,8 @@ class Parts:
     shapers: tuple[Shaper, ...] = ()
     rounds: int = 1
     """Most rounds of sampling in a step while filters leave it short of prompts."""
+    control: Control = field(default_factory=Uniform)
+    """Which prompts get how many rollouts, in which arms and rounds: any control goes with any strategy."""
     recall: Recall | None = None
     """Which share of a step's trees comes from earlier steps; None = all are fresh."""
     reanchor: int | None = None

@@ -23,6 +23,8 @@ class Harvest:
     """Weights it was grown under; -1 = unknown."""
     recalls: int = 0
     """Prompts that were not asked because that many earlier trees are to teach beside these."""
+    numbers: dict[str, float] = field(default_factory=dict[str, float])
+    """Where the budget went; told when it is grown and not kept on disk."""
 
     @property
     def trees(self) -> list[Tree]:

@@ -35,8 +35,10 @@ from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle
 from rolltree.train.growth import growth
 from rolltree.train.peers import Fellow, written_by
 from rolltree.train.readings import Readings
+from rolltree.train.steering import Steering
 from rolltree.train.step import Learner
 from rolltree.train.vitals import vitals
+from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
 
@@ -101,6 +103,11 @@ class Loop:
     """Batches that were grown and not yet trained."""
     past: Past = field(default_factory=Past)
     """Batches that were trained and may be recalled."""
+    steering: Steering = field(init=False)
+    """The recipe's control with what it has learned."""
+
+    def __post_init__(self) -> None:
+        self.steering = Steering(self.recipe.control)
 
     @property
     def limit(self) -> int:
@@ -123,6 +130,9 @@ class Loop:
         fresh = [tree for harvest in grown for tree in harvest.trees]
         numbers = outcomes(fresh) | growth(fresh) | self.spent.add(budget)
         numbers["rounds"] = float(sum(harvest.rounds for harvest in grown))
+        numbers |= {
+            key: float(np.mean([h.numbers[key] for h in grown])) for key in (grown[-1].numbers if grown else ())
+        }
         clock.lap("grow")
         self.listen(Live("grown", self.done + 1, numbers, tuple(fresh)))
         harvest = self.waiting.take()
@@ -148,7 +158,8 @@ class Loop:
             harvest = await collect(
                 self.recipe, self.engine, self.cursor, c.prompts - recalls, budget,
                 seed=mix(c.seed, "step", number + 1), limit=self.limit, sampling=Sampling(temperature=c.temperature),
-                version=self.version, peers={name: peer.engine for name, peer in self.peers.items()},
+                steering=self.steering, number=number + 1, version=self.version,
+                peers={name: peer.engine for name, peer in self.peers.items()},
             )  # fmt: skip
             harvest.recalls = recalls
             self.waiting.put(harvest)
@@ -171,7 +182,7 @@ class Loop:
             settle_rest(harvest.kept)
             return {"trained_tokens": 0.0}
         self.readings.write(view, self.config.token_budget)
-        advantage = self.recipe.credit(view)
+        advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit
         )
@@ -236,6 +247,7 @@ class Loop:
             "readings": self.readings.state_dict(),
             "spent": {n: getattr(self.spent, n) for n in Spent.__slots__},
             "peers": {name: peer.state() for name, peer in self.peers.items()},
+            "control": self.steering.state_dict(),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -248,6 +260,7 @@ class Loop:
         self.spent = Spent(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])
+        self.steering.load_state_dict(state["control"])
 
     def save_buffers(self, folder: Path) -> None:
         """Write what waits and what may be recalled beside a checkpoint's state."""

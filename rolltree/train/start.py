@@ -34,6 +34,7 @@ from rolltree.train.progress import Reporter
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.step import Learner, make_optimizer
+from rolltree.train.widths import check_width
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 
@@ -158,6 +159,7 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
     peers: dict[str, Fellow] = {}
     try:
         check(job.parts, engine, job.task)
+        check_width(job.parts.strategy, job.parts.control)
         check_peers(job.parts)
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.

@@ -143,3 +143,15 @@ def test_every_recipe_takes_its_knobs_on_the_command_line(
     assert all(
         f"--{knob.replace('_', '-')}" in told or f"--no-{knob.replace('_', '-')}" in told for knob in knobs_of(recipe)
     )
+
+
+def test_any_control_goes_with_any_recipe_and_help_lists_its_knobs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "treepo", "--control", "dars", "--help"])
+    told = capsys.readouterr().out
+    assert "--control.schedule" in told
+    assert "--control.most" in told
+    assert "--leaves" in told
+    assert "--lr" in told
+    assert main(["train", "treepo", "--control", "darz"]) == 2
+    assert "did you mean 'dars'" in capsys.readouterr().err

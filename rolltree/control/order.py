@@ -1,0 +1,116 @@
+"""Orders and deliveries: what a plan asks a generator for, and what came of it.
+
+An order names a prompt, how many rollouts, and the arm they belong to; the recipe's strategy grows them, flat or as a
+tree. Arms never mix: what an aided arm solved says nothing about what the policy solves alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rolltree.errors import RolltreeError
+from rolltree.task.protocol import Item
+
+PLAIN = "plain"
+"""The arm of unassisted rollouts: the only one that counts in a pass rate."""
+
+
+class ControlError(RolltreeError, ValueError):
+    """A control that cannot steer this run: names the control, the knob or part, and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Text that an arm puts beside the prompt, and what becomes of it afterwards."""
+
+    text: str
+    before: bool = False
+    """In front of the prompt (examples) instead of after it (hints, budgets)."""
+    joins: bool = False
+    """Whether it is the beginning of the answer, so that the verifier reads it in front of what the policy wrote."""
+    hidden: bool = False
+    """Whether the rollouts are trained under the bare prompt, as if the text had not been there; their sampling law
+    (`logq`) stays the one they were drawn from. Otherwise the text stands in the tree as a hint node."""
+    teaches: bool = False
+    """Whether the text itself is trained on: its actions are forced ones that carry the policy's log-prob."""
+
+    def __post_init__(self) -> None:
+        if self.before and not self.hidden:
+            raise ControlError("text in front of a prompt changes the root of its tree; hide it, or put it after")
+        if self.hidden and (self.joins or self.teaches):
+            raise ControlError("hidden text can neither begin the answer nor be trained on; show it instead")
+
+    def around(self, prompt: str) -> str:
+        """The prompt with the text."""
+        return self.text + prompt if self.before else prompt + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """An item in its place in a step; the same item may stand in two places, which are then two groups."""
+
+    item: Item
+    place: int
+
+    @property
+    def uid(self) -> str:
+        """What its history is kept under."""
+        return self.item.id
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Rollouts of one prompt in one arm. All deliveries for a prompt become one tree, the group of its credit."""
+
+    prompt: Prompt
+    width: int | None = None
+    """How many rollouts; None = as many as the strategy makes by itself."""
+    arm: str = PLAIN
+    edit: Edit | None = None
+    marks: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Scores written on the prompt: `prior`, `effort`, or `prompt_weight`, which multiplies its advantages."""
+    leaf_marks: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Scores written on every leaf of the order: `budget`."""
+    teaches: bool = True
+    """False = asked for to measure only: it stays out of the prompt's group and is dropped with that reason."""
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if self.width is not None and self.width < 1:
+            raise ControlError(f"an order of {self.width} rollouts of {self.prompt.uid!r} makes no sense; leave it out")
+        if self.arm == PLAIN and self.edit is not None:
+            raise ControlError(f"an edited prompt ({self.prompt.uid!r}) needs an arm of its own, not {PLAIN!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What came of an order."""
+
+    order: Order
+    rewards: tuple[float, ...]
+    """Outcomes of its finished rollouts as the verifier gave them. Pruned and failed ones are unknown, not zeros."""
+    lengths: tuple[int, ...] = ()
+    """Policy tokens of each."""
+    decoded: int = 0
+    """Tokens it cost, each prefix once."""
+    failed: int = 0
+    kept: bool = True
+    """Whether the prompt's group, all that was delivered for it so far, passes the recipe's filters."""
+    solved_text: str = ""
+    """The shortest right answer; "" where there is none."""
+
+    @property
+    def n(self) -> int:
+        """Rollouts with an outcome."""
+        return len(self.rewards)
+
+    @property
+    def solved(self) -> float:
+        """Number of successes; graded rewards count as the part of one that they are."""
+        return sum(min(max(r, 0.0), 1.0) for r in self.rewards)
+
+    @property
+    def rate(self) -> float:
+        """Share solved; 0 where nothing has an outcome."""
+        return self.solved / self.n if self.n else 0.0

@@ -1,0 +1,1 @@
+"""Simulated prompts with known, drifting pass rates: what estimators and allocators are held against."""

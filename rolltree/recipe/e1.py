@@ -1,0 +1,42 @@
+"""e1: adaptive effort control (arXiv 2510.27042)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.control.effort import Effort
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class E1:
+    """GRPO in which a right answer counts only if it is no longer than the asked effort times the group's mean length.
+
+    The mean is re-measured each step, so pressure never needs retuning; `floor` keeps it from shrinking to nothing.
+    The range of efforts is reconstructed.
+    """
+
+    card: ClassVar[Card] = Card(
+        "e1", "Adaptive effort control", "2510.27042", 2025,
+        "two to three times shorter reasoning at equal or better accuracy (1.5B to 32B)", ("control", "credit"), "grpo",
+        Evidence("length", "grpo", "lower", 1.0, "countdown", 150_000, 3),
+    )  # fmt: skip
+    group: int = 8
+    least: float = 0.2
+    most: float = 1.0
+    template: str = "effort {effort:.1f}\n"
+    floor: float = 1.0
+    clip: float = 0.2
+
+    def build(self) -> Parts:
+        """Prompts that ask for an effort, and the gate on length."""
+        check_group("e1", self.group)
+        return Parts(
+            "e1", Independent(self.group), load_credit("effort", base="grpo", floor=self.floor),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
+            control=Effort(self.least, self.most, self.template),
+        )  # fmt: skip

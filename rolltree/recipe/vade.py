@@ -1,0 +1,41 @@
+"""VADE: variance-aware dynamic sampling (arXiv 2511.18902)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.control.vade import Vade
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class VadeRecipe:
+    """GRPO on the prompts of a pool whose outcome is believed to be least certain; nothing is sampled twice or thrown
+    away. What is reconstructed stands at the control.
+    """
+
+    card: ClassVar[Card] = Card(
+        "vade", "Variance-aware dynamic sampling", "2511.18902", 2025,
+        "beats GRPO, GSPO and filtered sampling on multimodal reasoning without extra rollouts", ("control",), "grpo",
+        Evidence("share of groups with variance", "uniform from the same pool", "higher", 0.05, seeds=5,
+                 check="rolltree.lab.prompts.checks:vade"),
+    )  # fmt: skip
+    group: int = 8
+    pool: int = 256
+    visit: float = 0.9
+    idle: float = 0.995
+    thompson: bool = True
+    clip: float = 0.2
+
+    def build(self) -> Parts:
+        """GRPO with another choice of prompts."""
+        check_group("vade", self.group)
+        return Parts(
+            "vade", Independent(self.group), load_credit("grpo"),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
+            control=Vade(self.pool, visit=self.visit, idle=self.idle, thompson=self.thompson),
+        )  # fmt: skip

@@ -1,0 +1,49 @@
+"""XRPO: targeted exploration and exploitation (arXiv 2510.06672)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.control.xrpo import Xrpo
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class XrpoRecipe:
+    """Rollouts by expected narrowing of each prompt's interval, examples for dead prompts, rare right answers raised.
+
+    Rollouts drawn after examples are trained under the bare prompt against the law that sampled them. The bonus's form
+    and the retriever are reconstructed.
+    """
+
+    card: ClassVar[Card] = Card(
+        "xrpo", "Targeted exploration and exploitation", "2510.06672", 2025,
+        "up to +4 points pass@1 and +6 cons@32 over GRPO and GSPO; up to 2.7 times faster convergence",
+        ("control", "generate", "credit"), "grpo",
+        Evidence("mean squared error of group means", "uniform width", "lower", 0.0005, seeds=5,
+                 check="rolltree.lab.prompts.checks:xrpo"),
+    )  # fmt: skip
+    group: int = 8
+    base: int = 0
+    phases: int = 2
+    explore: float = 0.1
+    examples: int = 2
+    seeded: int = 2
+    novelty: float = 2.5
+    novelty_clip: float = 0.5
+    clip: float = 0.2
+
+    def build(self) -> Parts:
+        """Phased allocation and novelty on the group's advantages."""
+        check_group("xrpo", self.group)
+        return Parts(
+            "xrpo", Independent(self.group), load_credit("novelty", weight=self.novelty, clip=self.novelty_clip),
+            load_objective("context-corrected", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
+            control=Xrpo(
+                base=self.base, phases=self.phases, explore=self.explore, examples=self.examples, seeded=self.seeded
+            ),
+        )  # fmt: skip

@@ -1,0 +1,78 @@
+"""A run's control with what it has learned: what the loop keeps, checkpoints and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rolltree.control.history import BANDS, History
+from rolltree.control.order import PLAIN, Delivery
+from rolltree.control.plan import Control
+from rolltree.tree.values import dumps, loads
+
+
+@dataclass(slots=True)
+class Steering:
+    """A control, its state, and the history of every prompt."""
+
+    control: Control
+    state: Any = None
+    history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        if self.state is None:
+            self.state = self.control.start()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive, as text that reads back to equal objects."""
+        return {"state": dumps(self.state), "history": dumps(self.history)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to that."""
+        self.state, self.history = loads(state["state"]), loads(state["history"])
+
+
+def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[str, float]:
+    """Where a step's budget went: tokens by difficulty band and by arm, groups without variance and those avoided.
+
+    `bands` are those of the recent unassisted pass rate, by what was known before the step. A group without variance
+    is avoided if its first delivery had none and all that was delivered for it has.
+    """
+    if not delivered:
+        return {}
+    out = {f"control.tokens.{name}": 0.0 for name in BANDS}
+    groups: dict[int, list[Delivery]] = {}
+    for d in delivered:
+        out[f"control.tokens.{bands[d.order.prompt.uid]}"] += d.decoded
+        name = f"control.arm.{d.order.arm if d.order.teaches else 'measured'}"
+        out[name] = out.get(name, 0.0) + d.n
+        if d.order.teaches:
+            groups.setdefault(d.order.prompt.place, []).append(d)
+    flat_first = flat = avoided = wasted = 0
+    widths: list[int] = []
+    for of_prompt in groups.values():
+        rewards = [r for d in of_prompt for r in d.rewards]
+        widths.append(len(rewards))
+        first, now = _flat(of_prompt[0].rewards), _flat(rewards)
+        flat_first += first
+        flat += now
+        avoided += first and not now
+        wasted += sum(d.decoded for d in of_prompt) if now else 0
+    return out | {
+        "control.prompts": float(len(groups)),
+        "control.flat_first": float(flat_first),
+        "control.flat": float(flat),
+        "control.flat_avoided": float(avoided),
+        "control.tokens_in_flat": float(wasted),
+        "control.width_least": float(min(widths, default=0)),
+        "control.width_most": float(max(widths, default=0)),
+        "control.width_mean": float(np.mean(widths)) if widths else 0.0,
+        "control.assisted": float(sum(d.n for d in delivered if d.order.arm != PLAIN)),
+    }  # fmt: skip
+
+
+def _flat(rewards: Sequence[float]) -> bool:
+    return not rewards or max(rewards) - min(rewards) <= 1e-9

@@ -1,0 +1,154 @@
+"""What every control owes: it keeps its budget, copes with odd steps, and goes on exactly from its stored state."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from rolltree.control.history import History
+from rolltree.control.order import PLAIN, ControlError, Edit, Order, Prompt
+from rolltree.control.plan import Control, Uniform
+from rolltree.control.registry import controls, load_control
+from rolltree.control.seele import Seele
+from rolltree.control.shuffled import Shuffled
+from rolltree.control.vade import Vade
+from rolltree.control.xrpo import Xrpo
+from rolltree.errors import RolltreeError
+from rolltree.lab.prompts.oracles import OraclePick
+from rolltree.lab.prompts.world import Log, World, grouped, run
+from rolltree.task.protocol import Item
+from rolltree.tree.values import dumps, loads
+
+SMALL = {"vade": {"pool": 20}, "shuffled": {"pool": 20}, "dots": {"pool": 20, "references": 4}}
+
+
+def small(name: str) -> Control:
+    return load_control(name, **SMALL.get(name, {}))
+
+
+def told(logs: list[Log]) -> list[tuple]:
+    return [(d.order.prompt.uid, d.order.arm, d.order.width, dict(d.order.marks), d.rewards)
+            for log in logs for d in log.delivered]  # fmt: skip
+
+
+EVERY = pytest.mark.parametrize("name", list(controls()))
+
+
+@EVERY
+def test_a_run_goes_on_from_its_stored_state_as_if_it_had_not_stopped(name):
+    whole = World(40, seed=3)
+    logs = run(small(name), whole, 6, prompts=5, width=4)
+    world, control, history = World(40, seed=3), small(name), History()
+    state = control.start()
+    first = run(control, world, 3, prompts=5, width=4, state=state, history=history)
+    state, history = loads(dumps(state)), loads(dumps(history))
+    rest = run(small(name), world, 3, prompts=5, width=4, state=state, history=history, first=4)
+    assert told(first + rest) == told(logs)
+    assert np.array_equal(whole.logits, world.logits)
+
+
+@EVERY
+@pytest.mark.parametrize("logit", [50.0, -50.0], ids=["all solved", "none solved"])
+def test_prompts_that_are_all_solved_or_all_failed(name, logit):
+    for log in run(small(name), World(logits=np.full(30, logit), drift=0.0, per_hint=0.0), 4, prompts=5, width=4):
+        assert log.effective == 0
+        assert log.groups >= 1
+        assert log.rollouts <= 8 * 5 * 4 + 4 * 4
+
+
+@EVERY
+def test_one_prompt_one_rollout_and_duplicates(name):
+    for log in run(small(name), World(1, seed=1), 3, prompts=1, width=1):
+        assert log.groups == 1
+        assert log.rollouts >= 1
+    # A stream of three prompts must fill steps of five: the same prompt stands in several places.
+    if name not in ("vade", "dots", "shuffled"):
+        for log in run(small(name), World(3, seed=1), 3, prompts=5, width=4):
+            assert log.groups == 5
+            assert len({g[0].order.prompt.uid for g in grouped(log.delivered).values()}) == 3
+
+
+@EVERY
+def test_plans_do_not_depend_on_anything_but_seed_and_past(name):
+    a, b = (told(run(small(name), World(40, seed=2), 4, prompts=5, width=4)) for _ in range(2))
+    assert a == b
+    assert a != told(run(small(name), World(40, seed=5), 4, prompts=5, width=4))
+
+
+@pytest.mark.parametrize("name", ["uniform", "shuffled", "vade", "xrpo", "rollout-gdro"])
+def test_these_spend_exactly_their_budget_or_less(name):
+    for log in run(small(name), World(60, seed=4), 6, prompts=6, width=4):
+        assert log.rollouts <= 6 * 4
+
+
+@pytest.mark.parametrize("make", [lambda: Vade(12, fresh=3), lambda: Shuffled(12, fresh=3)], ids=["vade", "shuffled"])
+def test_a_pool_that_changes_between_steps(make):
+    world, control = World(100, seed=6), make()
+    state, history = control.start(), History()
+    pool = state.pool if isinstance(control, Vade) else state
+    seen = []
+    for number in range(1, 5):
+        run(control, world, 1, prompts=4, width=4, state=state, history=history, first=number)
+        seen.append(list(pool.ids))
+    assert all(len(ids) == 12 for ids in seen)
+    assert all(later[:-3] == before[3:] for before, later in pairwise(seen))
+
+
+def test_refills_replace_prompts_without_variance_under_any_control():
+    world = World(logits=np.tile([50.0, 50.0, 0.0], 40), drift=0.0, gain=0.0)
+    for control in (Uniform(), load_control("dars"), load_control("v05")):
+        (log,) = run(control, replace_taken(world), 1, prompts=6, width=8, rounds=6)
+        assert log.effective >= 6
+        assert log.groups > 6
+
+
+def replace_taken(world: World) -> World:
+    return replace(world, taken=0)
+
+
+def test_vade_beats_uniform_choice_and_not_the_oracle():
+    shares = []
+    for make in (lambda w: Shuffled(200), lambda w: Vade(200), OraclePick):
+        world = World(200, seed=0)
+        logs = run(make(world), world, 50, prompts=16)[15:]
+        shares.append(sum(x.effective for x in logs) / sum(x.groups for x in logs))
+    uniform, ours, oracle = shares
+    assert uniform + 0.05 < ours < oracle
+
+
+def test_seele_brings_accuracy_to_one_half_by_rounds():
+    world = World(40, seed=1, mean=-4.0, spread=2.0, gain=0.0, drift=0.0)
+    (*_, log) = run(Seele(), world, 3, prompts=40, width=32)
+    off = [abs(world.rate(d.order) - 0.5) for d in log.delivered]
+    assert np.mean(off) < 0.25
+    assert all((d.order.edit is None) == (d.order.arm == PLAIN) for d in log.delivered)
+
+
+def test_xrpo_asks_dead_prompts_with_others_answers_out_of_the_budget():
+    world = World(logits=np.array([50.0, 0.0, -50.0, -50.0]), drift=0.0, per_hint=0.0)
+    (log,) = run(Xrpo(), world, 1, prompts=4, width=8)
+    seeded = [d.order for d in log.delivered if d.order.arm == "seeded"]
+    assert {o.prompt.uid for o in seeded} <= {"p2", "p3", "p1"}
+    assert {"p2", "p3"} <= {o.prompt.uid for o in seeded}
+    assert all(o.edit.hidden and o.edit.before and o.prompt.item.prompt not in o.edit.text for o in seeded)
+    assert log.rollouts == 32
+
+
+def test_names_and_knobs_that_make_no_sense_are_refused_in_one_sentence():
+    prompt = Prompt(Item("a", "?", 1), 0)
+    for make, said in (
+        (lambda: load_control("darz"), "dars"),
+        (lambda: load_control("dars", shedule="hard"), "did you mean 'schedule'"),
+        (lambda: load_control("dars", schedule="x"), "schedule='x'"),
+        (lambda: load_control("vade", pool=0), "pool=0"),
+        (lambda: load_control("v05", least=9, most=4), "least=9"),
+        (lambda: load_control("hbpo", budgets=(3,)), "budgets="),
+        (lambda: load_control("guide", template="x"), "template='x'"),
+        (lambda: Order(prompt, 0), "0 rollouts of 'a'"),
+        (lambda: Order(prompt, edit=Edit("x")), "an arm of its own"),
+        (lambda: Edit("x", before=True), "hide it"),
+    ):
+        with pytest.raises(RolltreeError, match=said):
+            make()
+    assert issubclass(ControlError, ValueError)

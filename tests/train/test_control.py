@@ -1,0 +1,295 @@
+"""Every control over every generator; arms in one tree; exact resume; and no held-out answer anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rolltree
+from rolltree.contract.tiny import CODEC, Spell, Walk, tiny_engine
+from rolltree.control.ledger import Budget, Limits
+from rolltree.control.order import Edit, Order
+from rolltree.control.plan import Control, Nothing, Plan, Step
+from rolltree.control.registry import controls, load_control
+from rolltree.credit.advantage import Advantage
+from rolltree.engine.protocol import Sampling
+from rolltree.errors import RolltreeError
+from rolltree.generate.independent import Independent
+from rolltree.recipe.check import check
+from rolltree.recipe.recipe import Parts
+from rolltree.recipe.registry import load_recipe
+from rolltree.task.protocol import Item, Split, Task
+from rolltree.train.collect import Cursor, Harvest, collect
+from rolltree.train.config import TrainError
+from rolltree.train.steering import Steering
+from rolltree.train.weigh import prompt_weighted
+from rolltree.train.widths import check_width, width_of
+from rolltree.tree.account import assert_conserved
+from rolltree.tree.table import table
+from tests.recipe.test_tree_recipes import SMALL
+from tests.train.toy import KNOBS, Early, timeless, tiny_policy
+
+TINY: dict[str, dict[str, Any]] = {
+    "vade": {"pool": 8}, "shuffled": {"pool": 8}, "dots": {"pool": 8, "references": 3}, "hbpo": {
+        "budgets": (2, 4), "template": "{budget}"}, "guide": {"template": "{hint}"}, "e1": {"template": "{effort}"},
+    "v05": {"least": 2, "most": 4}, "seele": {"rounds": 2}, "dars": {"most": 10},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Spell):
+    """Spelling with a known answer; digits of templates are read as letters."""
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        for item in Spell.items(self, split, seed):
+            yield replace(item, meta={"solution": "abc!"})
+
+
+def engine():
+    made = tiny_engine()
+    plain = made.codec.encode
+    made.codec = replace(made.codec)
+    object.__setattr__(made, "codec", _Lenient(CODEC.alphabet, CODEC.eos_id))
+    assert plain("ab") == made.codec.encode("ab")
+    return made
+
+
+@dataclass(frozen=True)
+class _Lenient(type(CODEC)):
+    def encode(self, text: str) -> list[int]:
+        return super().encode("".join(c if c in self.alphabet else "y" for c in text))
+
+
+def gather(parts: Parts, task: Task, prompts: int = 3, *, seed: int = 0, steering: Steering | None = None,
+           limits: Limits | None = None, number: int = 1) -> tuple[Harvest, Budget]:  # fmt: skip
+    budget = Budget(limits)
+    harvest = asyncio.run(collect(
+        parts, engine(), Cursor(task, 5), prompts, budget, seed=seed, limit=task.max_tokens, sampling=Sampling(),
+        steering=steering, number=number,
+    ))  # fmt: skip
+    budget.check()
+    return harvest, budget
+
+
+@pytest.mark.parametrize("control", list(controls()))
+@pytest.mark.parametrize("recipe", ["grpo", *SMALL])
+def test_every_control_over_every_generator(recipe: str, control: str) -> None:
+    steers = load_control(control, **TINY.get(control, {}))
+    parts = replace(load_recipe(recipe, **SMALL.get(recipe, {"group": 4})).build(), control=steers, rounds=1)
+    task = Walk() if "turns" in parts.strategy.needs else Told()
+    if task.max_turns and steers.needs:
+        with pytest.raises(RolltreeError, match="dialogues"):
+            check(parts, engine(), task)
+        return
+    check(parts, engine(), task)
+    check_width(parts.strategy, parts.control)
+    steering = Steering(steers)
+    for number in (1, 2):
+        harvest, budget = gather(parts, task, seed=number, steering=steering, number=number)
+        found = assert_conserved(harvest.trees, settled=True)
+        assert found.leaves > 0
+        decoded = sum(len(n) for t in harvest.trees for n in t if n.trains and not n.forced)
+        assert decoded <= budget.spent.decoded
+        assert sum(v for k, v in harvest.numbers.items() if k.startswith("control.tokens.")) == decoded
+        for tree in harvest.kept:
+            assert tree.item.startswith("train-")
+            assert "~" not in tree.item
+            assert all(tree[c].parent == n.id for n in tree for c in n.children)
+        if harvest.kept:
+            view = table(harvest.kept)
+            advantage = parts.credit(view) if recipe == "grpo" else None
+            assert advantage is None or np.isfinite(advantage.leaf).all()
+    stored = Steering(steers)
+    stored.load_state_dict(steering.state_dict())
+    assert (stored.state, stored.history) == (steering.state, steering.history)
+
+
+@pytest.mark.parametrize("limits", [Limits(leaves=1), Limits(decoded=1), Limits(leaves=0), Limits(decoded=0)], ids=str)
+@pytest.mark.parametrize("control", ["uniform", "dars", "xrpo", "v05", "seele", "vade", "dots"])
+def test_a_budget_smaller_than_one_rollout_ends_the_step_and_loses_nothing(control: str, limits: Limits) -> None:
+    parts = replace(load_recipe("grpo", group=4).build(), control=load_control(control, **TINY.get(control, {})))
+    harvest, budget = gather(parts, Told(), limits=limits)
+    assert_conserved(harvest.trees, settled=True)
+    assert budget.spent.leaves <= 1
+    assert budget.spent.decoded <= 16
+
+
+@dataclass(frozen=True)
+class Twice:
+    """Some rollouts plain, some more in an arm."""
+
+    edit: Edit
+    needs = frozenset()
+
+    def start(self) -> Nothing:
+        return Nothing()
+
+    def plan(self, step: Step, state: Nothing) -> Plan:
+        prompts = step.take()
+        yield [Order(p, 2) for p in prompts]
+        yield [Order(p, 3, "aided", self.edit) for p in prompts]
+
+
+def aided(edit: Edit) -> Harvest:
+    control: Control = Twice(edit)
+    return gather(replace(load_recipe("grpo", group=4).build(), control=control), Told())[0]
+
+
+def test_an_arm_shown_stands_below_a_hint_and_an_answers_beginning_is_verified() -> None:
+    for tree in aided(Edit("ab", joins=True)).kept:
+        (hint,) = [n for n in tree if n.role == "hint"]
+        assert CODEC.decode(hint.actions) == "ab"
+        assert not hint.trains
+        assert len(hint.children) == 3
+        assert len(tree.root.children) == 3
+        for leaf in tree.leaves(hint):
+            assert leaf.scores["reward"] == 1.0, "the verifier reads the beginning, which is right"
+            assert leaf.notes["arm"] == "aided"
+
+
+def test_a_hint_that_teaches_carries_the_policys_log_prob() -> None:
+    made = engine()
+    for tree in aided(Edit("ab", joins=True, teaches=True)).kept:
+        (hint,) = [n for n in tree if n.role == "hint"]
+        rows = [made.row(tuple(int(t) for t in tree.prefix(hint)[: len(tree.root) + i])) for i in range(2)]
+        assert hint.logp == pytest.approx([row[t] for row, t in zip(rows, hint.actions, strict=True)], abs=1e-5)
+        assert np.isnan(hint.logq).all()
+        assert hint.trains
+        view = table([tree])
+        advantage = load_recipe("seele").build().credit(view)
+        at = np.repeat([n.role == "hint" for n in view.nodes], view.length)
+        assert np.all(advantage.action[at] == 0.001)
+        assert np.all(advantage.factor[at] == 0)
+        assert np.all(advantage.factor[~at] == 1)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_hidden_arm_keeps_the_law_it_was_drawn_from_beside_the_bare_log_prob(before: bool) -> None:
+    made = engine()
+    for tree in aided(Edit("xy", before=before, hidden=True)).kept:
+        assert all(n.role in ("prompt", "policy") for n in tree)
+        assert len(tree.root.children) == 5
+        base, text = [int(t) for t in tree.root.actions], CODEC.encode("xy")
+        differ = 0
+        for leaf in tree.leaves():
+            if leaf.notes.get("arm") != "aided":
+                assert leaf.logp == pytest.approx(leaf.logq, abs=1e-6)
+                continue
+            seen = text + base if before else base + text
+            for context, logp in ((base, leaf.logp), (seen, leaf.logq)):
+                ids = [*context, *(int(t) for t in leaf.actions)]
+                want = [made.row(tuple(ids[: len(context) + i]))[ids[len(context) + i]] for i in range(len(leaf))]
+                assert logp == pytest.approx(want, abs=1e-5)
+            differ += not np.allclose(leaf.logp, leaf.logq)
+        assert differ
+
+
+def test_a_pooled_group_grew_as_if_it_had_been_one_and_its_events_point_at_its_nodes() -> None:
+    control = load_control("xrpo", examples=0)
+    harvest, _ = gather(
+        replace(load_recipe("treepo", leaves=6, segment=4).build(), control=control, filters=()), Told()
+    )
+    grown = [t for t in harvest.kept if sum(e.kind == "allocate" for e in t.events) > 1]
+    assert grown
+    for tree in grown:
+        assert {e.node for e in tree.events} - {None} <= set(tree.nodes)
+        born = [c for e in tree.events for c in e.numbers.get("children", ())]
+        assert set(born) <= set(tree.nodes)
+        assert len(born) == len(set(born))
+
+
+def test_prompt_weights_multiply_what_a_tree_teaches() -> None:
+    harvest, _ = gather(replace(load_recipe("grpo", group=4).build(), control=load_control("uniform")), Told())
+    view = table(harvest.kept)
+    plain = Advantage(leaf=np.ones(len(view.leaf)), node=np.ones(len(view.nodes)))
+    assert prompt_weighted(view, plain) is plain
+    harvest.kept[1].root.scores["prompt_weight"] = 2.5
+    weighed = prompt_weighted(view, plain)
+    assert weighed.leaf.tolist() == [2.5 if t == 1 else 1.0 for t in view.leaf_tree]
+    assert weighed.node.tolist() == [2.5 if t == 1 else 1.0 for t in view.tree]
+
+
+def test_widths_of_strategies_and_of_those_that_do_not_say() -> None:
+    assert width_of(Independent(5)) == 5
+    assert width_of(load_recipe("ettrl", stems=3).build().strategy) == 3 * (1 + 2 * 2)
+
+    class Mute:
+        needs = frozenset()
+
+        async def grow_tree(self, tree: Any, hand: Any) -> None: ...
+
+    check_width(Mute(), load_control("uniform"))
+    with pytest.raises(TrainError, match=r"Mute decides by itself.*Dars cannot"):
+        check_width(Mute(), load_control("dars"))
+
+
+STATEFUL = {"vade": {"pool": 8}, "prompt-gdro": {}, "rollout-gdro": {}, "dots": {"pool": 8, "references": 3}, "v05": {}}
+
+
+@pytest.mark.parametrize("control", list(STATEFUL))
+def test_a_run_resumes_exactly_with_what_its_control_has_learned(control: str, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    parts = replace(load_recipe("grpo", group=4).build(), control=load_control(control, **STATEFUL[control]))
+    knobs = {**KNOBS, "eval_every": 0, "forests_every": 0}
+    whole = rolltree.train(parts, tiny_policy(), Early(), out=tmp_path / "whole", **knobs)
+    rolltree.train(parts, tiny_policy(), Early(), out=tmp_path / "halves", **{**knobs, "steps": 2})
+    halves = rolltree.train(parts, tiny_policy(), Early(), out=tmp_path / "halves", resume=True, **knobs)
+    assert timeless(halves.metrics) == timeless(whole.metrics)
+
+
+class Poison:
+    """A held-out answer: whoever looks at it while training is caught."""
+
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+
+    def __bool__(self) -> bool:
+        self._log.append("read")
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        self._log.append("read")
+        return False
+
+    def __hash__(self) -> int:
+        self._log.append("read")
+        return 0
+
+
+@dataclass(frozen=True)
+class Guarded(Early):
+    """Held-out answers must be read by nobody (this verifier needs none); training ones come with a solution."""
+
+    log: tuple[list[str], ...] = ()
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        for item in super().items(split, seed):
+            yield (
+                replace(item, answer=Poison(self.log[0])) if split == "test" else replace(item, meta={"solution": "AB"})
+            )
+
+
+@pytest.mark.parametrize("control", [name for name in controls() if name != "uniform"])
+def test_no_control_sees_held_out_answers_or_learns_from_evaluation(control: str, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    guided = {"template": "A{hint}"} if control == "guide" else {}
+    steers = load_control(control, **{**TINY.get(control, {}), **guided})
+    parts = replace(load_recipe("grpo", group=2).build(), control=steers)
+    states: list[Any] = []
+    for every in (0, 1):
+        log: list[str] = []
+        knobs = {**KNOBS, "steps": 2, "prompts": 2, "forests_every": 0, "eval_every": every, "eval_items": 3}
+        run = rolltree.train(parts, tiny_policy(), Guarded(log=(log,)), out=tmp_path / str(every), **knobs)
+        saved = torch.load(run.path / "checkpoints" / "step-000002" / "training.pt", weights_only=True)
+        states.append(saved["control"])
+        assert log == []
+        assert "test-" not in saved["control"]["state"] + saved["control"]["history"]
+        assert "train-" in saved["control"]["history"]
+    assert states[0] == states[1]
