@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -101,8 +102,10 @@ def _by_path(policy: LanguagePolicy, update: Update, accumulator: Accumulator) -
         for path in taught:
             one = one_path(batch, path)
             score = accumulator.score(one)
-            found: Sequence[Tensor | None] = torch.autograd.grad(
-                score, parameters, retain_graph=path != taught[-1], allow_unused=True
+            # Parameters a score does not depend on come back as None, which the stubs do not know.
+            found = cast(
+                "Sequence[Tensor | None]",
+                torch.autograd.grad(score, parameters, retain_graph=path != taught[-1], allow_unused=True),
             )
             gradient = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
             accumulator.add(one, float(score.detach()), gradient)
