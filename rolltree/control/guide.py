@@ -15,7 +15,7 @@ class Guide:
     """As many rollouts again with a hint in the prompt, where all unguided ones failed; one group with the failures.
 
     Guided rollouts derive the whole answer themselves and are trained under the bare prompt, so the objective must
-    divide by the law that sampled them ("context-corrected"). The paper's hints are written beforehand by a stronger
+    divide by the law that sampled them ("context_corrected"). The paper's hints are written beforehand by a stronger
     model; here the hint is the beginning of a right answer. `always` guides every prompt (the ablation).
     """
 

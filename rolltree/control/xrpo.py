@@ -70,7 +70,7 @@ class Xrpo:
 
     The budget is prompts × `mean` rollouts, examples included. Seeded rollouts are drawn with solved examples in front
     of the prompt and trained under the bare prompt, so the objective must divide by the law sampled from
-    ("context-corrected"). Retrieval is by character trigrams instead of the paper's embedding model.
+    ("context_corrected"). Retrieval is by character trigrams instead of the paper's embedding model.
     """
 
     name: ClassVar[str] = "xrpo"

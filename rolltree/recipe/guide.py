@@ -37,6 +37,6 @@ class GuideRecipe:
         check_group("guide", self.group)
         return Parts(
             "guide", Independent(self.group), load_credit("grpo"),
-            load_objective("context-corrected", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
+            load_objective("context_corrected", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
             control=Guide(share=self.share, template=self.template),
         )  # fmt: skip

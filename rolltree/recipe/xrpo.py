@@ -42,7 +42,7 @@ class XrpoRecipe:
         check_group("xrpo", self.group)
         return Parts(
             "xrpo", Independent(self.group), load_credit("novelty", weight=self.novelty, clip=self.novelty_clip),
-            load_objective("context-corrected", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
+            load_objective("context_corrected", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
             control=Xrpo(
                 base=self.base, phases=self.phases, explore=self.explore, examples=self.examples, seeded=self.seeded
             ),

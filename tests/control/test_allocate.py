@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rolltree.control.allocate import exact_sum, greedy, proportional, square_root
@@ -12,8 +12,11 @@ from rolltree.control.order import ControlError
 
 WEIGHTS = st.lists(st.floats(0, 100) | st.just(0.0), min_size=1, max_size=8)
 
+PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 
 @given(WEIGHTS, st.integers(0, 100), st.integers(0, 3), st.none() | st.integers(3, 20))
+@PATIENT
 def test_proportional_counts_sum_to_the_total_within_bounds(weights, total, low, high):
     counts = proportional(weights, total, low, high)
     most = np.inf if high is None else high * len(weights)
@@ -32,7 +35,7 @@ def test_proportional_is_proportional_and_refuses_nonsense():
 
 
 @given(st.lists(st.floats(0, 0.25), min_size=2, max_size=4), st.integers(8, 14))
-@settings(max_examples=30, deadline=None)
+@PATIENT
 def test_greedy_is_optimal_for_falling_gains(variances, total):
     def error(counts):
         return sum(v / n for v, n in zip(variances, counts, strict=True))
@@ -50,7 +53,7 @@ def test_greedy_stops_at_its_ceiling_and_hands_out_chunks():
 
 
 @given(st.lists(st.floats(0.01, 0.25), min_size=2, max_size=5), st.integers(10, 60))
-@settings(max_examples=30, deadline=None)
+@PATIENT
 def test_the_square_root_law_beats_every_neighbour(variances, total):
     sizes = [1.0] * len(variances)
     n = square_root(variances, sizes, total, low=0)
@@ -67,6 +70,7 @@ def test_the_square_root_law_beats_every_neighbour(variances, total):
     st.lists(st.lists(st.floats(-5, 5), min_size=3, max_size=3), min_size=1, max_size=4),
     st.lists(st.integers(1, 5), min_size=4, max_size=4), st.integers(1, 60),
 )  # fmt: skip
+@PATIENT
 def test_exact_sum_is_the_best_choice_that_costs_the_budget(worth, sizes, total):
     widths, sizes = (2, 4, 8), sizes[: len(worth)]
     chosen = exact_sum(worth, sizes, widths, total)

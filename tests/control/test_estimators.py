@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rolltree.control.attention import fit_attention
@@ -19,6 +19,8 @@ from rolltree.lab.prompts.checks import predicted
 from rolltree.lab.prompts.page import coverage
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
+
+PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def delivery(uid: str, rewards: list[float], arm: str = PLAIN) -> Delivery:
@@ -54,6 +56,7 @@ def test_beliefs_are_calibrated_under_drift_only_if_they_forget():
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 8)), max_size=40))
+@PATIENT
 def test_the_mass_of_evidence_stays_bounded(visits):
     beliefs = Beliefs(visit=0.9, idle=1.0)
     for solved, n in visits:
@@ -94,6 +97,7 @@ def test_darss_top_ups_are_those_of_the_released_code():
 
 
 @given(st.integers(1, 7))
+@PATIENT
 def test_an_even_top_up_lifts_hard_prompts_to_the_peak_mass(solved):
     p, n = solved / 16, 16
     total = n + top_up(p, n, "even", most=10_000)

@@ -1,15 +1,18 @@
 """Resampling on correct keeps classes in proportion, the cleanest right ones, and gives the others a reason."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rolltree.filter.clean import Cleanest, flaws, quotas
 from rolltree.tree import Tree
 from rolltree.tree.account import assert_conserved
 
+PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(4, 20))
+@PATIENT
 def test_quotas_fill_what_is_kept_and_never_exceed_what_there_is(right, wrong, keep):
     r, w = quotas(right, wrong, keep)
     assert 0 <= r <= right

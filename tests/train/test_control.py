@@ -271,9 +271,7 @@ class Guarded(Early):
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         for item in super().items(split, seed):
-            yield (
-                replace(item, answer=Poison(self.log[0])) if split == "test" else replace(item, meta={"solution": "AB"})
-            )
+            yield (replace(item, answer=Poison(self.log[0])) if split == "test" else item)
 
 
 @pytest.mark.parametrize("control", [name for name in controls() if name != "uniform"])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import rolltree
+from rolltree.control.effort import Effort
 from rolltree.errors import RolltreeError
 from rolltree.filter.parts import Composite, Flawed
 from rolltree.filter.vote import MajorityVote
@@ -32,8 +33,13 @@ def _one_thread() -> None:
 
 
 def learns_from_early(name: str) -> bool:
-    """Not without an environment to talk to, and not from votes or parts of a verdict: this task has neither."""
+    """Not without an environment to talk to, and not from votes or parts of a verdict: this task has neither.
+
+    Not by hints either, which give its first letter away, nor by effort, because all its answers are equally long.
+    """
     parts = load_recipe(name).build()
+    if "solution" in parts.control.needs or isinstance(parts.control, Effort):
+        return False
     return "turns" not in parts.strategy.needs and not any(
         isinstance(s, (MajorityVote, Composite, Flawed)) for s in parts.shapers
     )

@@ -34,7 +34,7 @@ class Early:
         rng = random.Random(f"{split}{seed}")
         while True:
             prompt = "".join(rng.choice("abcdefgh") for _ in range(rng.randint(2, 6))) + "="
-            yield Item(f"{split}-{prompt}", prompt, True)
+            yield Item(f"{split}-{prompt}", prompt, True, meta={"solution": "ABCD"})
 
     def start(self, item: Item) -> tuple[Any, str | None]:
         return None, None

@@ -103,7 +103,8 @@ def page() -> str:
         "## All controls, one budget",
         f"{POOL} prompts, logits N(−1, 2.5²), drift 0.02 a step; 32 prompts of 8 rollouts a step where a control does "
         "not say otherwise, until 12,000 rollouts are drawn (rollouts that only measure count). Training raises a "
-        "prompt's logit by its group's Σ|A|; prompts do not help one another, so what is gained is what was worked on.",
+        "prompt's logit by its group's Σ|A|; prompts do not help one another, so what is gained is what was worked on. "
+        "The texts of these prompts say nothing about their difficulty, which is all that DOTS has to go by.",
         table(
             ["control", "mixed groups per 1,000 rollouts", "gain of pass rate", "of the hardest third", "steps"],
             [(name, _columns(lambda s, m=make: together(s, m))) for name, make in TOGETHER.items()],
@@ -153,7 +154,8 @@ def page() -> str:
             (n, _columns(lambda s, m=m: [_toss(m, s, k) for k in (1, 3)])) for n, m in _hints()
         ]),
         f"One prompt of {guided.ANSWERS} answers, pass rate {guided.START:g}, {guided.GUIDED:g} with the hint, after "
-        "400 steps of 16 rollouts (8 where nothing is guided). Over 20 seeds.",
+        "400 steps of 16 rollouts (8 where nothing is guided). Over 20 seeds. All parameters of the "
+        "bare policy are shared with the hinted one.",
         table(["method", "without the hint", "with it"], [
             (m, _columns(lambda s, m=m: guided.train(m, s), 20)) for m in ("grpo", "guide", "always", "in context")
         ]),
