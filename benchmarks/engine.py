@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from machine import save
 from numpy.typing import NDArray
 from transformers import LlamaConfig, PreTrainedModel
 from transformers.models.llama import LlamaForCausalLM
@@ -222,8 +222,7 @@ def main() -> None:
     args = parser.parse_args()
     print(f"torch {torch.__version__}, {args.threads} threads, ratio min / median / max of {args.repeats} repeats")
     out = rows(args.model, args.batch, args.repeats, args.threads, args.only, show)
-    if args.json:
-        args.json.write_text(json.dumps([asdict(r) for r in out], indent=2) + "\n")
+    save(args.json, out)
 
 
 if __name__ == "__main__":

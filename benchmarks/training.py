@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from machine import save
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from rolltree.engine.local import LocalEngine
@@ -34,6 +34,7 @@ from rolltree.policy.codec import HFCodec
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import pack
 from rolltree.recipe.grpo import Grpo
+from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig
@@ -129,7 +130,7 @@ class Parity:
         return None, None
 
     async def step(self, item: Item, state: Any, text: str) -> Reply:
-        raise NotImplementedError
+        raise TaskError(f"task {self.name!r} has no environment (max_turns is 0), so it takes no step")
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         return Verdict(float(len(text) % 2 == 0))
@@ -244,8 +245,7 @@ def main() -> None:
             f"{row.case:15}{row.trees:6}{row.prompt:7}{row.leaves:7}{row.longest:8}{row.ours:10,.0f}{row.theirs:10,.0f}"
             f"  {row.ratio_min:.2f} {row.ratio_median:.2f} {row.ratio_max:.2f}", flush=True,
         )  # fmt: skip
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in done], indent=1) + "\n")
+    save(options.json, done)
 
 
 if __name__ == "__main__":
