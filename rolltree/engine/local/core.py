@@ -181,8 +181,9 @@ class Core:
 
     def _report(self, rows: range, hidden: Tensor | None, news: News) -> None:
         """Increments: at once where no state is wanted, else after the step that has read the last token."""
-        for row in [row for row in rows if self.batch.runs[row].streaming]:
-            run = self.batch.runs[row]
+        runs = self.batch.runs
+        for row in [row for row in rows if runs[row].streaming]:
+            run = runs[row]
             shown = int(self.batch.shown[row])
             if run.hidden == (hidden is not None) and self.batch.length[row] > shown:
                 state = _numpy(hidden[row]) if hidden is not None else None
