@@ -1,15 +1,16 @@
-"""What a baseline was measured on, and the file it goes to."""
+"""What a baseline was measured on and by which clock, and the file it goes to."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +18,19 @@ import transformers
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+
+class Clock:
+    """Seconds: of the wall, or of the processor, all threads together, on a machine that other programs use."""
+
+    kind: Literal["wall", "cpu"] = "wall"
+
+    def __call__(self) -> float:
+        return time.perf_counter() if self.kind == "wall" else time.process_time()
+
+
+clock = Clock()
+"""What all benchmarks of this process measure by."""
 
 
 def machine() -> dict[str, Any]:
@@ -30,6 +44,7 @@ def machine() -> dict[str, Any]:
         "numpy": np.__version__,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+        "clock": clock.kind,
         "measured": datetime.now(UTC).date().isoformat(),
     }
 
