@@ -73,7 +73,7 @@ class Slab:
         """Change the shape, keeping what is in use. One layer at a time, so the peak is one layer above the result.
 
         Each layer moves into the memory that the one before has left; where that is too small, new memory is taken for
-        `room` columns, so that no later change of the capacity up to there needs any.
+        `room` columns, so that where layers are alike no later change of the capacity up to there needs any.
         """
         spare = self.spare
         for store in (self.keys, self.values):
