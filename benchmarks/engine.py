@@ -1,6 +1,7 @@
 """Local engine against transformers `generate`: the same model, requests and threads, alternating in one process.
 
-    python benchmarks/engine.py [--model nano] [--batch 64 256] [--repeats 5] [--threads 2] [--json FILE]
+    python benchmarks/engine.py [--model nano] [--batch 64 256] [--repeats 5] [--threads 2] [--clock cpu]
+        [--only uniform ragged forked] [--json FILE]
 
 uniform  distinct prompts of one length, everybody makes the same number of tokens
 ragged   prompts of different lengths, samples end at eos; twice as many requests as the batch holds
@@ -13,16 +14,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from machine import clock, save
 from numpy.typing import NDArray
 from transformers import LlamaConfig, PreTrainedModel
 from transformers.models.llama import LlamaForCausalLM
@@ -113,7 +113,7 @@ def cases(vocab: int, batch: int, seed: int) -> list[Case]:
 def theirs(model: PreTrainedModel, case: Case, batch: int, eos: int) -> tuple[int, float]:
     """Tokens and seconds of transformers: batches of equal size, padded on the left, until the longest has ended."""
     generator: Any = model
-    begin, made = time.perf_counter(), 0
+    begin, made = clock(), 0
     for at in range(0, len(case.prompts), batch):
         prompts = case.prompts[at : at + batch]
         width = max(len(p) for p in prompts)
@@ -137,15 +137,15 @@ def theirs(model: PreTrainedModel, case: Case, batch: int, eos: int) -> tuple[in
         else:
             ended = (out == eos).int().cumsum(1)
             made += int((ended - (out == eos).int() == 0).sum())
-    return made, time.perf_counter() - begin
+    return made, clock() - begin
 
 
 async def ours(engine: LocalEngine, case: Case) -> tuple[int, float, float]:
     """Tokens, seconds and share of prefix tokens computed."""
     sampling = Sampling(max_tokens=case.max_tokens, ignore_eos=case.ignore_eos)
-    begin = time.perf_counter()
+    begin = clock()
     samples = await asyncio.gather(*(_await(engine, Request(p, sampling)) for p in case.prompts))
-    seconds = time.perf_counter() - begin
+    seconds = clock() - begin
     prefix = sum(len(p) for p in case.prompts)
     return sum(len(s.actions) for s in samples), seconds, sum(s.prefilled for s in samples) / prefix
 
@@ -218,12 +218,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[], choices=["uniform", "ragged", "forked"])
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a machine that others use")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    print(f"torch {torch.__version__}, {args.threads} threads, ratio min / median / max of {args.repeats} repeats")
+    clock.kind = args.clock
+    print(
+        f"torch {torch.__version__}, {args.threads} threads, {args.clock} clock, min / median / max of {args.repeats}"
+    )
     out = rows(args.model, args.batch, args.repeats, args.threads, args.only, show)
-    if args.json:
-        args.json.write_text(json.dumps([asdict(r) for r in out], indent=2) + "\n")
+    save(args.json, out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Packed training against a flat padded batch, and a whole GRPO step against TRL's trainer: same model, same machine.
 
-    python benchmarks/training.py [--repeats 5] [--threads 2] [--skip-trl] [--json FILE]
+    python benchmarks/training.py [--repeats 5] [--threads 2] [--only packed|step] [--clock wall|cpu] [--json FILE]
 
 packed   forward and backward of the log-probs of every sampled token, from the same rollouts; `ragged` draws lengths
          uniformly from a quarter of the longest up, and flat rows are padded to the longest, as trainers do
@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from machine import clock, save
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from rolltree.engine.local import LocalEngine
@@ -34,6 +33,7 @@ from rolltree.policy.codec import HFCodec
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import pack
 from rolltree.recipe.grpo import Grpo
+from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig
@@ -129,7 +129,7 @@ class Parity:
         return None, None
 
     async def step(self, item: Item, state: Any, text: str) -> Reply:
-        raise NotImplementedError
+        raise TaskError(f"task {self.name!r} has no environment (max_turns is 0), so it takes no step")
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         return Verdict(float(len(text) % 2 == 0))
@@ -147,9 +147,9 @@ def our_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
         loop = Loop(parts, engine, task, make_learner(parts, trained, config), config, Cursor(task, 0))
         await loop.publish()
         for _ in range(steps):
-            begin = time.perf_counter()
+            begin = clock()
             numbers, _ = await loop.step()
-            rates.append(numbers["spent.decoded"] / (time.perf_counter() - begin))
+            rates.append(numbers["spent.decoded"] / (clock() - begin))
         await engine.close()
 
     asyncio.run(run())
@@ -174,10 +174,10 @@ def trl_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
 
     class Clock(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            at.append(time.perf_counter())
+            at.append(clock())
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            at.append(time.perf_counter())
+            at.append(clock())
 
     tokenizer = build_tokenizer(1024)
     with tempfile.TemporaryDirectory() as folder:
@@ -204,9 +204,9 @@ def step_row(shape: tuple[int, int, int, int], repeats: int) -> Row:
     return _row("grpo step", shape, pairs)
 
 
-def rows(repeats: int = 5, *, trl: bool = True) -> Iterator[Row]:
+def rows(repeats: int = 5, *, packed: bool = True, trl: bool = True) -> Iterator[Row]:
     """All comparisons, one by one."""
-    for shape in PACKED:
+    for shape in PACKED if packed else ():
         for ragged in (False, True):
             yield packed_row(shape, ragged, repeats)
     if trl:
@@ -215,9 +215,9 @@ def rows(repeats: int = 5, *, trl: bool = True) -> Iterator[Row]:
 
 
 def _seconds(work: Callable[[], None]) -> float:
-    begin = time.perf_counter()
+    begin = clock()
     work()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def _row(case: str, shape: tuple[int, int, int, int], rates: list[tuple[float, float]]) -> Row:
@@ -231,21 +231,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--skip-trl", action="store_true")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a machine that others use")
+    parser.add_argument("--only", nargs="*", default=[], choices=["packed", "step"])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    clock.kind = options.clock
     torch.set_num_threads(options.threads)
     done: list[Row] = []
     head = f"{'case':15}{'trees':>6}{'prompt':>7}{'leaves':>7}{'longest':>8}{'ours/s':>10}{'theirs/s':>10}"
     print(head + "  ratio min med max")
-    for row in rows(options.repeats, trl=not options.skip_trl):
+    for row in rows(options.repeats, packed="step" not in options.only, trl="packed" not in options.only):
         done.append(row)
         print(
             f"{row.case:15}{row.trees:6}{row.prompt:7}{row.leaves:7}{row.longest:8}{row.ours:10,.0f}{row.theirs:10,.0f}"
             f"  {row.ratio_min:.2f} {row.ratio_median:.2f} {row.ratio_max:.2f}", flush=True,
         )  # fmt: skip
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in done], indent=1) + "\n")
+    save(options.json, done)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from rolltree.errors import RolltreeError, unknown
 BENCHMARKS = {
     "engine": "local engine against transformers generate: uniform, ragged, forked",
     "training": "packed trees against a flat padded batch; a GRPO step against TRL's trainer",
+    "hand": "scheduling alone: node operations a second with an engine that computes nothing",
     "tree": "a million nodes built, saved, loaded, queried, walked; memory per token",
     "credit": "every credit on 1,000 trees of 64 leaves of 256 tokens",
     "objective": "every objective against a plain clipped surrogate",
@@ -21,7 +22,7 @@ BENCHMARKS = {
 ABOUT = """usage: rolltree bench [NAME ...] [OPTIONS of that benchmark]
 
 Measure speed on this machine. Ratios come from repeated runs side by side; min, median and max are printed with the
-number of threads. Without a name, engine and training run (about ten minutes on two cores).
+number of threads. Without a name, engine, training and hand run (about twelve minutes on two cores).
 """
 
 
@@ -42,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         raise RolltreeError(
             f"the benchmarks are not installed with the package ({folder} is missing); clone the source"
         )
-    for chosen in [name] if name else ["engine", "training"]:
+    for chosen in [name] if name else ["engine", "training", "hand"]:
         print(f"{chosen}: {BENCHMARKS[chosen]}\n", flush=True)
         done = subprocess.run([sys.executable, str(folder / f"{chosen}.py"), *rest], check=False)
         if done.returncode:

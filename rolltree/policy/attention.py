@@ -4,6 +4,9 @@ In depth-first order the queries that may see all of a span's keys are the span'
 behind it. So tree-causal attention is, per span, one causal square (its own queries) and one unmasked rectangle (all
 queries below it), merged with the running-maximum softmax of FlashAttention (Dao et al. 2022, arXiv 2205.14135). The
 work is the number of (query, visible key) pairs; blocks of the same depth never share a query and go in one batch.
+
+Where what stands above the spans of a tree is short, merging costs more than copying it: each span is then one block
+against its own keys and a copy of those above it, with nothing to merge.
 """
 
 from __future__ import annotations
@@ -16,10 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rolltree.tree.table import Ints
+
 LONGEST = 256
 """Spans are split into pieces of at most this many tokens, so that a square wastes little above its diagonal."""
-OVERHEAD = 40_000
-"""What one more batch costs, in (query, key) pairs: below this, padding is cheaper than another batch."""
+OVERHEAD = 10_000
+"""What one more batch costs, in (query, key) pairs: below this, all its padding together is cheaper than another."""
+COPY = 1.0
+"""Keys above the spans of a tree are copied where they are at most this many times its tokens."""
 KEEP = 1 << 23
 """Attention weights of a layer are kept for the backward pass up to this many numbers, beyond it computed again."""
 
@@ -33,11 +40,23 @@ class Block:
     k0: int
     k1: int
     level: int
+    above: tuple[tuple[int, int], ...] | None = None
+    """Keys before its own that a causal block sees too, so that nothing has to be merged; None = rectangles do that."""
 
     @property
     def causal(self) -> bool:
         """Whether the block is a span against itself."""
         return self.q0 == self.k0
+
+    @property
+    def whole(self) -> bool:
+        """Whether its queries see all they may see in this block."""
+        return self.above is not None
+
+    @property
+    def keys(self) -> Ints:
+        """Rows of its keys, its own first."""
+        return np.concatenate([np.arange(a, b) for a, b in ((self.k0, self.k1), *(self.above or ()))])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +64,7 @@ class Bucket:
     """Blocks computed in one batched product, padded to a common shape."""
 
     causal: bool
+    whole: bool
     count: int
     queries: int
     keys: int
@@ -55,79 +75,113 @@ class Bucket:
     k0: int
     real: Tensor | None
     """Positions among count · queries that are no padding; None = all."""
-    hidden_keys: Tensor | None
-    """(count, 1, 1, keys) -inf at padded keys; None = no padding."""
+    padded: Tensor | None
+    """The others; None = none."""
+    bias: Tensor | None
+    """(1 or count, 1, 1 or queries, keys) -inf where a key is not seen; None = all are."""
 
 
 def blocks(length: Sequence[int], subtree: Sequence[int]) -> list[Block]:
     """Blocks of spans laid end to end: their lengths and the tokens of their subtrees (own included)."""
     out: list[Block] = []
-    above: list[tuple[int, int]] = [(-1, 0)]
+    pieces: list[_Piece] = []
+    above: list[_Piece] = []
     at = 0
     for n, total in zip(length, subtree, strict=True):
-        while len(above) > 1 and above[-1][0] <= at:
+        end = at + total
+        while above and above[-1].end <= at:
             above.pop()
-        end, depth = at + total, above[-1][1]
-        for piece, start in enumerate(range(at, at + n, LONGEST)):
-            stop = min(start + LONGEST, at + n)
-            out.append(Block(start, stop, start, stop, depth + piece))
-            if end > stop:
-                out.append(Block(stop, end, start, stop, depth + piece))
+        if not above:
+            out.extend(_tree_blocks(pieces))
+            pieces = []
         # Pieces of one span are seen by the same queries, so each is a level of its own.
-        above.append((end, depth + -(-n // LONGEST)))
+        for start in range(at, at + n, LONGEST):
+            above.append(_Piece(start, min(start + LONGEST, at + n), end, tuple((p.start, p.stop) for p in above)))
+            pieces.append(above[-1])
         at += n
+    return out + _tree_blocks(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    start: int
+    stop: int
+    end: int
+    """Where the subtree ends."""
+    above: tuple[tuple[int, int], ...]
+
+
+def _tree_blocks(pieces: Sequence[_Piece]) -> list[Block]:
+    copied = sum(b - a for p in pieces for a, b in p.above)
+    if copied <= COPY * sum(p.stop - p.start for p in pieces):
+        return [Block(p.start, p.stop, p.start, p.stop, len(p.above), p.above) for p in pieces]
+    out: list[Block] = []
+    for p in pieces:
+        out.append(Block(p.start, p.stop, p.start, p.stop, len(p.above)))
+        if p.end > p.stop:
+            out.append(Block(p.stop, p.end, p.start, p.stop, len(p.above)))
     return out
 
 
 def buckets(parts: Sequence[Block], device: torch.device | str = "cpu") -> list[Bucket]:
     """Batches of blocks: squares first (each query stands in exactly one), then rectangles level by level."""
     out: list[Bucket] = []
-    groups: dict[tuple[bool, int], list[Block]] = {}
+    groups: dict[tuple[bool, bool, int], list[Block]] = {}
     for b in parts:
-        groups.setdefault((not b.causal, -1 if b.causal else b.level), []).append(b)
+        groups.setdefault((not b.causal, b.whole, -1 if b.causal else b.level), []).append(b)
     for key in sorted(groups):
-        group = sorted(groups[key], key=lambda b: (b.q1 - b.q0, b.k1 - b.k0), reverse=True)
+        group = sorted(groups[key], key=lambda b: (b.q1 - b.q0, len(b.keys)), reverse=True)
         out.extend(_bucket(g, device) for g in _similar(group))
     return out
 
 
 def _similar(group: Sequence[Block]) -> list[list[Block]]:
     out: list[list[Block]] = []
-    nq = nk = 0
+    nq = nk = lost = 0
     for b in group:
-        q, k = b.q1 - b.q0, b.k1 - b.k0
+        q, k = b.q1 - b.q0, len(b.keys)
         if out:
             wide = max(nk, k)
-            wasted = (nq - q) * wide + q * (wide - k) + (wide - nk) * nq * len(out[-1])
-            if wasted < OVERHEAD:
+            lost += (nq - q) * wide + q * (wide - k) + (wide - nk) * nq * len(out[-1])
+            if lost < OVERHEAD:
                 out[-1].append(b)
                 nk = wide
                 continue
         out.append([b])
-        nq, nk = q, k
+        nq, nk, lost = q, k, 0
     return out
 
 
 def _bucket(group: Sequence[Block], device: torch.device | str) -> Bucket:
     first = group[0]
-    q0, nq = np.array([b.q0 for b in group]), np.array([b.q1 - b.q0 for b in group])
-    k0, nk = np.array([b.k0 for b in group]), np.array([b.k1 - b.k0 for b in group])
-    queries, keys = int(nq.max()), int(nk.max())
-    if len(group) == 1:
-        return Bucket(first.causal, 1, queries, keys, None, None, first.q0, first.k0, None, None)
+    queries = max(b.q1 - b.q0 for b in group)
+    rows = [b.keys for b in group]
+    own = [b.k1 - b.k0 for b in group]
+    # Causal blocks have their own keys in the first columns, padded alike, and those above behind them.
+    extra = [len(r) - n for r, n in zip(rows, own, strict=True)]
+    split = queries if first.causal else max(own)
+    keys = split + max(extra)
+    k_index, seen = np.zeros((len(group), keys), np.int64), np.zeros((len(group), 1, 1, keys), np.bool_)
+    for i, (row, n, more) in enumerate(zip(rows, own, extra, strict=True)):
+        k_index[i, :n], k_index[i, split : split + more] = row[:n], row[n:]
+        seen[i, ..., :n] = seen[i, ..., split : split + more] = True
+    if first.causal:
+        # No real query reaches a padded key of its own, which stands behind it.
+        seen[..., :split] = True
+        seen = seen & (np.arange(keys) <= np.where(np.arange(keys) < split, np.arange(queries)[:, None], keys))
+    seen = seen[:1] if (seen == seen[:1]).all() else seen
+    bias = None if seen.all() else torch.from_numpy(np.where(seen, 0.0, -np.inf).astype(np.float32)).to(device)
+    if len(group) == 1 and not extra[0]:
+        return Bucket(first.causal, first.whole, 1, queries, keys, None, None, first.q0, first.k0, None, None, bias)
+    nq = np.array([b.q1 - b.q0 for b in group])
     q_real = np.arange(queries) < nq[:, None]
-    k_real = np.arange(keys) < nk[:, None]
-    q_index = np.where(q_real, q0[:, None] + np.arange(queries), 0).ravel()
-    k_index = np.where(k_real, k0[:, None] + np.arange(keys), 0).ravel()
-    hidden = None
-    # Under the causal mask no real query reaches a padded key, which stands behind it.
-    if not first.causal and not k_real.all():
-        bias = np.where(k_real, 0.0, -np.inf).astype(np.float32)
-        hidden = torch.from_numpy(bias)[:, None, None, :].to(device)
-    real = None if q_real.all() else torch.from_numpy(np.flatnonzero(q_real)).to(device)
+    q_index = np.where(q_real, np.array([b.q0 for b in group])[:, None] + np.arange(queries), 0).ravel()
+    real, padded = (
+        (None, None) if q_real.all() else (torch.from_numpy(np.flatnonzero(x)).to(device) for x in (q_real, ~q_real))
+    )
     return Bucket(
-        first.causal, len(group), queries, keys, torch.from_numpy(q_index).to(device),
-        torch.from_numpy(k_index).to(device), first.q0, first.k0, real, hidden,
+        first.causal, first.whole, len(group), queries, keys, torch.from_numpy(q_index).to(device),
+        torch.from_numpy(k_index.ravel()).to(device), first.q0, first.k0, real, padded, bias,
     )  # fmt: skip
 
 
@@ -143,11 +197,18 @@ class _TreeAttention(torch.autograd.Function):
         heads, n, d = query.shape
         q = (query * scale).view(key.shape[0], -1, n, d)
         out = torch.empty_like(q)
-        top, total = q.new_empty((*q.shape[:3], 1)), q.new_empty((*q.shape[:3], 1))
+        top, total = q.new_zeros((*q.shape[:3], 1)), q.new_ones((*q.shape[:3], 1))
         keep = heads * sum(b.count * b.queries * b.keys for b in plan) <= KEEP
         kept: list[tuple[Tensor, Tensor]] = []
         for b in plan:
             p = _scores(b, q, key)
+            if b.whole:
+                # Its maximum and mass stay 0 and 1: nothing is merged with it.
+                p = p.softmax(-1)
+                if keep:
+                    kept.append((p, top))
+                _put(b, _targets(b), out, _rows(b, p @ _keys(b, value)))
+                continue
             high = p.amax(-1, keepdim=True)
             p.sub_(high).exp_()
             if keep:
@@ -164,27 +225,32 @@ class _TreeAttention(torch.autograd.Function):
         q, key, value, out, lse = ctx.saved_tensors
         grad = grads[0].reshape(out.shape)
         inner = (grad * out).sum(-1, keepdim=True)
-        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(key), torch.zeros_like(value)
+        # Tokens first, as the layers around have them: adding rows is then adding contiguous memory.
+        dq, dk, dv = torch.zeros_like(q), *(x.new_zeros(x.shape[1], len(x), x.shape[2]) for x in (key, value))
         for i, b in enumerate(ctx.plan):
-            k, g = _keys(b, key), _queries(b, grad)
-            if ctx.kept:
-                p = ctx.kept[i][0] * (ctx.kept[i][1] - _queries(b, lse)).exp_()
-            else:
-                p = _scores(b, q, key).sub_(_queries(b, lse)).exp_()
-            if b.real is not None:
-                p.view(len(p), b.count, -1, b.queries, b.keys).mul_(_present(b, p))
+            p = ctx.kept[i][0] if ctx.kept else _scores(b, q, key)
+            if not b.whole:
+                # A padded query has no mass, so whatever it read sends nothing back.
+                shift = _queries(b, lse, padding=torch.inf)
+                p = p * (ctx.kept[i][1] - shift).exp_() if ctx.kept else p.sub_(shift).exp_()
+            elif not ctx.kept:
+                p = p.softmax(-1)
+            g = _queries(b, grad, padding=0.0)
             _add_keys(b, dv, p.transpose(-1, -2) @ g)
-            ds = (g @ _keys(b, value).transpose(-1, -2)).sub_(_queries(b, inner)).mul_(p)
+            ds = (g @ _keys(b, value).transpose(-1, -2)).sub_(_queries(b, inner, padding=0.0)).mul_(p)
             _add_keys(b, dk, ds.transpose(-1, -2) @ _queries(b, q))
-            _add_queries(b, dq, ds @ k)
-        return dq.mul_(ctx.scale).view(grads[0].shape), dk, dv, None
+            _add_queries(b, dq, ds @ _keys(b, key))
+        return dq.mul_(ctx.scale).view(grads[0].shape), dk.transpose(0, 1), dv.transpose(0, 1), None
 
 
-def _queries(b: Bucket, x: Tensor) -> Tensor:
+def _queries(b: Bucket, x: Tensor, padding: float | None = None) -> Tensor:
     """Rows of x (kv heads, repeats, N, D) that a bucket's queries read: (kv heads, count, repeats · queries, D)."""
     if b.q_index is None:
         return x[:, :, b.q0 : b.q0 + b.queries].reshape(len(x), 1, -1, x.shape[-1])
-    rows = x.index_select(2, b.q_index).view(len(x), x.shape[1], b.count, b.queries, x.shape[-1])
+    picked = x.index_select(2, b.q_index)
+    if padding is not None and b.padded is not None:
+        picked.index_fill_(2, b.padded, padding)
+    rows = picked.view(len(x), x.shape[1], b.count, b.queries, x.shape[-1])
     return rows.transpose(1, 2).reshape(len(x), b.count, -1, x.shape[-1])
 
 
@@ -196,20 +262,9 @@ def _keys(b: Bucket, x: Tensor) -> Tensor:
 
 def _scores(b: Bucket, q: Tensor, key: Tensor) -> Tensor:
     scores = _queries(b, q) @ _keys(b, key).transpose(-1, -2)
-    if b.causal or b.hidden_keys is not None:
-        full = scores.view(len(q), b.count, -1, b.queries, b.keys)
-        full.add_(_later(b, q) if b.causal else b.hidden_keys)  # pyright: ignore[reportArgumentType]
+    if b.bias is not None:
+        scores.view(len(q), b.count, -1, b.queries, b.keys).add_(b.bias)
     return scores
-
-
-def _later(b: Bucket, like: Tensor) -> Tensor:
-    return torch.full((b.queries, b.keys), -torch.inf, dtype=like.dtype, device=like.device).triu(1)
-
-
-def _present(b: Bucket, like: Tensor) -> Tensor:
-    flags = like.new_zeros(b.count * b.queries)
-    flags[b.real] = 1.0
-    return flags.view(b.count, 1, b.queries, 1)
 
 
 def _rows(b: Bucket, x: Tensor) -> Tensor:
@@ -259,7 +314,8 @@ def _add_queries(b: Bucket, total: Tensor, part: Tensor) -> None:
 
 
 def _add_keys(b: Bucket, total: Tensor, part: Tensor) -> None:
+    """Add (kv heads, count, keys, D) to (N, kv heads, D)."""
     if b.k_index is None:
-        total[:, b.k0 : b.k0 + b.keys] += part[:, 0]
+        total[b.k0 : b.k0 + b.keys] += part[:, 0].transpose(0, 1)
     else:
-        total.index_add_(1, b.k_index, part.reshape(len(part), -1, part.shape[-1]))
+        total.flatten(1).index_add_(0, b.k_index, part.permute(1, 2, 0, 3).reshape(len(b.k_index), -1))

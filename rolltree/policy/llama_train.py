@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -115,15 +116,12 @@ class _Gated(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
-        chance = gate.sigmoid()
-        lifted = gate * chance
-        ctx.save_for_backward(up, chance, lifted)
+        lifted = F.silu(gate)
+        ctx.save_for_backward(gate, up, lifted)
         return lifted * up
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        up, chance, lifted = ctx.saved_tensors
+        gate, up, lifted = ctx.saved_tensors
         g = grads[0]
-        # d silu(x) = σ + silu·(1 − σ)
-        slope = torch.addcmul(chance, lifted, 1 - chance)
-        return slope.mul_(up).mul_(g), lifted * g
+        return torch.ops.aten.silu_backward(g * up, gate), lifted * g

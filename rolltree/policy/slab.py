@@ -1,6 +1,8 @@
 """Key and value caches of many sequences in one block of memory: a row a sequence, a column a position.
 
-Rows in use stay contiguous from zero, so a step over the whole batch reads views instead of gathering.
+Rows in use stay contiguous from zero, so a step over the whole batch reads views instead of gathering. Rows are kept
+about as wide as what is read of them, because processors stream memory without gaps several times as fast: half a
+kilobyte unread behind every twelve read made attention 3.5 times slower on the machine where it was measured.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ class Slab:
 
     keys: list[Tensor]
     values: list[Tensor]
+    spare: Tensor | None = None
+    """Memory of a layer that was left behind by the latest change of shape, for the next one."""
 
     @classmethod
     def zeros(
@@ -65,13 +69,30 @@ class Slab:
         """The rows from start to stop; writing to the view writes here."""
         return Slab([k[start:stop] for k in self.keys], [v[start:stop] for v in self.values])
 
-    def resize(self, rows: int, capacity: int, used_rows: int, used_columns: int) -> None:
-        """Change the shape, keeping what is in use. One layer at a time, so the peak is one layer above the result."""
+    def resize(self, rows: int, capacity: int, used_rows: int, used_columns: int, *, room: int = 0) -> None:
+        """Change the shape, keeping what is in use. One layer at a time, so the peak is one layer above the result.
+
+        Each layer moves into the memory that the one before has left; where that is too small, new memory is taken for
+        `room` columns, so that where layers are alike no later change of the capacity up to there needs any.
+        """
+        spare = self.spare
         for store in (self.keys, self.values):
             for i, old in enumerate(store):
-                new = old.new_zeros(rows, old.shape[1], capacity + 1, old.shape[3])
+                _, heads, _, dim = old.shape
+                size = rows * heads * (capacity + 1) * dim
+                if spare is None or len(spare) < size:
+                    spare = old.new_zeros(rows * heads * (max(capacity, room) + 1) * dim)
+                new = spare[:size].view(rows, heads, capacity + 1, dim)
                 new[:used_rows, :, :used_columns] = old[:used_rows, :, :used_columns]
-                store[i] = new
+                new[:used_rows, :, used_columns:] = 0
+                store[i], spare = new, _memory(old)
+        self.spare = spare
+
+    def wipe(self, row: int) -> None:
+        """Forget a row that may hold numbers that are not finite."""
+        for store in (self.keys, self.values):
+            for t in store:
+                t[row] = 0
 
     def copy_rows(self, source: Tensor, target: Tensor, length: int) -> None:
         """Copy the first `length` positions of rows to other rows (no row may be both source and target)."""
@@ -84,3 +105,8 @@ class Slab:
         index = rows if positions.dim() == 1 else rows.unsqueeze(1)
         self.keys[layer][index, :, positions] = keys
         self.values[layer][index, :, positions] = values
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """All numbers of a tensor's memory, in one row."""
+    return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.itemsize,), (1,), 0)

@@ -224,6 +224,45 @@ def test_weights_that_are_not_finite_fail_the_runs_with_the_version():
     run(scenario)
 
 
+def test_a_row_that_was_not_finite_spoils_no_later_one():
+    async def scenario(engine):
+        state = {k: torch.full_like(v, torch.nan) for k, v in tiny.llama().state_dict().items()}
+        await engine.update_weights(state, 1)
+        with pytest.raises(EngineError, match="not finite"):
+            await ask(engine, prompts(1, low=30)[0])
+        await engine.update_weights(tiny.llama(), 2)
+        return (await ask(engine, PREFIX[:2], max_tokens=4, seed=0, ignore_eos=True)).logp
+
+    async def alone(engine):
+        return (await ask(engine, PREFIX[:2], max_tokens=4, seed=0, ignore_eos=True)).logp
+
+    np.testing.assert_allclose(run(scenario), run(alone), rtol=1e-5)
+
+
+def test_the_slab_is_as_wide_as_who_is_inside():
+    """Reading much more than that, or gaps between rows, is what attention loses its time with."""
+    engine = tiny.engine(max_batch=4)
+    core, widths = engine._worker.core, []
+    step = core.step
+
+    def watched():
+        news = step()
+        if len(core.batch):
+            widths.append((int(core.batch.length[: len(core.batch)].max()), core._slab.capacity))
+        return news
+
+    core.step = watched
+
+    async def scenario():
+        for size in (5, 100, 5):
+            await ask(engine, prompts(1, low=size, high=size + 1)[0], max_tokens=20, ignore_eos=True)
+        await engine.close()
+
+    asyncio.run(scenario())
+    assert max(length for length, _ in widths) > 100
+    assert all(length <= width < length + 64 for length, width in widths)
+
+
 def test_a_crash_in_a_step_fails_who_is_inside_and_the_engine_goes_on(monkeypatch):
     async def scenario(engine):
         with monkeypatch.context() as patch:

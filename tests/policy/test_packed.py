@@ -29,8 +29,11 @@ def grads(model: torch.nn.Module, loss: torch.Tensor) -> list[torch.Tensor]:
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), trees=st.integers(1, 4), kv=st.sampled_from([1, 2, 4]),
-       pieces=st.sampled_from([2, 3, 256]), overhead=st.sampled_from([0, 40_000]), keep=st.booleans())  # fmt: skip
-def test_packed_equals_paths(seed: int, trees: int, kv: int, pieces: int, overhead: int, keep: bool) -> None:
+       pieces=st.sampled_from([2, 3, 256]), overhead=st.sampled_from([0, 10_000]), keep=st.booleans(),
+       copied=st.sampled_from([0.0, 1.0, 100.0]))  # fmt: skip
+def test_packed_equals_paths(
+    seed: int, trees: int, kv: int, pieces: int, overhead: int, keep: bool, copied: float
+) -> None:
     rng = random.Random(seed)
     view = table([random_tree(rng, f"t{i}") for i in range(trees)])
     targets = view.teaches & (np.random.default_rng(seed).random(view.actions) < 0.8)
@@ -40,6 +43,7 @@ def test_packed_equals_paths(seed: int, trees: int, kv: int, pieces: int, overhe
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "LONGEST", pieces)
         patch.setattr(attention, "OVERHEAD", overhead)
+        patch.setattr(attention, "COPY", copied)
         patch.setattr(attention, "KEEP", attention.KEEP if keep else 0)
         packed = pack(view, targets)
         read = LanguagePolicy(model, attention="blocks").read(packed, entropy=True)

@@ -5,6 +5,8 @@ Columns are positions of the whole sequence, prefix included; numbers about a to
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
@@ -13,6 +15,16 @@ from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.stops import Meaning
 from rolltree.engine.protocol import Sample
 from rolltree.tree.node import Finish, FloatArray, Top
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Rows that want more than a token."""
+
+    hook: list[int]
+    entropy: list[int]
+    top: list[int]
+
 
 _COLUMNS = ("ids", "logp", "logq", "entropy", "version")
 _ROWS = ("length", "begin", "limit", "shown", "prefilled", "mixed", "key", "temperature", "top_k", "top_p", "meaning")
@@ -45,6 +57,7 @@ class Batch:
         self._max_top = max_top
         self._tops: dict[LocalRun, tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], FloatArray]] = {}
         self._law: Law | None = None
+        self._asking: Asking | None = None
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -76,7 +89,7 @@ class Batch:
         if run.top:
             new = run.limit - n
             self._tops[run] = np.zeros((new, run.top), np.int32), np.zeros((new, run.top), np.float32)
-        self._law = None
+        self._law = self._asking = None
 
     def remove(self, rows: list[int]) -> tuple[list[int], list[int]]:
         """Drop rows and close the gaps; return which rows moved and where to."""
@@ -92,7 +105,7 @@ class Batch:
         for s, t in zip(source, target, strict=True):
             self.runs[t] = self.runs[s]
         del self.runs[left:]
-        self._law = None
+        self._law = self._asking = None
         return source, target
 
     def law(self, device: torch.device) -> Law:
@@ -106,6 +119,17 @@ class Batch:
                 torch.from_numpy(p.copy()).to(device) if (p < 1).any() else None,
             )
         return self._law
+
+    @property
+    def asking(self) -> Asking:
+        """Which rows cost more than the draw; found once while the batch stays the same."""
+        if self._asking is None:
+            self._asking = Asking(
+                [row for row, run in enumerate(self.runs) if run.request.sampling.hook is not None],
+                [row for row, run in enumerate(self.runs) if run.entropy],
+                [row for row, run in enumerate(self.runs) if run.top],
+            )
+        return self._asking
 
     def note_top(self, row: int, ids: np.ndarray[tuple[int], np.dtype[np.int64]], logp: FloatArray) -> None:
         """Alternatives of the token about to be written to a row."""

@@ -42,10 +42,9 @@ def choose(logits: Tensor, batch: Batch, version: int) -> dict[int, EngineError]
 def _hooked(logits: Tensor, batch: Batch, failures: dict[int, EngineError]) -> Tensor:
     """Logits after the hooks of the rows that have one; a hook that fails ends its own run only."""
     out = logits
-    for row, run in enumerate(batch.runs):
-        hook = run.request.sampling.hook
-        if hook is None:
-            continue
+    for row in batch.asking.hook:
+        hook = batch.runs[row].request.sampling.hook
+        assert hook is not None
         if out is logits:
             out = logits.clone()
         so_far = batch.ids[row, batch.begin[row] : batch.length[row]].tolist()
@@ -70,11 +69,11 @@ def _checked(new: Any, old: Tensor) -> Tensor:
 
 def _extras(logits: Tensor, norm: Tensor, batch: Batch) -> None:
     """Entropy and alternatives of the rows that asked for them."""
-    rows = [row for row, run in enumerate(batch.runs) if run.entropy]
+    rows = batch.asking.entropy
     if rows:
         table = logits[rows] - norm[rows].unsqueeze(1)
         batch.entropy[rows, batch.length[rows]] = torch.special.entr(table.exp()).sum(-1).float().cpu().numpy()
-    rows = [row for row, run in enumerate(batch.runs) if run.top]
+    rows = batch.asking.top
     if rows:
         most = max(batch.runs[row].top for row in rows)
         value, index = (logits[rows] - norm[rows].unsqueeze(1)).topk(most, dim=-1)

@@ -28,8 +28,8 @@ from rolltree.tree.node import Finish, FloatArray
 
 Outcome = tuple[LocalRun, Sample | EngineError, Sample | None]
 
-_ROUND = 4
-"""Attention looks at a multiple of this many columns, which its kernels read a little faster."""
+_STEP = 32
+"""The slab grows by this many columns: fewer are copied more often, more are read for nothing."""
 
 
 @dataclass(slots=True)
@@ -67,6 +67,8 @@ class Core:
         self._stops = StopTables(codec, decoder.vocab_size)
         self._cache = PrefixCache(decoder.shapes, limits.cache, decoder.dtype, decoder.device)
         self._slab = Slab.zeros(decoder.shapes, 0, 0, decoder.dtype, decoder.device)
+        self._room = Room(0, 0)
+        """What is reserved; the slab is only as wide as what is in it."""
 
     @property
     def busy(self) -> bool:
@@ -78,6 +80,7 @@ class Core:
         news, old = News(), len(self.batch)
         taken = self._admit(news)
         states = list[Tensor]()
+        self._fit(taken)
         if old:
             states.append(self._decode(old))
             self._report(range(old), states[0], news)
@@ -119,6 +122,7 @@ class Core:
         self.queue.clear()
         self.batch = Batch(self.decoder.vocab_size, self.limits.max_top)
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
+        self._room = Room(0, 0)
         self._cache.clear()
         return News([(run, error, None) for run in runs])
 
@@ -151,13 +155,19 @@ class Core:
             return []
         inside = int(self.batch.limit[:n].max(initial=0))
         taken, longest = wave(self.queue, n, inside, max_batch=lim.max_batch, budget=lim.budget, prefill=lim.prefill)
-        now = Room(self._slab.rows, self._slab.capacity)
-        room = room_for(n + len(taken), longest, now, max_batch=lim.max_batch, budget=lim.budget)
-        if taken and room != now:
-            used = int(self.batch.length[:n].max(initial=0))
-            self._slab.resize(room.rows, room.columns, n, used)
+        room = room_for(n + len(taken), longest, self._room, max_batch=lim.max_batch, budget=lim.budget)
+        if taken and room != self._room:
+            self._room = room
             self.batch.resize(room.rows, room.columns)
         return taken
+
+    def _fit(self, taken: list[LocalRun]) -> None:
+        """Make the slab as wide as this step and the last state of who ends in it need; much wider is as bad."""
+        used = int(self.batch.length[: len(self.batch)].max(initial=0))
+        need = max([used, *(len(run.ids) for run in taken)]) + 1
+        columns, have = min(-(-need // _STEP) * _STEP, self._room.columns), self._slab.capacity
+        if self._slab.rows != self._room.rows or columns > have or 4 * columns < 3 * have:
+            self._slab.resize(self._room.rows, columns, len(self.batch), used, room=self._room.columns)
 
     def _sit(self, run: LocalRun, prefilled: int) -> None:
         self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled)
@@ -166,16 +176,16 @@ class Core:
         b, device = self.batch, self.decoder.device
         at = b.length[:rows] - 1
         ids = torch.from_numpy(b.ids[np.arange(rows), at]).to(device)
-        reach = min(-(-int(at.max() + 1) // _ROUND) * _ROUND, self._slab.capacity)
-        view = self._slab.view(0, rows)
+        view, reach = self._slab.view(0, rows), self._slab.capacity
         return self.decoder.extend(ids.unsqueeze(1), torch.from_numpy(at).to(device), view, reach)[:, 0]
 
     def _report(self, rows: range, hidden: Tensor | None, news: News) -> None:
         """Increments: at once where no state is wanted, else after the step that has read the last token."""
-        for row in rows:
-            run = self.batch.runs[row]
+        runs = self.batch.runs
+        for row in [row for row in rows if runs[row].streaming]:
+            run = runs[row]
             shown = int(self.batch.shown[row])
-            if run.streaming and run.hidden == (hidden is not None) and self.batch.length[row] > shown:
+            if run.hidden == (hidden is not None) and self.batch.length[row] > shown:
                 state = _numpy(hidden[row]) if hidden is not None else None
                 news.parts.append((run, self.batch.sample(row, shown, "abort", state)))
                 self.batch.shown[row] = self.batch.length[row]
@@ -208,6 +218,7 @@ class Core:
             run, length = b.runs[row], int(b.length[row])
             if isinstance(finish, EngineError):
                 news.ended.append((run, finish, None))
+                self._slab.wipe(row)
                 continue
             hidden, known = None, length - 1
             if run.hidden:
