@@ -29,6 +29,11 @@ class PlanExecute:
     writes: frozenset[str] = frozenset({"level:1"})
     needs: frozenset[str] = frozenset()
 
+    @property
+    def leaves(self) -> int:
+        """The most it makes of a prompt."""
+        return self.plans * self.executions
+
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """All plans at once, each executed as soon as it stands."""
         async with asyncio.TaskGroup() as group:

@@ -28,6 +28,11 @@ class Vines:
     """Extras to record for the credit."""
 
     @property
+    def leaves(self) -> int:
+        """The most it makes of a prompt."""
+        return self.rollouts * (1 + self.states * self.vines)
+
+    @property
     def needs(self) -> frozenset[str]:
         """What is recorded, an environment that answers, and one that can be set back."""
         return features(self.want) | {"turns", "snapshot"}

@@ -26,7 +26,7 @@ class AReaL:
         "AIME 2024 stays at 41 to 42 points up to a staleness of 8, where PPO against the sampling policy falls to 36",
         ("objective",), "dual_clip",
         Evidence(
-            "pass@1", "dual_clip", task="countdown", budget=250_000,
+            "pass@1", "dual_clip", task="arithmetic", budget=120_000,
             settings=("train.staleness=8", "dual_clip:dual=None"),
         ),
     )  # fmt: skip

@@ -34,7 +34,7 @@ class Echo:
         "0.63 to 12.36 points over test-time baselines (Qwen2.5-7B, Qwen3-8B)",
         ("generate", "control", "filter", "credit"), "ettrl",
         Evidence("pass@1", "ettrl", task="arithmetic", budget=150_000,
-                 settings=("ettrl:stems=3", "train.prompts=64", "optim.lr=3e-4")),
+                 settings=("ettrl:stems=3", "train.prompts=8")),
     )  # fmt: skip
     leaves: int = 16
     stems: int = 8

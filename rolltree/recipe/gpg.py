@@ -23,7 +23,7 @@ class Gpg:
         "gpg", "Group policy gradient", "2504.02546", 2025,
         "GRPO's accuracy or better on mathematics and vision tasks without a surrogate, a critic, a reference or a KL",
         ("credit", "objective"), "grpo",
-        Evidence("pass@1", "grpo", task="countdown", budget=250_000),
+        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000),
     )  # fmt: skip
     group: int = 8
     scale: bool = False

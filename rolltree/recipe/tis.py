@@ -24,7 +24,7 @@ class Tis:
         "tis", "Truncated importance sampling", "openreview:8MHqvb4lK9", 2025,
         "rollouts in 8-bit numbers train as well as rollouts in bf16",
         ("objective",), "grpo",
-        Evidence("pass@1", "grpo", task="countdown", budget=250_000, settings=("train.staleness=8",)),
+        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.2

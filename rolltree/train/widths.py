@@ -13,7 +13,7 @@ from rolltree.generate.strategy import TreeStrategy
 from rolltree.train.config import TrainError
 from rolltree.tree import Tree
 
-WIDTHS = ("leaves", "n")
+WIDTHS = ("leaves", "n", "nodes", "width")
 """Fields in which strategies keep how many leaves they make."""
 PARTS = ("stems", "first")
 """Fields that must not exceed the width: rollouts that start from the prompt."""
