@@ -56,7 +56,7 @@ def pictures(address: str, run: str, page: Page) -> None:
     page.wait_for_function(READY)
     page.click("tbody a.row-link >> nth=0")
     page.wait_for_selector("th:has-text('forks')")
-    shoot(page, f"{page.url}&sort=forks&desc=1", "step", "tbody a.row-link")
+    shoot(page, f"{page.url}&sort=forks&desc=1&q=advantage%3E-9", "step", "tbody a.row-link")
     page.click("tbody a.row-link >> nth=0")
     page.wait_for_selector(".icicle[data-drawn]")
     page.click(".colour-advantage")
