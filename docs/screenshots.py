@@ -55,8 +55,8 @@ def pictures(address: str, run: str, page: Page) -> None:
     page.goto(f"{address}/run?run={run}")
     page.wait_for_function(READY)
     page.click("tbody a.row-link >> nth=0")
-    page.wait_for_selector("th:has-text('spread')")
-    shoot(page, f"{page.url}&sort=spread&desc=1", "step", "tbody a.row-link")
+    page.wait_for_selector("th:has-text('forks')")
+    shoot(page, f"{page.url}&sort=forks&desc=1&q=advantage%3E-9", "step", "tbody a.row-link")
     page.click("tbody a.row-link >> nth=0")
     page.wait_for_selector(".icicle[data-drawn]")
     page.click(".colour-advantage")
@@ -79,7 +79,7 @@ def main() -> None:
         try:
             assert server.stdout is not None
             address = server.stdout.readline().rpartition(" at ")[2].strip().rstrip("/")
-            page = browser.new_page(viewport={"width": 1180, "height": 760})
+            page = browser.new_page(viewport={"width": 1180, "height": 860})
             page.set_default_timeout(120_000)
             listens(urlsplit(address).port or 0, server)
             pictures(address, run.name, page)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +82,8 @@ def scale(colouring: Colouring, values: Floats) -> Scale:
 
 def colouring_of(name: str | None) -> Colouring:
     """The colouring an address names; reward when it names none or one that does not exist."""
-    known: tuple[Colouring, ...] = get_args(Colouring)
-    return next((c for c in known if c == name), "reward")
+    known: Mapping[str, Colouring] = {c: c for c in COLOURINGS}
+    return known.get(name or "", "reward")
 
 
 def author(role: str, actor: str) -> int:

@@ -36,7 +36,7 @@ def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]
         ("status", n.status), ("finish", n.finish or ""), ("fate", n.fate), ("actions", str(len(n))),
         ("leaves below", str(int(tree.leaves[row])) if not tree.is_leaf[row] else ""),
         ("mean reward below", shown(float(tree.rewards[row])) if np.isfinite(tree.rewards[row]) else ""),
-        ("trained", "yes" if n.trains else "no"), ("forced", "yes" if n.forced else ""),
+        ("may be trained on", "yes" if n.trains else "no"), ("forced", "yes" if n.forced else ""),
         ("level", str(n.level) if n.level else ""), ("state key", n.state_key or ""),
     ]  # fmt: skip
     out += [(f"score {name}", shown(value)) for name, value in n.scores.items()]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
+import shutil
 import socket
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +39,9 @@ def serve(config: ViewConfig) -> int:
     """Open the sources and serve pages until interrupted."""
     sources = open_sources(config.runs, config.model)
     # NiceGUI looks for stored settings in the working directory unless told where; the viewer stores nothing.
-    os.environ.setdefault("NICEGUI_STORAGE_PATH", tempfile.mkdtemp(prefix="rolltree-view-"))
+    settings = tempfile.mkdtemp(prefix="rolltree-view-")
+    atexit.register(shutil.rmtree, settings, ignore_errors=True)
+    os.environ.setdefault("NICEGUI_STORAGE_PATH", settings)
     try:
         from nicegui import app, ui
     except ImportError:
@@ -51,10 +56,11 @@ def serve(config: ViewConfig) -> int:
     register(sources)
     app.add_middleware(Guard, token=token, local=local)
     print(announcement(sources, config.host, port, token), flush=True)
-    ui.run(
-        host=config.host, port=port, title="Rolltree", reload=False, show=config.open, show_welcome_message=False,
-        dark=None, tailwind=False, favicon="🌳", binding_refresh_interval=None, language="en-US",
-    )  # fmt: skip
+    with suppress(KeyboardInterrupt):
+        ui.run(
+            host=config.host, port=port, title="Rolltree", reload=False, show=config.open, show_welcome_message=False,
+            dark=None, tailwind=False, favicon="🌳", binding_refresh_interval=None, language="en-US",
+        )  # fmt: skip
     return 0
 
 

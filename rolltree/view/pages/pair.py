@@ -79,10 +79,11 @@ async def _sides(
     def open_node(node: int) -> None:
         ui.navigate.to(link("tree", **here, node=node, colour=colour))
 
+    heads = {int(tree.ids[rows[0]]) for rows in (parted.left, parted.right) if rows}
     heading(f"They share {shared.tokens:,} tokens and part at node {fork}")
     for event in await asyncio.to_thread(events_of, tree.archive, tree.index):
         said = told(event)
-        if event.kind in ("fork", "select", "splice", "extend") and said.node == fork:
+        if said.node == fork and (heads & {*said.children} or event.kind in ("select", "splice")):
             numbers = " · ".join(f"{k} {v}" for k, v in said.numbers)
             says(said.sentence + (f" ({numbers})" if numbers else ""))
     with ui.expansion("the shared beginning").classes("shared"):

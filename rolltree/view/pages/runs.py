@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import get_args
+from collections.abc import Mapping
 
 from nicegui import ui
 
@@ -19,8 +19,8 @@ def add(site: Site) -> None:
 
     @ui.page("/", response_timeout=60)
     async def page(metrics: str = "", axis: str = "step") -> None:  # pyright: ignore[reportUnusedFunction]
-        known: tuple[Axis, ...] = get_args(Axis)
-        along = next((a for a in known if a == axis), "step")
+        known: Mapping[str, Axis] = {a: a for a in AXES}
+        along = known.get(axis, "step")
         with frame(Place("Runs")):
             heading("Runs", 1)
             body = ui.element("div")
