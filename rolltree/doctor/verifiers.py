@@ -28,9 +28,12 @@ from rolltree.tree.table import Ints
 )  # fmt: skip
 def crashes(run: Run, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
     """Failed nodes: counted and shown, never a reward of zero."""
-    spell = run.series("failed.share").beyond(most, worse, window)
+    lost = run.series("failed.share")
+    spell = lost.beyond(most, worse, window)
     if spell is not None:
-        causes = {name: _mean(run, f"failed.{name}", spell.start) for name in BREAKERS}
+        means = lost.trailing(window)
+        worst = int(means.steps[np.flatnonzero(means.values == spell.value)[-1]])
+        causes = {name: _mean(run, f"failed.{name}", window, worst) for name in BREAKERS}
         what = max(causes, key=lambda name: causes[name])
         said = f", most often the {what}" if causes[what] > 0 else ""
         yield Symptom(
@@ -113,10 +116,11 @@ def _split(r: Rollouts) -> Ints:
     return leaves(r, split_leaves(r, codes, r.judged & (codes >= 0))[0])
 
 
-def _mean(run: Run, name: str, since: int) -> float:
+def _mean(run: Run, name: str, window: int, step: int) -> float:
+    """The trailing mean of a cause at a step; 0 where no event names causes (forests of other programs)."""
     try:
-        found = run.series(name)
+        means = run.series(name).trailing(window)
     except NotChecked:
         return 0.0
-    later = found.values[found.steps >= since]
-    return float(later.mean()) if len(later) else 0.0
+    found = means.values[means.steps == step]
+    return float(found[0]) if len(found) else 0.0
