@@ -69,7 +69,7 @@ async def score_bare(tree: Tree, heads: list[Node], engine: Engine, budget: Budg
 
 
 async def score_node(tree: Tree, node: Node, engine: Engine, budget: Budget) -> None:
-    """Write the policy's log-prob of a node's actions in this tree on the node; if that breaks, what is below failed."""
+    """Write the policy's log-prob of a node's actions in this tree on it; if that breaks, what is below failed."""
     prefix: Array = tree.prefix(node)
     try:
         scored = await engine.score(prefix, len(prefix) - len(node))
