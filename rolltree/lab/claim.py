@@ -18,6 +18,8 @@ from rolltree.recipe.registry import load_recipe, recipes
 
 EVIDENCE = Path(rolltree.__file__).parent.parent / "evidence"
 """Where a checkout keeps its evidence."""
+EXPERIMENTS = ("rolltree.lab.exact.", "rolltree.lab.prompts.")
+"""Packages whose modules make up checks."""
 Kind = Literal["exact", "simulated", "training"]
 
 
@@ -102,8 +104,7 @@ class Claim:
             return out | _recipe_hashes(self.question.baseline)
         module = self.question.check.partition(":")[0]
         used = closure({module}) - closure({MACHINERY})
-        mine = {n for n in used if n == module or n.startswith("rolltree.lab.exact") or n.split(".")[1] in STAGES}
-        return out | hashes(mine)
+        return out | hashes(name for name in used if name == module or _is_part_of_a_check(name))
 
 
 def claim_of(name: str) -> Claim:
@@ -117,6 +118,10 @@ def claim_of(name: str) -> Claim:
 def claims() -> list[Claim]:
     """All claims made, by name."""
     return [Claim(r.card, r.card.evidence) for r in recipes().values() if r.card.evidence is not None]
+
+
+def _is_part_of_a_check(module: str) -> bool:
+    return module.startswith(EXPERIMENTS) or module.split(".")[1:2] in [[stage] for stage in STAGES]
 
 
 def _recipe_hashes(name: str) -> dict[str, str]:

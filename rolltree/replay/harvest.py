@@ -49,6 +49,6 @@ def load_harvests(folder: Path) -> list[Harvest]:
     for part in sorted(folder.iterdir()) if folder.is_dir() else ():
         said: dict[str, Any] = json.loads((part / "harvest.json").read_text())
         trees = list(load(part))
-        kept, *rest = (int(said[name]) for name in ("kept", "rounds", "version", "recalls"))
-        out.append(Harvest(trees[:kept], trees[kept:], *rest))
+        kept, rounds, version, recalls = (int(said[name]) for name in ("kept", "rounds", "version", "recalls"))
+        out.append(Harvest(trees[:kept], trees[kept:], rounds, version, recalls))
     return out

@@ -63,14 +63,14 @@ async def collect(
         number, prompts, width_of(recipe.strategy) or 1, Stream(seed).child("control").generator(), cursor,
         steering.history, solver(cursor.task),
     )  # fmt: skip
-    await work.follow(refilled(steering.control, steering.state, step, recipe.rounds))
+    delivered = await work.follow(refilled(steering.control, steering.state, step, recipe.rounds))
     groups = [work.groups[place] for place in sorted(work.groups)]
     kept, dropped = sift(groups, recipe.filters)
     for tree in kept[prompts:]:
         drop(tree, "the step had enough prompts")
     out = Harvest(
         kept[:prompts], [*dropped, *kept[prompts:], *work.measured], work.rounds, version,
-        numbers=allocation(work.delivered, work.bands),
+        numbers=allocation(delivered, work.bands),
     )  # fmt: skip
     for tree in out.kept:
         for shape in recipe.shapers:

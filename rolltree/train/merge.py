@@ -14,6 +14,7 @@ import numpy as np
 from rolltree.control.ledger import Budget
 from rolltree.control.order import Order
 from rolltree.engine.protocol import Engine
+from rolltree.generate.patience import told
 from rolltree.generate.random import MARK
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
@@ -68,9 +69,16 @@ async def score_bare(tree: Tree, heads: list[Node], engine: Engine, budget: Budg
 
 
 async def score_node(tree: Tree, node: Node, engine: Engine, budget: Budget) -> None:
-    """Write the policy's log-prob of a node's actions in this tree on the node."""
+    """Write the policy's log-prob of a node's actions in this tree on it; if that breaks, what is below failed."""
     prefix: Array = tree.prefix(node)
-    scored = await engine.score(prefix, len(prefix) - len(node))
+    try:
+        scored = await engine.score(prefix, len(prefix) - len(node))
+    except Exception as error:
+        for leaf in tree.leaves(node):
+            if not leaf.ended or leaf.status == "done":
+                why = f"scoring in the tree's context: {told(error)}"
+                tree.close(leaf, "failed", "error", why, error=type(error).__name__)
+        return
     budget.charge("prefilled", len(prefix))
     node.logp = scored.logp
     if node.forced:

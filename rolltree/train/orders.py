@@ -14,6 +14,7 @@ from rolltree.control.ledger import Budget
 from rolltree.control.order import PLAIN, Delivery, Order
 from rolltree.control.plan import Apart, Plan
 from rolltree.engine.protocol import Engine, Sampling
+from rolltree.errors import RolltreeError
 from rolltree.filter.groups import drop, live_leaves
 from rolltree.generate.random import Name, mix
 from rolltree.generate.runner import grow
@@ -46,31 +47,41 @@ class Fulfilment:
     """The tree of each prompt, by its place."""
     measured: list[Tree] = field(default_factory=list[Tree])
     """Trees that were ordered to measure, not to teach."""
-    delivered: list[Delivery] = field(default_factory=list[Delivery])
     bands: dict[str, str] = field(default_factory=dict[str, str])
     """Each prompt's difficulty band by what was known before the step."""
     rounds: int = 0
     _ids: set[str] = field(default_factory=set[str])
 
-    async def follow(self, plan: Plan, *name: Name) -> None:
-        """Fulfil a plan to its end. `name` tells plans that run side by side apart: each has streams of its own."""
+    async def follow(self, plan: Plan, *name: Name) -> list[Delivery]:
+        """Fulfil a plan to its end and return all that was delivered for it.
+
+        `name` tells plans that run side by side apart: each has streams of its own.
+        """
+        out: list[Delivery] = []
         answer: Sequence[Delivery] | None = None
         number = 0
         while True:
             try:
                 orders = next(plan) if answer is None else plan.send(answer)
             except StopIteration:
-                return
+                return out
             if isinstance(orders, Apart):
-                first = len(self.delivered)
-                async with asyncio.TaskGroup() as group:
-                    for i, part in enumerate(orders.plans):
-                        group.create_task(self.follow(part, *name, number, i))
-                # In the order of prompts, whoever came first.
-                answer = sorted(self.delivered[first:], key=lambda d: d.order.prompt.place)
-                self.delivered[first:] = answer
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        parts = [
+                            group.create_task(self.follow(p, *name, number, i)) for i, p in enumerate(orders.plans)
+                        ]
+                except ExceptionGroup as several:
+                    # Bad input is one sentence, also where plans run side by side.
+                    known = next((e for e in several.exceptions if isinstance(e, RolltreeError)), None)
+                    if known is None:
+                        raise
+                    raise known from several
+                # In the order of the plans, whoever came first.
+                answer = [delivery for part in parts for delivery in part.result()]
             else:
                 answer = await self.round(orders, *name, number)
+            out.extend(answer)
             number += 1
 
     async def round(self, orders: Sequence[Order], *name: Name) -> list[Delivery]:
@@ -103,7 +114,6 @@ class Fulfilment:
             uid = delivery.order.prompt.uid
             self.bands.setdefault(uid, band(self.history.rate(uid)))
         self.history.observe(out, self.step)
-        self.delivered.extend(out)
         return out
 
     def _plant(self, forest: Forest, order: Order, item: Item) -> Tree:

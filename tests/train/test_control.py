@@ -191,6 +191,18 @@ def test_a_hidden_arm_keeps_the_law_it_was_drawn_from_beside_the_bare_log_prob(b
         assert differ
 
 
+def test_an_engine_that_cannot_score_a_hidden_arm_costs_failed_leaves_and_no_zeros(monkeypatch: Any) -> None:
+    async def broken(*_: Any) -> Any:
+        raise ConnectionError("gone")
+
+    monkeypatch.setattr("rolltree.engine.tabular.TabularEngine.score", broken)
+    for tree in aided(Edit("xy", hidden=True)).trees:
+        failed = [leaf for leaf in tree.leaves() if leaf.status == "failed"]
+        assert len(failed) == 3
+        assert all(leaf.notes["arm"] == "aided" for leaf in failed)
+        assert any("gone" in e.why for e in tree.events if e.kind == "fail")
+
+
 def test_a_pooled_group_grew_as_if_it_had_been_one_and_its_events_point_at_its_nodes() -> None:
     control = load_control("xrpo", examples=0)
     harvest, _ = gather(
