@@ -22,7 +22,7 @@ ROOT = Path(rolltree.__file__).parent
 MACHINERY = "rolltree.generate.hand"
 """Whatever the hand itself rests on is shared by every recipe and is not what tells one from another."""
 BASE = "rolltree.recipe.recipe"
-"""What a recipe and a card are: changing it changes no method."""
+"""What a recipe, a card and a composition are, with all that they are written in: changing it changes no method."""
 STAGES = ("generate", "filter", "control", "replay", "credit", "objective", "recipe")
 _UNFOLLOWED = ("registry",)
 
@@ -52,7 +52,7 @@ def recipe_sources(recipe: Any, *parts: Any) -> dict[str, str]:
     and a change there is judged by their own tests.
     """
     own = {name for thing in (recipe, *parts) for name in modules_of(thing)}
-    used = own | (closure(own) - closure({MACHINERY}))
+    used = own | (closure(own) - closure({MACHINERY, BASE}))
     return hashes(name for name in used if name.split(".")[1] in STAGES and name != BASE and not _is_package(name))
 
 
