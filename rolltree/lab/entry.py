@@ -24,6 +24,8 @@ class SeedResult:
     curves: Mapping[str, tuple[list[float], list[float]]] = field(
         default_factory=dict[str, tuple[list[float], list[float]]]
     )
+    also: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """Other numbers of the same two runs, the recipe's and the baseline's: what its own number may have cost."""
 
 
 @dataclass(frozen=True)
@@ -87,4 +89,5 @@ def _known_format(found: Any) -> int:
 
 def _result(raw: dict[str, Any]) -> SeedResult:
     curves = {str(k): (list(map(float, x)), list(map(float, y))) for k, (x, y) in raw["curves"].items()}
-    return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves)
+    also = {str(k): (float(a), float(b)) for k, (a, b) in raw.get("also", {}).items()}
+    return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves, also)

@@ -17,8 +17,9 @@ import numpy as np
 from rich.console import Console
 
 from rolltree.lab.claim import Claim
-from rolltree.lab.compare import compare
-from rolltree.lab.contrast import SHARES, held_out
+from rolltree.lab.compare import Comparison, compare
+from rolltree.lab.contrast import NUMBERS, SHARES, held_out
+from rolltree.lab.curves import value_at
 from rolltree.lab.entry import Entry, SeedResult
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Shelf
@@ -135,8 +136,22 @@ def _results(
                 x, y = trace.curve(name)
                 curves[trace.label] = (x.tolist(), y.tolist())
         values = done.headline[recipe.label].per_seed[seed], done.headline[baseline.label].per_seed[seed]
-        out.append(SeedResult(seed, *values, curves))
+        out.append(SeedResult(seed, *values, curves, _also(done, seed)))
     return out
+
+
+def _also(done: Comparison, seed: int) -> dict[str, tuple[float, float]]:
+    """Other numbers of a seed's two runs, where both measured them."""
+    baseline, recipe = (next(t for t in done.of(arm.label) if t.seed == seed) for arm in done.arms)
+    budget, out = done.conditions.budget, dict[str, tuple[float, float]]()
+    for name in recipe.metrics():
+        if held_out(name):
+            out[name] = (value_at(recipe, name, budget, "decoded"), value_at(baseline, name, budget, "decoded"))
+        elif name in SHARES or name in NUMBERS:
+            ours, theirs = recipe.mean(name), baseline.mean(name)
+            if ours is not None and theirs is not None:
+                out[name] = (ours, theirs)
+    return out | {"seconds": (recipe.cost("seconds"), baseline.cost("seconds"))}
 
 
 def _judged(claim: Claim, results: Sequence[SeedResult]) -> tuple[Interval, Judgement]:

@@ -12,7 +12,8 @@ from rich.console import Console
 from rolltree.lab.claim import Claim, claim_of, claims
 from rolltree.lab.entry import Entry, load_entry, save_entry
 from rolltree.lab.evidence import accept, measure, problems, verify
-from rolltree.lab.report import Grid, duration, shown
+from rolltree.lab.evidence_pages import effect
+from rolltree.lab.report import Grid, duration
 from rolltree.lab.report.terminal import table
 from rolltree.lab.runner import Runner
 from rolltree.lab.trace import LabError
@@ -79,20 +80,13 @@ def entries_grid(entries: Sequence[Entry]) -> Grid:
             e.kind,
             str(e.question["metric"]),
             str(e.question["baseline"]),
-            _effect(e),
+            effect(e),
             e.outcome,
             duration(e.seconds),
         ]
         for e in entries
     ]
     return Grid("Evidence", ["recipe", "kind", "metric", "against", "effect", "verdict", "took"], rows)
-
-
-def markdown(entries: Sequence[Entry]) -> str:
-    """The same table for a page of the docs."""
-    grid = entries_grid(entries)
-    lines = [grid.columns, ["---"] * len(grid.columns), *grid.rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
 def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
@@ -131,15 +125,6 @@ def _verify(claim: Claim, config: EvidenceConfig, runner: Runner, out: Console) 
         save_entry(accept(claim, entry), config.folder)
     out.print(f"{claim.name}: {repeat.words}", highlight=False, markup=False, soft_wrap=True)
     return 0 if repeat.reproduced else 1
-
-
-def _effect(entry: Entry) -> str:
-    e, points = entry.effect, " points" in entry.words
-    if e.low == e.high:
-        return shown(e.estimate)
-    if points:
-        return f"{100 * e.estimate:+.1f} points ({100 * e.low:+.1f} to {100 * e.high:+.1f})"
-    return f"{e.estimate:+.4g} ({e.low:+.4g} to {e.high:+.4g})"
 
 
 def _trainer() -> Runner:

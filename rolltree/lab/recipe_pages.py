@@ -1,4 +1,7 @@
-"""The recipe pages and the paper index, written from the cards: `python -m rolltree.lab.recipe_pages`."""
+"""Recipe pages, paper index and table of evidence, written from cards and findings.
+
+Run `python -m rolltree.lab.recipe_pages` after a card or an entry changed.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from rolltree.lab.entry import load_entry
+from rolltree.lab.entry import load_entries, load_entry
+from rolltree.lab.evidence_pages import found, overview
 from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import list_recipes, load_recipe
 
 DOCS = Path("docs/recipes")
+TABLE = Path("docs/measured/evidence.md")
 EVIDENCE = Path("evidence")
 _PLAIN = ((), None, {}, "")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -32,9 +37,9 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
         f"# {card.name}\n\n**{card.title}** ({card.year}, {_link(card)})\n\n{inspect.getdoc(type(recipe))}\n\n"
         f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
         f"**Baseline.** {card.baseline or 'none'}.\n\n"
-        f"```\nrolltree train {card.name} --task countdown --out runs/{card.name}\n```\n\n"
+        f"```\nrolltree train {card.name} --task {_task(card)} --out runs/{card.name}\n```\n\n"
         f"## Knobs\n\n| knob | default |\n|---|---|\n{knobs}\n\n## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
-        f"## Evidence\n\n{_found(card, evidence)}\n"
+        f"## Evidence\n\n{found(load_entry(card.name, evidence))}\n"
     )
 
 
@@ -66,18 +71,17 @@ def _link(card: Card) -> str:
     return f"[arXiv {card.paper}](https://arxiv.org/abs/{card.paper})" if known else card.paper
 
 
+def _task(card: Card) -> str:
+    return (card.evidence.task if card.evidence else "") or "countdown"
+
+
 def _verdict(card: Card, evidence: Path) -> str:
     entry = load_entry(card.name, evidence)
     return "not measured yet" if entry is None else entry.outcome
 
 
-def _found(card: Card, evidence: Path) -> str:
-    entry = load_entry(card.name, evidence)
-    if entry is None:
-        return "Not measured yet. Nothing is claimed here beyond that the parts do what their tests say."
-    return f"**{entry.outcome}**: {entry.words}\n\nRepeat it: `{entry.command}`"
-
-
 if __name__ == "__main__":
+    TABLE.write_text(overview(load_entries(EVIDENCE)), encoding="utf-8")
+    print(TABLE)
     for path in write():
         print(path)

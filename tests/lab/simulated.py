@@ -27,7 +27,7 @@ class Simulated:
             raise LabError(f"unknown recipe {spec.arm.recipe!r}")
 
     def modules(self, spec: Spec) -> Iterable[str]:
-        return {"rolltree.lab.stats.passk"}
+        return {"rolltree.lab.stats.student"}
 
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
         if self.stop_after is not None and len(self.made) >= self.stop_after:

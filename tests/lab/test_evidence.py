@@ -11,7 +11,8 @@ from rolltree.lab import claim as claim_module
 from rolltree.lab.claim import Claim, Measured, claim_of, claims
 from rolltree.lab.entry import load_entries, load_entry, save_entry
 from rolltree.lab.evidence import accept, measure, problems, verify
-from rolltree.lab.evidence_command import EvidenceConfig, main, markdown
+from rolltree.lab.evidence_command import EvidenceConfig, main
+from rolltree.lab.evidence_pages import found, overview
 from rolltree.lab.trace import LabError
 from rolltree.recipe.recipe import Evidence
 from rolltree.recipe.registry import load_recipe, recipes
@@ -72,7 +73,11 @@ def test_files_are_read_back_whole(tmp_path):
     assert load_entry("rloo", tmp_path / "evidence") == entry
     assert load_entries(tmp_path / "evidence") == [entry]
     assert load_entry("grpo", tmp_path / "evidence") is None
-    assert "| rloo | training |" in markdown([entry])
+    told = overview([entry])
+    assert "| [rloo](../recipes/rloo.md) | higher pass@1 than grpo" in told
+    assert f"| {entry.outcome} |" in told
+    assert entry.words in found(entry)
+    assert "Not measured yet" in found(None)
 
 
 def test_verify_repeats_a_seed(tmp_path):
@@ -173,8 +178,10 @@ def test_recipes_have_cards_and_standing_evidence():
         assert recipe.card.claim
         assert recipe.card.paper
     folder = claim_module.EVIDENCE
-    complete = [claim for claim in claims() if claim.complete]
-    assert [p for claim in complete for p in problems(claim, load_entry(claim.name, folder))] == []
+    made = {claim.name: claim for claim in claims() if claim.complete}
+    stored = load_entries(folder)
+    assert {entry.name for entry in stored} <= set(made), "evidence of recipes that claim nothing"
+    assert [p for entry in stored for p in problems(made[entry.name], entry)] == []
 
 
 def test_a_recipe_without_claim_says_so():

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rolltree.lab.recipe_pages import DOCS, index, page, write
+from rolltree.lab.entry import load_entries
+from rolltree.lab.evidence_pages import overview
+from rolltree.lab.recipe_pages import DOCS, TABLE, index, page, write
 from rolltree.recipe.registry import list_recipes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,3 +30,9 @@ def test_the_committed_pages_are_what_the_cards_say(name: str) -> None:
     evidence = ROOT / "evidence"
     expected = index(evidence) if name == "index" else page(name, evidence)
     assert (ROOT / DOCS / f"{name}.md").read_text() == expected, "run python -m rolltree.lab.recipe_pages"
+
+
+def test_the_committed_table_is_what_was_found() -> None:
+    assert (ROOT / TABLE).read_text() == overview(load_entries(ROOT / "evidence")), (
+        "run python -m rolltree.lab.recipe_pages"
+    )
