@@ -23,7 +23,7 @@ FORGET = correction("m2po", "masks what is farthest off until the second moment 
     "heavy_weights",
     "Few rollouts carry most of the importance weight: the update follows them and not the batch.",
     reads=("weight.ess", "weight.most"),
-    levers=(TRUNCATE, correction("sequence-mis", "leaves out rollouts with a weight above 2"),
+    levers=(TRUNCATE, correction("sequence_mis", "leaves out rollouts with a weight above 2"),
             option("temperature", "1 samples from the policy's own law"), recipe("gspo", "one ratio per sequence")),
     knobs={"least": "effective share of the rollouts, (Σw)²/(nΣw²)", "worse": "the same, for critical",
            "window": WINDOW},

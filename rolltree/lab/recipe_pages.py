@@ -21,6 +21,7 @@ TABLE = Path("docs/measured/evidence.md")
 EVIDENCE = Path("evidence")
 _PLAIN = ((), None, {}, "")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_SET = re.compile(r"(?<=frozenset\(\{)[^{}]*(?=\}\))")
 
 
 def page(name: str, evidence: Path = EVIDENCE) -> str:
@@ -29,7 +30,7 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
     card, parts = recipe.card, recipe.build()
     knobs = "\n".join(f"| `{k}` | `{v}` |" for k, v in asdict(recipe).items())
     made = "\n".join(
-        f"| {f.name} | `{_ADDRESS.sub('', repr(getattr(parts, f.name)))}` |"
+        f"| {f.name} | `{_shown(getattr(parts, f.name))}` |"
         for f in fields(parts)
         if f.name != "name" and getattr(parts, f.name) not in _PLAIN
     )
@@ -64,6 +65,11 @@ def write(folder: Path = DOCS, evidence: Path = EVIDENCE) -> list[Path]:
     for name, text in texts.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
     return [folder / f"{name}.md" for name in texts]
+
+
+def _shown(part: Any) -> str:
+    """A part as text that is the same in every process: no addresses, and sets in order."""
+    return _SET.sub(lambda found: ", ".join(sorted(found[0].split(", "))), _ADDRESS.sub("", repr(part)))
 
 
 def _link(card: Card) -> str:

@@ -56,12 +56,12 @@ class DarsB:
     schedule: Schedule = "even"
     most: int = 0
     clip: float = 0.2
-    epochs: int = 2
+    passes: int = 2
 
     def build(self) -> Parts:
         """DARS with full-batch epochs."""
         made = DarsRecipe(self.group, self.schedule, self.most, self.clip).build()
         return Parts(
             "dars_b", made.strategy, made.credit, made.objective, averaging=made.averaging, filters=made.filters,
-            control=made.control, optim={"epochs": self.epochs, "minibatches": 1},
+            control=made.control, optim={"epochs": self.passes, "minibatches": 1},
         )  # fmt: skip

@@ -32,7 +32,7 @@ class Fapo:
     group: int = 8
     penalty: float = 0.5
     """What a flaw takes off a right answer: half of the distance between right and wrong."""
-    steps: str = "steps"
+    part: str = "steps"
     """The part of a verdict that says which share of the steps is right."""
     clip_low: float = 0.2
     clip_high: float = 0.28
@@ -43,5 +43,5 @@ class Fapo:
         return Parts(
             "fapo", Independent(self.group), load_credit("flawed_positive", penalty=self.penalty),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high), averaging="token",
-            shapers=(Flawed(self.steps),),
+            shapers=(Flawed(self.part),),
         )  # fmt: skip

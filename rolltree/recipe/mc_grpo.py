@@ -37,7 +37,7 @@ class McGrpo:
     """G, even: G + 1 rollouts are sampled and G teach."""
     partial: bool = False
     """Reward the parts of a structured answer (`rl_struct`'s reward) instead of the outcome alone."""
-    eps: float = 1e-3
+    floor: float = 1e-3
     flat: Literal["one", "std", "eps"] = "one"
     clip: float = 0.2
     kl: float = 0.0
@@ -48,7 +48,7 @@ class McGrpo:
         if self.group % 2:
             raise RecipeError(f"mc_grpo: group={self.group} makes the median of G + 1 ambiguous; give an even number")
         return Parts(
-            "mc_grpo", Independent(self.group + 1), load_credit("mc_grpo", eps=self.eps, flat=self.flat),
+            "mc_grpo", Independent(self.group + 1), load_credit("mc_grpo", eps=self.floor, flat=self.flat),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
             shapers=(Composite(RECORD),) if self.partial else (),
         )  # fmt: skip

@@ -45,7 +45,7 @@ class PolyPpo:
     """How much of a success is lost at the horizon."""
     clip: float = 0.2
     kl: float = 0.01
-    epochs: int = 2
+    passes: int = 2
 
     def build(self) -> Parts:
         """Rollouts and vines, shared set credit by state, clipped surrogate with a KL to the sampling policy."""
@@ -62,5 +62,5 @@ class PolyPpo:
             "poly_ppo", Vines(self.rollouts, self.states, self.vines), credit,
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl, kl_anchor="old"),
             averaging="token", multiplicity="once", shapers=(Brisk(self.slow),) if self.slow else (),
-            optim={"epochs": self.epochs},
+            optim={"epochs": self.passes},
         )  # fmt: skip

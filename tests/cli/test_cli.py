@@ -55,7 +55,7 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("train", "which recipe?"),
         ("train grpo --group 1", "give at least 2"),
         ("train grpo --lr -1", "lr=-1"),
-        ("train gigpo", "unknown recipe 'gigpo'"),
+        ("train gigpoo", "unknown recipe 'gigpoo'"),
         ("compare", "which recipes?"),
         ("compare grpo", "two arms or more"),
         ("credit grpo missing.jsonl", "missing.jsonl"),
