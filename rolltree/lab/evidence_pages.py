@@ -12,13 +12,13 @@ from rolltree.lab.entry import Entry
 _HEAD = """\
 # Evidence
 
-What each recipe claims, measured against the baseline its card names. Written from `evidence/*.json` by
-`python -m rolltree.lab.recipe_pages`; `rolltree evidence NAME` makes an entry, `rolltree evidence NAME --verify`
-repeats a seed of it. Both sides start from the embedded policy, see the same prompts per seed and spend the same
-decoded tokens. An interval is a paired t interval over seeds at 95 %. **holds**: the whole interval lies beyond the
-least effect that the card counts. **fails**: the whole interval lies short of it. **no difference found**: neither;
-three seeds of a small policy tell large effects from none and say little about small ones. The verdicts are about these tasks
-at this size, not about the models of the papers.
+What each recipe claims, measured against the baseline its card names. Written from `evidence/*.json` by `python -m
+rolltree.lab.recipe_pages`; `rolltree evidence NAME` makes an entry, `rolltree evidence NAME --verify` repeats a seed
+of it. Both sides start from the embedded policy, see the same prompts per seed and spend the same decoded tokens. An
+interval is a paired t interval over seeds at 95 %. **holds**: the whole interval lies beyond the least effect that
+the card counts. **fails**: the whole interval lies short of it. **no difference found**: neither; three seeds of a
+small policy tell large effects from none and say little about small ones. The verdicts are about these tasks at this
+size, not about the models of the papers.
 """
 
 
