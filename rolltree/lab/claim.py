@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import rolltree
 from rolltree.lab.arms import Arm, arms
 from rolltree.lab.runner import Conditions
-from rolltree.lab.sources import MACHINERY, STAGES, closure, hashes, recipe_sources
+from rolltree.lab.sources import BASE, MACHINERY, STAGES, closure, hashes, recipe_sources
 from rolltree.lab.trace import LabError
 from rolltree.recipe.recipe import Card, Evidence
 from rolltree.recipe.registry import load_recipe, recipes
@@ -103,7 +103,7 @@ class Claim:
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)
         module = self.question.check.partition(":")[0]
-        used = closure({module}) - closure({MACHINERY})
+        used = closure({module}) - closure({MACHINERY, BASE})
         return out | hashes(name for name in used if name == module or _is_part_of_a_check(name))
 
 
