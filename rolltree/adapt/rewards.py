@@ -18,7 +18,7 @@ from rolltree.task.protocol import Item, Split, Task, Verdict
 Reward = Callable[..., Any]
 
 
-class Unscorable(AdaptError):
+class UnscorableError(AdaptError):
     """A reward function gave no number for a rollout: its leaf is failed, never worth 0."""
 
 
@@ -64,7 +64,9 @@ class RewardTask(SingleTurn):
             parts = {str(k): float(v) for k, v in told.items() if k != "score" and isinstance(v, (int, float))}
             told = told.get("score")
         if isinstance(told, bool) or not isinstance(told, (int, float)) or not isfinite(told):
-            raise Unscorable(f"the reward function of {self.name} answered {told!r} for item {item.id!r}, not a number")
+            raise UnscorableError(
+                f"the reward function of {self.name} answered {told!r} for item {item.id!r}, not a number"
+            )
         return Verdict(float(told), parts, text.strip() or None)
 
     def _ask(self, item: Item, text: str) -> Any:
@@ -129,7 +131,7 @@ def _find(known: Mapping[str, Item], key: str) -> Item:
 def _judged(task: Task, item: Item, text: str) -> float | None:
     try:
         return finish(task.verify(item, None, text)).score
-    except Exception:  # noqa: BLE001  (a verifier's crash, whatever it is, is no outcome)
+    except Exception:  # a verifier's crash, whatever it is, is no outcome
         return None
 
 

@@ -71,9 +71,8 @@ def fit(rows: Sequence[Row], count: int, seed: int) -> list[Row]:
     if len(rows) <= count:
         return list(rows)
     chance = np.random.default_rng(seed).random(len(rows))
-    idle = [not row.teaches for row in rows]
-    chosen = np.lexsort((chance, idle))[:count]
-    return [rows[i] for i in sorted(chosen.tolist())]
+    chosen = sorted(range(len(rows)), key=lambda i: (not rows[i].teaches, chance[i]))[:count]
+    return [rows[i] for i in sorted(chosen)]
 
 
 def blank(prompt: Sequence[int], filler: int, item: str) -> Row:

@@ -41,7 +41,9 @@ def advantage_estimator(credit: str | Credit, **knobs: Any) -> Estimator:
         token_level_rewards: Tensor, response_mask: Tensor, index: Sequence[Any] | NDArray[Any] | None = None, **_: Any
     ) -> tuple[Tensor, Tensor]:
         if index is None:
-            raise AdaptError("verl gave no `index`, so nothing says which rollouts share a prompt; set `uid` in the data")
+            raise AdaptError(
+                "verl gave no `index`, so nothing says which rollouts share a prompt; set `uid` in the data"
+            )
         mask = response_mask.detach().cpu().numpy() > 0
         rewards = (token_level_rewards.detach().double().cpu().numpy() * mask).sum(1)
         values = torch.from_numpy(_advantages(made, rewards, mask, [str(i) for i in index]))

@@ -119,5 +119,3 @@ class TreeRollouts:
             "idle_rows": float(sum(row.reward is not None and not row.teaches for row in out)),
             "failed_leaves": seen["failed"],
         }  # fmt: skip
-
-

@@ -7,6 +7,7 @@ so the gradient is that of the row; credit that differs from token to token cost
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,10 +33,9 @@ def samples(rows: Iterable[Row], codec: Codec, *, version: int, group: int, at: 
         }
         for value in np.unique(credit[mask == 1]).tolist():
             here = np.concatenate([np.zeros(len(row.prompt), np.int64), mask * (credit == np.float32(value))])
-            out.append(
-                RolloutSample(
-                    **told, input_ids=ids, completion_mask=here, old_log_probs=logp, advantage=float(value),
-                    model_version=version, group_id=group, metrics={"reward": float(row.reward or 0.0)}, enqueued_at=at,
-                )  # fmt: skip
-            )
+            sample = RolloutSample(
+                **told, input_ids=ids, completion_mask=here, old_log_probs=logp, advantage=float(value),
+                model_version=version, group_id=group, metrics={"reward": math.nan if row.reward is None else row.reward}, enqueued_at=at,
+            )  # fmt: skip
+            out.append(sample)
     return out

@@ -106,7 +106,9 @@ class TreeWorker:
             raise AdaptError(f"growing rollouts crashed: {type(error).__name__}: {error}") from error
         idle = time.monotonic() - self._alive
         if self._job is not None and idle > stale_after_s:
-            raise AdaptError(f"no rollout was finished for {idle:.0f} s (limit {stale_after_s:g} s); look at the engine")
+            raise AdaptError(
+                f"no rollout was finished for {idle:.0f} s (limit {stale_after_s:g} s); look at the engine"
+            )
 
     # -- TRL's weight transfer -------------------------------------------------------------------------------------
 
