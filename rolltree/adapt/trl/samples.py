@@ -27,6 +27,7 @@ def samples(rows: Iterable[Row], codec: Codec, *, version: int, group: int, at: 
         ids = np.asarray([*row.prompt, *row.completion], np.int64)
         mask, credit = np.asarray(row.mask, np.int64), np.asarray(row.advantage, np.float32)
         logp = np.concatenate([np.zeros(len(row.prompt)), row.logp]).astype(np.float32)
+        reward = math.nan if row.reward is None else row.reward
         told: dict[str, Any] = {
             "prompt": [{"role": "user", "content": codec.decode(row.prompt)}],
             "completion": [{"role": "assistant", "content": codec.decode(row.completion)}],
@@ -35,7 +36,7 @@ def samples(rows: Iterable[Row], codec: Codec, *, version: int, group: int, at: 
             here = np.concatenate([np.zeros(len(row.prompt), np.int64), mask * (credit == np.float32(value))])
             sample = RolloutSample(
                 **told, input_ids=ids, completion_mask=here, old_log_probs=logp, advantage=float(value),
-                model_version=version, group_id=group, metrics={"reward": math.nan if row.reward is None else row.reward}, enqueued_at=at,
+                model_version=version, group_id=group, metrics={"reward": reward}, enqueued_at=at,
             )  # fmt: skip
             out.append(sample)
     return out
