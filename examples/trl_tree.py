@@ -21,7 +21,7 @@ def main(steps: int = 40) -> list[float]:
     policy, task = rolltree.load("nano"), rolltree.load_task("arithmetic", level=1)
     items = distinct_items(task, 256)
     config = GRPOConfig(
-        output_dir=mkdtemp(), max_steps=steps, learning_rate=1e-3, lr_scheduler_type="constant", warmup_steps=2,
+        output_dir=mkdtemp(), max_steps=steps, learning_rate=5e-4, lr_scheduler_type="constant", warmup_steps=2,
         per_device_train_batch_size=64, num_generations=8, max_completion_length=task.max_tokens,
         gradient_checkpointing=False, use_cpu=True, bf16=False, report_to="none", save_strategy="no", logging_steps=1,
         disable_tqdm=True, **grpo_settings(recipe),
