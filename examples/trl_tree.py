@@ -1,6 +1,6 @@
 """A tree recipe inside TRL's GRPO trainer: TreePO's segment tree and its nested credit, on the embedded policy.
 
-Run it with `python examples/trl_tree.py` (needs `pip install 'rolltree[trl]'`): forty steps in half a minute of one core.
+Run it with `python examples/trl_tree.py` (needs `pip install 'rolltree[trl]'`): half a minute of one core.
 """
 
 from __future__ import annotations
