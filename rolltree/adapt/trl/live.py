@@ -1,0 +1,70 @@
+"""An embedded engine that follows the weights of the model TRL is training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rolltree.adapt.errors import AdaptError
+from rolltree.engine.local import LocalEngine
+from rolltree.engine.protocol import Engine, Sampling
+from rolltree.policy.codec import HFCodec
+from rolltree.policy.language import LanguagePolicy, core_of
+from rolltree.policy.publish import weights_of
+
+
+class LiveEngine:
+    """One engine for one trainer; weights are handed over when the trainer's step has moved on."""
+
+    def __init__(self) -> None:
+        self._engine: LocalEngine | None = None
+        self._owner: Any = None
+
+    async def current(self, trainer: Any) -> Engine:
+        """The engine with the trainer's present weights, whose version is the trainer's global step."""
+        step = int(trainer.state.global_step)
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        if self._engine is None or self._owner is not trainer or step < self._engine.version:
+            if self._engine is not None:
+                await self._engine.close()
+            _check_whole(trainer)
+            core = core_of(model)
+            tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+            codec = HFCodec(tokenizer, int(core.config.vocab_size))
+            device = str(trainer.accelerator.device)
+            # Versions only grow, and the weights of this step are handed over below.
+            self._engine = LocalEngine(core, codec, device=device, dtype=core.dtype, version=step - 1)
+            self._owner = trainer
+        if step > self._engine.version:
+            # "dense" leaves the model's attention as TRL set it.
+            policy = LanguagePolicy(model, attention="dense")
+            await self._engine.update_weights(weights_of(policy), step)
+        return self._engine
+
+
+def sampling_of(trainer: Any) -> Sampling:
+    """TRL's sampling settings as ours."""
+    args = trainer.args
+    return Sampling(temperature=float(args.temperature), top_p=float(args.top_p), top_k=int(args.top_k or 0))
+
+
+def check_settings(trainer: Any) -> None:
+    """Refuse sampling settings that only TRL's own generation has."""
+    args = trainer.args
+    if getattr(args, "min_p", None):
+        raise AdaptError(f"min_p={args.min_p} is not supported in Rolltree's rollouts; leave it at None")
+    if getattr(args, "repetition_penalty", 1.0) != 1.0:
+        raise AdaptError(
+            f"repetition_penalty={args.repetition_penalty} is not supported in Rolltree's rollouts; leave it at 1.0"
+        )
+    if getattr(args, "use_vllm", False):
+        raise AdaptError("use_vllm=True starts a second engine beside Rolltree's; set use_vllm=False")
+
+
+def _check_whole(trainer: Any) -> None:
+    """Sharded weights cannot be read as one model."""
+    for flag, name in (("is_deepspeed_enabled", "DeepSpeed"), ("is_fsdp_enabled", "FSDP")):
+        if getattr(trainer, flag, False):
+            raise AdaptError(
+                f"Rolltree's embedded engine needs the whole model, but {name} shards it; train on one device or with "
+                "data parallelism"
+            )
