@@ -55,6 +55,8 @@ class Group:
     failed: int = 0
     recalled: bool = False
     """Whether it was stopped to be carried over."""
+    collected: bool = False
+    """Whether it is finished and may be taken into a batch."""
     lag: int = -1
     """Versions between its start and its training; -1 before that."""
     fate: str = ""

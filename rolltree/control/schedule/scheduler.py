@@ -83,7 +83,7 @@ class Scheduler:
     _finished: int = 0
     _started: int = 0
     _taken: int = 0
-    """Groups that may be taken now: the live entries of `_inside`."""
+    """Collected groups that are not settled: the live entries of `_inside`."""
     _head: int = 0
     _untrained: Counter[int] = field(default_factory=Counter[int])
     """Groups that are not settled, by the version they started under."""
@@ -263,16 +263,25 @@ class Scheduler:
             self._slide()
 
     def _slide(self) -> None:
-        """Let in what the window reaches now."""
-        if self.schedule.stop.window is not None:
-            while self._head < self._groups and self._head not in self.unfinished and self._head not in self.ready:
-                self._head += 1
-        edge = self.schedule.stop.edge(self._head, self.batch)
-        while self._outside and self._outside[0][0] < edge:
-            _, key, group = heapq.heappop(self._outside)
-            if not group.fate:
-                heapq.heappush(self._inside, (key, group))
-                self._taken += 1
+        """Collect what the window reaches; collecting the oldest group moves the window on."""
+        stop, moved = self.schedule.stop, True
+        while moved:
+            moved = False
+            if stop.window is not None:
+                while self._head < self._groups and self._passed(self._head):
+                    self._head += 1
+            edge = stop.edge(self._head, self.batch)
+            while self._outside and self._outside[0][0] < edge:
+                _, key, group = heapq.heappop(self._outside)
+                if not group.fate:
+                    group.collected = moved = True
+                    heapq.heappush(self._inside, (key, group))
+                    self._taken += 1
+
+    def _passed(self, number: int) -> bool:
+        """Whether a group is settled or collected."""
+        group = self.ready.get(number)
+        return number not in self.unfinished and (group is None or group.collected)
 
     def _waits(self) -> bool:
         """Whether a batch taken now would leave groups behind that can then no longer be trained in time."""
@@ -284,7 +293,6 @@ class Scheduler:
             _, group = heapq.heappop(self._inside)
             if not group.fate:
                 batch.append(group)
-        self._taken -= len(batch)
         self.phase = "training"
         self.trained_groups += len(batch)
         for group in batch:
@@ -315,12 +323,11 @@ class Scheduler:
         group.fate = fate
         self.unfinished.pop(group.number, None)
         self.partial.pop(group.number, None)
-        was_ready = self.ready.pop(group.number, None) is not None
-        self._rested[group.born] -= was_ready
+        self._rested[group.born] -= self.ready.pop(group.number, None) is not None
         self._untrained[group.born] -= 1
         if not self._untrained[group.born]:
             del self._untrained[group.born], self._rested[group.born]
-        if was_ready and fate != "trained" and group.number < self.schedule.stop.edge(self._head, self.batch):
+        if group.collected:
             self._taken -= 1
         kept = set(group.kept) if fate == "trained" else set(group.members)
         for rollout in group.members:

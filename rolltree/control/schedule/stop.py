@@ -16,8 +16,8 @@ class Stop:
     order: Literal["created", "finished"] = "created"
     """Among more finished groups than needed, those started first or those finished first."""
     window: float | None = None
-    """Windowed FIFO: only groups started within so many batches of the oldest unsettled one may be taken, so slow ones
-    are overtaken by that much and no more; None = any."""
+    """Windowed FIFO: only groups started within so many batches of the oldest one not yet collected may be taken, so
+    fewer groups than that ever overtake a slow one; None = any number may."""
     abort: bool = False
     """Whether a complete batch stops everything else; it is carried over as `Resume` says (APRIL)."""
     spare: int = 0
@@ -30,5 +30,5 @@ class Stop:
             raise ControlError(f"stop: spare={self.spare} makes no sense; give 0 or a number of rollouts")
 
     def edge(self, head: int, batch: int) -> float:
-        """Groups with a number below this may be taken; `head` is the oldest one that is neither trained nor dropped."""
+        """Groups with a number below this may be taken; `head` is the oldest one not yet collected."""
         return math.inf if self.window is None else head + math.ceil(self.window * batch)

@@ -14,7 +14,7 @@ class Hardware:
     """
 
     engines: int = 8
-    slots: int = 128
+    slots: int = 256
     """Most sequences on an engine, those that wait for an environment included."""
     plateau: float = 0.020
     per_sequence: float = 0.020 / 64
@@ -22,7 +22,7 @@ class Hardware:
     """Seconds per token; an engine that prefills does not decode."""
     prompt: int = 200
     """Tokens of a prompt."""
-    train: float = 1 / 10_000
+    train: float = 1 / 5000
     """Seconds of one device per trained token."""
     sync: float = 5.0
     """Seconds of an update of the weights on an engine."""

@@ -232,14 +232,13 @@ class World:
 
 
 def simulate(
-    schedule: Schedule, hardware: Hardware, work: Workload, *, updates: int, batch: int, size: int,
+    schedule: Schedule, world: World, work: Workload, *, updates: int, batch: int, size: int,
     told: Callable[[Group], None] = lambda _: None, accept: Callable[[Group], bool] = lambda _: True,
-) -> tuple[World, Scheduler]:  # fmt: skip
-    """Drive a schedule for so many updates; the same arguments give the same run."""
-    world = World(hardware)
+) -> Scheduler:  # fmt: skip
+    """Drive a schedule through a new world for so many updates; the same arguments give the same run."""
     jobs = size + schedule.stop.spare + (SPARES if work.failing else 0)
     scheduler = Scheduler(
         schedule, world, lambda number: work.item(number, jobs), batch, size, lambda: world.now, accept, told
     )
     world.drive(scheduler, updates)
-    return world, scheduler
+    return scheduler
