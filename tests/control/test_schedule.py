@@ -4,7 +4,18 @@ import pytest
 
 from rolltree.control.order import ControlError
 from rolltree.control.schedule import (
-    PRESETS, Age, Ahead, Bounded, Correction, Load, OverSample, Resume, Schedule, Stop, TopUp, preset,
+    PRESETS,
+    Age,
+    Ahead,
+    Bounded,
+    Correction,
+    Load,
+    OverSample,
+    Resume,
+    Schedule,
+    Stop,
+    TopUp,
+    preset,
 )  # fmt: skip
 from rolltree.errors import UnknownNameError
 from rolltree.objective.correction import ImportanceWeight

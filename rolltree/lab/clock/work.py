@@ -1,4 +1,4 @@
-"""What there is to do: lengths from heavy-tailed laws, split into turns, with answers of an environment between them."""
+"""What there is to do: lengths from heavy-tailed laws, in turns, with answers of an environment between them."""
 
 from __future__ import annotations
 

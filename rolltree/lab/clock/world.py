@@ -1,4 +1,4 @@
-"""An executor in simulated time: engines, environments and a trainer that report to the scheduler from a heap of events."""
+"""An executor in simulated time: engines, environments and a trainer report to the scheduler from a heap of events."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 import pytest
 
 from rolltree.control.schedule import Ahead, OverSample, Resume, Schedule, Stop, TopUp
+from rolltree.control.schedule.scheduler import Scheduler
 from rolltree.lab.clock.hardware import Hardware
 from rolltree.lab.clock.work import Constant, Item, Job, LogNormal, Workload
 from rolltree.lab.clock.world import ClockError, World
-from rolltree.control.schedule.scheduler import Scheduler
 
 
 def play(schedule, lengths, *, batch, updates, engines=2, slots=1, colocated=True, per_sequence=1.0, sync=0.0, **item):
@@ -73,11 +73,18 @@ def test_beyond_the_knee_over_sampling_is_not_free():
 
 
 def interrupted(tokens, turns):
-    world = World(Hardware(2, slots=1, plateau=1.0, per_sequence=1.0, prefill=0.0, train=0.0, sync=1.0, colocated=False))
-    items = [Item((Job((3,)),), 0.0), Item((Job(turns, (0.0,) * (len(turns) - 1)),), 0.0), *[Item((Job((50,)),), 0.0)] * 2]
+    world = World(
+        Hardware(2, slots=1, plateau=1.0, per_sequence=1.0, prefill=0.0, train=0.0, sync=1.0, colocated=False)
+    )
+    items = [
+        Item((Job((3,)),), 0.0),
+        Item((Job(turns, (0.0,) * (len(turns) - 1)),), 0.0),
+        *[Item((Job((50,)),), 0.0)] * 2,
+    ]
     groups = []
     scheduler = Scheduler(
-        Schedule(Ahead(1), resume=Resume(tokens)), world, lambda k: items[k], 1, 1, lambda: world.now, told=groups.append
+        Schedule(Ahead(1), resume=Resume(tokens)), world, lambda k: items[k], 1, 1, lambda: world.now,
+        told=groups.append,
     )  # fmt: skip
     world.drive(scheduler, 2)
     return world, scheduler, groups
@@ -104,7 +111,12 @@ def test_an_update_interrupts_and_what_was_made_stays_as_the_rule_says(tokens, e
 
 def test_a_rollout_that_runs_on_through_a_reload_is_split_by_version():
     world, _, groups = play(
-        Schedule(TopUp(2.0), resume=Resume(update="run on")), [3, 8, 20, 20], batch=1, updates=2, colocated=False, sync=1.0
+        Schedule(TopUp(2.0), resume=Resume(update="run on")),
+        [3, 8, 20, 20],
+        batch=1,
+        updates=2,
+        colocated=False,
+        sync=1.0,
     )
     second = next(g for g in groups if g.number == 1)
     assert [(s.version, s.tokens) for s in second.members[0].segments] == [(0, 4), (1, 4)]

@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolltree.control.schedule import (
-    PRESETS, Age, Ahead, Bounded, Group, OverSample, Resume, Schedule, Scheduler, Stop, TopUp,
+    PRESETS,
+    Age,
+    Ahead,
+    Bounded,
+    Group,
+    OverSample,
+    Resume,
+    Schedule,
+    Scheduler,
+    Stop,
+    TopUp,
 )  # fmt: skip
 from rolltree.lab.clock.arms import AGENTS, ARMS
 from rolltree.lab.clock.hardware import Hardware
