@@ -1,4 +1,4 @@
-"""The scheduler of asynchronous training alone: node operations a second and what a request costs, by requests in flight.
+"""The scheduler of asynchronous training alone: node operations a second, by requests in flight.
 
     python benchmarks/scheduler.py [--flight 1000 10000 100000] [--repeats 3] [--json FILE]
 

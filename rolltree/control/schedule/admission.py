@@ -39,8 +39,8 @@ class Admission(Protocol):
 class Ahead:
     """Never more groups than the next `staleness` + 1 updates can train (AReaL, arXiv 2505.24298, section 4.1).
 
-    A group that is thrown away gives its place back. With staleness 0 it is synchronous training, with 1 rollouts of the
-    next batch overlap with the update. The rule counts; it does not see which groups are late (see `Age`).
+    A group that is thrown away gives its place back. With staleness 0 it is synchronous training; with 1, rollouts of
+    the next batch overlap with the update. The rule counts; it does not see which groups are late (see `Age`).
     """
 
     staleness: int = 0
@@ -60,7 +60,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class OverSample:
-    """Start `factor` batches at once whenever fewer than one is in sight, none while training (APRIL, arXiv 2509.18521).
+    """Start `factor` batches at once when fewer than one is in sight, none while training (APRIL, arXiv 2509.18521).
 
     Groups that are thrown away make room for another such portion, as in the released loop.
     """

@@ -16,8 +16,8 @@ class Correction:
     low: float = 0.0
     high: float = 2.0
     decoupled: bool = False
-    """Whether the surrogate clips against a proximal policy of its own (AReaL, arXiv 2505.24298, eq. 5), which then does
-    the weighing: the objective `decoupled` with these knobs."""
+    """Whether the surrogate clips against a proximal policy of its own (AReaL, arXiv 2505.24298, eq. 5) and does the
+    weighing too: the objective `decoupled` with these knobs."""
 
     def knobs(self) -> dict[str, Any]:
         """Knobs for `ImportanceWeight` or, if decoupled, for the objective `decoupled`; none without a weight."""

@@ -1,7 +1,7 @@
 """The scheduler: told what ended, it says what starts, stops, is trained and is published.
 
-It is a state machine without time, threads or models. Whoever drives it reports `ended`, `trained` and `published`, from
-an event loop, from Ray actors, or from a heap of simulated events; equal reports in equal order give equal decisions.
+It is a state machine without time, threads or models. Whoever drives it reports `ended`, `trained` and `published`,
+from an event loop, from actors, or from a heap of simulated events; equal reports in equal order give equal decisions.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ Finish = Literal["done", "abort", "failed"]
 
 
 class Executor(Protocol):
-    """Who does the work. No call reports back before it returns; what was asked for is reported later, once each."""
+    """Who does the work. No call reports back before it returns; what was asked for is reported later, once."""
 
     def start(self, rollout: Rollout) -> None:
         """Begin a rollout, or go on after the tokens that it has. Ends in `ended`."""
         ...
 
     def abort(self, rollouts: Sequence[Rollout]) -> None:
-        """Stop rollouts under way; each ends in `ended` with what it made, or whole if it was too late. The same one may be
-        named twice and still ends once."""
+        """Stop rollouts under way; each ends in `ended` with what it made, or whole if it was too late.
+
+        The same one may be named twice and still ends once.
+        """
         ...
 
     def train(self, batch: Sequence[Group]) -> None:

@@ -1,1 +1,1 @@
-"""The virtual clock: `rolltree.control.schedule` in simulated time, with thousands of engines; `python -m rolltree.lab.clock`."""
+"""The virtual clock: `rolltree.control.schedule` in simulated time; `python -m rolltree.lab.clock`."""

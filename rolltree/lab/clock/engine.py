@@ -88,15 +88,17 @@ class SimEngine:
         self.cut(trip)
         del self.active[trip.rollout.id]
 
-    def due(self) -> list[Trip]:
-        """Sequences that have made all their tokens, taken off."""
-        out: list[Trip] = []
+    def due(self) -> Trip | None:
+        """A sequence that has made all its tokens, taken off; None if there is none.
+
+        One at a time: what follows from one end may stop others that end at the same moment.
+        """
         while self._ends and (self._void(self._ends[0][2]) or self._ends[0][0] <= self.progress + SLACK):
             trip = heapq.heappop(self._ends)[2]
             if not self._void(trip):
                 self.remove(trip)
-                out.append(trip)
-        return out
+                return trip
+        return None
 
     def forecast(self) -> float:
         """When the next sequence ends, if nothing changes; infinity if none runs."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A stated model of a cluster. Defaults are round numbers of the order of a 7-billion-parameter model on one device.
+    """A stated model of a cluster. Defaults are round numbers for some 7 billion parameters on one device.
 
     A decode step of n sequences takes max(plateau, per_sequence · n) seconds: up to the knee more sequences are free,
     beyond it they are not. Length of context does not slow a step down.

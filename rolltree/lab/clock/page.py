@@ -49,7 +49,8 @@ def _parts(rows: Sequence[Row]) -> list[str]:
         "[Scheduling](../scheduling.md), the numbers in `scheduling.json`.",
         "## Beside the papers' figures", _papers(rows),
         "The papers measured real clusters against their own synchronous modes. These ratios hold under the "
-        "assumptions below and for no machine in particular; where they exceed a paper's figure, the model's tail is longer or its "
+        "assumptions below and for no machine in particular; where they exceed a paper's figure, "
+        "the model's tail is longer or its "
         "engines emptier than the paper's were.",
         "## Assumptions",
         f"- A decode step of n sequences takes max({h.plateau * 1000:g} ms, {h.per_sequence * 1000:g} ms · n): free "

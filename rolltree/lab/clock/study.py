@@ -24,7 +24,7 @@ class Size:
     arms: Sequence[str] = tuple(ARMS)
 
 
-SIZES = (Size(1, 12, 2), Size(8, 12, 1), Size(64, 8, 1, LARGE), Size(1024, 4, 1, LARGEST))
+SIZES = (Size(1, 12, 2), Size(8, 12, 1), Size(64, 8, 1, LARGE), Size(1024, 3, 1, LARGEST))
 LAWS: tuple[Law, ...] = (LogNormal(), Pareto())
 REGIMES: tuple[Law, ...] = (
     Constant(), LogNormal(sigma=0.5, name="log-normal, σ 0.5"), LogNormal(name="log-normal, σ 1"),

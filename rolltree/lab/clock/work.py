@@ -12,7 +12,10 @@ import numpy as np
 class Law(Protocol):
     """A law of lengths, as a function of a standard normal deviate."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        ...
 
     def length(self, z: float) -> float:
         """Tokens; increases with z."""

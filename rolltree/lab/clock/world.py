@@ -149,7 +149,7 @@ class World:
         if epoch != engine.epoch:
             return
         self._touch(engine)
-        for trip in engine.due():
+        while (trip := engine.due()) is not None:
             self._spoken(trip, engine)
 
     def _spoken(self, trip: Trip, engine: SimEngine) -> None:
