@@ -34,9 +34,9 @@ class Outcome:
     lag_max: int
     stale_tokens: float
     """Share of trained tokens made under older weights than those they train."""
-    slow: float
-    """Share of the slow prompts of a run's first half that were trained by its end."""
-    other: float
+    slow: float | None
+    """Share of the slow prompts of a run's first half that were trained by its end; None where there were none."""
+    other: float | None
     """The same of all other prompts."""
     dropped: float
     """Share of settled rollouts that some rule dropped, those carried at the end left out."""
@@ -133,7 +133,7 @@ def run(
         lag=sum(k * n for k, n in batches.lags.items()) / groups,
         lag_max=most,
         stale_tokens=batches.stale / tokens,
-        slow=reached[True] / max(asked[True], 1),
-        other=reached[False] / max(asked[False], 1),
+        slow=reached[True] / asked[True] if asked[True] else None,
+        other=reached[False] / asked[False] if asked[False] else None,
         dropped=dropped / settled_rollouts,
     )
