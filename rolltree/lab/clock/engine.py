@@ -48,7 +48,8 @@ class SimEngine:
     """Sequences that wait for an environment."""
     epoch: int = 0
     """Counts forecasts: an older one is void."""
-    _ends: list[tuple[float, int, Trip]] = field(default_factory=list[tuple[float, int, Trip]])
+    _ends: list[tuple[float, int, int, Trip]] = field(default_factory=list[tuple[float, int, int, Trip]])
+    _added: int = 0
     _steps: list[float] = field(default_factory=list[float])
 
     def __post_init__(self) -> None:
@@ -72,7 +73,9 @@ class SimEngine:
         trip.engine, trip.began = self, self.progress
         self.stall += self.hardware.prefill * context
         self.active[trip.rollout.id] = trip
-        heapq.heappush(self._ends, (self.progress + trip.left, trip.rollout.id, trip))
+        # A rollout that was stopped before it made a token may come back with the same end.
+        self._added += 1
+        heapq.heappush(self._ends, (self.progress + trip.left, trip.rollout.id, self._added, trip))
 
     def cut(self, trip: Trip) -> None:
         """Book what a sequence has made by now."""
@@ -93,8 +96,8 @@ class SimEngine:
 
         One at a time: what follows from one end may stop others that end at the same moment.
         """
-        while self._ends and (self._void(self._ends[0][2]) or self._ends[0][0] <= self.progress + SLACK):
-            trip = heapq.heappop(self._ends)[2]
+        while self._ends and (self._void(self._ends[0][3]) or self._ends[0][0] <= self.progress + SLACK):
+            trip = heapq.heappop(self._ends)[3]
             if not self._void(trip):
                 self.remove(trip)
                 return trip
@@ -102,7 +105,7 @@ class SimEngine:
 
     def forecast(self) -> float:
         """When the next sequence ends, if nothing changes; infinity if none runs."""
-        while self._ends and self._void(self._ends[0][2]):
+        while self._ends and self._void(self._ends[0][3]):
             heapq.heappop(self._ends)
         if not self._ends:
             return math.inf
