@@ -1,0 +1,19 @@
+"""When rollouts start, stop, go on, grow too old and are corrected: five small choices, and the scheduler they steer.
+
+Nothing here reads a clock of its own, waits or computes: an executor does the work and reports back, in real time or in
+simulated time (`rolltree.lab.clock`).
+"""
+
+from rolltree.control.schedule.admission import Admission, Ahead, Bounded, Load, OverSample, TopUp
+from rolltree.control.schedule.age import Age
+from rolltree.control.schedule.correction import Correction
+from rolltree.control.schedule.presets import PRESETS, Schedule, preset
+from rolltree.control.schedule.resume import Resume
+from rolltree.control.schedule.rollout import Group, Rollout, Segment
+from rolltree.control.schedule.scheduler import Executor, Scheduler
+from rolltree.control.schedule.stop import Stop
+
+__all__ = [
+    "PRESETS", "Admission", "Age", "Ahead", "Bounded", "Correction", "Executor", "Group", "Load", "OverSample",
+    "Resume", "Rollout", "Schedule", "Scheduler", "Segment", "Stop", "TopUp", "preset",
+]  # fmt: skip

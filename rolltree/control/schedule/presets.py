@@ -1,0 +1,60 @@
+"""Published ways to schedule, as one choice in each of five places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rolltree.control.order import ControlError
+from rolltree.control.schedule.admission import Admission, Ahead, Bounded, OverSample, TopUp
+from rolltree.control.schedule.age import Age
+from rolltree.control.schedule.correction import Correction
+from rolltree.control.schedule.resume import Resume
+from rolltree.control.schedule.stop import Stop
+from rolltree.errors import unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When rollouts start, when a batch is complete, how stopped ones go on, how old they may be, what is corrected."""
+
+    admission: Admission = field(default_factory=Ahead)
+    stop: Stop = field(default_factory=Stop)
+    resume: Resume = field(default_factory=Resume)
+    age: Age = field(default_factory=Age)
+    correction: Correction = field(default_factory=Correction)
+
+    def __post_init__(self) -> None:
+        if self.age.late != "wait" or self.age.most is None:
+            return
+        if self.stop.order != "created":
+            raise ControlError(f"age: waiting for old groups needs stop.order='created', not {self.stop.order!r}")
+        if not isinstance(self.admission, Ahead) or self.admission.staleness > self.age.most:
+            raise ControlError(
+                f"age: waiting for groups of age {self.age.most} needs admission by Ahead({self.age.most}) or less, "
+                f"not {self.admission}: more could have to be waited for than fit into a batch; use late='drop'"
+            )
+
+
+PRESETS: dict[str, Schedule] = {
+    "sync": Schedule(),
+    "areal": Schedule(
+        Ahead(4), age=Age(4, late="wait"), correction=Correction("mask", high=5.0, decoupled=True),
+    ),
+    "april": Schedule(OverSample(2.0), Stop(abort=True)),
+    "verl": Schedule(Bounded(0.5), Stop("finished"), correction=Correction("truncate", high=2.0)),
+    "slime": Schedule(TopUp(1.0), Stop("finished"), correction=Correction("truncate", high=2.0)),
+    "rollart": Schedule(
+        Ahead(1), Stop(spare=1), Resume("turn"), Age(1), Correction("truncate", high=2.0),
+    ),
+    "dart": Schedule(
+        TopUp(1.0), Stop(), Resume(update="run on"), Age(1, early=False), Correction("truncate", high=1.0),
+    ),
+}  # fmt: skip
+"""Schedules by the system they are of. Differences from the released code are in `docs/scheduling.md`."""
+
+
+def preset(name: str) -> Schedule:
+    """A schedule by name; an unknown one is refused with the nearest known one."""
+    if name not in PRESETS:
+        raise unknown("schedule", name, PRESETS)
+    return PRESETS[name]

@@ -1,0 +1,67 @@
+"""What is scheduled: rollouts, in groups of one prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Segment(NamedTuple):
+    """Tokens made in one piece under one version of the weights, as the engine reports them."""
+
+    version: int
+    tokens: int
+
+
+@dataclass(slots=True, eq=False)
+class Rollout:
+    """One sample of a prompt, over all its continuations."""
+
+    id: int
+    group: Group
+    index: int
+    """Its place in the group; substitutes of failed rollouts get a place of their own."""
+    segments: list[Segment] = field(default_factory=list[Segment])
+    """What it has."""
+    masked: int = 0
+    """How many of its first tokens are context only."""
+    stops: int = 0
+    """How often it was stopped."""
+    done: bool = False
+    fate: str = ""
+    """`trained`, `failed`, `carried` or `dropped: RULE`; "" while it is not settled. Set exactly once."""
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has."""
+        return sum(s.tokens for s in self.segments)
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The rollouts of one prompt: trained together, or not at all."""
+
+    number: int
+    """In order of creation."""
+    item: Any
+    size: int
+    """Rollouts it is trained with."""
+    born: int
+    """Version when it started."""
+    began: float
+    """When it started, by the scheduler's clock."""
+    members: list[Rollout] = field(default_factory=list[Rollout])
+    finished: int = 0
+    failed: int = 0
+    recalled: bool = False
+    """Whether it was stopped to be carried over."""
+    collected: bool = False
+    """Whether it is finished and may be taken into a batch."""
+    lag: int = -1
+    """Versions between its start and its training; -1 before that."""
+    fate: str = ""
+
+    @property
+    def kept(self) -> list[Rollout]:
+        """The members that are trained."""
+        return [r for r in self.members if r.done][: self.size]

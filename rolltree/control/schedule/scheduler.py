@@ -1,0 +1,357 @@
+"""The scheduler: told what ended, it says what starts, stops, is trained and is published.
+
+It is a state machine without time, threads or models. Whoever drives it reports `ended`, `trained` and `published`,
+from an event loop, from actors, or from a heap of simulated events; equal reports in equal order give equal decisions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from rolltree.control.order import ControlError
+from rolltree.control.schedule.admission import Load
+from rolltree.control.schedule.presets import Schedule
+from rolltree.control.schedule.rollout import Group, Rollout, Segment
+
+Finish = Literal["done", "abort", "failed"]
+
+
+class Executor(Protocol):
+    """Who does the work. No call reports back before it returns; what was asked for is reported later, once."""
+
+    def start(self, rollout: Rollout) -> None:
+        """Begin a rollout, or go on after the tokens that it has. Ends in `ended`."""
+        ...
+
+    def abort(self, rollouts: Sequence[Rollout]) -> None:
+        """Stop rollouts under way; each ends in `ended` with what it made, or whole if it was too late.
+
+        The same one may be named twice and still ends once.
+        """
+        ...
+
+    def train(self, batch: Sequence[Group]) -> None:
+        """Update the weights. Ends in `trained`."""
+        ...
+
+    def publish(self, version: int) -> None:
+        """Give the engines the new weights. Ends in `published`."""
+        ...
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """One run. `fresh(number)` gives the item of the next group, or None where there are no more."""
+
+    schedule: Schedule
+    executor: Executor
+    fresh: Callable[[int], Any]
+    batch: int
+    """Groups per update."""
+    size: int
+    """Rollouts per group."""
+    clock: Callable[[], float]
+    """Only to stamp groups with."""
+    accept: Callable[[Group], bool] = lambda _: True
+    """Whether a finished group teaches anything."""
+    told: Callable[[Group], None] = lambda _: None
+    """Told of every group that is settled."""
+    patience: int = 3
+    """Failed rollouts a group may have before it is given up."""
+    version: int = 0
+    phase: Literal["free", "training", "stopping", "publishing", "closed"] = "free"
+    numbers: Counter[str] = field(default_factory=Counter[str])
+    """Rollouts by fate, and `submitted`."""
+    tokens: Counter[str] = field(default_factory=Counter[str])
+    """Reported tokens: `trained`, `masked`, `wasted`, `carried`."""
+    running: dict[int, Rollout] = field(default_factory=dict[int, Rollout])
+    """Rollouts with the executor."""
+    unfinished: dict[int, Group] = field(default_factory=dict[int, Group])
+    """Groups under way and carried over."""
+    partial: OrderedDict[int, Group] = field(default_factory=OrderedDict[int, Group])
+    """Groups carried over: these start first."""
+    ready: dict[int, Group] = field(default_factory=dict[int, Group])
+    """Groups to be trained."""
+    trained_groups: int = 0
+    _held: list[Rollout] = field(default_factory=list[Rollout])
+    _inside: list[tuple[int, Group]] = field(default_factory=list[tuple[int, Group]])
+    _outside: list[tuple[int, int, Group]] = field(default_factory=list[tuple[int, int, Group]])
+    _groups: int = 0
+    _rollouts: int = 0
+    _finished: int = 0
+    _started: int = 0
+    _taken: int = 0
+    """Collected groups that are not settled: the live entries of `_inside`."""
+    _head: int = 0
+    _untrained: Counter[int] = field(default_factory=Counter[int])
+    """Groups that are not settled, by the version they started under."""
+    _rested: Counter[int] = field(default_factory=Counter[int])
+    """The finished ones among them."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "size"):
+            if getattr(self, name) < 1:
+                raise ControlError(f"scheduler: {name}={getattr(self, name)} makes no sense; give at least 1")
+
+    @property
+    def load(self) -> Load:
+        """What admission looks at."""
+        return Load(
+            self.batch, self.version, len(self.unfinished) - len(self.partial), len(self.ready), self.trained_groups,
+            self._started, self.phase != "free",
+        )  # fmt: skip
+
+    def pump(self) -> None:
+        """Do all that may be done now. Call it once to begin; every report calls it where something changed."""
+        if self.phase == "free" and self._taken >= self.batch and not self._waits():
+            self._train()
+        halted = self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on"
+        if not halted and self.phase != "closed":
+            self._admit()
+        if self.phase == "stopping" and not self.running:
+            self.phase = "publishing"
+            self.executor.publish(self.version + 1)
+
+    def ended(self, rollout: Rollout, made: Sequence[Segment], finish: Finish = "done", *, loose: int = 0) -> None:
+        """A rollout ended, with what it made since it last started; `loose` tokens of it are of an unfinished turn."""
+        del self.running[rollout.id]
+        group = rollout.group
+        if rollout.fate:
+            self.tokens["carried" if rollout.fate == "carried" else "wasted"] += sum(s.tokens for s in made)
+            if self.phase == "stopping" and not self.running:
+                self.pump()
+            return
+        rollout.segments.extend(made)
+        if finish == "done":
+            rollout.done = True
+            group.finished += 1
+            if group.finished >= group.size:
+                self._complete(group)
+        elif finish == "failed":
+            self._failed(rollout)
+        else:
+            self._stopped(rollout, loose)
+        if group.recalled and group.number in self.unfinished and self._at_rest(group):
+            group.recalled = False
+            self.partial[group.number] = group
+        if group.number not in self.unfinished or group.number in self.partial or not self.running:
+            self.pump()
+
+    def trained(self) -> None:
+        """The weights were updated with the batch that was taken last."""
+        if self.schedule.resume.update == "run on":
+            self.phase = "publishing"
+            self.executor.publish(self.version + 1)
+        else:
+            self.phase = "stopping"
+            if self.schedule.resume.update == "interrupt" and self.running:
+                self.executor.abort(list(self.running.values()))
+        self.pump()
+
+    def published(self) -> None:
+        """The engines have the new weights."""
+        self.version += 1
+        self.phase = "free"
+        self._expire()
+        held, self._held = self._held, []
+        for rollout in held:
+            if not rollout.fate:
+                self._launch(rollout)
+        self._started = len(self.unfinished) - len(self.partial) + len(self.ready)
+        self.pump()
+
+    def close(self) -> None:
+        """End the run: whatever is not settled is carried, and nothing starts any more."""
+        self.phase = "closed"
+        for group in [*self.ready.values(), *self.unfinished.values()]:
+            self._settle(group, "carried")
+        if self.running:
+            self.executor.abort(list(self.running.values()))
+
+    def _admit(self) -> None:
+        room = self.schedule.admission.room(self.load)
+        while room > 0:
+            if self.partial:
+                _, group = self.partial.popitem(last=False)
+                self._started += 1
+                for rollout in group.members:
+                    if not rollout.done and not rollout.fate:
+                        self._launch(rollout)
+            elif not self._begin():
+                return
+            room -= 1
+
+    def _begin(self) -> bool:
+        item = self.fresh(self._groups)
+        if item is None:
+            return False
+        group = Group(self._groups, item, self.size, self.version, self.clock())
+        self._groups += 1
+        self._started += 1
+        self.unfinished[group.number] = group
+        self._untrained[group.born] += 1
+        for _ in range(self.size + self.schedule.stop.spare):
+            self._launch(self._member(group))
+        return True
+
+    def _member(self, group: Group) -> Rollout:
+        rollout = Rollout(self._rollouts, group, len(group.members))
+        self._rollouts += 1
+        self.numbers["submitted"] += 1
+        group.members.append(rollout)
+        return rollout
+
+    def _launch(self, rollout: Rollout) -> None:
+        self.running[rollout.id] = rollout
+        self.executor.start(rollout)
+
+    def _at_rest(self, group: Group) -> bool:
+        return not any(r.id in self.running for r in group.members)
+
+    def _stopped(self, rollout: Rollout, loose: int) -> None:
+        resume, made = self.schedule.resume, rollout.tokens
+        rollout.stops += 1
+        if resume.tokens == "drop":
+            self._drop(rollout.group, "resume")
+            return
+        keep = resume.kept(made, loose)
+        self.tokens["wasted"] += made - keep
+        _shorten(rollout, made - keep)
+        if resume.tokens == "mask":
+            rollout.masked = keep
+        if not rollout.group.recalled:
+            if self.phase in ("stopping", "publishing"):
+                self._held.append(rollout)
+            else:
+                self._launch(rollout)
+
+    def _failed(self, rollout: Rollout) -> None:
+        group = rollout.group
+        self._end(rollout, "failed")
+        group.failed += 1
+        if group.failed > self.patience:
+            self._drop(group, "failures")
+            return
+        substitute = self._member(group)
+        if group.recalled:
+            return
+        if self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on":
+            self._held.append(substitute)
+        else:
+            self._launch(substitute)
+
+    def _complete(self, group: Group) -> None:
+        late = [r for r in group.members if not r.done and not r.fate]
+        for rollout in late:
+            self._end(rollout, "dropped: spare")
+        under_way = [r for r in late if r.id in self.running]
+        if under_way:
+            self.executor.abort(under_way)
+        if self.schedule.age.too_old(group.born, self.version):
+            self._drop(group, "age")
+        elif not self.accept(group):
+            self._drop(group, "filter")
+        else:
+            del self.unfinished[group.number]
+            self.ready[group.number] = group
+            self._rested[group.born] += 1
+            key = group.number if self.schedule.stop.order == "created" else self._finished
+            self._finished += 1
+            heapq.heappush(self._outside, (group.number, key, group))
+            self._slide()
+
+    def _slide(self) -> None:
+        """Collect what the window reaches; collecting the oldest group moves the window on."""
+        stop, moved = self.schedule.stop, True
+        while moved:
+            moved = False
+            if stop.window is not None:
+                while self._head < self._groups and self._passed(self._head):
+                    self._head += 1
+            edge = stop.edge(self._head, self.batch)
+            while self._outside and self._outside[0][0] < edge:
+                _, key, group = heapq.heappop(self._outside)
+                if not group.fate:
+                    group.collected = moved = True
+                    heapq.heappush(self._inside, (key, group))
+                    self._taken += 1
+
+    def _passed(self, number: int) -> bool:
+        """Whether a group is settled or collected."""
+        group = self.ready.get(number)
+        return number not in self.unfinished and (group is None or group.collected)
+
+    def _waits(self) -> bool:
+        """Whether a batch taken now would leave groups behind that can then no longer be trained in time."""
+        return self.schedule.age.holds(self._untrained, self._rested, version=self.version, batch=self.batch)
+
+    def _train(self) -> None:
+        batch: list[Group] = []
+        while len(batch) < self.batch:
+            _, group = heapq.heappop(self._inside)
+            if not group.fate:
+                batch.append(group)
+        self.phase = "training"
+        self.trained_groups += len(batch)
+        for group in batch:
+            group.lag = self.version - group.born
+            self._settle(group, "trained")
+        self._slide()
+        if self.schedule.stop.abort and self.running:
+            for group in self.unfinished.values():
+                group.recalled = True
+            self.executor.abort(list(self.running.values()))
+        self.executor.train(batch)
+
+    def _expire(self) -> None:
+        """Drop what has become too old."""
+        age = self.schedule.age
+        groups = [*self.ready.values(), *(self.unfinished.values() if age.early else self.partial.values())]
+        for group in [g for g in groups if age.too_old(g.born, self.version)]:
+            self._drop(group, "age")
+
+    def _drop(self, group: Group, rule: str) -> None:
+        under_way = [r for r in group.members if r.id in self.running and not r.fate]
+        self._settle(group, f"dropped: {rule}")
+        if under_way:
+            self.executor.abort(under_way)
+        self._slide()
+
+    def _settle(self, group: Group, fate: str) -> None:
+        group.fate = fate
+        self.unfinished.pop(group.number, None)
+        self.partial.pop(group.number, None)
+        self._rested[group.born] -= self.ready.pop(group.number, None) is not None
+        self._untrained[group.born] -= 1
+        if not self._untrained[group.born]:
+            del self._untrained[group.born], self._rested[group.born]
+        if group.collected:
+            self._taken -= 1
+        kept = set(group.kept) if fate == "trained" else set(group.members)
+        for rollout in group.members:
+            if not rollout.fate:
+                self._end(rollout, fate if rollout in kept else "dropped: spare")
+        self.told(group)
+
+    def _end(self, rollout: Rollout, fate: str) -> None:
+        rollout.fate = fate
+        self.numbers[fate] += 1
+        if fate == "trained":
+            self.tokens["masked"] += rollout.masked
+            self.tokens["trained"] += rollout.tokens - rollout.masked
+        else:
+            self.tokens["carried" if fate == "carried" else "wasted"] += rollout.tokens
+
+
+def _shorten(rollout: Rollout, by: int) -> None:
+    """Take so many tokens off the end."""
+    while by:
+        version, tokens = rollout.segments.pop()
+        cut = min(tokens, by)
+        by -= cut
+        if tokens > cut:
+            rollout.segments.append(Segment(version, tokens - cut))
