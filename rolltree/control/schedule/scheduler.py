@@ -174,6 +174,9 @@ class Scheduler:
 
     def _admit(self) -> None:
         room = self.schedule.admission.room(self.load)
+        if room <= 0 and self.phase == "free" and not self.running and self._taken < self.batch:
+            # Enough is finished, but behind the window: only the paused groups before it can move it on.
+            room = min(len(self.partial), self.batch - self._taken)
         while room > 0:
             if self.partial:
                 _, group = self.partial.popitem(last=False)

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rolltree.control.schedule import (
@@ -87,6 +87,10 @@ def check_accounts(world: World, told: Scheduler, groups: list[Group]) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(schedules, works)
+@example(
+    Schedule(OverSample(2.0), Stop("created", 1.0, True, 0), Resume("keep", "interrupt"), Age(None, "drop", False)),
+    Workload(LogNormal(60, 1.2), cap=2000, alike=0.0, turns=1, wait=0.0, failing=0.0, seed=0),
+)
 def test_conservation_under_any_schedule(schedule: Schedule, work: Workload):
     world, told, groups = played(schedule, work)
     check_accounts(world, told, groups)
