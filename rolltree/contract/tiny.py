@@ -14,6 +14,7 @@ import numpy as np
 
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.random import mix
+from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
 CODEC = Letters("abcdefghijklmnopqrstuvwxy!", eos_id=26)
@@ -52,8 +53,8 @@ class Spell:
         return None, None
 
     async def step(self, item: Item, state: Any, text: str) -> Reply:
-        """Never called."""
-        raise NotImplementedError(self.name)
+        """Refused: nothing answers here."""
+        raise TaskError(f"{self.name} has no environment to answer; end the rollout after its first turn")
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """Exact."""

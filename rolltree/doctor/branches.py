@@ -13,7 +13,7 @@ from rolltree.doctor.prompts import WINDOW
 from rolltree.doctor.run import MOST_PLACES, Run, leaves, places, roots
 from rolltree.doctor.series import NotChecked, together
 from rolltree.train.rollouts import Rollouts
-from rolltree.train.vitals import LEAST_LEAVES, effective, repeats, solved_groups
+from rolltree.train.vitals import LEAST_LEAVES, effective, repeats, wrong
 from rolltree.tree.table import Ints
 
 
@@ -47,27 +47,27 @@ DIFFER = (
 
 @detector(
     "duplicates",
-    "Rollouts of prompts that are not solved repeat each other word for word; copies add no information.",
+    "Wrong rollouts repeat each other word for word; copies add no information.",
     reads=("groups.duplicated",),
     levers=DIFFER,
     knobs={"most": "share of leaves that repeat an earlier one of their tree", "worse": "the same, for critical",
            "window": WINDOW},
 )  # fmt: skip
 def duplicates(run: Run, *, most: float = 0.5, worse: float = 0.75, window: int = 10) -> Iterator[Symptom]:
-    """Whole transcripts, in groups that are not all right: where all are right, repeating is what was learnt."""
+    """Whole transcripts of rollouts that are not right: repeating a right one is what was to be learnt."""
     spell = run.series("groups.duplicated").beyond(most, worse, window)
     if spell is not None:
         yield Symptom(
             spell.start, spell.severity,
-            f"{spell.value:.0%} of the rollouts of unsolved prompts repeat another one exactly (limit {most:.0%})",
+            f"{spell.value:.0%} of the wrong rollouts repeat another one exactly (limit {most:.0%})",
             {"groups.duplicated": spell.value, "most": most, "worse": worse},
-            run.show(spell, lambda r: leaves(r, repeats(r) & r.judged & ~solved_groups(r)[r.leaf_tree])), spell.until,
+            run.show(spell, lambda r: leaves(r, repeats(r) & wrong(r))), spell.until,
         )  # fmt: skip
 
 
 @detector(
     "near_duplicates",
-    "Rollouts of unsolved prompts say almost the same: their token n-grams overlap nearly whole.",
+    "Wrong rollouts of a prompt say almost the same: their token n-grams overlap nearly whole.",
     reads=("forests",),
     levers=DIFFER,
     knobs={"most": "share of leaves that have a near copy", "worse": "the same, for critical",
@@ -90,7 +90,7 @@ def near_duplicates(
     if share > most:
         yield Symptom(
             step, "critical" if share > worse else "warning",
-            f"{share:.0%} of the rollouts of unsolved prompts have a near copy in their tree (limit {most:.0%})",
+            f"{share:.0%} of the wrong rollouts have a near copy in their tree (limit {most:.0%})",
             {"share": share, "most": most, "worse": worse, "alike": alike, "leaves": float(looked)},
             places(step, rollouts, rollouts.leaf[copies[:MOST_PLACES]]),
         )  # fmt: skip
@@ -98,7 +98,7 @@ def near_duplicates(
 
 def near_copies(r: Rollouts, alike: float, gram: int, trees: int) -> tuple[Ints, int]:
     """Indices of leaves with a near copy in their tree, and how many leaves were looked at."""
-    usable = r.judged & (r.own >= 2 * gram) & ~solved_groups(r)[r.leaf_tree]
+    usable = wrong(r) & (r.own >= 2 * gram)
     open_trees = np.flatnonzero(r.count(usable) >= 2)
     chosen = open_trees[np.unique(np.linspace(0, len(open_trees) - 1, min(trees, len(open_trees))).astype(int))]
     out: list[int] = []

@@ -29,7 +29,7 @@ PLAIN = ("reward", "solved", "length", "truncated", "policy_entropy")
 LACKING = {
     "policy_entropy": "no entropy was recorded; train with --log-entropy, or let the engine report entropy",
     "gap_mean": "only the log of a training run tells the engine's log-probs from the trainer's",
-    "groups.duplicated": "every prompt is solved, or its actions are not tokens",
+    "groups.duplicated": "no rollout is wrong, or the actions are not tokens",
     "groups": "no prompt has two judged leaves",
     "branches": "no tree has leaves enough to speak of branches",
     "lengths": "no prompt has right and wrong answers",

@@ -72,10 +72,15 @@ def groups(r: Rollouts) -> Numbers:
     taught = r.count(r.taught) >= 2
     if taught.any():
         out["groups.flat"] = float(flat_groups(r)[taught].mean())
-    open_ = r.judged & (many & ~solved)[r.leaf_tree]
-    if open_.any() and len(r.transcript):
-        out["groups.duplicated"] = float(repeats(r)[open_].mean())
+    missed = wrong(r) & many[r.leaf_tree]
+    if missed.any() and len(r.transcript):
+        out["groups.duplicated"] = float(repeats(r)[missed].mean())
     return out
+
+
+def wrong(r: Rollouts) -> Bools:
+    """Leaves with an outcome that are not right: repeating those teaches nothing, repeating right ones was the aim."""
+    return r.judged & ~r.solved
 
 
 def flat_groups(r: Rollouts) -> Bools:

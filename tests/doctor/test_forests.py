@@ -60,12 +60,12 @@ def test_groups_that_were_dropped_do_not_count_as_taught() -> None:
     assert numbers([dropped, group("mixed", [1, 0])])["groups.flat"] == 0
 
 
-def test_copies_are_found_however_runs_were_cut_and_only_in_unsolved_prompts() -> None:
+def test_copies_are_found_however_runs_were_cut_and_only_of_wrong_rollouts() -> None:
     same = [[7, 8, 9, 7]] * 3 + [[1, 8, 9, 7]]
-    copies, fine = group("copies", [0, 0, 1, 0], texts=same), group("solved", [1, 1, 1, 1], texts=[[5, 5]] * 4)
+    copies, learnt = group("copies", [0, 0, 0, 1], texts=same), group("learnt", [1, 1, 1, 0], texts=same)
     copies.cut(2, 1)
     copies.cut(3, 3)
-    assert numbers([copies, fine])["groups.duplicated"] == 0.5
+    assert numbers([copies, learnt])["groups.duplicated"] == 0.5
     finding = examine(forest_run([copies]), {"duplicates": {"most": 0.4}}, only=["duplicates"]).findings[0]
     assert shown(finding) == {("copies", 2), ("copies", 3)}
 
@@ -88,7 +88,8 @@ def test_near_copies() -> None:
     nearly = [np.concatenate([base, [60 + i]]) for i in range(4)]
     other = [rng.integers(0, 50, 41) for _ in range(4)]
     finding = found([group("near", [1, 0, 0, 0], texts=nearly)], "near_duplicates")
-    assert len(finding.nodes) == 4
+    assert len(finding.nodes) == 3
+    assert not examine(forest_run([group("learnt", [1, 1, 1, 0], texts=nearly)]), only=["near_duplicates"]).findings
     assert not examine(forest_run([group("far", [1, 0, 0, 0], texts=other)]), only=["near_duplicates"]).findings
 
 
