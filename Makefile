@@ -36,10 +36,10 @@ imports:
 	$(BIN)/lint-imports
 
 unit:
-	$(BIN)/python -m pytest -m 'not slow' --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m 'not slow' --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
 
 slow: setup ## the minutes-long checks (learning curves, soak)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --hypothesis-profile=repeatable
 
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench

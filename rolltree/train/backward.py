@@ -16,7 +16,7 @@ from rolltree.objective.merge import merge
 from rolltree.policy.language import LanguagePolicy, Read
 from rolltree.train.batch import Anchors, objective_batch
 from rolltree.train.config import TrainError
-from rolltree.train.gather import Gap, Gathered, Weights
+from rolltree.train.gather import Gap, Gathered, Reread, Weights
 from rolltree.train.pack import Micro
 from rolltree.tree import Tree
 
@@ -53,7 +53,7 @@ class Update:
     scale: float
     knobs: StepKnobs
     told: Gathered
-    gaps: Sequence[Gap | Weights]
+    gaps: Sequence[Gap | Weights | Reread]
 
 
 def backward(policy: LanguagePolicy, update: Update) -> tuple[float, float | None]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from rolltree.train.pack import Micro
 from rolltree.train.vitals import weight_numbers
 from rolltree.tree import Tree
+from rolltree.tree.node import TRAINER_LOGP
 from rolltree.tree.table import Floats, Table
 
 
@@ -72,6 +73,26 @@ class Gap:
             "gap_max": float(gaps.max()),
             "gap_over": float((gaps > self._limit).mean()),
         }
+
+
+class Reread:
+    """What the trainer's own forward says of each action before the step, for the nodes to keep beside the engine's."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._logp = np.full(table.actions, np.nan)
+
+    def add(self, micro: Micro, logp: Tensor) -> None:
+        """One micro-batch under the weights at the start of the step."""
+        self._logp[micro.packed.action] = logp.cpu().double().numpy()
+
+    def write(self) -> None:
+        """Note it on every node of which the trainer read some action."""
+        t = self._table
+        for node, start, length in zip(t.nodes, t.start.tolist(), t.length.tolist(), strict=True):
+            mine = self._logp[start : start + length]
+            if np.isfinite(mine).any():
+                node.notes[TRAINER_LOGP] = [None if np.isnan(x) else round(x, 6) for x in mine.tolist()]
 
 
 class Weights:

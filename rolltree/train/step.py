@@ -18,7 +18,7 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.batch import Anchors
 from rolltree.train.config import Optim
-from rolltree.train.gather import Gap, Gathered, Weights
+from rolltree.train.gather import Gap, Gathered, Reread, Weights
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.tree.table import Table
 
@@ -65,11 +65,12 @@ class Learner:
         if "previous" in self.anchors:
             self.reanchor("previous")
         told = Gathered(table.trees)
-        gap, weights = Gap(knobs.gap_limit, version), Weights(table)
+        gap, weights, reread = Gap(knobs.gap_limit, version), Weights(table), Reread(table)
         for epoch in range(self.optim.epochs):
             for part, anchors, scale in zip(parts, fixed, scales, strict=True):
-                gaps = (gap, weights) if epoch == 0 else ()
+                gaps = (gap, weights, reread) if epoch == 0 else ()
                 self._update(Update(objective, part, anchors, version, scale, knobs, told, gaps))
+        reread.write()
         return told.means() | gap.means() | weights.means() | {
             "updates": float(self.optim.epochs * len(parts)),
             "lr": self.lr,

@@ -28,6 +28,9 @@ FINISHES: tuple[Finish, ...] = get_args(Finish)
 PER_ACTION = ("logp", "logq", "entropy", "version", "keep", "gain", "loss", "weight")
 """Optional arrays with one number per action; `cut` slices them together with the actions."""
 
+TRAINER_LOGP = "trainer_logp"
+"""Key in a node's notes: log-probs by the trainer when it was trained on, None where it read none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Top:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rolltree.tree import Node
+from rolltree.tree.node import TRAINER_LOGP
 from rolltree.view.colours import Colouring, Scale, author, scale
 from rolltree.view.rows import Record
 from rolltree.view.sums import Floats
@@ -17,8 +18,6 @@ from rolltree.view.text import Pieces
 
 SHOWN = 6000
 """Most tokens of one path on a page; longer paths keep both ends."""
-TRAINER = "trainer_logp"
-"""A node's note with the trainer's log-prob per action, where a program recorded it."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def _gap(record: Record) -> Floats:
 
 
 def _trainer(record: Record) -> Floats | None:
-    given = record.notes.get(TRAINER)
+    given = record.notes.get(TRAINER_LOGP)
     if not isinstance(given, list) or len(given) != len(record.node):
         return None
     return np.array([np.nan if v is None else v for v in given], np.float64)

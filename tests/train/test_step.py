@@ -19,6 +19,7 @@ from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim
 from rolltree.train.pack import micro_batches
 from rolltree.train.step import Learner, make_optimizer
+from rolltree.tree.node import TRAINER_LOGP
 from rolltree.tree.table import Table, table
 from tests.policy.forests import random_tree, tiny_llama
 
@@ -128,6 +129,26 @@ def test_the_gap_to_the_engine_is_measured_on_this_version_only() -> None:
     assert told["gap_max"] == pytest.approx(0.5, abs=1e-5)
     assert told["gap_over"] == pytest.approx(1 / len(micro.gain))
     assert "gap_max" not in mine.step(load_objective("clipped"), view, folded, None, version=8, knobs=StepKnobs())
+
+
+def test_nodes_keep_what_the_trainer_read_before_the_step() -> None:
+    """Also with several updates: every log-prob is of the weights that the step began with."""
+    view, folded, _ = rollouts()
+    mine = learner(replace(OPTIM, minibatches=2, epochs=2))
+    micro = micro_batches(view, folded, 10**6)[0]
+    before = np.full(view.actions, np.nan)
+    with torch.no_grad():
+        before[micro.packed.action] = mine.policy.read(micro.packed).logp.numpy()
+    mine.step(load_objective("cispo"), view, folded, None, version=1, knobs=StepKnobs(token_budget=32))
+    for node, start, length in zip(view.nodes, view.start, view.length, strict=True):
+        expected = before[start : start + length]
+        noted = node.notes.get(TRAINER_LOGP)
+        assert (noted is None) == (not np.isfinite(expected).any())
+        if noted is not None:
+            found = np.array([np.nan if x is None else x for x in noted])
+            seen = np.isfinite(found)
+            assert seen.any()
+            np.testing.assert_allclose(found[seen], expected[seen], atol=1e-4)
 
 
 class Breaks:

@@ -86,10 +86,11 @@ class World:
             left -= job.turns[turn]
             turn += 1
         trip = self.trips[rollout.id] = Trip(rollout, job, turn, job.turns[turn] - left)
-        answer = self._answers.pop(rollout.id, 0.0)
+        answer = self._answers.get(rollout.id, 0.0)
         if answer > self.now:
             self._at(answer, lambda: self._answered(trip))
         else:
+            self._answers.pop(rollout.id, None)
             self._place(trip)
 
     def abort(self, rollouts: Sequence[Rollout]) -> None:

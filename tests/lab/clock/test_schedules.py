@@ -128,6 +128,8 @@ def test_a_window_bounds_how_many_overtake(work, window):
         assert sum(n > number for n in order) < window * BATCH
 
 
+# A rollout here is stopped twice while it waits for one answer of its environment.
+@example("areal", Workload(Pareto(20, 1.3), alike=0.625, cap=2000, turns=3, wait=0.5, seed=3))
 @settings(max_examples=12, deadline=None)
 @given(st.sampled_from(sorted(PRESETS)), works)
 def test_no_run_is_faster_than_its_bound(name, work):
