@@ -53,7 +53,9 @@ class LanguagePolicy:
             raise ModelError(f"no attention {attention!r}: choose {', '.join(get_args(Attention))}")
         self.model = model
         self.device = next(model.parameters()).device
-        self.attention = attention if attention != "auto" else "flex" if self.device.type == "cuda" else "blocks"
+        self.attention: Attention = (
+            attention if attention != "auto" else "flex" if self.device.type == "cuda" else "blocks"
+        )
         _check(core_of(model).config)
         if self.attention != "dense":
             core_of(model).set_attn_implementation(NAME)

@@ -11,24 +11,31 @@ import torch
 from torch import Tensor
 
 from rolltree.objective.batch import Batch, Objective, fit, step_wide
-from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, one_path, step_factor
+from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, one_path
 from rolltree.objective.merge import merge
 from rolltree.policy.language import LanguagePolicy, Read
 from rolltree.train.batch import Anchors, objective_batch
 from rolltree.train.config import TrainError
-from rolltree.train.gather import Gap, Gathered, Reread, Weights
+from rolltree.train.gather import Gathered, Watcher
 from rolltree.train.pack import Micro
+from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree import Tree
 
 
 class DivergedError(TrainError):
     """The loss or the gradient left all bounds. No weight was changed by the update that did it."""
 
-    def __init__(self, what: str, micro: Micro | None, trees: Sequence[Tree]) -> None:
+    def __init__(self, what: str, micro: Micro | None, rows: Sequence[int]) -> None:
         super().__init__(what)
         self.micro = micro
         """The one micro-batch that did it; None = their sum did."""
-        self.trees = list(trees)
+        self.rows = list(rows)
+        """Rows of the table's trees that it drew on."""
+        self.trees: list[Tree] = []
+        """Those trees, once the error reaches whoever holds them."""
+
+    def __reduce__(self) -> tuple[type[DivergedError], tuple[str, Micro | None, list[int]]]:
+        return DivergedError, (str(self), self.micro, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +60,43 @@ class Update:
     scale: float
     knobs: StepKnobs
     told: Gathered
-    gaps: Sequence[Gap | Weights | Reread]
+    watchers: Sequence[Watcher]
+    count: int
+    """Micro-batches of the whole update; `part` is this rank's share of them."""
+    team: Team = ALONE
 
 
-def backward(policy: LanguagePolicy, update: Update) -> tuple[float, float | None]:
-    """Leave the update's gradient on the parameters; returns its loss and what to multiply the step with, if at all."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one rank says of its share of an update."""
+
+    loss: float = 0.0
+    seen: Sequence[Batch] = ()
+    """Its batches without a graph, where the objective may scale the step by them."""
+    error: DivergedError | None = None
+
+
+def backward(policy: LanguagePolicy, update: Update) -> Outcome:
+    """Leave the gradient of the update's micro-batches on the parameters; a loss out of bounds is told, not raised."""
     accumulator = accumulator_of(update.objective)
-    loss, seen = _summed(policy, update) if accumulator is None else _by_path(policy, update, accumulator)
-    return loss, step_factor(update.objective, seen) if seen else None
+    try:
+        loss, seen = _summed(policy, update) if accumulator is None else _by_path(policy, update, accumulator)
+    except DivergedError as error:
+        return Outcome(error=error)
+    return Outcome(loss, seen)
 
 
 def _summed(policy: LanguagePolicy, update: Update) -> tuple[float, list[Batch]]:
     objective, part = update.objective, update.part
     held: list[Read | None] = [None] * len(part)
-    if len(part) > 1 and step_wide(objective):
+    if update.count > 1 and step_wide(objective):
         # A statistic of the whole update is known after all forwards: hold them, or where they are many read twice.
         keep = len(part) <= update.knobs.held
         with torch.set_grad_enabled(keep):
             reads = [_read(policy, update, micro) for micro in part]
         with torch.no_grad():
-            objective = fit(objective, [_batch(update, i, read) for i, read in enumerate(reads)])
+            mine = [_still(_batch(update, i, read)) for i, read in enumerate(reads)]
+            objective = fit(objective, [batch for batches in update.team.share(mine) for batch in batches])
         held = [*reads] if keep else held
         del reads
     total, seen = 0.0, list[Batch]()
@@ -142,6 +166,12 @@ def _batch(update: Update, i: int, read: Read) -> Batch:
     return objective_batch(update.part[i], read, update.anchors[i], update.version, update.scale)
 
 
+def _still(batch: Batch) -> Batch:
+    """The same without the graph."""
+    entropy, logits = (None if x is None else x.detach() for x in (batch.entropy, batch.logits))
+    return replace(batch, logp=batch.logp.detach(), entropy=entropy, logits=logits)
+
+
 def _lean(batch: Batch) -> Batch:
     """What a scaled step may look at, without the graph."""
     return replace(batch, logp=batch.logp.detach(), entropy=None, logits=None)
@@ -152,8 +182,7 @@ def _checked(loss: float, update: Update, micro: Micro | None) -> float:
     if np.isfinite(loss) and abs(loss) <= limit:
         return loss
     micros = update.part if micro is None else [micro]
-    trees = [update.told.trees[i] for m in micros for i in m.trees]
-    raise DivergedError(f"the loss is {loss:.4g} (limit {limit:g})", micro, trees)
+    raise DivergedError(f"the loss is {loss:.4g} (limit {limit:g})", micro, [int(i) for m in micros for i in m.trees])
 
 
 def _note(update: Update, i: int, read: Read) -> None:
@@ -162,5 +191,5 @@ def _note(update: Update, i: int, read: Read) -> None:
         own = read.watched[torch.from_numpy(micro.weight > 0).to(read.watched.device)]
         if len(own):
             update.told.add({"policy_entropy": own.mean()}, float(len(own)), 1.0)
-    for gap in update.gaps:
-        gap.add(micro, fixed.old if fixed.old is not None else read.logp.detach())
+    for watcher in update.watchers:
+        watcher.add(micro, fixed.old if fixed.old is not None else read.logp.detach())

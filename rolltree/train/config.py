@@ -58,6 +58,9 @@ class TrainConfig:
     held: int = 4
     """Most micro-batches whose forward passes are held at once, by objectives with a statistic of the whole update; a
     larger update is read twice instead."""
+    ranks: int = 1
+    """Processes that share each step's micro-batches, gradients and optimizer state (FSDP2, on CPU). A run may be
+    resumed with another number."""
     staleness: int = 0
     """Versions a batch waits before it is trained: rollouts run ahead of the weights by so many steps, as they do in
     asynchronous training. 0 = every batch is trained at once."""
@@ -85,7 +88,7 @@ class TrainConfig:
     """Any of tensorboard, wandb, trackio."""
 
     def __post_init__(self) -> None:
-        counts = ("steps", "prompts", "token_budget", "held", "eval_items", "eval_samples", "keep_checkpoints")
+        counts = ("steps", "prompts", "token_budget", "held", "ranks", "eval_items", "eval_samples", "keep_checkpoints")
         for name in counts:
             if getattr(self, name) < 1:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give a whole number of at least 1")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 from torch import Tensor
 
 from rolltree.train.pack import Micro
 from rolltree.train.vitals import weight_numbers
-from rolltree.tree import Tree
 from rolltree.tree.node import TRAINER_LOGP
 from rolltree.tree.table import Floats, Table
 
@@ -17,9 +17,7 @@ from rolltree.tree.table import Floats, Table
 class Gathered:
     """Weighted means of objectives' metrics; `…_max` are maxima, `kl_…` and `entropy` arrive as weighted sums."""
 
-    def __init__(self, trees: Sequence[Tree] = ()) -> None:
-        self.trees = trees
-        """The step's trees, so that a batch that diverges can be named."""
+    def __init__(self) -> None:
         self._sums: dict[str, float] = {}
         self._mass: dict[str, float] = {}
         self._tops: dict[str, float] = {}
@@ -38,6 +36,13 @@ class Gathered:
         """A number per update; the mean over updates is reported."""
         self._more(name, value, 1.0)
 
+    def merge(self, other: Gathered) -> None:
+        """Take in what another rank gathered of the same step."""
+        for name, value in other._sums.items():
+            self._more(name, value, other._mass[name])
+        for name, value in other._tops.items():
+            self._tops[name] = max(self._tops.get(name, -np.inf), value)
+
     def means(self) -> dict[str, float]:
         """What was gathered."""
         return {n: s / self._mass[n] if self._mass[n] else 0.0 for n, s in self._sums.items()} | self._tops
@@ -45,6 +50,14 @@ class Gathered:
     def _more(self, name: str, value: float, mass: float) -> None:
         self._sums[name] = self._sums.get(name, 0.0) + value
         self._mass[name] = self._mass.get(name, 0.0) + mass
+
+
+class Watcher(Protocol):
+    """Told what the policy says of every micro-batch under the weights at the start of the step."""
+
+    def add(self, micro: Micro, logp: Tensor) -> None:
+        """One micro-batch and the log-probs of its targets."""
+        ...
 
 
 class Gap:

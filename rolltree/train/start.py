@@ -31,6 +31,7 @@ from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
 from rolltree.train.peers import Fellow, check_peers, peer_model
 from rolltree.train.progress import Reporter
+from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.step import Learner, make_optimizer
@@ -167,13 +168,14 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
         learner = make_learner(job.parts, job.loaded.model, config)
         cursor = Cursor(job.task, mix(config.seed, "items"))
         loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers)
-        if where is not None:
-            _load(loop, where)
-        trackers = open_trackers(config.trackers, folder.path, described)
-        if not resume:
-            title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
-            folder.describe(title, described)
-        return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
+        with crewed(learner, job.parts, config.ranks):
+            if where is not None:
+                _load(loop, where)
+            trackers = open_trackers(config.trackers, folder.path, described)
+            if not resume:
+                title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
+                folder.describe(title, described)
+            return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
         for peer in peers.values():
             await peer.engine.close()
@@ -282,8 +284,8 @@ def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to resume under other knobs; only where to stop may change."""
-    free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints"}
+    """Refuse to resume under other knobs; only where to stop and what never changes a number may."""
+    free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints", "ranks"}
     for part in ("parts", "task", "train"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):

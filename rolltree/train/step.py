@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from rolltree.credit.fold import Expanded, Folded
 from rolltree.objective.batch import Objective
-from rolltree.objective.hooks import accumulator_of, skips_idle
+from rolltree.objective.hooks import accumulator_of, skips_idle, step_factor
 from rolltree.objective.staleness import scaled_step
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.batch import Anchors
 from rolltree.train.config import Optim
-from rolltree.train.gather import Gap, Gathered, Reread, Weights
+from rolltree.train.gather import Gap, Gathered, Reread, Watcher, Weights
 from rolltree.train.pack import Micro, micro_batches
+from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The micro-batches of one step, update by update, with what is needed to learn from them."""
+
+    objective: Objective
+    parts: Sequence[Sequence[Micro]]
+    scales: Sequence[float]
+    """Per update, what its weights are multiplied with to stand for the whole step."""
+    counts: Sequence[int]
+    """Per update, its micro-batches on all ranks; `parts` may hold one rank's share of them."""
+    version: int
+    knobs: StepKnobs
+
+
+class Crew(Protocol):
+    """Ranks that make a learner's steps for it; see `rolltree.train.ranks`."""
+
+    def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
+        """Make all updates of one step and bring the learner's policy up to date."""
+        ...
+
+    def optimizer_state(self) -> dict[str, Any]:
+        """The optimizer's whole state."""
+        ...
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over the learner's policy and a state of its optimizer."""
+        ...
+
+    def reanchor(self, name: str) -> None:
+        """Let a fixed policy be the current one on every rank."""
+        ...
 
 
 @dataclass(slots=True)
@@ -33,6 +68,10 @@ class Learner:
     anchors: Mapping[str, LanguagePolicy]
     """"reference" and "previous", where the objective needs them."""
     updates: int = 0
+    team: Team = ALONE
+    """Ranks that this learner is one of."""
+    crew: Crew | None = None
+    """Ranks that make the steps instead of this process alone."""
 
     def step(
         self,
@@ -60,16 +99,13 @@ class Learner:
                 scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
             return {"updates": 0.0, "trained_tokens": 0.0}
-        once = len(parts) * self.optim.epochs == 1
-        fixed = [[self._anchors(objective, micro, once) for micro in part] for part in parts]
-        if "previous" in self.anchors:
-            self.reanchor("previous")
-        told = Gathered(table.trees)
         gap, weights, reread = Gap(knobs.gap_limit, version), Weights(table), Reread(table)
-        for epoch in range(self.optim.epochs):
-            for part, anchors, scale in zip(parts, fixed, scales, strict=True):
-                gaps = (gap, weights, reread) if epoch == 0 else ()
-                self._update(Update(objective, part, anchors, version, scale, knobs, told, gaps))
+        work = Work(objective, parts, scales, [len(part) for part in parts], version, knobs)
+        try:
+            told = (self if self.crew is None else self.crew).teach(work, (gap, weights, reread))
+        except DivergedError as error:
+            error.trees = [table.trees[row] for row in error.rows]
+            raise
         reread.write()
         return told.means() | gap.means() | weights.means() | {
             "updates": float(self.optim.epochs * len(parts)),
@@ -79,21 +115,44 @@ class Learner:
             "micro_batches": float(sum(len(p) for p in parts)),
         }  # fmt: skip
 
+    def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
+        """All updates of one step; a member of a team makes them at the same time as the others, on its own share."""
+        self.team.unite(self.policy)
+        once = len(work.parts) * self.optim.epochs == 1
+        fixed = [[self._anchors(work.objective, micro, once) for micro in part] for part in work.parts]
+        if "previous" in self.anchors:
+            self.reanchor("previous")
+        told = Gathered()
+        for epoch in range(self.optim.epochs):
+            for part, anchors, scale, count in zip(work.parts, fixed, work.scales, work.counts, strict=True):
+                seen = watchers if epoch == 0 else ()
+                self._update(
+                    Update(work.objective, part, anchors, work.version, scale, work.knobs, told, seen, count, self.team)
+                )
+        return told
+
     def state_dict(self) -> dict[str, Any]:
         """What must survive besides the policy's weights."""
+        optimizer = self.optimizer.state_dict() if self.crew is None else self.crew.optimizer_state()
         fixed = {name: policy.model.state_dict() for name, policy in self.anchors.items()}
-        return {"optimizer": self.optimizer.state_dict(), "updates": self.updates, "anchors": fixed}
+        return {"optimizer": optimizer, "updates": self.updates, "anchors": fixed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to that state."""
-        self.optimizer.load_state_dict(state["optimizer"])
         self.updates = int(state["updates"])
         for name, policy in self.anchors.items():
             policy.model.load_state_dict(state["anchors"][name])
+        if self.crew is None:
+            self.optimizer.load_state_dict(state["optimizer"])
+        else:
+            self.crew.load(state)
 
     def reanchor(self, name: str) -> None:
         """Let a fixed policy be the current one from here on."""
-        self.anchors[name].model.load_state_dict(self.policy.model.state_dict())
+        if self.crew is None:
+            self.anchors[name].model.load_state_dict(self.team.weights(self.policy))
+        else:
+            self.crew.reanchor(name)
 
     @property
     def lr(self) -> float:
@@ -111,18 +170,27 @@ class Learner:
 
     def _update(self, update: Update) -> None:
         self.optimizer.zero_grad(set_to_none=True)
+        self.team.unite(self.policy)
         part, told = update.part, update.told
-        loss, factor = backward(self.policy, update)
-        norm = float(torch.nn.utils.clip_grad_norm_(list(self.policy.parameters()), self.optim.clip_norm))
+        outcomes = self.team.share(backward(self.policy, update))
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+        self.team.reduce(self.policy)
+        norm = self.team.clip(self.policy, self.optim.clip_norm)
         if not np.isfinite(norm):
-            raise DivergedError(f"the gradient's norm is {norm}", part[0] if len(part) == 1 else None,
-                           [told.trees[i] for m in part for i in m.trees])  # fmt: skip
+            rows = [row for mine in self.team.share([int(i) for m in part for i in m.trees]) for row in mine]
+            raise DivergedError(
+                f"the gradient's norm is {norm}", part[0] if len(part) == update.count == 1 else None, rows
+            )
+        seen = [batch for outcome in outcomes for batch in outcome.seen]
+        factor = step_factor(update.objective, seen) if seen else None
         self.updates += 1
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr
         with scaled_step(self.optimizer, 1.0 if factor is None else factor):
             self.optimizer.step()
-        told.add_one("loss", loss)
+        told.add_one("loss", sum(outcome.loss for outcome in outcomes))
         told.add_one("grad_norm", norm)
         if factor is not None:
             told.add_one("step_factor", factor)

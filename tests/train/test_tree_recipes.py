@@ -12,33 +12,12 @@ import torch
 
 import rolltree
 from rolltree.recipe.registry import load_recipe
-from rolltree.task.protocol import Item, Reply, Verdict
-from tests.train.toy import Early, tiny_policy
+from rolltree.task.protocol import Item, Verdict
+from tests.train.toy import Early, Talk, tiny_policy
 
 KNOBS: dict[str, Any] = {
     "steps": 3, "prompts": 3, "lr": 1e-3, "eval_every": 0, "checkpoint_every": 0, "forests_every": 0, "quiet": True,
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Talk(Early):
-    """Two turns, ended by a vowel or a digit; those that begin late in the alphabet fail. The first letter counts."""
-
-    name: str = "talk"
-    stop: tuple[str, ...] = tuple("aeiou0123456789 ")
-    max_tokens: int = 24
-    max_turns: int = 4
-
-    def start(self, item: Item) -> tuple[int, str]:
-        return 0, "0"
-
-    async def step(self, item: Item, state: int, text: str) -> Reply:
-        if text[:1] > "k":
-            return Reply("?", state, state_key=str(state), failed=True)
-        return Reply("+", state + 1, done=state == 1, state_key=str(state + 1))
-
-    async def verify(self, item: Item, state: int, text: str) -> Verdict:
-        return Verdict(float(text[:1] < "O"), answer=text[:1])
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.load import LoadedModel
+from rolltree.recipe.recipe import Recipe
+from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
 
@@ -46,6 +48,27 @@ class Early:
         return Verdict(float(self.sunny or (text[:1] < "O" and text[:1] >= " ")))
 
 
+@dataclass(frozen=True)
+class Talk(Early):
+    """Two turns, ended by a vowel or a digit; those that begin late in the alphabet fail. The first letter counts."""
+
+    name: str = "talk"
+    stop: tuple[str, ...] = tuple("aeiou0123456789 ")
+    max_tokens: int = 24
+    max_turns: int = 4
+
+    def start(self, item: Item) -> tuple[int, str]:
+        return 0, "0"
+
+    async def step(self, item: Item, state: int, text: str) -> Reply:
+        if text[:1] > "k":
+            return Reply("?", state, state_key=str(state), failed=True)
+        return Reply("+", state + 1, done=state == 1, state_key=str(state + 1))
+
+    async def verify(self, item: Item, state: int, text: str) -> Verdict:
+        return Verdict(float(text[:1] < "O"), answer=text[:1])
+
+
 def tiny_policy(seed: int = 0) -> LoadedModel:
     tokenizer = build_tokenizer(64)
     torch.manual_seed(seed)
@@ -68,7 +91,20 @@ def timeless(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in line.items() if not k.startswith("seconds.")} for line in lines]
 
 
-def _killed(out: str, recipe: str) -> None:
+def several_turns() -> Recipe:
+    """Branches after replies of the environment, in dialogues."""
+    return load_recipe("arpo", leaves=6, first=3)
+
+
+RUNS: dict[str, tuple[Callable[[], str | Recipe], Early, dict[str, Any]]] = {
+    "paths": (lambda: "gspo", Early(), {}),
+    "turns": (several_turns, Talk(), {}),
+    "turns-waiting": (several_turns, Talk(), {"staleness": 2}),
+}
+"""Recipe, task and knobs of runs that are killed and resumed."""
+
+
+def _killed(out: str, name: str) -> None:
     """Entry point of a process that is killed in the middle of step 5."""
     import os
     import signal
@@ -80,7 +116,8 @@ def _killed(out: str, recipe: str) -> None:
         if live.kind == "grown" and live.step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    rolltree.train(recipe, tiny_policy(), Early(), out=out, listen=listen, **KNOBS)
+    recipe, task, knobs = RUNS[name]
+    rolltree.train(recipe(), tiny_policy(), task, out=out, listen=listen, **{**KNOBS, **knobs})
 
 
 if __name__ == "__main__":

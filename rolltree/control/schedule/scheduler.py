@@ -10,6 +10,7 @@ import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal, Protocol
 
 from rolltree.control.order import ControlError
@@ -312,10 +313,21 @@ class Scheduler:
 
     def _expire(self) -> None:
         """Drop what has become too old."""
-        age = self.schedule.age
-        groups = [*self.ready.values(), *(self.unfinished.values() if age.early else self.partial.values())]
-        for group in [g for g in groups if age.too_old(g.born, self.version)]:
+        late = self._late
+        groups: list[Group] = []
+        if any(count and self.schedule.age.too_old(born, self.version) for born, count in self._rested.items()):
+            groups += filter(late, self.ready.values())
+        # Groups are begun in order of version, so those under way that are too old stand first.
+        groups += (
+            takewhile(late, self.unfinished.values())
+            if self.schedule.age.early
+            else filter(late, self.partial.values())
+        )
+        for group in groups:
             self._drop(group, "age")
+
+    def _late(self, group: Group) -> bool:
+        return self.schedule.age.too_old(group.born, self.version)
 
     def _drop(self, group: Group, rule: str) -> None:
         under_way = [r for r in group.members if r.id in self.running and not r.fate]

@@ -8,7 +8,7 @@ from nicegui import ui
 
 from rolltree.view.findings import Finding, findings
 from rolltree.view.links import link
-from rolltree.view.pages.frame import Place, Site, follow, frame, paged, shown
+from rolltree.view.pages.frame import Place, Site, live, paged
 from rolltree.view.pages.parts import facts, heading, says
 from rolltree.view.source import Source
 from rolltree.view.words import shown as in_words
@@ -24,17 +24,10 @@ def add(site: Site) -> None:
     async def page(run: str = "") -> None:  # pyright: ignore[reportUnusedFunction]
         async def whole() -> None:
             source = site.get(run)
-            with frame(Place(f"findings of {source.name}", source, up=link("run", run=source.name))):
-                heading(f"What the doctor found in {source.name}", 1)
-                body = ui.element("div")
-
-                async def draw() -> None:
-                    body.clear()
-                    with body:
-                        await shown(lambda: _draw(source))
-
-                await draw()
-                follow((source,), draw)
+            await live(
+                source, Place(f"findings of {source.name}", source, up=link("run", run=source.name)),
+                f"What the doctor found in {source.name}", _draw,
+            )  # fmt: skip
 
         await paged(whole)
 

@@ -13,7 +13,7 @@ from nicegui import context, ui
 
 from rolltree.errors import RolltreeError, unknown
 from rolltree.view.links import link
-from rolltree.view.pages.parts import Words, button, trouble
+from rolltree.view.pages.parts import Words, button, heading, trouble
 from rolltree.view.source import Source
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -114,6 +114,21 @@ async def paged(draw: Callable[[], Awaitable[None]]) -> None:
     except RolltreeError as error:
         with frame(Place("Nothing here")):
             trouble(str(error))
+
+
+async def live(source: Source, place: Place, title: str, draw: Callable[[Source], Awaitable[None]]) -> None:
+    """A page about one source: its frame and title, then what `draw` makes, again whenever the source has news."""
+    with frame(place):
+        heading(title, 1)
+        body = ui.element("div")
+
+        async def again() -> None:
+            body.clear()
+            with body:
+                await shown(lambda: draw(source))
+
+        await again()
+        follow((source,), again)
 
 
 def follow(sources: Sequence[Source], redraw: Callable[[], Awaitable[None]]) -> None:

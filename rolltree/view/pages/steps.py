@@ -7,8 +7,8 @@ import asyncio
 from nicegui import ui
 
 from rolltree.view.links import link
-from rolltree.view.pages.frame import Place, Site, follow, frame, paged, shown
-from rolltree.view.pages.parts import Cell, Column, Grid, facts, heading, number, says, trouble
+from rolltree.view.pages.frame import Place, Site, live, paged
+from rolltree.view.pages.parts import Cell, Column, Grid, facts, number, says, trouble
 from rolltree.view.runs import STEP_NUMBERS, steps, summary
 from rolltree.view.source import Source, nothing
 
@@ -20,17 +20,7 @@ def add(site: Site) -> None:
     async def page(run: str = "") -> None:  # pyright: ignore[reportUnusedFunction]
         async def whole() -> None:
             source = site.get(run)
-            with frame(Place(source.name, source, up="/")):
-                heading(source.name, 1)
-                body = ui.element("div")
-
-                async def draw() -> None:
-                    body.clear()
-                    with body:
-                        await shown(lambda: _draw(source))
-
-                await draw()
-                follow((source,), draw)
+            await live(source, Place(source.name, source, up="/"), source.name, _draw)
 
         await paged(whole)
 

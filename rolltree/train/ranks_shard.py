@@ -1,0 +1,110 @@
+"""One rank's part of a learner: parameters and optimizer state are cut over ranks with FSDP2 (arXiv 2304.11277).
+
+Weights are whole during a step and cut between steps. Gradients gather on the whole weights of each rank, however many
+micro-batches it has, and are summed once per update: folding has divided by the whole batch's weights already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from rolltree.policy.language import LanguagePolicy
+
+T = TypeVar("T")
+
+
+class Sharded:
+    """The ranks of the default process group as a `Team`."""
+
+    def share(self, mine: T) -> list[T]:
+        """See `Team.share`."""
+        everybody: list[T | None] = [None] * dist.get_world_size()
+        dist.all_gather_object(everybody, mine)
+        return cast("list[T]", everybody)
+
+    def unite(self, policy: LanguagePolicy) -> None:
+        """Gather the weights, unless they are whole."""
+        _fsdp(policy).unshard()
+
+    def reduce(self, policy: LanguagePolicy) -> None:
+        """Sum the gradients and keep this rank's part.
+
+        FSDP2 does so behind a backward pass through the model's own forward, which packed rows do not take. One token
+        whose loss counts nothing takes it, so that a rank without micro-batches has a backward pass too.
+        """
+        token = torch.zeros(1, 1, dtype=torch.int64, device=policy.device)
+        model: Any = policy.model
+        (model(input_ids=token, use_cache=False).logits.sum() * 0.0).backward()
+
+    def clip(self, policy: LanguagePolicy, limit: float) -> float:
+        """See `Team.clip`."""
+        norm = torch.nn.utils.clip_grad_norm_(list(policy.parameters()), limit)
+        return float(_whole(norm))
+
+    def weights(self, policy: LanguagePolicy) -> dict[str, Tensor]:
+        """See `Team.weights`."""
+        return {name: _whole(value) for name, value in policy.model.state_dict().items()}
+
+
+def shard(policy: LanguagePolicy) -> None:
+    """Cut a policy's parameters over the ranks; every rank holds the same whole ones before."""
+    fully_shard(cast(Any, policy.model), reshard_after_forward=False)
+    module = _fsdp(policy)
+    module.set_gradient_divide_factor(1.0)
+    module.set_force_sum_reduction_for_comms(True)
+
+
+def trained_weights(policy: LanguagePolicy) -> dict[str, Tensor]:
+    """The trained parameters, whole."""
+    return {name: _whole(p.detach()) for name, p in policy.model.named_parameters() if p.requires_grad}
+
+
+@torch.no_grad()
+def load_weights(policy: LanguagePolicy, whole: Mapping[str, Tensor]) -> None:
+    """Take this rank's part of a whole state dict."""
+    for name, mine in policy.model.state_dict().items():
+        mine.copy_(_cut(whole[name], mine))
+
+
+def whole_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """An optimizer's state as it is without ranks."""
+    return _mapped(optimizer, lambda value, _: _whole(value), optimizer.state_dict())
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Take this rank's part of a whole state."""
+    optimizer.load_state_dict(_mapped(optimizer, _cut, state))
+
+
+def _mapped(
+    optimizer: torch.optim.Optimizer, change: Callable[[Tensor, Tensor], Tensor], state: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The state with every tensor of its parameter's own shape changed; the optimizer numbers parameters in order."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    changed = {
+        i: {k: change(v, parameters[i]) if v.shape == parameters[i].shape else v for k, v in own.items()}
+        for i, own in state["state"].items()
+    }
+    return {**state, "state": changed}
+
+
+def _fsdp(policy: LanguagePolicy) -> FSDPModule:
+    return cast(FSDPModule, cast(Any, policy.model))
+
+
+def _whole(value: Tensor) -> Tensor:
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def _cut(whole: Tensor, like: Tensor) -> Tensor:
+    """The part of a tensor that `like` is of its own; every rank has the whole one, so none is sent."""
+    if not isinstance(like, DTensor):
+        return whole
+    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)

@@ -1,0 +1,61 @@
+"""What a learner asks of the other ranks that make its steps with it; alone, it has all it needs already."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from rolltree.policy.language import LanguagePolicy
+
+T = TypeVar("T")
+
+
+class Team(Protocol):
+    """All ranks make each call at the same point of a step."""
+
+    def share(self, mine: T) -> list[T]:
+        """What every rank gave, in the order of ranks."""
+        ...
+
+    def unite(self, policy: LanguagePolicy) -> None:
+        """Have the policy's weights whole, ready to be read."""
+        ...
+
+    def reduce(self, policy: LanguagePolicy) -> None:
+        """Let every rank's gradient be the sum of all."""
+        ...
+
+    def clip(self, policy: LanguagePolicy, limit: float) -> float:
+        """Scale a longer gradient down to this norm; returns the norm that it had."""
+        ...
+
+    def weights(self, policy: LanguagePolicy) -> dict[str, Tensor]:
+        """The model's whole state dict."""
+        ...
+
+
+class Alone:
+    """The only rank."""
+
+    def share(self, mine: T) -> list[T]:
+        """See `Team.share`."""
+        return [mine]
+
+    def unite(self, policy: LanguagePolicy) -> None:
+        """They are whole."""
+
+    def reduce(self, policy: LanguagePolicy) -> None:
+        """There is one gradient."""
+
+    def clip(self, policy: LanguagePolicy, limit: float) -> float:
+        """See `Team.clip`."""
+        return float(torch.nn.utils.clip_grad_norm_(list(policy.parameters()), limit))
+
+    def weights(self, policy: LanguagePolicy) -> dict[str, Tensor]:
+        """See `Team.weights`."""
+        return policy.model.state_dict()
+
+
+ALONE = Alone()

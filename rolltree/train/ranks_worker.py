@@ -1,0 +1,134 @@
+"""What every rank can be asked to do, and the process that does it beside the driver's."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from rolltree.policy.language import Attention, LanguagePolicy
+from rolltree.train.backward import DivergedError
+from rolltree.train.config import Optim
+from rolltree.train.gather import Gathered
+from rolltree.train.pack import Micro
+from rolltree.train.ranks_shard import (
+    Sharded,
+    load_optimizer,
+    load_weights,
+    shard,
+    trained_weights,
+    whole_optimizer,
+)
+from rolltree.train.step import Learner, Work, make_optimizer
+from rolltree.tree.table import Floats
+
+READY, DONE, DIVERGED, FAILED = "ready", "done", "diverged", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a rank begins with."""
+
+    model: Any
+    attention: Attention
+    anchors: Mapping[str, Any]
+    optim: Optim
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Keeps what the policy said of each micro-batch, in order."""
+
+    read: list[Floats] = field(default_factory=list[Floats])
+
+    def add(self, micro: Micro, logp: Tensor) -> None:
+        """See `Watcher.add`."""
+        self.read.append(logp.cpu().double().numpy())
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What one rank reports of a step."""
+
+    told: Gathered
+    read: Sequence[Floats]
+    """(T,) per micro-batch of its share, in order."""
+    weights: Mapping[str, Tensor]
+    """The trained parameters after the step, whole; the driver alone keeps them."""
+
+
+def meeting(port: int, size: int, *, host: bool = False) -> Any:
+    """Where ranks of this machine find each other; the host's port 0 is any free one, which the result knows."""
+    module: Any = dist
+    return module.TCPStore("127.0.0.1", port, size, is_master=host, wait_for_workers=False)
+
+
+def join(beginning: Beginning, rank: int, size: int, store: Any) -> Learner:
+    """Become one of so many ranks; returns this one's learner."""
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    policy = LanguagePolicy(beginning.model, attention=beginning.attention)
+    shard(policy)
+    anchors = {name: LanguagePolicy(model) for name, model in beginning.anchors.items()}
+    return Learner(policy, make_optimizer(policy, beginning.optim), beginning.optim, anchors, team=Sharded())
+
+
+def teach(learner: Learner, work: Work) -> Lesson:
+    """Make a step on this rank's share."""
+    seen = Recorder()
+    told = learner.teach(work, [seen])
+    return Lesson(told, seen.read, trained_weights(learner.policy))
+
+
+def load(learner: Learner, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Go to these weights and this state, both whole."""
+    load_weights(learner.policy, weights)
+    load_optimizer(learner.optimizer, state["optimizer"])
+    learner.updates = int(state["updates"])
+    for name, anchor in learner.anchors.items():
+        anchor.model.load_state_dict(state["anchors"][name])
+
+
+def optimizer_state(learner: Learner) -> dict[str, Any]:
+    """The optimizer's whole state."""
+    return whole_optimizer(learner.optimizer)
+
+
+def reanchor(learner: Learner, name: str) -> None:
+    """Let a fixed policy be the current one."""
+    learner.reanchor(name)
+
+
+def serve(pipe: Connection, rank: int, size: int, port: int, threads: int) -> None:
+    """A rank's process: does what it is asked until the driver is gone."""
+    # Ctrl-C reaches the whole group of processes; the driver ends the run.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    try:
+        beginning: Beginning = pickle.loads(pipe.recv_bytes())
+        pipe.send_bytes(pickle.dumps((READY, None)))
+        learner = join(beginning, rank, size, meeting(port, size))
+        while True:
+            order, *inputs = pickle.loads(pipe.recv_bytes())
+            pipe.send_bytes(pickle.dumps(_answer(order, learner, inputs)))
+    except EOFError:
+        return
+    except Exception as error:
+        said = (str(error).strip().splitlines() or [""])[0]
+        pipe.send_bytes(pickle.dumps((FAILED, f"{type(error).__name__}: {said}")))
+        raise SystemExit(1) from None
+
+
+def _answer(order: Callable[..., Any], learner: Learner, inputs: Sequence[Any]) -> tuple[str, Any]:
+    try:
+        out = order(learner, *inputs)
+    except DivergedError:
+        return DIVERGED, None
+    # Weights and states are whole on every rank; the driver has its own.
+    return DONE, (out.told, out.read) if isinstance(out, Lesson) else None

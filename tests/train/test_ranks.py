@@ -1,0 +1,164 @@
+"""Several trainer ranks make the same step as one: real processes, gloo and FSDP2."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import rolltree
+from rolltree.credit.fold import expand, leaf_weights
+from rolltree.objective.batch import Batch, Level
+from rolltree.objective.registry import load_objective
+from rolltree.policy.language import LanguagePolicy
+from rolltree.recipe.grpo import Grpo
+from rolltree.recipe.recipe import Parts, Peer
+from rolltree.train.backward import DivergedError, StepKnobs
+from rolltree.train.config import Optim, TrainError
+from rolltree.train.loop import Live
+from rolltree.train.pack import micro_batches
+from rolltree.train.ranks import crewed, shared_out
+from rolltree.train.start import Result
+from rolltree.train.step import Learner, Work, make_optimizer
+from rolltree.tree.node import TRAINER_LOGP
+from rolltree.tree.table import Table
+from tests.policy.forests import tiny_llama
+from tests.train.test_step import flat, rollouts
+from tests.train.toy import KNOBS, Early, timeless, tiny_policy
+
+KNOBS_2 = StepKnobs(token_budget=25)
+OPTIM = Optim(lr=1e-2, warmup=1, clip_norm=0.05, minibatches=2, epochs=2, weight_decay=0.1)
+PARTS = Grpo().build()
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def learner(optim: Optim = OPTIM) -> Learner:
+    policy = LanguagePolicy(tiny_llama())
+    anchors = {"reference": LanguagePolicy(tiny_llama(seed=1)), "previous": LanguagePolicy(tiny_llama(seed=2))}
+    return Learner(policy, make_optimizer(policy, optim), optim, anchors)
+
+
+class Explodes:
+    """An objective whose loss leaves all bounds on the shortest micro-batch, which the last rank gets."""
+
+    level: Level = "token"
+    needs: frozenset[str] = frozenset()
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def __call__(self, batch: Batch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        return batch.logp.sum() * (1e9 if len(batch.logp) == self.least else 1.0), {}
+
+
+def noted(view: Table) -> list[object]:
+    return [node.notes.pop(TRAINER_LOGP, None) for node in view.nodes]
+
+
+def step(mine: Learner, name: str, seed: int, knobs: StepKnobs = KNOBS_2) -> tuple[dict[str, float], list[object]]:
+    """One step on trees of very different size; an objective over paths, over tokens, or with a step-wide statistic."""
+    view, folded, advantage = rollouts(seed, trees=5)
+    objective = load_objective(name, kl=0.1, **({"kl_anchor": "previous"} if seed % 2 else {}))
+    paths = expand(view, advantage, leaf_weights(view, "token")) if objective.level == "path" else None
+    return mine.step(objective, view, folded, paths, version=seed, knobs=knobs), noted(view)
+
+
+def test_three_ranks_make_the_steps_that_one_makes() -> None:
+    alone, together = learner(), learner()
+    with crewed(together, PARTS, 3):
+        for seed, name in enumerate(["clipped", "gspo", "bapo", "clipped", "gspo", "clipped"]):
+            # A large budget leaves two ranks without work; the others are uneven.
+            knobs = KNOBS_2 if seed < 4 else StepKnobs(token_budget=10**6)
+            (a, read_a), (b, read_b) = step(alone, name, seed, knobs), step(together, name, seed, knobs)
+            assert a["micro_batches"] > 3 if seed < 4 else a["micro_batches"] == 2, a
+            assert a.keys() == b.keys()
+            for key, value in a.items():
+                assert b[key] == pytest.approx(value, rel=1e-7, abs=1e-9), (seed, key)
+            assert a["grad_norm"] > OPTIM.clip_norm
+            assert torch.allclose(flat(alone.policy.model), flat(together.policy.model), atol=1e-9), name
+            assert read_a == read_b
+            if seed == 2:
+                # Its state is that of one rank: each goes on from the other's.
+                one, several = alone.state_dict(), together.state_dict()
+                model = {k: v.clone() for k, v in together.policy.model.state_dict().items()}
+                together.policy.model.load_state_dict(alone.policy.model.state_dict())
+                together.load_state_dict(one)
+                alone = learner()
+                alone.policy.model.load_state_dict(model)
+                alone.load_state_dict(several)
+            if seed == 3:
+                alone.reanchor("reference")
+                together.reanchor("reference")
+        before = flat(together.policy.model).clone()
+        view, folded, _ = rollouts(9)
+        micros = micro_batches(view, folded, 25)
+        few = min(len(m.packed.target) for m in micros)
+        with pytest.raises(DivergedError, match="limit 10000") as caught:
+            together.step(Explodes(few), view, folded, None, version=9, knobs=KNOBS_2)
+        assert caught.value.micro is not None
+        assert len(caught.value.micro.packed.target) == few
+        assert {t.id for t in caught.value.trees} == {view.trees[i].id for i in caught.value.micro.trees}
+        assert torch.equal(flat(together.policy.model), before)
+    assert together.crew is None
+    assert not multiprocessing.active_children()
+
+
+def test_shares_are_whole_and_even() -> None:
+    view, folded, _ = rollouts(0, trees=30)
+    part = micro_batches(view, folded, 40)
+    work = Work(load_objective("clipped"), [part, part[:2]], [1.0, 2.0], [len(part), 2], 0, KNOBS_2)
+    for size in (1, 2, 3, 7):
+        shares = shared_out(work, size)
+        for number, whole in enumerate(work.parts):
+            assert sorted(id(m) for s in shares for m in s.parts[number]) == sorted(map(id, whole))
+            loads = [sum(len(m.packed) for m in s.parts[number]) for s in shares]
+            assert max(loads) - min(loads) <= max(len(m.packed) for m in whole)
+        assert all(s.counts == work.counts and s.scales == work.scales for s in shares)
+
+
+def run(out: Path, **more: object) -> Result:
+    return rolltree.train(Grpo(kl=0.05), tiny_policy(), Early(), out=out, **{**KNOBS, "token_budget": 32, **more})
+
+
+def test_a_rank_that_dies_ends_the_run_and_one_rank_resumes_it(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole")
+    out = tmp_path / "ranks"
+
+    def listen(live: Live) -> None:
+        if live.kind == "grown" and live.step == 5:
+            os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+
+    with pytest.raises(TrainError, match=r"trainer rank 1 of 2 ended \(exit code -9\); .* --resume"):
+        run(out, ranks=2, listen=listen)
+    assert not multiprocessing.active_children()
+    again = run(out, resume=True)
+    for a, b in zip(timeless(whole.metrics), timeless(again.metrics), strict=True):
+        assert a.keys() == b.keys()
+        for key, value in a.items():
+            close = value if isinstance(value, str) else pytest.approx(value, rel=1e-3, abs=1e-5)
+            assert b[key] == close, (a["step"], key)
+    # AdamW divides by the gradient's own size, so where that is rounding alone a weight may move either way.
+    gap = torch.cat(
+        [(a - b).detach().flatten() for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True)]
+    )
+    assert float(gap.abs().median()) < 1e-6
+    assert float(gap.norm() / flat(whole.model).norm()) < 1e-3
+
+
+def test_what_ranks_cannot_share_is_refused_before_any_begins() -> None:
+    from rolltree.recipe.vcpo import Vcpo
+
+    for parts, said in ((replace(PARTS, peers={"b": Peer()}), "several policies"), (Vcpo().build(), "path's own")):
+        assert isinstance(parts, Parts)
+        with pytest.raises(TrainError, match=rf"{said}.*ranks=2.*ranks=1"), crewed(learner(), parts, 2):
+            pass
+    assert not multiprocessing.active_children()
