@@ -98,7 +98,7 @@ class Arrol:
     pull: float = 0.5
     least: float = 0.1
     most: float = 0.9
-    warmup: int = 20
+    warm: int = 20
     """Steps in which the head learns and nothing is pruned."""
     bins: int = 128
     forget: float = 1.0
@@ -112,8 +112,8 @@ class Arrol:
         self._survival()
         if self.over not in ("group", "batch", "recent"):
             raise ControlError(f"arrol: no over={self.over!r}; there are group, batch and recent")
-        if self.tokens < 0 or self.warmup < 0:
-            raise ControlError(f"arrol: tokens={self.tokens} and warmup={self.warmup} must not be below 0")
+        if self.tokens < 0 or self.warm < 0:
+            raise ControlError(f"arrol: tokens={self.tokens} and warm={self.warm} must not be below 0")
         if min(self.bins, self.hidden, self.memory, self.passes) < 1 or not 0 < self.forget <= 1:
             raise ControlError(
                 f"arrol: bins={self.bins}, hidden={self.hidden}, memory={self.memory} and passes={self.passes} must be "
@@ -127,7 +127,7 @@ class Arrol:
 
     def plan(self, step: Step, state: ArrolState) -> Plan:
         """One round under the head's eyes, from whose outcomes it then learns."""
-        judge = Judge(state, self._survival(), self.over, self.tokens, state.steps < self.warmup)
+        judge = Judge(state, self._survival(), self.over, self.tokens, state.steps < self.warm)
         delivered = yield [Order(prompt, probe=judge) for prompt in step.take()]
         state.learn(delivered, reweigh=self.reweigh)
 

@@ -46,8 +46,6 @@ class QualityHead:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, QualityHead) and dumps(self) == dumps(other)
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
     def scores(self, states: Sequence[NDArray[np.float32]]) -> Floats:
         """Probabilities of success by the head alone; 1/2 before it has seen anything."""
         if not self.weights or not len(states):

@@ -119,7 +119,9 @@ class Observed:
         """Let the inner strategy grow the tree with a hand that looks."""
         flight = self.flights[tree.id]
         if flight.limit is not None and flight.limit < hand.setting.limit:
-            hand = Hand(replace(hand.setting, limit=flight.limit), hand.budget, tree, actor=hand.actor, level=hand.level)
+            hand = Hand(
+                replace(hand.setting, limit=flight.limit), hand.budget, tree, actor=hand.actor, level=hand.level
+            )
         if flight.probe is None:
             await self.inner.grow_tree(tree, hand)
             return

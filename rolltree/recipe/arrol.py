@@ -29,7 +29,7 @@ class ArrolRecipe:
         ("generate", "control"), "grpo",
         Evidence(
             "pass@1", "grpo", task="arithmetic", budget=120_000,
-            settings=("group=16", "train.prompts=8", "arrol:warmup=5", "arrol:bins=16"),
+            settings=("group=16", "train.prompts=8", "arrol:warm=5", "arrol:bins=16"),
         ),
     )  # fmt: skip
     group: int = 16
@@ -41,7 +41,7 @@ class ArrolRecipe:
     pull: float = 0.5
     least: float = 0.1
     most: float = 0.9
-    warmup: int = 20
+    warm: int = 20
     bins: int = 128
     forget: float = 1.0
     reweigh: bool = False
@@ -51,7 +51,7 @@ class ArrolRecipe:
         """Independent rollouts under a quality head's eyes, group credit, symmetric clip."""
         check_group("arrol", self.group)
         control = Arrol(
-            self.rule, self.over, self.tokens, self.keep, self.target, self.pull, self.least, self.most, self.warmup,
+            self.rule, self.over, self.tokens, self.keep, self.target, self.pull, self.least, self.most, self.warm,
             self.bins, self.forget, self.reweigh,
         )  # fmt: skip
         return Parts(
