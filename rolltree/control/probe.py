@@ -38,7 +38,7 @@ class Watchful(Protocol):
 
 
 class Probe(Protocol):
-    """Judges rollouts by the policy's last hidden state when they have so many tokens; trees say who belongs together."""
+    """Judges rollouts by the policy's last hidden state when they have so many tokens; trees tell groups apart."""
 
     @property
     def over(self) -> Over:

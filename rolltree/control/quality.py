@@ -19,7 +19,7 @@ BATCH = 64
 
 @storable
 @dataclass(slots=True, eq=False)
-class QualityHead:
+class QualityHead:  # noqa: PLW1641 - it changes as it learns, so it has no hash
     """A network of two layers with one logit, by Adam on the cross-entropy to outcomes in [0, 1] (arXiv 2603.24840).
 
     States are centred and scaled one by one before they are read, so that their size, which drifts with the weights,

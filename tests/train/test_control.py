@@ -41,6 +41,7 @@ TINY: dict[str, dict[str, Any]] = {
         "budgets": (2, 4), "template": "{budget}"}, "guide": {"template": "{hint}"}, "e1": {"template": "{effort}"},
     "v05": {"least": 2, "most": 4}, "seele": {"rounds": 2}, "dars": {"most": 10},
     "arrol": {"over": "recent", "tokens": 2, "warm": 1, "bins": 4},
+    "masa": {"template": "{prompt}", "efficient": True},
 }  # fmt: skip
 
 
