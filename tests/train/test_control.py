@@ -244,7 +244,10 @@ def test_widths_of_strategies_and_of_those_that_do_not_say() -> None:
         check_width(Mute(), load_control("dars"))
 
 
-STATEFUL = {"vade": {"pool": 8}, "prompt-gdro": {}, "rollout-gdro": {}, "dots": {"pool": 8, "references": 3}, "v05": {}}
+STATEFUL = {
+    "vade": {"pool": 8}, "prompt-gdro": {}, "rollout-gdro": {}, "dots": {"pool": 8, "references": 3}, "v05": {},
+    "arrol": {"tokens": 1, "warm": 1, "bins": 4}, "masa": {"template": "{prompt}", "efficient": True},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("control", list(STATEFUL))
