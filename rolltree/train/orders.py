@@ -11,7 +11,7 @@ import numpy as np
 
 from rolltree.control.history import History, band
 from rolltree.control.ledger import Budget
-from rolltree.control.order import PLAIN, Delivery, Grades, Order
+from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
 from rolltree.control.plan import Apart, Plan
 from rolltree.control.probe import Probed
 from rolltree.engine.protocol import Engine, Sampling
@@ -147,7 +147,12 @@ class Fulfilment:
         """Write the outcomes a plan gives, and say the deliveries again with them."""
         out: list[Delivery] = []
         for place, rewards in grades.rewards.items():
-            delivery, leaves = self._ungraded.pop(place)
+            delivery, leaves = self._ungraded.pop(place, (None, []))
+            if delivery is None or len(leaves) != len(rewards):
+                raise ControlError(
+                    f"a plan gives {len(rewards)} outcomes to the prompt in place {place}, where {len(leaves)} rollouts "
+                    "wait for one; grade what was ordered with judged=False once, one outcome for each text"
+                )
             tree = self.groups[place]
             for leaf, reward in zip(leaves, rewards, strict=True):
                 leaf.scores["reward"] = reward

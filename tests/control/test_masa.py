@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from rolltree.contract.tiny import CODEC
 from rolltree.control.foresight import Foretold, Trust, agreed, read, reward, truth
 from rolltree.control.masa import Masa, asks_for
-from rolltree.control.order import PLAIN, ControlError
+from rolltree.control.order import PLAIN, ControlError, Grades, Order
+from rolltree.control.plan import Nothing, Plan, Step
 from rolltree.lab.prompts.world import World, run
 from rolltree.recipe.registry import load_recipe
 from rolltree.train.steering import Steering
@@ -88,6 +89,28 @@ def test_half_of_the_groups_foretell_and_are_graded_by_the_other_half():
     assert steering.history.tally(item).seen == 4, "what the meta arm is worth is no pass rate"
     assert harvest.numbers["control.meta_readable"] == 0.0
     assert harvest.numbers["control.arm.meta"] == 8
+
+
+@dataclass(frozen=True)
+class Hasty:
+    """Grades what nobody ordered, or too little of it."""
+
+    place: int
+    needs = frozenset()
+
+    def start(self) -> Nothing:
+        return Nothing()
+
+    def plan(self, step: Step, state: Nothing) -> Plan:
+        yield [Order(p, 2, "meta", judged=False) for p in step.take()]
+        yield Grades({self.place: (1.0,)})
+
+
+@pytest.mark.parametrize(("place", "said"), [(99, "place 99, where 0 rollouts"), (0, "1 outcomes .* where 2 rollouts")])
+def test_grades_for_nobody_are_refused_in_a_sentence(place: int, said: str):
+    parts = replace(load_recipe("grpo", group=2).build(), control=Hasty(place))
+    with pytest.raises(ControlError, match=said):
+        gather(parts, Told())
 
 
 def test_hopeless_prompts_are_skipped_only_after_that_came_true_often_enough_and_some_are_spared():

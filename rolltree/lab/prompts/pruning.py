@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rolltree.control.arrol import Arrol, ArrolState, Judge
 from rolltree.control.order import Delivery, Order, Prompt
@@ -22,7 +23,8 @@ from rolltree.task.protocol import Item
 
 GROUP = 16
 SEEDS = 5
-Choose = Callable[[Floats, Floats, np.random.Generator], Floats]
+Bools = NDArray[np.bool_]
+Choose = Callable[[Floats, Floats, np.random.Generator], Bools]
 """(posteriors, outcomes, randomness), rows are groups → who survives."""
 
 
@@ -35,7 +37,7 @@ class By:
     shuffled: bool = False
     """Whether the head's word is dealt to the wrong rollouts."""
 
-    def __call__(self, posteriors: Floats, outcomes: Floats, rng: np.random.Generator) -> Floats:
+    def __call__(self, posteriors: Floats, outcomes: Floats, rng: np.random.Generator) -> Bools:
         """One draw."""
         q = rng.permuted(posteriors, axis=1) if self.shuffled else posteriors
         names = [str(g) for g in range(len(q))]
@@ -47,9 +49,9 @@ class By:
         return rng.random(q.shape) < chances
 
 
-def foresee(posteriors: Floats, outcomes: Floats, rng: np.random.Generator) -> Floats:
+def foresee(posteriors: Floats, outcomes: Floats, rng: np.random.Generator) -> Bools:
     """The oracle: half of each group, as evenly right and wrong as the outcomes allow."""
-    alive = np.zeros(outcomes.shape, bool)
+    alive = np.zeros(outcomes.shape, np.bool_)
     half = outcomes.shape[1] // 2
     for row, y in zip(alive, outcomes, strict=True):
         order = rng.permutation(len(y))
