@@ -150,7 +150,7 @@ class Fulfilment:
             delivery, leaves = self._ungraded.pop(place, (None, []))
             if delivery is None or len(leaves) != len(rewards):
                 raise ControlError(
-                    f"a plan gives {len(rewards)} outcomes to the prompt in place {place}, where {len(leaves)} rollouts "
+                    f"a plan gives {len(rewards)} outcomes to the one in place {place}, where {len(leaves)} rollouts "
                     "wait for one; grade what was ordered with judged=False once, one outcome for each text"
                 )
             tree = self.groups[place]
