@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rolltree.control.probe import Probe, Probed
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item
 
@@ -75,8 +76,18 @@ class Order:
     teaches: bool = True
     """False = asked for to measure only: it stays out of the prompt's group and is dropped with that reason."""
     why: str = ""
+    probe: Probe | None = None
+    """What looks at its rollouts in flight and may end some of them."""
+    limit: int | None = None
+    """Most policy tokens on a path, where that is less than the run's."""
+    judged: bool = True
+    """Whether the task's verifier says what its rollouts are worth. Otherwise the plan does, by `Grades`."""
+    texts: bool = False
+    """Whether the delivery says what was written; it does where the plan is the judge."""
 
     def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise ControlError(f"a limit of {self.limit} tokens for {self.prompt.uid!r} leaves nothing; leave it out")
         if self.width is not None and self.width < 1:
             raise ControlError(f"an order of {self.width} rollouts of {self.prompt.uid!r} makes no sense; leave it out")
         if self.arm == PLAIN and self.edit is not None:
@@ -99,6 +110,12 @@ class Delivery:
     """Whether the prompt's group, all that was delivered for it so far, passes the recipe's filters."""
     solved_text: str = ""
     """The shortest right answer; "" where there is none."""
+    texts: tuple[str, ...] = ()
+    """What each finished rollout says, where the order asked for it."""
+    probes: tuple[Probed, ...] = ()
+    """Rollouts that were looked at in flight, those that were ended there included."""
+    numbers: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What the plan measured on it; a step's metrics hold the mean as `control.NAME`."""
 
     @property
     def n(self) -> int:
@@ -114,3 +131,16 @@ class Delivery:
     def rate(self) -> float:
         """Share solved; 0 where nothing has an outcome."""
         return self.solved / self.n if self.n else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grades:
+    """Outcomes that a plan gives to rollouts delivered to it without one, because more than their own group decides.
+
+    Prompts that are left out stay without outcomes: their rollouts are dropped with that reason, not graded zero.
+    """
+
+    rewards: Mapping[int, tuple[float, ...]]
+    """By place of the prompt: one number for each text of its delivery."""
+    numbers: Mapping[int, Mapping[str, float]] = field(default_factory=dict[int, Mapping[str, float]])
+    """What was measured on the way, by place."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from rolltree.control.history import History
-from rolltree.control.order import Delivery, Order, Prompt
+from rolltree.control.order import Delivery, Grades, Order, Prompt
 from rolltree.task.protocol import Item
 from rolltree.tree.values import storable
 
@@ -31,7 +31,7 @@ class Apart:
     plans: tuple[Plan, ...]
 
 
-Plan: TypeAlias = Generator[Sequence[Order] | Apart, Sequence[Delivery], None]
+Plan: TypeAlias = Generator[Sequence[Order] | Apart | Grades, Sequence[Delivery], None]
 
 
 class Supply(Protocol):

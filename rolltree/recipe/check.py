@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rolltree.control.hints import solver
+from rolltree.control.probe import Watchful
 from rolltree.engine.protocol import Engine
 from rolltree.generate.needs import check_needs
+from rolltree.generate.probed import check_probe
 from rolltree.generate.signals import features
 from rolltree.generate.strategy import Choosy
 from rolltree.recipe.recipe import Parts, RecipeError
@@ -27,7 +29,7 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
     check_needs(recipe.strategy.needs, f"the strategy {type(recipe.strategy).__name__} of {recipe.name}", engine, task)
     if isinstance(recipe.strategy, Choosy):
         recipe.strategy.check(engine, task)
-    _check_control(recipe, task)
+    _check_control(recipe, engine, task)
     for kind, part, needs in (
         ("credit", recipe.credit, recipe.credit.needs), ("objective", recipe.objective, recipe.objective.needs),
     ):  # fmt: skip
@@ -36,8 +38,10 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
             _check_need(who, kind, need, recipe=recipe, engine=engine, task=task)
 
 
-def _check_control(recipe: Parts, task: Task) -> None:
+def _check_control(recipe: Parts, engine: Engine, task: Task) -> None:
     who = f"the control {type(recipe.control).__name__} of {recipe.name}"
+    if isinstance(recipe.control, Watchful):
+        check_probe(recipe.control.over, who, recipe.strategy, engine, task)
     if recipe.control.needs & {"solution", "one turn"} and task.max_turns:
         raise RecipeError(
             f"{who} gives hints from a written answer, but answers of the task {task.name!r} are dialogues with its "

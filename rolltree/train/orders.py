@@ -11,11 +11,13 @@ import numpy as np
 
 from rolltree.control.history import History, band
 from rolltree.control.ledger import Budget
-from rolltree.control.order import PLAIN, Delivery, Order
+from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
 from rolltree.control.plan import Apart, Plan
+from rolltree.control.probe import Probed
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import drop, live_leaves
+from rolltree.generate.probed import InFlight, observed
 from rolltree.generate.random import Name, mix
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
@@ -24,9 +26,12 @@ from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.train.merge import absorb, score_bare, score_node
 from rolltree.train.widths import Ordered
 from rolltree.tree import Forest, Node, Tree
+from rolltree.tree.node import Array
 
 LEAD = "answer begins with"
 """Key in an ordered item's meta: text the verifier reads in front of the rollout."""
+UNJUDGED = "graded by the plan"
+"""Key in an ordered item's meta: the verifier is not asked."""
 
 
 @dataclass(slots=True)
@@ -51,6 +56,8 @@ class Fulfilment:
     """Each prompt's difficulty band by what was known before the step."""
     rounds: int = 0
     _ids: set[str] = field(default_factory=set[str])
+    _ungraded: dict[int, tuple[Delivery, list[Node]]] = field(default_factory=dict[int, tuple[Delivery, list[Node]]])
+    """Deliveries whose outcomes the plan has yet to say, with their leaves, by place."""
 
     async def follow(self, plan: Plan, *name: Name) -> list[Delivery]:
         """Fulfil a plan to its end and return all that was delivered for it.
@@ -79,6 +86,11 @@ class Fulfilment:
                     raise known from several
                 # In the order of the plans, whoever came first.
                 answer = [delivery for part in parts for delivery in part.result()]
+            elif isinstance(orders, Grades):
+                answer = self.grade(orders)
+                graded = {d.order.prompt.place: d for d in answer}
+                out = [d if d.order.judged else graded.get(d.order.prompt.place, d) for d in out]
+                continue
             else:
                 answer = await self.round(orders, *name, number)
             out.extend(answer)
@@ -91,7 +103,8 @@ class Fulfilment:
         number, self.rounds = name[-1], self.rounds + 1
         before = [*self.groups.values(), *self.measured]
         began = max((e.at for tree in before for e in tree.events), default=0.0)
-        forest, task = Forest(), _Led(self.task) if any(o.edit and o.edit.joins for o in orders) else self.task
+        told = any((o.edit and o.edit.joins) or not o.judged for o in orders)
+        forest, task = Forest(), _Told(self.task) if told else self.task
         items = [_ordered_item(order, i) for i, order in enumerate(orders)]
         trees = [self._plant(forest, o, item) for o, item in zip(orders, items, strict=True)]
         strategy = self.recipe.strategy
@@ -99,13 +112,15 @@ class Fulfilment:
             assert isinstance(strategy, TreeStrategy)  # `check_width` saw to it
             widths = {tree.id: order.width for tree, order in zip(trees, orders, strict=True)}
             strategy = Ordered(strategy, widths)
+        flights = {tree.id: InFlight(order.probe, order.limit) for tree, order in zip(trees, orders, strict=True)}
         await grow(
-            strategy, self.engine, task, items, seed=mix(self.seed, "round", *name), budget=self.budget,
-            max_tokens=self.limit, sampling=self.sampling, forest=forest, peers=self.peers,
+            observed(strategy, flights), self.engine, task, items, seed=mix(self.seed, "round", *name),
+            budget=self.budget, max_tokens=self.limit, sampling=self.sampling, forest=forest, peers=self.peers,
         )  # fmt: skip
         for tree in trees:  # the clock goes on where the rounds before stopped
             tree.events = [replace(e, at=e.at + began) for e in tree.events]
-        out = [await self._gather(o, tree, number) for o, tree in zip(orders, trees, strict=True)]
+        seen = [flights[tree.id].outcomes(tree) for tree in trees]
+        out = [await self._gather(*each, number) for each in zip(orders, trees, seen, strict=True)]
         for i, delivery in enumerate(out):
             group = self.groups.get(delivery.order.prompt.place)
             kept = delivery.order.teaches and group is not None and all(f(group) is None for f in self.recipe.filters)
@@ -128,11 +143,37 @@ class Fulfilment:
             id = f"{item.id}#{count}"
         return forest.plant(id, ids, task=self.task.name, item=item.id)
 
-    async def _gather(self, order: Order, tree: Tree, number: Name) -> Delivery:
+    def grade(self, grades: Grades) -> list[Delivery]:
+        """Write the outcomes a plan gives, and say the deliveries again with them."""
+        out: list[Delivery] = []
+        for place, rewards in grades.rewards.items():
+            delivery, leaves = self._ungraded.pop(place, (None, []))
+            if delivery is None or len(leaves) != len(rewards):
+                raise ControlError(
+                    f"a plan gives {len(rewards)} outcomes to the one in place {place}, where {len(leaves)} rollouts "
+                    "wait for one; grade what was ordered with judged=False once, one outcome for each text"
+                )
+            tree = self.groups[place]
+            for leaf, reward in zip(leaves, rewards, strict=True):
+                leaf.scores["reward"] = reward
+                tree.event("verify", leaf, "graded by the control", reward=reward)
+            kept = all(f(tree) is None for f in self.recipe.filters)
+            numbers = dict(grades.numbers.get(place, {}))
+            out.append(replace(delivery, rewards=tuple(rewards), kept=kept, numbers=numbers))
+        self.history.observe([replace(d, decoded=0) for d in out], self.step)
+        return out
+
+    async def _gather(self, order: Order, tree: Tree, seen: tuple[Probed, ...], number: Name) -> Delivery:
         prompt = order.prompt
         tree.item = prompt.item.id
         self._name(tree, number)
-        delivery = self._delivery(order, tree)
+        delivery = replace(self._delivery(order, tree), probes=seen)
+        if not order.judged:
+            live = live_leaves(tree)
+            for leaf in live:
+                leaf.scores.clear()
+            delivery = replace(delivery, rewards=(), solved_text="")
+            self._ungraded[prompt.place] = (delivery, live)
         for leaf in tree.leaves():
             leaf.scores.update(order.leaf_marks)
             if order.arm != PLAIN:
@@ -175,12 +216,17 @@ class Fulfilment:
         right = [(n, i) for i, (n, r) in enumerate(zip(lengths, rewards, strict=True)) if r >= 1 - 1e-9]
         text = ""
         if right:
-            path = tree.path(live[min(right)[1]])
-            text = self.engine.codec.decode(np.concatenate([n.actions for n in path if n.role != "prompt"]))
+            text = self.engine.codec.decode(_own(tree, live[min(right)[1]]))
+        said = (self.engine.codec.decode(_own(tree, leaf)) for leaf in live if order.texts or not order.judged)
         return Delivery(
-            order, rewards, lengths, decoded=sum(len(n) for n in tree if n.trains and not n.forced),
+            order, rewards, lengths, texts=tuple(said), decoded=sum(len(n) for n in tree if n.trains and not n.forced),
             failed=sum(leaf.status == "failed" for leaf in tree.leaves()), solved_text=text,
         )  # fmt: skip
+
+
+def _own(tree: Tree, leaf: Node) -> Array:
+    """Everything after the prompt."""
+    return np.concatenate([n.actions for n in tree.path(leaf) if n.role != "prompt"])
 
 
 def _written(tree: Tree, leaf: Node) -> int:
@@ -190,6 +236,8 @@ def _written(tree: Tree, leaf: Node) -> int:
 def _ordered_item(order: Order, place: int) -> Item:
     """The item as the arm asks it; an edited one has an id of its own while it grows."""
     item, edit = order.prompt.item, order.edit
+    if not order.judged:
+        item = replace(item, id=f"{item.id}~{order.arm}~{place}", meta={**item.meta, UNJUDGED: True})
     if edit is None:
         return item
     meta = {**item.meta, LEAD: edit.text} if edit.joins else item.meta
@@ -197,8 +245,8 @@ def _ordered_item(order: Order, place: int) -> Item:
 
 
 @dataclass(frozen=True, slots=True)
-class _Led:
-    """A task whose verifier also reads the beginning of an answer that a control wrote."""
+class _Told:
+    """A task whose verifier also reads the beginning of an answer that a control wrote, and leaves some to it."""
 
     inner: Task
 
@@ -232,4 +280,6 @@ class _Led:
         return await self.inner.step(item, state, text)
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
+        if UNJUDGED in item.meta:
+            return Verdict(0.0, why="the control says later what it is worth")
         return await self.inner.verify(item, state, str(item.meta.get(LEAD, "")) + text)

@@ -11,6 +11,7 @@ import numpy as np
 from rolltree.control.history import BANDS, History
 from rolltree.control.order import PLAIN, Delivery
 from rolltree.control.plan import Control
+from rolltree.control.probe import in_flight
 from rolltree.tree.values import dumps, loads
 
 
@@ -51,6 +52,10 @@ def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[
         out[name] = out.get(name, 0.0) + d.n
         if d.order.teaches:
             groups.setdefault(d.order.prompt.place, []).append(d)
+    for name in sorted({name for d in delivered for name in d.numbers}):
+        out[f"control.{name}"] = float(np.mean([d.numbers[name] for d in delivered if name in d.numbers]))
+    if any(d.order.probe is not None for d in delivered):
+        out |= in_flight([p for d in delivered for p in d.probes])
     flat_first = flat = avoided = wasted = 0
     widths: list[int] = []
     for of_prompt in groups.values():

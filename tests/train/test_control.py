@@ -40,6 +40,8 @@ TINY: dict[str, dict[str, Any]] = {
     "vade": {"pool": 8}, "shuffled": {"pool": 8}, "dots": {"pool": 8, "references": 3}, "hbpo": {
         "budgets": (2, 4), "template": "{budget}"}, "guide": {"template": "{hint}"}, "e1": {"template": "{effort}"},
     "v05": {"least": 2, "most": 4}, "seele": {"rounds": 2}, "dars": {"most": 10},
+    "arrol": {"over": "recent", "tokens": 2, "warm": 1, "bins": 4},
+    "masa": {"template": "{prompt}", "efficient": True},
 }  # fmt: skip
 
 
@@ -242,7 +244,10 @@ def test_widths_of_strategies_and_of_those_that_do_not_say() -> None:
         check_width(Mute(), load_control("dars"))
 
 
-STATEFUL = {"vade": {"pool": 8}, "prompt-gdro": {}, "rollout-gdro": {}, "dots": {"pool": 8, "references": 3}, "v05": {}}
+STATEFUL = {
+    "vade": {"pool": 8}, "prompt-gdro": {}, "rollout-gdro": {}, "dots": {"pool": 8, "references": 3}, "v05": {},
+    "arrol": {"tokens": 1, "warm": 1, "bins": 4}, "masa": {"template": "{prompt}", "efficient": True},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("control", list(STATEFUL))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.control.history import History
-from rolltree.control.order import Delivery, Order
+from rolltree.control.order import Delivery, Grades, Order
 from rolltree.control.plan import Apart, Control, Plan, Step, refilled
 from rolltree.task.protocol import Item
 
@@ -46,13 +46,15 @@ class World:
     texts: Sequence[str] = ()
     taken: int = 0
     rng: np.random.Generator = field(init=False)
+    begun: Floats = field(init=False)
+    """The logits at the start."""
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng([11, self.seed])
         if not len(self.logits):
             self.logits = self.rng.normal(self.mean, self.spread, self.count)
         self.logits = np.array(self.logits, np.float64)
-        self.count = len(self.logits)
+        self.count, self.begun = len(self.logits), self.logits.copy()
 
     # -- as a supply -----------------------------------------------------------------------------------------------
 
@@ -85,12 +87,18 @@ class World:
     def serve(self, order: Order, width: int) -> Delivery:
         """Toss the coins."""
         n = width if order.width is None else order.width
+        if not order.judged:
+            # What these prompts foretell of themselves: their pass rates at the start, unknown lengths.
+            said = f"{round(8 * float(sigmoid(self.begun[index(order)])))} 10"
+            return Delivery(order, (), (4,) * n, 4 * n, texts=(said,) * n)
         right = self.rng.random(n) < self.rate(order)
-        return Delivery(order, tuple(right.astype(float)), (10,) * n, 10 * n, solved_text=ANSWER if right.any() else "")
+        texts = (ANSWER,) * n if order.texts else ()
+        solved = ANSWER if right.any() else ""
+        return Delivery(order, tuple(right.astype(float)), (10,) * n, 10 * n, solved_text=solved, texts=texts)
 
     def pass_time(self, delivered: Sequence[Delivery]) -> None:
         """One step of training and drift."""
-        for group in grouped(delivered).values():
+        for group in grouped(d for d in delivered if d.order.judged).values():
             weight = group[0].order.marks.get("prompt_weight", 1.0)
             self.logits[index(group[0].order)] += self.gain * weight * mass(group) / 4
         self.logits += self.rng.normal(0, self.drift, self.count) if self.drift else 0.0
@@ -142,6 +150,13 @@ def follow(plan: Plan, world: World, width: int, into: list[Delivery], history: 
         except StopIteration:
             return
         first = len(into)
+        if isinstance(orders, Grades):
+            rewards = orders.rewards
+            for i, d in enumerate(into):
+                if not d.order.judged and d.order.prompt.place in rewards:
+                    into[i] = replace(d, rewards=rewards[d.order.prompt.place])
+            answer = [d for d in into if not d.order.judged and d.order.prompt.place in rewards]
+            continue
         if isinstance(orders, Apart):
             for part in orders.plans:
                 follow(part, world, width, into, history, number)
@@ -156,7 +171,7 @@ def follow(plan: Plan, world: World, width: int, into: list[Delivery], history: 
         answer = into[first:]
 
 
-def grouped(delivered: Sequence[Delivery]) -> dict[int, list[Delivery]]:
+def grouped(delivered: Iterable[Delivery]) -> dict[int, list[Delivery]]:
     """What teaches, by prompt."""
     out: dict[int, list[Delivery]] = {}
     for d in delivered:

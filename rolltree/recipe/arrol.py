@@ -1,0 +1,60 @@
+"""ARRoL: online rollout pruning (arXiv 2603.24840)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.control.arrol import Arrol
+from rolltree.control.probe import Over
+from rolltree.control.survival import Rule
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class ArrolRecipe:
+    """GRPO on the survivors of groups from which half of the rollouts were pruned in flight.
+
+    Advantages are of survivors alone. `rule="signed"` mends the published rule where fewer than half of the rollouts
+    are right. In a run as short as the evidence here the head has a warm-up of a few steps instead of 20, and fewer
+    bins, which few outcomes can fill.
+    """
+
+    card: ClassVar[Card] = Card(
+        "arrol", "Online rollout pruning", "2603.24840", 2026,
+        "+2.3 to +3.0 points over GRPO and DAPO at 1.6 to 1.7 times their speed (1B to 8B)",
+        ("generate", "control"), "grpo",
+        Evidence(
+            "pass@1", "grpo", task="arithmetic", budget=120_000,
+            settings=("group=16", "train.prompts=8", "arrol:warm=5", "arrol:bins=16"),
+        ),
+    )  # fmt: skip
+    group: int = 16
+    rule: Rule = "published"
+    over: Over = "group"
+    tokens: int = 0
+    keep: float = 0.5
+    target: float = 0.5
+    pull: float = 0.5
+    least: float = 0.1
+    most: float = 0.9
+    warm: int = 20
+    bins: int = 128
+    forget: float = 1.0
+    reweigh: bool = False
+    clip: float = 0.2
+
+    def build(self) -> Parts:
+        """Independent rollouts under a quality head's eyes, group credit, symmetric clip."""
+        check_group("arrol", self.group)
+        control = Arrol(
+            self.rule, self.over, self.tokens, self.keep, self.target, self.pull, self.least, self.most, self.warm,
+            self.bins, self.forget, self.reweigh,
+        )  # fmt: skip
+        return Parts(
+            "arrol", Independent(self.group), load_credit("grpo"),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip), averaging="sequence", control=control,
+        )  # fmt: skip

@@ -1,0 +1,54 @@
+"""MASA: meta-awareness through self-alignment (arXiv 2510.03259)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.control.foresight import Part
+from rolltree.control.masa import Masa
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class MasaRecipe:
+    """GRPO on two groups per prompt: solutions, and predictions of how many of them are right and how long they are.
+
+    Both groups train the same weights in one batch. Meta rollouts are tokens too: at an equal number of decoded tokens
+    a run without `efficient` sees about half of the solutions that its baseline sees. Prompts here hold no concepts, so
+    `parts` leaves notions out; give all three, and a `template` that asks for JSON
+    (`rolltree.control.masa.asks_for`), to a policy that can name them.
+    """
+
+    card: ClassVar[Card] = Card(
+        "masa", "Meta-awareness by self-alignment", "2510.03259", 2025,
+        "GRPO's score 1.28 times faster; +19.3 % on AIME25 and +6.2 % on average over six mathematics sets",
+        ("generate", "control"), "grpo",
+        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("group=16", "train.prompts=8")),
+    )  # fmt: skip
+    group: int = 8
+    template: str = "{prompt} passes of 8, length: "
+    width: int = 0
+    parts: tuple[Part, ...] = ("pass", "length")
+    efficient: bool = False
+    agree: float = 0.75
+    multiple: float = 2.0
+    trust: float = 0.9
+    explore: float = 0.1
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+
+    def build(self) -> Parts:
+        """Two groups per prompt, group credit, asymmetric clip without a KL term."""
+        check_group("masa", self.group)
+        control = Masa(
+            self.template, self.width, self.parts, self.efficient, self.agree, self.multiple, self.trust, self.explore
+        )
+        return Parts(
+            "masa", Independent(self.group), load_credit("grpo"),
+            load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high), averaging="token",
+            control=control,
+        )  # fmt: skip
