@@ -21,8 +21,9 @@ SPARE = 64
 class Stable:
     """Environments of one kind, built when needed and reset often."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], spare: int = SPARE) -> None:
         self.make = make
+        self._spare = spare
         self._free: deque[Any] = deque()
 
     def take(self) -> Any:
@@ -33,11 +34,14 @@ class Stable:
 
     def back(self, env: Any) -> None:
         """Nobody uses this one any more."""
-        if len(self._free) < SPARE:
+        if len(self._free) < self._spare:
             self._free.append(env)
         elif callable(close := getattr(env, "close", None)):
-            with suppress(Exception):  # it is thrown away either way
+            # Spelled out: at the program's end, when seats go too, imported names are gone already.
+            try:  # noqa: SIM105
                 close()
+            except Exception:  # it is thrown away either way
+                pass
 
 
 class Seat:
