@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any, Literal, cast
 
 import torch
@@ -29,18 +30,16 @@ from rolltree.task.registry import load_task
 from rolltree.tree import Forest
 
 try:
-    from verl.experimental.agent_loop.agent_loop import (  # pyright: ignore[reportMissingImports]
-        AgentLoopBase,
-        AgentLoopMetrics,
-        AgentLoopOutput,
-    )
+    _loops: Any = import_module("verl.experimental.agent_loop.agent_loop")
 except ImportError as error:
     raise AdaptError(f"TreeAgentLoop needs verl ({error}): pip install verl") from None
+_Output: Any = _loops.AgentLoopOutput
+_Base: Any = _loops.AgentLoopBase
 
 Scores = Literal["outcome", "credit"]
 
 
-class TreeOutput(AgentLoopOutput):
+class TreeOutput(_Output):
     """One leaf. `scores` has an entry per token of the response and is what the trainer gets as `rm_scores`."""
 
     scores: list[float]
@@ -55,7 +54,7 @@ class TreeOutput(AgentLoopOutput):
         return fields
 
 
-class TreeAgentLoop(AgentLoopBase):
+class TreeAgentLoop(_Base):
     """Name it in verl's `agent_loop_config_path` and set `rollout.n=1`: a tree brings its own leaves.
 
     `task` is a task's name and `items` how many of its prompts there are, as for `write_verl(distinct_items(task,
@@ -75,7 +74,7 @@ class TreeAgentLoop(AgentLoopBase):
         self._task, self._items = _items(task, items, seed)
         self._seed, self._scores = seed, scores
 
-    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[TreeOutput]:
         """Grow a tree for one row of the data, through verl's server."""
         item = self._item(kwargs)
         prompt = await self.ct_build_initial_tokens(list(kwargs["raw_prompt"]))
@@ -101,7 +100,7 @@ class TreeAgentLoop(AgentLoopBase):
         version = None if row.version < 0 else row.version
         return TreeOutput(
             prompt_ids=row.prompt, response_ids=row.completion, response_mask=row.mask, response_logprobs=row.logp,
-            reward_score=row.reward, num_turns=2, metrics=AgentLoopMetrics(), outcome=row.reward,
+            reward_score=row.reward, num_turns=2, metrics=_loops.AgentLoopMetrics(), outcome=row.reward,
             scores=row.advantage if self._scores == "credit" else outcome,
             extra_fields={"reward_extra_info": {"outcome": row.reward}, "min_global_steps": version,
                           "max_global_steps": version},

@@ -141,8 +141,8 @@ def _actions(name: str, env: Any, given: Sequence[str] | None, library: Any) -> 
         )
     first, count = int(space.start), int(space.n)
     meanings = getattr(inner, "get_action_meanings", None)
-    names = given or getattr(inner, "action_names", None) or (meanings() if callable(meanings) else None)
-    names = [str(i) for i in range(first, first + count)] if names is None else [str(n) for n in names]
+    names: Any = given or getattr(inner, "action_names", None) or (meanings() if callable(meanings) else None)
+    names = [str(n) for n in (range(first, first + count) if names is None else names)]
     if len(names) != count or len(set(names)) != count:
         raise TaskError(f"{name} has {count} actions, but {len(set(names))} names for them: {', '.join(names)}")
     return {n: first + i for i, n in enumerate(names)}

@@ -176,4 +176,4 @@ def _done(env: Any) -> bool:
 
 
 def _now(told: Any) -> Any:
-    return awaited(told) if inspect.isawaitable(told) else told
+    return awaited(cast(Any, told)) if inspect.isawaitable(told) else told
