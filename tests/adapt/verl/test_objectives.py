@@ -92,8 +92,11 @@ PAIRS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("mode", MODES)
+# verl's SAPO always averages over sequences of token means, whatever it is asked for.
+CASES = [(name, mode) for name in PAIRS for mode in MODES if name != "sapo" or mode == "seq-mean-token-mean"]
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_an_objective_is_verls_own_loss_of_the_same_name(name, mode, weighted):
     (objective, knobs), settings = PAIRS[name]
