@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test lint types imports unit slow bench docs format clean
+.PHONY: help setup demo test test-verl lint types imports unit slow bench docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,15 @@ unit:
 slow: setup ## the minutes-long checks (learning curves, soak)
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=repeatable
 
+VERL := .venv-verl
+test-verl: setup ## the verl adapter against verl itself, in an environment of its own (installed on the first run)
+	@test -x $(VERL)/bin/python || $(BIN)/python -m venv $(VERL)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' > \
+	  "$$($(VERL)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/shared.pth"
+	@test -f $(VERL)/.installed || $(VERL)/bin/pip install -q --disable-pip-version-check --no-deps -r tests/adapt/verl/requirements.txt
+	@touch $(VERL)/.installed
+	$(VERL)/bin/python -m pytest tests/adapt/verl --hypothesis-profile=repeatable
+
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench
 
@@ -52,4 +61,4 @@ format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and caches (never runs/)
-	rm -rf .venv site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache
+	rm -rf .venv .venv-verl site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache

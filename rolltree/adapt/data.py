@@ -7,7 +7,7 @@ TRL: rows with `prompt` (a text or a list of messages) and free columns. verl: P
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rolltree.adapt.errors import AdaptError
-from rolltree.task.items import check_item, digest
+from rolltree.task.foreign import messages
+from rolltree.task.foreign.messages import Render
+from rolltree.task.items import TaskError, check_item, digest
 from rolltree.task.protocol import Item, Split, Task
 
-Messages = Sequence[Mapping[str, Any]]
-Render = Callable[[Messages], str]
-"""Turns messages into the text the policy continues, for instance a tokenizer's chat template."""
 TRIES = 1000
 """Draws without a new prompt after which a task counts as exhausted."""
 
@@ -110,19 +109,10 @@ def read_verl(path: str | Path, *, render: Render | None = None, limit: int | No
 
 def text_of(prompt: Any, where: str, render: Render | None = None) -> str:
     """The text of a prompt that is a text or messages; a dialogue of several messages needs `render`."""
-    if isinstance(prompt, str):
-        return prompt
-    if not isinstance(prompt, Sequence) or not all(isinstance(m, Mapping) for m in cast(Sequence[Any], prompt)):
-        raise AdaptError(f"{where}: the prompt must be a text or a list of messages, not {type(prompt).__name__}")
-    messages = cast(Messages, prompt)
-    if render is not None:
-        return render(messages)
-    if len(messages) == 1 and isinstance(content := messages[0].get("content"), str):
-        return content
-    raise AdaptError(
-        f"{where}: the prompt has {len(messages)} messages and nothing says how to write them as one text; "
-        "pass render=, for instance the tokenizer's chat template"
-    )
+    try:
+        return messages.text_of(prompt, where, render)
+    except TaskError as error:
+        raise AdaptError(str(error)) from None
 
 
 def _item(row: Mapping[str, Any], number: int, answer: str, render: Render | None) -> Item:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import isawaitable
-from math import isfinite
 from random import Random
 from typing import Any, Literal
 
 from rolltree.adapt.data import text_of
 from rolltree.adapt.errors import AdaptError
 from rolltree.adapt.finish import finish
+from rolltree.task.foreign.rewards import number
 from rolltree.task.items import TaskError, split_of
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Task, Verdict
 
 Reward = Callable[..., Any]
-
-
-class UnscorableError(AdaptError):
-    """A reward function gave no number for a rollout: its leaf is failed, never worth 0."""
 
 
 class RewardTask(SingleTurn):
@@ -63,11 +59,7 @@ class RewardTask(SingleTurn):
         if isinstance(told, Mapping):
             parts = {str(k): float(v) for k, v in told.items() if k != "score" and isinstance(v, (int, float))}
             told = told.get("score")
-        if isinstance(told, bool) or not isinstance(told, (int, float)) or not isfinite(told):
-            raise UnscorableError(
-                f"the reward function of {self.name} answered {told!r} for item {item.id!r}, not a number"
-            )
-        return Verdict(float(told), parts, text.strip() or None)
+        return Verdict(number(told, f"the reward function of {self.name}", item.id), parts, text.strip() or None)
 
     def _ask(self, item: Item, text: str) -> Any:
         meta = item.meta

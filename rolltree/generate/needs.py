@@ -31,6 +31,12 @@ def check_needs(needs: Collection[str], who: str, engine: Engine, task: Task) ->
         raise NeedsError(
             f"{who} needs {_listed(missing)}, but the task {task.name!r} has no environment; choose an interactive task"
         )
+    refused = sorted(asked & getattr(task, "lacks", frozenset[str]()))
+    if refused:
+        raise NeedsError(
+            f"{who} needs {_listed(refused)}, which the environments of {task.name!r} do not offer (they cannot be "
+            "copied); choose another recipe, or environments that can be copied"
+        )
 
 
 def _listed(names: Collection[str]) -> str:

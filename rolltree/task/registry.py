@@ -1,12 +1,16 @@
-"""Tasks by name: the nano suite, and the adapters behind a prefix (`reasoning-gym:NAME`, `jsonl:PATH`,
-`python:PATH`)."""
+"""Tasks by name: the nano suite, and the adapters behind a prefix (`reasoning-gym:NAME`, `jsonl:PATH`, `python:PATH`,
+`trl:CLASS`, `gym:ENV_ID`, `verifiers:NAME`). Knobs may follow the name: `countdown?use_all=false`."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from inspect import signature
 from typing import Any
+from urllib.parse import parse_qsl
 
 from rolltree.errors import did_you_mean
 from rolltree.task.items import TaskError
@@ -55,8 +59,20 @@ PREFIXES: Mapping[str, str] = {
     "reasoning-gym": "a data set of reasoning-gym by name",
     "jsonl": "a file of prompts and answers",
     "python": "a file of prompts and answers, worked out with Python",
+    "trl": "a TRL-style environment class, module:Class or file.py:Class",
+    "gym": "a Gymnasium environment that speaks text, by its id",
+    "verifiers": "a task set of verifiers by name",
 }
 """Prefix of an adapter -> what its name stands for."""
+_ADAPTERS: Mapping[str, tuple[str, str]] = {
+    "reasoning-gym": ("rolltree.task.reasoning_gym", "ReasoningGym"),
+    "jsonl": ("rolltree.task.math_answers", "MathAnswers"),
+    "python": ("rolltree.task.python_tool", "PythonTool"),
+    "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
+    "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
+    "verifiers": ("rolltree.task.foreign.task_set", "TaskSet"),
+}
+_KNOBS = re.compile(r"\?(?=[A-Za-z_]\w*=)")
 
 
 def list_tasks() -> tuple[TaskInfo, ...]:
@@ -67,9 +83,11 @@ def list_tasks() -> tuple[TaskInfo, ...]:
 def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     """A task by name, at a level (None = its default) and with knobs; unknown ones are refused with the nearest known.
 
-    `reasoning-gym:NAME` gives a data set of reasoning-gym, `jsonl:PATH` a file of prompts and math answers,
-    `python:PATH` the same with a Python tool.
+    A prefix gives the task of an adapter: a data set of reasoning-gym, a file of prompts and math answers, the same
+    with a Python tool, an environment of TRL or Gymnasium, a task set of verifiers. Knobs may stand in the name, as in
+    `gym:FrozenLake-v1?is_slippery=false&max_turns=20`; values are read as JSON, else as text.
     """
+    name, knobs = _split_knobs(name, knobs)
     prefix, colon, rest = name.partition(":")
     if level is not None:
         knobs["level"] = level
@@ -93,18 +111,23 @@ def near(name: str, known: Iterable[str]) -> str:
     return f" ({question})" if question else ""
 
 
+def _split_knobs(name: str, knobs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A name without the knobs written behind it, and all knobs; those given as keywords go first."""
+    plain, *written = _KNOBS.split(name, maxsplit=1)
+    told = {key: _value(text) for key, text in parse_qsl(written[0], keep_blank_values=True)} if written else {}
+    return plain, {**told, **knobs}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
 def _adapter(prefix: str) -> Callable[..., Task]:
     """The adapter behind a prefix; its module is imported here and nowhere else."""
-    if prefix == "reasoning-gym":
-        from rolltree.task.reasoning_gym import ReasoningGym
-
-        return ReasoningGym
-    if prefix == "jsonl":
-        from rolltree.task.math_answers import MathAnswers
-
-        return MathAnswers
-    if prefix == "python":
-        from rolltree.task.python_tool import PythonTool
-
-        return PythonTool
-    raise TaskError(f"there is no adapter {prefix!r}{near(prefix, PREFIXES)}; known are {', '.join(PREFIXES)}")
+    if prefix not in _ADAPTERS:
+        raise TaskError(f"there is no adapter {prefix!r}{near(prefix, PREFIXES)}; known are {', '.join(PREFIXES)}")
+    module, made = _ADAPTERS[prefix]
+    return getattr(import_module(module), made)

@@ -53,15 +53,33 @@ def advantage_estimator(credit: str | Credit, **knobs: Any) -> Estimator:
     return estimate
 
 
-def register_credits(credits: Iterable[str], prefix: str = "rolltree_") -> tuple[str, ...]:
-    """Register credits in verl; choose one with `algorithm.adv_estimator=rolltree_NAME`."""
+def given(token_level_rewards: Tensor, response_mask: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
+    """Token-level rewards that are advantages already, as `TreeAgentLoop(scores="credit")` writes them.
+
+    Nothing else may be added to them: leave `algorithm.use_kl_in_reward` off.
+    """
+    advantages = token_level_rewards * response_mask
+    return advantages, advantages
+
+
+def register_credits(credits: Iterable[str] = (), prefix: str = "rolltree_") -> tuple[str, ...]:
+    """Register credits in verl; choose one with `algorithm.adv_estimator=rolltree_NAME`.
+
+    `rolltree_given`, which takes the advantages that a tree's own credit gave, is registered with them.
+    """
     try:
-        from verl.trainer.ppo.core_algos import register_adv_est  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise AdaptError("registering credits needs verl: pip install verl") from None
+        from verl.trainer.ppo.core_algos import (  # pyright: ignore[reportMissingImports]
+            ADV_ESTIMATOR_REGISTRY,
+            register_adv_est,
+        )
+    except ImportError as error:
+        raise AdaptError(f"registering credits needs verl ({error}): pip install verl") from None
     names = tuple(f"{prefix}{credit}" for credit in credits)
     for name in names:
-        register_adv_est(name)(advantage_estimator(name.removeprefix(prefix)))
+        # Asked for twice (by a configuration and by a module it imports) it stays the first.
+        if name not in ADV_ESTIMATOR_REGISTRY:
+            register_adv_est(name)(advantage_estimator(name.removeprefix(prefix)))
+    register_adv_est(f"{prefix}given")(given)
     return names
 
 

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given as given_batches
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from rolltree.adapt.errors import AdaptError
-from rolltree.adapt.verl import advantage_estimator, register_credits
+from rolltree.adapt.verl import advantage_estimator, given, register_credits, register_objective
 
 
 @st.composite
@@ -39,7 +42,7 @@ def expected(kind: str, outcomes: list[float], index: list[str], row: int) -> fl
 
 
 @pytest.mark.parametrize("kind", ["grpo", "dr_grpo", "rloo"])
-@given(batch=batches())
+@given_batches(batch=batches())
 @settings(max_examples=40, deadline=None)
 def test_estimators_are_their_definitions_at_every_masked_token(kind, batch):
     rewards, mask, index, outcomes = batch
@@ -67,19 +70,63 @@ def test_what_verl_cannot_supply_is_refused_when_the_estimator_is_made():
         advantage_estimator("grpo")(torch.zeros(1, 1), torch.ones(1, 1))
 
 
-def test_registering_without_verl_is_one_sentence():
-    try:
-        import verl  # noqa: F401
-    except ImportError:
+def test_registering_without_verl_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "verl.trainer.ppo.core_algos", None)
+    for module in ("verl", "verl.experimental", "verl.experimental.agent_loop.agent_loop"):
+        monkeypatch.setitem(sys.modules, module, None)
+    for register in (register_credits, lambda names: register_objective(names[0], names[0])):
         with pytest.raises(AdaptError, match="pip install verl"):
-            register_credits(["grpo"])
-    else:
-        pytest.skip("verl is installed")
+            register(["grpo"])
+    monkeypatch.delitem(sys.modules, "rolltree.adapt.verl.loop", raising=False)
+    with pytest.raises(AdaptError, match="TreeAgentLoop needs verl"):
+        importlib.import_module("rolltree.adapt.verl.loop")
+
+
+def test_advantages_that_are_given_are_taken_as_they_are():
+    rewards, mask = torch.tensor([[0.5, -1.0, 9.0]]), torch.tensor([[1, 1, 0]])
+    assert given(token_level_rewards=rewards, response_mask=mask, index=["a"])[0].tolist() == [[0.5, -1.0, 0.0]]
+
+
+def algorithms():
+    return pytest.importorskip("verl.trainer.ppo.core_algos", reason="verl is not installed: make test-verl")
 
 
 def test_registered_credits_are_found_by_verl():
-    algorithms = pytest.importorskip("verl.trainer.ppo.core_algos", reason="verl is not installed")
-    (name,) = register_credits(["rloo"])
-    estimate = algorithms.get_adv_estimator_fn(name)
-    ours, _ = estimate(torch.tensor([[1.0], [0.0]]), torch.ones(2, 1), ["a", "a"])
+    theirs = algorithms()
+    assert register_credits(["rloo"]) == register_credits(["rloo"]) == ("rolltree_rloo",)
+    ours, _ = theirs.get_adv_estimator_fn("rolltree_rloo")(torch.tensor([[1.0], [0.0]]), torch.ones(2, 1), ["a", "a"])
     torch.testing.assert_close(ours, torch.tensor([[1.0], [-1.0]]))
+    assert theirs.get_adv_estimator_fn("rolltree_given") is given
+
+
+@pytest.mark.parametrize(
+    ("credit", "name", "knobs"),
+    [
+        ("grpo", "grpo", {}),
+        ("dr_grpo", "grpo", {"norm_adv_by_std_in_grpo": False}),
+        ("rloo", "rloo", {}),
+        ("opo", "opo", {}),
+    ],
+)
+@given_batches(batch=batches())
+@settings(max_examples=40, deadline=None)
+def test_a_credit_is_verls_own_estimator_of_the_same_name(credit, name, knobs, batch):
+    rewards, mask, index, _ = batch
+    theirs, _ = algorithms().get_adv_estimator_fn(name)(rewards.clone(), mask, index=index, **knobs)
+    ours, _ = advantage_estimator(credit)(token_level_rewards=rewards, response_mask=mask, index=index)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_verls_own_dispatch_calls_a_registered_credit():
+    theirs = algorithms()
+    from verl import DataProto
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    (name,) = register_credits(["opo"])
+    rewards, mask = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 1.0]]), torch.ones(3, 2, dtype=torch.long)
+    uid = np.array(["a", "a", "b"], dtype=object)
+    data = DataProto.from_dict({"token_level_rewards": rewards, "response_mask": mask}, {"uid": uid})
+    done = compute_advantage(data, adv_estimator=name, config=None)
+    expected, _ = theirs.get_adv_estimator_fn(name)(rewards, mask, uid)
+    torch.testing.assert_close(done.batch["advantages"], expected)
+    assert done.batch["advantages"][:2].any()

@@ -1,0 +1,1 @@
+"""Other libraries' environments as tasks: TRL-style classes (hence OpenEnv), Gymnasium, verifiers."""

@@ -1,0 +1,161 @@
+"""Foreign environments as functional tasks: a state is what was said and heard, and an environment that stands there.
+
+An environment that can be copied is copied before each step, so forks and snapshots cost one copy. One that cannot is
+reset and played again up to the fork, and must then say what it said before; strategies that need snapshots are
+refused (`Foreign.lacks`). Every call runs beside the event loop, so the hand's time limits hold.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rolltree.task.foreign.seat import Seat, Snapshots, Stable, can_copy
+from rolltree.task.foreign.threads import beside
+from rolltree.task.items import TaskError, digest
+from rolltree.task.protocol import Item, Reply, Verdict
+
+
+class EpisodeError(TaskError):
+    """An environment that does not do the same again, so that what it says belongs to no episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What an environment says to one turn."""
+
+    text: str
+    reward: float = 0.0
+    done: bool = False
+    failed: bool = False
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """What was said and heard so far; two episodes with the same turns are the same state."""
+
+    turns: tuple[str, ...] = ()
+    heard: tuple[str, ...] = ()
+    total: float = 0.0
+    """Sum of the step rewards."""
+    failures: int = 0
+    done: bool = False
+    seat: Seat | None = field(default=None, compare=False, repr=False)
+
+
+class Foreign(ABC):
+    """What tasks on foreign environments share. The three methods below may block; each call has an environment to
+    itself."""
+
+    level = 0
+
+    def __init__(
+        self, name: str, make: Callable[[], Any], *, stop: tuple[str, ...], max_tokens: int, max_turns: int,
+        snapshots: Literal["auto", "copy", "replay"],
+    ) -> None:  # fmt: skip
+        if snapshots not in ("auto", "copy", "replay"):
+            raise TaskError(f"{name}: snapshots={snapshots!r} must be 'auto', 'copy' or 'replay'")
+        if max_turns < 1:
+            raise TaskError(f"{name}: max_turns is {max_turns}, but an environment answers at least once")
+        self.name, self.stop, self.max_tokens, self.max_turns = name, stop, max_tokens, max_turns
+        self.stable = Stable(make)
+        self._wanted = snapshots
+        self.snapshots: Snapshots = "replay"
+        """How a fork gets its environment: by a copy, or by playing the episode again."""
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """Needs of strategies that these environments cannot meet."""
+        return frozenset({"snapshot"} if self.snapshots == "replay" else ())
+
+    @abstractmethod
+    def open(self, env: Any, item: Item) -> str:
+        """Reset an environment for an item; returns what it shows."""
+
+    @abstractmethod
+    def turn(self, env: Any, text: str) -> Heard:
+        """The environment's answer to a turn. What the policy did wrong is an answer; what is raised is a crash."""
+
+    @abstractmethod
+    def judge(self, env: Any, item: Item, episode: Episode, text: str) -> Verdict:
+        """The outcome of a rollout that ended here."""
+
+    def probe(self, item: Item) -> str:
+        """Reset one environment for an item and settle how environments are forked; returns what it shows."""
+        env = self.stable.take()
+        shown = self.open(env, item)
+        copies = self._wanted != "replay" and can_copy(env)
+        if self._wanted == "copy" and not copies:
+            raise TaskError(
+                f"{self.name}: snapshots='copy', but {type(env).__name__} cannot be copied; give it a __deepcopy__, or "
+                "choose snapshots='replay'"
+            )
+        self.snapshots = "copy" if copies else "replay"
+        self.stable.back(env)
+        return shown
+
+    def shown(self, item: Item) -> str:
+        """What an environment shows at the start of an item."""
+        env = self.stable.take()
+        text = self.open(env, item)
+        self.stable.back(env)
+        return text
+
+    def start(self, item: Item) -> tuple[Episode, str | None]:
+        """Nothing was said."""
+        return Episode(), _key(item, ())
+
+    async def step(self, item: Item, state: Episode, text: str) -> Reply:
+        """The environment's answer; it is reset and led there first where no environment stands there."""
+        return await beside(lambda: self._step(item, state, text))
+
+    async def verify(self, item: Item, state: Episode, text: str) -> Verdict:
+        """The environment's own outcome."""
+        return await beside(lambda: self._verify(item, state, text))
+
+    def _step(self, item: Item, state: Episode, text: str) -> Reply:
+        env = self._stand(item, state)
+        heard = self.turn(env, text)
+        after = Episode(
+            (*state.turns, text), (*state.heard, heard.text), state.total + heard.reward,
+            state.failures + heard.failed, heard.done, Seat(env, self.stable, self.snapshots),
+        )  # fmt: skip
+        return Reply(
+            heard.text, after, done=heard.done, reward=heard.reward, state_key=_key(item, after.turns),
+            failed=heard.failed, parts=heard.parts,
+        )  # fmt: skip
+
+    def _verify(self, item: Item, state: Episode, text: str) -> Verdict:
+        env = self._stand(item, state)
+        verdict = self.judge(env, item, state, text)
+        self.stable.back(env)
+        return verdict
+
+    def _stand(self, item: Item, state: Episode) -> Any:
+        """An environment of our own at this state."""
+        env = None if state.seat is None else state.seat.take()
+        if env is not None:
+            return env
+        env = self.stable.take()
+        shown = self.open(env, item)
+        if shown != item.meta["shown"]:
+            raise EpisodeError(
+                f"{self.name} began item {item.id!r} with {shown[:80]!r} and before with {item.meta['shown'][:80]!r}; "
+                "reset must depend on what it is given alone (take chance from a seed)"
+            )
+        for number, (turn, before) in enumerate(zip(state.turns, state.heard, strict=True), 1):
+            now = self.turn(env, turn).text
+            if now != before:
+                raise EpisodeError(
+                    f"{self.name} answered turn {number} of item {item.id!r} with {now[:80]!r} and before with "
+                    f"{before[:80]!r}; an environment that cannot be copied must answer the same again"
+                )
+        return env
+
+
+def _key(item: Item, turns: tuple[str, ...]) -> str:
+    """The name of a state: of a deterministic environment, what was said to it is enough."""
+    return f"{item.id}/{len(turns)}" + (f":{digest(repr(turns))}" if turns else "")

@@ -1,0 +1,132 @@
+"""Gymnasium environments: the contract of text and actions, seeds as items, copies as snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from rolltree.contract import task as contract
+from rolltree.generate.independent import Independent
+from rolltree.generate.runner import grow
+from rolltree.generate.vines import Vines
+from rolltree.task.items import TaskError
+from rolltree.task.registry import load_task
+from tests.task.foreign.worlds import scripted
+
+gymnasium = pytest.importorskip("gymnasium", reason="Gymnasium is not installed: pip install 'rolltree[gymnasium]'")
+LAKE = "gym:FrozenLake-v1?is_slippery=false&max_turns=12"
+MOVES = ("left", "down", "right", "up")
+WAY = ["down", "down", "right", "right", "down", "right"]
+
+
+class Guess(gymnasium.Env):
+    """Guess a word; the seed chooses it. Text in, text out."""
+
+    def __init__(self, hands=None):
+        chars = "abcdefghijklmnopqrstuvwxyz :!"
+        self.observation_space = gymnasium.spaces.Text(64, charset=chars)
+        self.action_space = gymnasium.spaces.Text(8, charset=chars)
+        self.hands = hands
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.word = "".join(self.np_random.choice(list("abcdef"), 3))
+        self.left = 3
+        return f"starts with {self.word[0]}", {}
+
+    def step(self, action):
+        self.left -= 1
+        right = action == self.word
+        return ("right!" if right else "no"), float(right), right, self.left == 0, {}
+
+
+gymnasium.register("Guess-v0", entry_point=Guess)
+
+
+def test_a_text_environment_is_a_sound_task():
+    task = load_task("gym:Guess-v0")
+    assert (task.snapshots, task.max_turns) == ("copy", 64)
+    contract.check_task(task)
+    contract.check_items_repeat(task)
+    contract.check_splits_disjoint(task, 64)
+    item = next(task.items("train"))
+    env = Guess()
+    env.reset(seed=item.answer)
+    asyncio.run(contract.check_reference(task, item, ["abc\n" if env.word != "abc" else "abd\n", f"{env.word}\n"]))
+    asyncio.run(contract.check_functional(task, item, ["abc\n", "ABC!\n", "bcd\n"]))
+    assert asyncio.run(contract.check_state_keys(task, item, [["abc\n", "bcd\n"], ["abc\n", "cde\n"]]))
+
+
+def test_a_discrete_environment_is_played_by_the_names_of_its_actions():
+    task = load_task(LAKE, actions=MOVES)
+    item = next(task.items("train"))
+    assert item.prompt.endswith("Actions: left, down, right, up\n")
+    replies, state, verdict = asyncio.run(contract.perform(task, item, [f"{move}\n" for move in WAY]))
+    assert [r.reward for r in replies] == [0, 0, 0, 0, 0, 1]
+    assert (verdict.score, verdict.parts["steps"], state.done) == (1, 6, True)
+    refused, _, _ = asyncio.run(contract.perform(task, item, ["jump\n"]))
+    assert (refused[0].failed, refused[0].text) == (True, "no action 'jump'; there are left, down, right, up\n")
+    numbered = load_task(LAKE, opens="<", closes=">")
+    replies, _, _ = asyncio.run(contract.perform(numbered, item, [f"I go <{MOVES.index(m)}>" for m in WAY]))
+    assert replies[-1].reward == 1
+
+
+def test_a_tree_forks_in_mid_episode_and_every_branch_has_an_environment_of_its_own():
+    task = load_task("gym:Guess-v0")
+    item = next(task.items("train"))
+    env = Guess()
+    env.reset(seed=item.answer)
+    said = {item.prompt.strip(): "abc", "no": env.word}
+    forest = asyncio.run(grow(Vines(), scripted(lambda seen: said[seen[-1]]), task, [item]))
+    leaves = [leaf for _, leaf in forest.leaves()]
+    assert len(leaves) > 2
+    assert {(leaf.status, leaf.scores["reward"]) for leaf in leaves} == {("done", 1.0)}
+
+
+def test_where_all_starts_look_alike_the_seeds_are_split():
+    task = load_task(LAKE)
+    train = {next(task.items("train", seed)).id for seed in range(20)}
+    test = {next(task.items("test", seed)).id for seed in range(20)}
+    assert len(train) > 1
+    assert not train & test
+
+
+def test_an_environment_that_cannot_be_copied_is_played_again():
+    task = load_task("gym:Guess-v0", hands=sys.stderr)
+    assert (task.snapshots, task.lacks) == ("replay", {"snapshot"})
+    item = next(task.items("train"))
+    asyncio.run(contract.check_functional(task, item, ["abc\n", "bcd\n"]))
+
+
+def test_a_crash_in_the_environment_is_a_failed_node():
+    class Broken(Guess):
+        def step(self, action):
+            raise KeyError("bug")
+
+    gymnasium.register("Broken-v0", entry_point=Broken)
+    task = load_task("gym:Broken-v0")
+    forest = asyncio.run(grow(Independent(2), scripted(lambda _: "abc"), task, [next(task.items("train"))]))
+    assert {leaf.status for _, leaf in forest.leaves()} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "says"),
+    [
+        ("gym:Nothing-v0", {}, "gymnasium cannot make 'Nothing-v0'"),
+        ("gym:CartPole-v1", {}, "has no 'ansi' rendering, so a policy cannot read it; pass shows="),
+        ("gym:Pendulum-v1", {"shows": str}, "acts in Box.* which has no names"),
+        ("gym:FrozenLake-v1", {"actions": ("a", "b")}, "has 4 actions, but 2 names"),
+        ("gym:FrozenLake-v1", {"snapshots": "no"}, "snapshots='no' must be"),
+    ],
+)
+def test_refusals(name, knobs, says):
+    with pytest.raises(TaskError, match=says):
+        load_task(name, **knobs)
+
+
+def test_a_missing_library_is_one_sentence_naming_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(ImportError, match=r"pip install 'rolltree\[gymnasium\]'"):
+        load_task("gym:FrozenLake-v1")
