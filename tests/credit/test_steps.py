@@ -181,6 +181,21 @@ def test_two_levels_by_hand():
     np.testing.assert_allclose(design, [0.5, -0.5, 0, 0])
 
 
+def test_levels_take_turns_by_version():
+    [tree] = plans(np.random.default_rng(0), prompts=1)
+    credit = load_credit("himac", phase="alternate", every=2)
+    with pytest.raises(CreditError, match=r"node 1 of tree 'p0' and all others do not say under which version"):
+        credit(table([tree]))
+    for version, turn in enumerate(("macro", "macro", "micro", "micro", "macro")):
+        for node in tree:
+            node.version = np.full(len(node), version, np.int32)
+        got, alone = credit(table([tree])), load_credit("himac", phase=turn)(table([tree]))
+        np.testing.assert_array_equal(got.leaf, alone.leaf)
+        np.testing.assert_array_equal(got.action, alone.action)
+    with pytest.raises(CreditError, match="every is 0"):
+        load_credit("himac", every=0)(table([tree]))
+
+
 def test_two_levels_need_a_plan():
     with pytest.raises(CreditError, match=r"needs a plan above node \d+ of tree 't0'"):
         load_credit("himac")(table(episodes(np.random.default_rng(0))))
