@@ -29,13 +29,15 @@ class _Turn:
         rows = [problem.see(x) for x in self.states]
         pi = policy[rows]
         p = pi[np.arange(len(rows)), self.actions]
+        # The reference is uniform over the actions that exist.
+        reference = -np.log((pi > 0).sum(axis=1))
         value = [solved.value[x] + critic_error.get(x, 0.0) for x in self.states]
         spans: dict[str, tuple[int, int]] = {}
         for k, x in enumerate(self.states):
             spans[problem.phase(x)] = (k, k + 1)
         known = {problem.phase(x): v for x, v in zip(self.states, value, strict=True)}
         notes = {
-            "row": np.array(rows, np.float64), "value": np.array(value), "spans": spans,
+            "row": np.array(rows, np.float64), "value": np.array(value), "spans": spans, "reference": reference,
             "energy": 1 - 2 * p + (pi**2).sum(axis=1),
         }  # fmt: skip
         scores = {
@@ -65,6 +67,10 @@ def sample(
     for i in range(trees):
         tree = Tree(f"{problem.name}{i}", [0], item=problem.name)
         tree[0].state_key = str(problem.see(problem.start))
+        tree[0].scores.update(
+            prior=min(max(solved.objective + errors[problem.start], 0.0), 1.0),
+            greedy_reward=_greedy(problem, policy, rng), effort=1.0,
+        )  # fmt: skip
         roots = group if forks == "flat" else max(group // 2, 1)
         todo: list[tuple[Node, State, _Turn, float, bool]] = [
             (tree[0], problem.start, _Turn(), 0.0, forks != "flat") for _ in range(roots)
@@ -102,3 +108,15 @@ def sample(
                     break
         out.append(tree)
     return out
+
+
+def _greedy(problem: Problem, policy: Floats, rng: np.random.Generator) -> float:
+    """What one rollout of the likeliest actions earns; the environment's own chances are drawn."""
+    x: State | None = problem.start
+    earned = 0.0
+    while x is not None:
+        moves = problem.step(x, int(policy[problem.see(x)].argmax()))
+        move = moves[0] if len(moves) == 1 else moves[rng.choice(len(moves), p=[m.p for m in moves])]
+        earned += move.reward
+        x = move.state
+    return earned
