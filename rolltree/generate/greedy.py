@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from rolltree.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class WithGreedy:
-    """One greedy rollout first, then the inner strategy; the prompt gets the greedy outcome as `greedy_reward` (ReMax,
+    """One greedy rollout beside the inner strategy's; the prompt gets the greedy outcome as `greedy_reward` (ReMax,
     arXiv 2310.10505).
 
     The greedy rollout has no sampling probability and does not teach; its tokens are paid for all the same. A tree
@@ -35,15 +36,20 @@ class WithGreedy:
         return getattr(self.inner, "want", frozenset())
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
-        """The greedy rollout, then the others."""
-        if "greedy_reward" not in tree.root.scores:
-            leaf = await play(hand, tree.root, temperature=0.0)
-            if leaf.parent is not None and leaf.status == "done" and "reward" in leaf.scores:
-                tree.root.scores["greedy_reward"] = leaf.scores["reward"]
-                leaf.fate = "dropped: the greedy baseline"
-        mine = {leaf.id for leaf in tree.leaves()}
-        await self.inner.grow_tree(tree, hand)
+        """Both at once; the inner strategy counts what stands in the tree before the greedy rollout does."""
+        alone = "greedy_reward" in tree.root.scores
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.inner.grow_tree(tree, hand))
+            if not alone:
+                group.create_task(self._baseline(tree, hand))
         if "greedy_reward" not in tree.root.scores:
             for leaf in tree.leaves():
-                if leaf.id not in mine and not leaf.fate:
+                if leaf.parent is not None and not leaf.fate:
                     leaf.fate = "dropped: no greedy rollout to compare with"
+
+    async def _baseline(self, tree: Tree, hand: Hand) -> None:
+        leaf = await play(hand, tree.root, temperature=0.0)
+        if leaf.parent is not None:
+            leaf.fate = "dropped: the greedy baseline"
+            if leaf.status == "done" and "reward" in leaf.scores:
+                tree.root.scores["greedy_reward"] = leaf.scores["reward"]
