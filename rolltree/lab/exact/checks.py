@@ -13,7 +13,7 @@ from rolltree.lab.exact.problems import PROBLEMS
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats
 
-TREES = 800
+TREES = 400
 
 
 def noise(credit: str, group: int, forks: Forks, seed: int, problem: str = "tools") -> tuple[float, float]:
@@ -32,7 +32,7 @@ def calls(forest: list[Tree]) -> float:
 
 def at_equal_calls(credit: str, calls_wanted: float, seed: int) -> float:
     """Noise of independent rollouts that make so many calls, by a line through its square against 1/calls."""
-    found = [noise(credit, group, "flat", seed) for group in (6, 8, 10)]
+    found = [noise(credit, group, "flat", seed) for group in (6, 10)]
     x = np.array([1 / used for _, used in found])
     y: Floats = np.array([n**2 for n, _ in found])
     slope, start = np.polyfit(x, y, 1)
