@@ -6,8 +6,10 @@ alone   forward and backward to the log-probs of packed trees, 64 leaves each wi
 step    `Learner.step` on 16 trees of 8 leaves by a policy of about a million parameters: packing, the forwards an
         objective asks for (entropies, its statistics of the update), backward, clip and AdamW; one update
 
-An objective and the clipped surrogate alternate, so a busy machine slows both. With one thread it is processor time
-that is counted, which other programs disturb less.
+An objective and the clipped surrogate alternate, first the one and then the other, so a busy machine slows both. With
+one thread it is processor time that is counted, which other programs disturb less; what they still do (caches, clock)
+only ever adds, so the ratio of the least times is printed beside the median of the paired ratios. `share` is what the
+objective adds by itself to a step with `clipped`: its own time less clipped's, over the step's.
 """
 
 from __future__ import annotations
@@ -57,6 +59,10 @@ class Row:
     step_min: float
     step_median: float
     step_max: float
+    step_least: float
+    """Ratio of the least times."""
+    share: float
+    """(own − clipped, alone at the step's number of actions) / the step with clipped."""
 
 
 def packed_batch(tokens: int, seed: int = 0) -> Batch:
@@ -133,6 +139,7 @@ class Steps:
         self.view = table(forest)
         self.advantage = Advantage(leaf=rng.normal(size=len(self.view.leaf)))
         self.weights = leaf_weights(self.view, "token")
+        self.actions = int(self.view.teaching.sum())
         policy = LanguagePolicy(load_model("nano").model)
         optim = Optim(lr=1e-9)
         anchors = {name: LanguagePolicy(load_model("nano").model) for name in ("reference", "previous")}
@@ -145,6 +152,14 @@ class Steps:
         paths = expand(self.view, self.advantage, self.weights) if objective.level == "path" else None
         self.learner.step(objective, self.view, folded, paths, version=3, knobs=StepKnobs())
         return _now() - start
+
+
+def _both(step: Steps, base: Objective, objective: Objective, *, swap: bool) -> tuple[float, float]:
+    """Seconds of a step with either, in one order or the other."""
+    if swap:
+        own = step(objective)
+        return step(base), own
+    return step(base), step(objective)
 
 
 def _now() -> float:
@@ -170,7 +185,7 @@ def rows(
         once(objective, seen)
         pairs = [(min(once(base, lean) for _ in range(3)), min(once(objective, seen) for _ in range(3)))
                  for _ in range(repeats)]  # fmt: skip
-        steps = [(step(base), step(objective)) for _ in range(repeats)]
+        steps = [_both(step, base, objective, swap=k % 2 == 1) for k in range(repeats)]
         ratios, whole = (sorted(own / plain for plain, own in column) for column in (pairs, steps))
         plain, own = (statistics.median(column) for column in zip(*pairs, strict=True))
         out.append(
@@ -179,6 +194,8 @@ def rows(
                 ratio_min=ratios[0], ratio_median=statistics.median(ratios), ratio_max=ratios[-1],
                 step_ms=1e3 * statistics.median(own for _, own in steps),
                 step_min=whole[0], step_median=statistics.median(whole), step_max=whole[-1],
+                step_least=min(own for _, own in steps) / min(plain for plain, _ in steps),
+                share=(own - plain) * step.actions / len(batch.logp) / min(plain for plain, _ in steps),
             )
         )  # fmt: skip
         say(line(out[-1]))
@@ -190,7 +207,7 @@ def line(row: Row) -> str:
     return (
         f"{row.objective:24} alone {row.own_ms:7.2f} ms {row.ratio_median:6.2f}× [{row.ratio_min:.2f}, "
         f"{row.ratio_max:.2f}]   step {row.step_ms:7.0f} ms {row.step_median:5.2f}× [{row.step_min:.2f}, "
-        f"{row.step_max:.2f}]"
+        f"{row.step_max:.2f}], least {row.step_least:.2f}×   share {row.share:+.2%}"
     )
 
 

@@ -17,9 +17,10 @@ from rolltree.control.registry import controls
 from rolltree.doctor.live import Monitor
 from rolltree.errors import RolltreeError, unknown
 from rolltree.recipe.registry import recipes
+from rolltree.recipe.swap import swapped
 from rolltree.task.registry import load_task
 from rolltree.train.config import LoraKnobs, TrainConfig
-from rolltree.train.start import Result, train
+from rolltree.train.start import Result, parts_of, train
 
 ABOUT = """Train a policy on a task with a recipe, into a run folder.
 
@@ -40,6 +41,10 @@ class Arguments:
 
     control: str = ""
     """Who gets how many rollouts (see above); the recipe's own control when left out."""
+    use_credit: str = ""
+    """Another credit than the recipe's, with knobs: gae, or "gigpo(omega=0.5)" (rolltree credit lists them)."""
+    use_objective: str = ""
+    """Another objective than the recipe's, with knobs: cispo, or "clipped(clip_high=0.28)"."""
     task: str = "countdown"
     """A task's name (rolltree tasks)."""
     level: int | None = None
@@ -92,7 +97,11 @@ def run(arguments: Sequence[str]) -> int:
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
     task = load_task(asked.task, level=asked.level)
     out = asked.out or Path("runs") / f"{name}-{asked.task.replace(':', '-')}-{config.seed}"
-    recipe = parsed.recipe if control is None else replace(parsed.recipe.build(), control=parsed.control)
+    recipe = parsed.recipe
+    if asked.use_credit or asked.use_objective:
+        recipe = swapped(recipe.build(), asked.use_credit, asked.use_objective)
+    if control is not None:
+        recipe = replace(parts_of(recipe), control=parsed.control)
     result = train(
         recipe, asked.policy, task, out=out, config=config, resume=asked.resume, fallback=asked.fallback,
         quiet=asked.json, listen=Monitor(out, every=asked.doctor) if asked.doctor else None,

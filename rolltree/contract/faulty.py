@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from random import Random
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -132,6 +133,10 @@ class Flaky:
     def start(self, item: Item) -> tuple[Any, str | None]:
         """As the task does."""
         return self.task.start(item)
+
+    def act(self, item: Item, state: Any, rng: Random, noise: float = 0.0) -> str:
+        """As the task's expert does."""
+        return cast(Any, self.task).act(item, state, rng, noise)
 
     async def step(self, item: Item, state: Any, text: str) -> Reply:
         """As the task does, or raises."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,10 @@ class Spell:
         early = text[:1] in set(CODEC.alphabet[:12])
         return Verdict(float(early), {"format": float(text.endswith("!"))}, answer=text.rstrip("!"))
 
+    def act(self, item: Item, state: Any, rng: Random, noise: float = 0.0) -> str:
+        """An early letter and the mark; with `noise` any letter."""
+        return rng.choice(CODEC.alphabet[:25] if rng.random() < noise else CODEC.alphabet[:12]) + "!"
+
 
 @dataclass(frozen=True, slots=True)
 class Walk:
@@ -88,6 +93,10 @@ class Walk:
     async def verify(self, item: Item, state: int, text: str) -> Verdict:
         """Right at the left end."""
         return Verdict(float(state == 2), answer=str(state))
+
+    def act(self, item: Item, state: int, rng: Random, noise: float = 0.0) -> str:
+        """To the left; with `noise` anywhere."""
+        return rng.choice(CODEC.alphabet[:25] if rng.random() < noise else CODEC.alphabet[:12]) + "!"
 
 
 def _items(split: Split, seed: int) -> Iterator[Item]:

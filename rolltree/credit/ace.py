@@ -11,7 +11,7 @@ from rolltree.credit.advantage import Advantage, Credit, CreditError
 from rolltree.credit.entropy_shaping import leaf_only, per_leaf_mean
 from rolltree.credit.outcome import action_values, outcomes
 from rolltree.credit.registry import register, resolve
-from rolltree.tree.table import Table
+from rolltree.tree.table import Floats, Table
 
 
 @register("ace", paper="ACE, arXiv:2602.21420", family="shaping")
@@ -21,8 +21,8 @@ class ACE:
 
     Reference log-probs stand in `notes["reference"]` per action. As published c is a SUM over the response, which
     explodes on long ones: `length="mean"` normalises, `cap` bounds the factor. Errors are leaves with a negative
-    advantage, or a reward below `correct` when that is given. Even at c = 0 the factor is 1 + α ln 2: compare with
-    uniformly scaled negatives. α = 0 is the base.
+    advantage, or a reward below `correct` when that is given. Even at c = 0 the factor is 1 + α ln 2, which is why
+    `uniform` gives it to every error: the control that shows what confidence adds. α = 0 is the base.
     """
 
     base: Credit | str = "grpo"
@@ -30,11 +30,13 @@ class ACE:
     length: Literal["sum", "mean"] = "sum"
     cap: float = 10.0
     correct: float | None = None
+    uniform: bool = False
+    """Every error gets the factor of unchanged confidence."""
 
     @property
     def needs(self) -> frozenset[str]:
-        """The base's, and log-probs under the policy and the reference."""
-        return resolve(self.base).needs | {"logp", "action:reference"}
+        """The base's, and log-probs under the policy and the reference, which the control does without."""
+        return resolve(self.base).needs | (frozenset() if self.uniform else {"logp", "action:reference"})
 
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage with errors amplified."""
@@ -42,9 +44,11 @@ class ACE:
             raise CreditError(f'ace: length is {self.length!r}; choose "sum" or "mean"')
         advantage = resolve(self.base)(table)
         leaf = leaf_only("ace", advantage)
-        shift = per_leaf_mean(table, action_values(table, "logp") - action_values(table, "reference"))
-        if self.length == "sum":
-            shift = shift * table.teaching
+        shift = np.zeros(len(leaf)) if self.uniform else self._shift(table)
         wrong = leaf < 0 if self.correct is None else outcomes(table) < self.correct
         factor = np.minimum(1 + self.alpha * np.logaddexp(0.0, shift), max(self.cap, 1.0))
         return replace(advantage, leaf=np.where(wrong & table.live, leaf * factor, leaf))
+
+    def _shift(self, table: Table) -> Floats:
+        shift = per_leaf_mean(table, action_values(table, "logp") - action_values(table, "reference"))
+        return shift * table.teaching if self.length == "sum" else shift

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -62,6 +62,23 @@ def plan_values(table: Table, plan: Ints, *, std: bool, ddof: int, eps: float) -
     return normalised(value, group, std, ddof, eps)
 
 
+Phase = Literal["macro", "micro", "both", "alternate"]
+"""Which level learns: the plans, their executions, both at once, or one after the other."""
+
+
+def turn_of(table: Table, every: int) -> Phase:
+    """Whose turn it is at the newest version that wrote the step: `every` versions each, plans first."""
+    version = table.flat("version", -1.0)
+    newest = int(version[table.teaches].max(initial=-1.0))
+    if newest < 0 and table.teaches.any():
+        row = int(np.repeat(np.arange(len(table.nodes)), table.length)[table.teaches][0])
+        raise CreditError(
+            f"{where(table, row)} and all others do not say under which version they were written, so levels cannot "
+            'alternate; let the engine report versions, or choose phase "macro" or "micro" yourself'
+        )
+    return "macro" if newest // every % 2 == 0 else "micro"
+
+
 @register("himac", paper="HiMAC, arXiv:2603.00977", family="hierarchy")
 @dataclass(frozen=True, slots=True)
 class HiMAC:
@@ -69,13 +86,16 @@ class HiMAC:
     the best blueprint, on execution actions (HiMAC, arXiv:2603.00977; normalisation and eps reconstructed).
 
     A blueprint is a trained node of level 1, or the last of several on its path; R of a blueprint is the mean outcome
-    of its executions (give it one greedy execution to follow the paper). `phase` says which level learns; alternate it.
-    In phase "micro" with `best` only executions of the highest-valued blueprint count (first wins ties). Fold with
-    multiplicity "once": a blueprint is one sample however many executions it has.
+    of its executions (give it one greedy execution to follow the paper). `phase` says which level learns; "alternate"
+    lets each learn for `every` versions of the weights in turn, the blueprints first, and reads the version from the
+    actions. With `best` only executions of the highest-valued blueprint teach how to execute (first wins ties). Fold
+    with multiplicity "once": a blueprint is one sample however many executions it has.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
-    phase: Literal["macro", "micro", "both"] = "both"
+    phase: Phase = "both"
+    every: int = 1
+    """Versions a level learns before the other's turn ("alternate")."""
     best: bool = True
     std: bool = True
     ddof: int = 1
@@ -83,13 +103,17 @@ class HiMAC:
 
     def __call__(self, table: Table) -> Advantage:
         """Macro advantages on plans, micro advantages below them."""
-        if self.phase not in ("macro", "micro", "both"):
-            raise CreditError(f'himac: phase is {self.phase!r}; choose "macro", "micro" or "both"')
+        if self.phase not in get_args(Phase) or self.every < 1:
+            raise CreditError(
+                f"himac: phase is {self.phase!r} and every is {self.every}; the phases are "
+                f"{', '.join(get_args(Phase))}, and a level learns for at least 1 version"
+            )
         plan = plans(table, "himac")
+        phase = turn_of(table, self.every) if self.phase == "alternate" else self.phase
         zero = np.zeros(len(table.nodes))
-        macro = plan_values(table, plan, std=self.std, ddof=self.ddof, eps=self.eps) if self.phase != "micro" else zero
+        macro = plan_values(table, plan, std=self.std, ddof=self.ddof, eps=self.eps) if phase != "micro" else zero
         micro = np.zeros(len(table.leaf))
-        if self.phase != "macro":
+        if phase != "macro":
             group = np.where(self._chosen(table, plan), plan, -1) if self.best else plan
             micro = normalised(outcomes(table), group, self.std, self.ddof, self.eps)
         return two_levels(table, plan, macro, micro)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import rolltree.credit
 from rolltree.credit.advantage import Credit, CreditError
+from rolltree.errors import did_you_mean
 
 Family = Literal["group", "baseline", "tree", "step", "hierarchy", "shaping", "pairwise"]
 C = TypeVar("C", bound=type[Any])
@@ -52,16 +52,14 @@ def load_credit(name: str, /, **knobs: Any) -> Credit:
     """Make a credit by name: `load_credit("gigpo", omega=0.5)`."""
     known = credits()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else f"known: {', '.join(known)}"
-        raise CreditError(f"no credit is called {name!r}; {hint}")
+        way = did_you_mean(name, known) or f"known: {', '.join(known)}"
+        raise CreditError(f"no credit is called {name!r}; {way}")
     entry = known[name]
     allowed = [f.name for f in fields(entry.make) if f.init]  # pyright: ignore[reportArgumentType]
     for knob in knobs:
         if knob not in allowed:
-            near = difflib.get_close_matches(knob, allowed, n=1, cutoff=0.6)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(allowed) or 'none'}"
-            raise CreditError(f"credit {name!r} has no knob {knob!r}; {hint}")
+            way = did_you_mean(knob, allowed) or f"it has {', '.join(allowed) or 'none'}"
+            raise CreditError(f"credit {name!r} has no knob {knob!r}; {way}")
     return entry.make(**knobs)
 
 

@@ -122,17 +122,28 @@ def recompose(table: Table, share: float, correct: float = 0.5) -> Bools:
     return now
 
 
+def recalled(table: Table) -> Bools:
+    """Trees whose newest action is older than the newest of the step: they were trained before."""
+    version = table.flat("version", -1.0)
+    newest = np.full(len(table.trees), -1.0)
+    np.maximum.at(newest, np.repeat(table.tree, table.length)[table.teaches], version[table.teaches])
+    return (newest >= 0) & (newest < newest.max(initial=-1.0))
+
+
 @register("recomposed", paper="RoRecomp, arXiv:2509.25958", family="shaping")
 @dataclass(frozen=True, slots=True)
 class Recomposed:
     """The base's advantages over the full group, taught by the short right and the long wrong leaves only (RoRecomp).
 
     Advantages are computed BEFORE the selection: renormalising within it would kill or flip the signal. share = 1 is
-    the base. The rest (`~recompose(...)`) belongs in a FIFO for later compensation batches.
+    the base. With `compensate` a tree that comes back from an earlier step (older than the newest of this one, see
+    `Recall`) is taught by the leaves that were left aside then: they have the advantages they had, and their turn comes
+    in order of age.
     """
 
     base: Credit | str = "grpo"
     share: float = 0.8
+    compensate: bool = False
 
     @property
     def needs(self) -> frozenset[str]:
@@ -140,7 +151,10 @@ class Recomposed:
         return resolve(self.base).needs
 
     def __call__(self, table: Table) -> Advantage:
-        """The base's advantage on the priority leaves."""
+        """The base's advantage on the priority leaves, or on the others of a tree that comes back."""
         advantage = resolve(self.base)(table)
         now = recompose(table, self.share)
+        if self.compensate:
+            again = recalled(table)[table.leaf_tree]
+            now = np.where(again, table.live & ~now, now)
         return replace(advantage, counted=now if advantage.counted is None else now & advantage.counted)

@@ -6,11 +6,11 @@ ones (penalties, corrections) around it. With the shared ones at their neutral v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from typing import Any, TypeVar
 
+from rolltree.errors import did_you_mean
 from rolltree.objective.balanced import Bapo
 from rolltree.objective.batch import Objective, ObjectiveError
 from rolltree.objective.bypass import Bypass
@@ -102,8 +102,7 @@ def _build(name: str, knobs: dict[str, Any]) -> Objective:
     known = knobs_of(name)
     for knob in knobs:
         if knob not in known:
-            listed = ", ".join(known) or "none"
-            raise ObjectiveError(f"objective {name!r} has no knob {knob!r}{_near(knob, known)}; its knobs: {listed}")
+            raise ObjectiveError(f"objective {name!r} has no knob {knob!r}; {_way_out(knob, known)}")
     return made(**knobs)
 
 
@@ -115,10 +114,9 @@ def _corrections(given: str | Correction | Sequence[Correction]) -> tuple[Correc
 
 def _find(kind: str, name: str, among: dict[str, _T]) -> _T:
     if name not in among:
-        raise ObjectiveError(f"no {kind} {name!r}{_near(name, tuple(among))}; there are: {', '.join(sorted(among))}")
+        raise ObjectiveError(f"no {kind} {name!r}; {_way_out(name, among)}")
     return among[name]
 
 
-def _near(word: str, among: tuple[str, ...]) -> str:
-    close = get_close_matches(word, among, 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+def _way_out(word: str, among: Iterable[str]) -> str:
+    return did_you_mean(word, among) or f"there are: {', '.join(sorted(among)) or 'none'}"

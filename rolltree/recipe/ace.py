@@ -30,6 +30,8 @@ class Ace:
     length: Literal["sum", "mean"] = "sum"
     cap: float = 10.0
     """Largest factor."""
+    uniform: bool = False
+    """The control: every error is amplified by the factor of unchanged confidence, whatever the policy thinks of it."""
     clip: float = 0.2
     kl: float = 0.0
 
@@ -37,6 +39,7 @@ class Ace:
         """Independent rollouts, group credit with confident errors amplified, clipped surrogate."""
         check_group("ace", self.group)
         return Parts(
-            "ace", Independent(self.group), load_credit("ace", alpha=self.alpha, length=self.length, cap=self.cap),
+            "ace", Independent(self.group),
+            load_credit("ace", alpha=self.alpha, length=self.length, cap=self.cap, uniform=self.uniform),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
         )  # fmt: skip

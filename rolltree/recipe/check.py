@@ -79,7 +79,7 @@ def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine
                 "most likely token; choose another engine"
             )
         return
-    if need not in getattr(recipe.strategy, "writes", ()) and need not in getattr(recipe.control, "writes", ()):
+    if not any(need in getattr(part, "writes", ()) for part in (recipe.strategy, recipe.control, *recipe.shapers)):
         raise RecipeError(
             f"{who} needs {need!r}, which the strategy {type(recipe.strategy).__name__} does not write; "
             "choose a strategy that does"

@@ -8,6 +8,8 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
+from rolltree.generate.tempered import Tempered
+from rolltree.objective.bypass import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -17,8 +19,9 @@ class Hapo:
     """Every action is treated by its entropy: how far it may move, and how much it is credited.
 
     Uncertain actions may rise further, certain ones fall further; certain ones learn less while their ratio is near 1.
-    The group's mean runs over tokens, so that a group's credit sums to zero. The paper's sampler, whose temperature
-    follows the entropy of the step before, is left out: the policy is sampled as it is. Released code gives the
+    The group's mean runs over tokens, so that a group's credit sums to zero. The paper's sampler is `tau` (0.05 there):
+    half of a prompt's rollouts are drawn hotter where they are uncertain, by a scale the other half sets, and ratios
+    are then against the law that sampled. It is off by default: the policy is sampled as it is. Released code gives the
     normalised entropy one sign only, so certain actions are treated as uncertain ones; here it has both.
     """
 
@@ -36,6 +39,8 @@ class Hapo:
     alpha: float = 1.0
     beta: float = 1.0
     dual: float = 10.0
+    tau: float = 0.0
+    """How far the sampler's temperature follows the entropy; 0 = not at all."""
     updates: int = 4
     rounds: int = 4
 
@@ -43,10 +48,10 @@ class Hapo:
         """Independent rollouts, mixed groups, token-level group credit, entropy-dependent clip, several updates."""
         check_group("hapo", self.group)
         return Parts(
-            "hapo", Independent(self.group), load_credit("token_group"),
+            "hapo", Tempered(self.group, self.tau) if self.tau else Independent(self.group), load_credit("token_group"),
             load_objective(
                 "hapo", clip_low=self.clip_low, clip_high=self.clip_high, alpha=self.alpha, beta=self.beta,
-                dual=self.dual,
+                dual=self.dual, correction=against("sampled" if self.tau else "old"),
             ),
             averaging="token", filters=(Mixed(),), rounds=self.rounds, optim={"minibatches": self.updates},
         )  # fmt: skip

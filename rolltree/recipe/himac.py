@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
+from rolltree.credit.levels import Phase
 from rolltree.credit.registry import load_credit
 from rolltree.generate.plans import PlanExecute
 from rolltree.objective.registry import load_objective
@@ -18,8 +19,8 @@ class Himac:
     The paper's plan is a list of subgoals in words. The embedded policy writes none, so a plan is how the rollout
     begins: its first turns in an environment, elsewhere the text up to `stop`. A plan's worth is the mean of sampled
     executions where the paper runs one greedy one, which ties often and likes what the argmax likes. The paper
-    alternates which level learns; `phase` says which does in this run. Cutting the context to the active subgoal and
-    the token that ends one are left out.
+    alternates which level learns: `phase="alternate"`, `every` steps each; by default both do, so that each sees all
+    samples. Cutting the context to the active subgoal and the token that ends one are left out.
     """
 
     card: ClassVar[Card] = Card(
@@ -37,7 +38,10 @@ class Himac:
     """Turns of a plan, where an environment answers."""
     stop: str = ","
     """What ends a plan elsewhere."""
-    phase: Literal["both", "macro", "micro"] = "both"
+    phase: Phase = "both"
+    """Which level learns."""
+    every: int = 1
+    """Steps a level learns before it is the other's turn ("alternate")."""
     best: bool = True
     """Only executions of the best plan teach how to execute."""
     clip: float = 0.2
@@ -52,7 +56,7 @@ class Himac:
             )
         return Parts(
             "himac", PlanExecute(self.plans, self.executions, self.turns, (self.stop,)),
-            load_credit("himac", phase=self.phase, best=self.best),
+            load_credit("himac", phase=self.phase, every=self.every, best=self.best),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
             multiplicity="once",
         )  # fmt: skip

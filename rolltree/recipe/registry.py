@@ -11,8 +11,9 @@ from typing import Any, cast
 import rolltree.recipe as package
 from rolltree.errors import did_you_mean, unknown
 from rolltree.recipe.recipe import Card, Recipe, RecipeError
+from rolltree.recipe.swap import SWAPS, Swapped
 
-NOT_RECIPES = frozenset({"recipe", "check", "registry"})
+NOT_RECIPES = frozenset({"recipe", "check", "registry", "swap"})
 
 
 @cache
@@ -40,14 +41,19 @@ def knobs_of(name: str) -> dict[str, Any]:
 
 
 def load_recipe(name: str, /, **knobs: Any) -> Recipe:
-    """Make a recipe by name; an unknown name or knob is refused with the nearest known one."""
+    """Make a recipe by name; an unknown name or knob is refused with the nearest known one.
+
+    Beside its own knobs every recipe has `use_credit` and `use_objective` (see `rolltree.recipe.swap`).
+    """
     made = _find(name)
     known = knobs_of(name)
     for knob in knobs:
-        if knob not in known:
-            way = did_you_mean(knob, known) or f"it has {', '.join(known)}"
+        if knob not in known and knob not in SWAPS:
+            way = did_you_mean(knob, (*known, *SWAPS)) or f"it has {', '.join(known)}"
             raise RecipeError(f"recipe {name!r} has no knob {knob!r}; {way}")
-    return made(**knobs)
+    own = made(**{knob: value for knob, value in knobs.items() if knob not in SWAPS})
+    swaps = {knob: value for knob, value in knobs.items() if knob in SWAPS}
+    return cast(Recipe, Swapped(own, **swaps)) if swaps else own
 
 
 def _find(name: str) -> type[Recipe]:

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
+from rolltree.objective.bypass import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.replay.recall import Recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +18,10 @@ class RoRecomp:
     """Advantages over the whole group; only its shortest right and longest wrong answers teach.
 
     No length enters the reward: which responses are seen makes the policy brief. What the share is taken of is
-    reconstructed (of each kind, at least one). The compensation batches of what was left aside are left out: in the
-    simulation of its card they changed neither length nor accuracy. The evidence counts moves on the easiest grid.
+    reconstructed (of each kind, at least one). `compensate` is the share of a step's prompts that come back from the
+    step before to teach by what was left aside then, under the ordinary clip against the law they were sampled from;
+    at 0.5 all of it is taught, one step late. None by default: in the simulation of its card compensation changed
+    neither length nor accuracy. The evidence counts moves on the easiest grid.
     """
 
     card: ClassVar[Card] = Card(
@@ -28,13 +32,21 @@ class RoRecomp:
     group: int = 8
     share: float = 0.5
     """Of each kind that teaches; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
+    compensate: float = 0.0
+    until: int | None = None
+    """Steps after which nothing comes back any more; None = never."""
     clip: float = 0.2
     kl: float = 0.0
 
     def build(self) -> Parts:
         """Independent rollouts, group credit on the selected leaves, clipped surrogate."""
         check_group("rorecomp", self.group)
+        again = self.compensate > 0
         return Parts(
-            "rorecomp", Independent(self.group), load_credit("recomposed", share=self.share),
-            load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
+            "rorecomp", Independent(self.group), load_credit("recomposed", share=self.share, compensate=again),
+            load_objective(
+                "clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl,
+                correction=against("sampled" if again else "old"),
+            ),
+            averaging="sequence", recall=Recall(self.compensate, 1, self.until) if again else None,
         )  # fmt: skip

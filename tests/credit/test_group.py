@@ -147,3 +147,11 @@ def test_beta_store_reads_before_it_learns_and_forgets_monotonically():
     for _ in range(500):
         store.update("q", success=True)
     assert sum(store.counts["q"]) == pytest.approx(1 / (1 - store.most), rel=1e-3)
+
+
+def test_the_best_and_the_worst_share_their_places():
+    tab = table([flat([0.2, 1, 0.5, 1, None]), flat([1, 1], id="t1"), flat([3], id="t2")])
+    got = load_credit("extremes")(tab)
+    np.testing.assert_array_equal(got.leaf, [-1, 1, 0, 1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(got.counted, [True, True, False, True, False, False, False, False])
+    np.testing.assert_array_equal(load_credit("raw")(tab).leaf, [0.2, 1, 0.5, 1, 0, 1, 1, 3])

@@ -95,6 +95,13 @@ def test_ace_by_hand():
     assert load_credit("ace", base="dr_grpo", cap=3.0)(table([tree])).leaf[1] == pytest.approx(-1.5)
 
 
+def test_the_uniform_control_of_ace_knows_no_confidence():
+    tab = table([flat([1, 0, 0], [2, 2, 1])])
+    got = load_credit("ace", base="dr_grpo", alpha=2.0, uniform=True)
+    assert got.needs == {"reward"}
+    np.testing.assert_allclose(got(tab).leaf, [2 / 3, *[-(1 + 2 * np.log(2)) / 3] * 2])
+
+
 def test_a_spliced_node_without_log_probs_is_refused_by_name():
     tree = flat([1, 0], [2, 2])
     for leaf in tree.leaves():
@@ -202,6 +209,18 @@ def test_recompose_prefers_short_right_and_long_wrong():
     np.testing.assert_array_equal(recompose(table([tree]), 0.5), [False, True, True, False, True])
     got = load_credit("recomposed", base="dr_grpo", share=0.5)(table([tree]))
     np.testing.assert_array_equal(got.leaf, load_credit("dr_grpo")(table([tree])).leaf)
+
+
+def test_what_was_left_aside_is_taught_when_its_tree_comes_back():
+    old, new = flat([1, 1, 0], [5, 1, 3], id="old"), flat([1, 1, 0], [5, 1, 3], id="new")
+    for version, tree in ((3, old), (4, new)):
+        for leaf in tree.leaves():
+            leaf.version = np.full(len(leaf), version, np.int32)
+    credit = load_credit("recomposed", base="dr_grpo", share=0.5, compensate=True)
+    got = credit(table([old, new]))
+    np.testing.assert_array_equal(got.counted, [True, False, False, False, True, True])
+    np.testing.assert_array_equal(got.leaf[:3], got.leaf[3:])
+    np.testing.assert_array_equal(credit(table([old])).counted, [False, True, True])
 
 
 def test_shapings_refuse_what_they_cannot_shape():

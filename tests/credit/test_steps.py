@@ -7,6 +7,7 @@ import pytest
 
 from rolltree.contract.forests import episodes, plans
 from rolltree.credit.advantage import CreditError
+from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import load_credit
 from rolltree.credit.returns import granted, to_go
 from rolltree.credit.steps import steps
@@ -181,6 +182,21 @@ def test_two_levels_by_hand():
     np.testing.assert_allclose(design, [0.5, -0.5, 0, 0])
 
 
+def test_levels_take_turns_by_version():
+    [tree] = plans(np.random.default_rng(0), prompts=1)
+    credit = load_credit("himac", phase="alternate", every=2)
+    with pytest.raises(CreditError, match=r"node 1 of tree 'p0' and all others do not say under which version"):
+        credit(table([tree]))
+    for version, turn in enumerate(("macro", "macro", "micro", "micro", "macro")):
+        for node in tree:
+            node.version = np.full(len(node), version, np.int32)
+        got, alone = credit(table([tree])), load_credit("himac", phase=turn)(table([tree]))
+        np.testing.assert_array_equal(got.leaf, alone.leaf)
+        np.testing.assert_array_equal(got.action, alone.action)
+    with pytest.raises(CreditError, match="every is 0"):
+        load_credit("himac", every=0)(table([tree]))
+
+
 def test_two_levels_need_a_plan():
     with pytest.raises(CreditError, match=r"needs a plan above node \d+ of tree 't0'"):
         load_credit("himac")(table(episodes(np.random.default_rng(0))))
@@ -212,6 +228,42 @@ def test_semi_online_stops_returns_at_a_patch():
     np.testing.assert_allclose(got, [0.125, -0.25, -0.125, 0.25])
     rows = turns_of(tab, load_credit("semi_online", w_step=0.0, std=False)(tab).node)
     np.testing.assert_allclose(rows, np.array([1, 0.5, 1, 1]) - 0.875)
+
+
+def test_a_patched_rollout_is_a_tree_and_nothing_flows_back_across_the_patch():
+    """Two rollouts of three turns; the first leaves the demonstration at its second turn and is put back."""
+    tree = Tree("t", [0])
+    tree[0].state_key = "0"
+
+    def turn(above, match, reward=None):
+        node = tree.extend(above, [1], status="done", scores={"match": match, "step_reward": match})
+        if reward is not None:
+            node.scores["reward"] = reward
+        return node
+
+    def answer(above, key):
+        return tree.extend(above, [2], role="env", status="done", state_key=key)
+
+    first = turn(0, 1.0)
+    state = answer(first, "1")
+    left = turn(state, 0.0, reward=0.0)
+    patch = tree.extend(state, [1], role="hint", forced=True, status="done", scores={"patch": 1.0})
+    third = turn(answer(patch, "2"), 1.0, reward=1.0)
+    other = [turn(0, 1.0)]
+    for key in ("1", "2"):
+        other.append(turn(answer(other[-1], key), 1.0))
+    other[-1].scores["reward"] = 1.0
+    tab = table([tree])
+    check_needs(tab, load_credit("semi_online"))
+    got = dict(
+        zip((n.id for n in tab.nodes), load_credit("semi_online", w_episode=0.0, std=False)(tab).node, strict=True)
+    )
+    # G: 1 + 0.5·0, 0, (patched) 1  and  1 + 0.5·1.5, 1 + 0.5, 1; each less the mean of its step.
+    assert [got[first.id], got[left.id], got[third.id]] == pytest.approx([-0.375, -0.75, 0.0])
+    assert [got[node.id] for node in other] == pytest.approx([0.375, 0.75, 0.0])
+    assert got[patch.id] == 0
+    rows = load_credit("semi_online", w_step=0.0, std=False)(tab).node
+    assert rows[[i for i, n in enumerate(tab.nodes) if n.id == left.id]] == pytest.approx([-5 / 6])
 
 
 def test_outcomes_alone_without_a_step_term_are_grpo():

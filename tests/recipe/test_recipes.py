@@ -11,10 +11,11 @@ from rolltree.cli.rollout import Arguments as Rollout
 from rolltree.cli.train import Arguments as Train
 from rolltree.contract.tiny import Walk
 from rolltree.credit.advantage import Advantage
+from rolltree.credit.registry import credits, load_credit
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.errors import RolltreeError
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.check import check
+from rolltree.recipe.check import ALWAYS, FROM_TRAINER, check
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.recipe.registry import knobs_of, list_recipes, load_recipe
 from rolltree.train.config import Optim, TrainConfig
@@ -99,3 +100,40 @@ def test_corrections_need_an_engine_that_samples_the_policy() -> None:
     check(parts, ENGINE, Early())
     with pytest.raises(RecipeError, match="only promises the most likely token"):
         check(parts, greedy, Early())
+
+
+def test_any_credit_and_any_objective_go_into_any_recipe() -> None:
+    recipe = load_recipe(
+        "treepo", leaves=6, use_credit="node_delta(backup='child_mean')", use_objective="cispo(high=4)"
+    )
+    parts, own = recipe.build(), load_recipe("treepo", leaves=6).build()
+    assert parts.credit == load_credit("node_delta", backup="child_mean")
+    assert parts.objective == load_objective("cispo", high=4)
+    assert replace(parts, credit=own.credit, objective=own.objective) == own
+    assert recipe.card is load_recipe("treepo").card
+
+
+@pytest.mark.parametrize("name", credits())
+def test_a_swapped_credit_is_recorded_for_or_refused_in_one_sentence(name: str) -> None:
+    parts = load_recipe("grpo", use_credit=name).build()
+    unmet = {n for n in parts.credit.needs if n not in ALWAYS | FROM_TRAINER and n != "entropy" and n[:4] != "top:"}
+    if unmet:
+        with pytest.raises(RecipeError, match=r"needs '|needs \""):
+            check(parts, ENGINE, Early())
+    else:
+        check(parts, ENGINE, Early())
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"use_credit": "giggpo"}, "did you mean 'gigpo'"),
+        ({"use_credit": "gigpo(omga=1)"}, "did you mean 'omega'"),
+        ({"use_objective": "clipped(0.2)"}, r"cannot read 'clipped\(0.2\)' as a part"),
+        ({"use_objective": "clipped(clip_high=open)"}, "cannot read"),
+        ({"use_objectiv": "cispo"}, "did you mean 'use_objective'"),
+    ],
+)
+def test_swaps_that_cannot_be_read_say_so(knobs: dict[str, str], said: str) -> None:
+    with pytest.raises(RolltreeError, match=said):
+        load_recipe("grpo", **knobs).build()

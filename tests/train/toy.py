@@ -47,6 +47,9 @@ class Early:
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         return Verdict(float(self.sunny or (text[:1] < "O" and text[:1] >= " ")))
 
+    def act(self, item: Item, state: Any, rng: random.Random, noise: float = 0.0) -> str:
+        return "Z" if rng.random() < noise else "ABCD"
+
 
 @dataclass(frozen=True)
 class Talk(Early):

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rolltree.filter.versus import Versus
 from rolltree.lab.exact.problem import Problem, Solved, State
-from rolltree.tree import Node, Tree
+from rolltree.tree import Node, Top, Tree
 from rolltree.tree.table import Floats
 
 Forks = Literal["flat", "even", "uneven"]
@@ -29,23 +30,29 @@ class _Turn:
         rows = [problem.see(x) for x in self.states]
         pi = policy[rows]
         p = pi[np.arange(len(rows)), self.actions]
+        # The reference is uniform over the actions that exist.
+        reference = -np.log((pi > 0).sum(axis=1))
         value = [solved.value[x] + critic_error.get(x, 0.0) for x in self.states]
         spans: dict[str, tuple[int, int]] = {}
         for k, x in enumerate(self.states):
             spans[problem.phase(x)] = (k, k + 1)
         known = {problem.phase(x): v for x, v in zip(self.states, value, strict=True)}
         notes = {
-            "row": np.array(rows, np.float64), "value": np.array(value), "spans": spans,
+            "row": np.array(rows, np.float64), "value": np.array(value), "spans": spans, "reference": reference,
             "energy": 1 - 2 * p + (pi**2).sum(axis=1),
         }  # fmt: skip
+        order = np.argsort(-pi, axis=1, kind="stable")
+        top = Top(
+            order.astype(np.int32), np.log(np.maximum(np.take_along_axis(pi, order, 1), 1e-30)).astype(np.float32)
+        )
         scores = {
-            "switch": float("subgoal" in spans), "value_low": known.get("action", 0.0),
+            "match": 1.0, "switch": float("subgoal" in spans), "value_low": known.get("action", 0.0),
             "value_high": known.get("subgoal", 0.0), "value_term": known.get("switch", 0.0),
         }  # fmt: skip
         logs = np.log(np.where(pi > 0, pi, 1.0))
         return {
             "actions": np.array(self.actions, np.int32), "status": "done", "notes": notes, "scores": scores,
-            "logp": np.log(p).astype(np.float32), "entropy": -(pi * logs).sum(axis=1).astype(np.float32),
+            "top": top, "logp": np.log(p).astype(np.float32), "entropy": -(pi * logs).sum(axis=1).astype(np.float32),
         }  # fmt: skip
 
 
@@ -56,15 +63,21 @@ def sample(
     """Trees of one prompt each with about `group` leaves ("uneven" varies with the actions drawn).
 
     `noise` is the standard deviation of an error added to each leaf's outcome, `critic` that of a fixed error of the
-    critic's value per state. The outcome is the sum of all rewards of a path.
+    critic's value per state. The outcome is the sum of all rewards of a path. Runs that end where a tree forks are
+    plans (level 1), every turn matches its demonstration, and an exact judge has compared the leaves.
     """
     policy = problem.policy
     cumulative = policy.cumsum(axis=1)
     errors = {x: float(e) for x, e in zip(solved.value, rng.normal(0, critic, len(solved.value)), strict=True)}
     out: list[Tree] = []
+    judged = Versus()
     for i in range(trees):
         tree = Tree(f"{problem.name}{i}", [0], item=problem.name)
         tree[0].state_key = str(problem.see(problem.start))
+        tree[0].scores.update(
+            prior=min(max(solved.objective + errors[problem.start], 0.0), 1.0),
+            greedy_reward=_greedy(problem, policy, rng), effort=1.0,
+        )  # fmt: skip
         roots = group if forks == "flat" else max(group // 2, 1)
         todo: list[tuple[Node, State, _Turn, float, bool]] = [
             (tree[0], problem.start, _Turn(), 0.0, forks != "flat") for _ in range(roots)
@@ -85,8 +98,9 @@ def sample(
                     x = move.state
                     continue
                 told = turn.tell(problem, solved, policy, errors)
-                above, turn = tree.extend(above, told.pop("actions"), **told), _Turn()
+                above, turn = tree.extend(above, told.pop("actions"), level=int(may_fork), **told), _Turn()
                 if ended:
+                    above.scores["task_reward"] = earned
                     above.scores["reward"] = earned + (float(rng.normal(0, noise)) if noise else 0.0)
                     above.notes["answer"] = str(a)
                     break
@@ -100,5 +114,18 @@ def sample(
                     copies = 2 if forks == "even" else 4 if a == 0 else 1
                     todo.extend((above, x, _Turn(), earned, False) for _ in range(copies))
                     break
+        judged(tree, 0)
         out.append(tree)
     return out
+
+
+def _greedy(problem: Problem, policy: Floats, rng: np.random.Generator) -> float:
+    """What one rollout of the likeliest actions earns; the environment's own chances are drawn."""
+    x: State | None = problem.start
+    earned = 0.0
+    while x is not None:
+        moves = problem.step(x, int(policy[problem.see(x)].argmax()))
+        move = moves[0] if len(moves) == 1 else moves[rng.choice(len(moves), p=[m.p for m in moves])]
+        earned += move.reward
+        x = move.state
+    return earned

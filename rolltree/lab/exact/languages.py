@@ -1,0 +1,214 @@
+"""Small languages learned from text: what imitation forgets, and what preference between suffixes unlearns.
+
+A language is a table of next-token probabilities. The policy that is fine-tuned on a second one has shared parameters,
+so that learning here costs there; the one that judges its own continuations is a plain table. Losses are the shipped
+objectives, gradients automatic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rolltree.credit.advantage import Credit
+from rolltree.credit.fold import expand, leaf_weights
+from rolltree.credit.registry import load_credit
+from rolltree.lab.claim import Measured
+from rolltree.objective.batch import Batch, Objective, Paths
+from rolltree.objective.registry import load_objective
+from rolltree.tree import Tree
+from rolltree.tree.table import Floats, Table, table
+
+WORDS, RANK, BATCH = 24, 8, 64
+"""Of the two languages: vocabulary, rank of the shared parameters, and pairs of a step."""
+BAD, TOKENS, SUFFIX = 3, 12, 6
+"""Of the judged suffixes: bad tokens, tokens in all, and length."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """logits[previous] = E[previous] · U: every context's law depends on what all share."""
+
+    inner: Tensor
+    outer: Tensor
+
+    def __call__(self) -> Tensor:
+        """(words, words) logits."""
+        return self.inner @ self.outer
+
+
+def taught(first: Floats, rng: np.random.Generator, steps: int = 600) -> Shared:
+    """A policy that has learned a language from its exact probabilities."""
+    start = [torch.tensor(0.3 * rng.normal(size=s)) for s in ((len(first), RANK), (RANK, len(first)))]
+    policy = Shared(*(x.requires_grad_() for x in start))
+    law, optimizer = torch.tensor(first), torch.optim.Adam(start, lr=0.03)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (-(law * policy().log_softmax(-1)).sum(-1).mean()).backward()
+        optimizer.step()
+    return policy
+
+
+def tuned(objective: Objective, seed: int, steps: int = 400, noise: float = 0.2) -> list[tuple[float, float]]:
+    """(fit of the second language, nats lost on the first) before each step of fine-tuning and after the last.
+
+    The second language has other laws in half of the contexts and its text only shows those, with a share of random
+    words. Fit is the probability of the second language's likeliest words; lost is the rise of the divergence from the
+    first in the contexts the text never shows.
+    """
+    rng = np.random.default_rng([29, seed])
+    first, second = (rng.dirichlet(np.full(WORDS, 0.1), WORDS) for _ in range(2))
+    shown, kept = np.arange(WORDS // 2), np.arange(WORDS // 2, WORDS)
+    policy = taught(first, rng)
+    optimizer = torch.optim.Adam([policy.inner, policy.outer], lr=0.01)
+    favourite, law = torch.tensor(second[shown].argmax(1)), torch.tensor(first[kept])
+    out: list[tuple[float, float]] = []
+
+    def told() -> None:
+        with torch.no_grad():
+            all_words = policy().log_softmax(-1)
+            fit = float(all_words[torch.tensor(shown), favourite].exp().mean())
+            out.append((fit, float(-(law * all_words[torch.tensor(kept)]).sum(-1).mean())))
+
+    for _ in range(steps):
+        told()
+        context = rng.choice(shown, BATCH)
+        word = np.array([rng.choice(WORDS, p=second[c]) for c in context])
+        word = np.where(rng.random(BATCH) < noise, rng.integers(0, WORDS, BATCH), word)
+        logits = policy()[torch.tensor(context)]
+        logp = logits.log_softmax(-1)[torch.arange(BATCH), torch.tensor(word)]
+        share = torch.full((BATCH,), 1 / BATCH, dtype=logp.dtype)
+        batch = Batch(logp, logp.detach(), share, torch.zeros_like(share), share, logits=logits)
+        optimizer.zero_grad()
+        objective(batch)[0].backward()
+        optimizer.step()
+    told()
+    before = out[0][1]
+    return [(fit, lost - before) for fit, lost in out]
+
+
+def lost_at(curve: list[tuple[float, float]], fit: float) -> float:
+    """Nats lost when a fit is first reached; at the end where it never is."""
+    return next((lost for reached, lost in curve if reached >= fit), curve[-1][1])
+
+
+def otr(seed: int) -> Measured:
+    """One-token rollout against likelihood: nats lost on the first language when the second is half learned."""
+    ways = {
+        "OTR": load_objective("one_token", beta=-0.1, kappa=1.2), "likelihood": load_objective("reinforce"),
+        "DFT (OTR at κ = 1, β = 0)": load_objective("one_token", beta=0.0),
+    }  # fmt: skip
+    curves = {name: tuned(objective, seed) for name, objective in ways.items()}
+    start = curves["likelihood"][0][0]
+    half = start + 0.5 * (min(max(fit for fit, _ in c) for c in curves.values()) - start)
+    shown = {n: ([f for f, _ in c], [lost for _, lost in c]) for n, c in curves.items()}
+    return Measured(lost_at(curves["OTR"], half), lost_at(curves["likelihood"], half), shown)
+
+
+def corpus(rng: np.random.Generator) -> Floats:
+    """A text in which a token in seven is bad, and more than half of those that follow a bad one."""
+    law = rng.dirichlet(np.full(TOKENS, 0.5), TOKENS)
+    for previous, row in enumerate(law):
+        bad = 0.6 if previous < BAD else 0.08
+        row[:BAD] *= bad / row[:BAD].sum()
+        row[BAD:] *= (1 - bad) / row[BAD:].sum()
+    return law
+
+
+def mended(law: Floats) -> Floats:
+    """The text as a rewriter leaves it: the same, without bad tokens."""
+    good = np.where(np.arange(TOKENS) < BAD, 0.0, law)
+    return good / good.sum(1, keepdims=True)
+
+
+def written(law: Floats, start: int, rng: np.random.Generator) -> list[int]:
+    """A suffix after a token."""
+    out = [start]
+    for _ in range(SUFFIX):
+        out.append(int(rng.choice(TOKENS, p=law[out[-1]])))
+    return out[1:]
+
+
+def bad_rate(law: Floats) -> float:
+    """Expected share of bad tokens in a suffix after a bad token."""
+    place, total = np.where(np.arange(TOKENS) < BAD, 1 / BAD, 0.0), 0.0
+    for _ in range(SUFFIX):
+        place = place @ law
+        total += float(place[:BAD].sum())
+    return total / SUFFIX
+
+
+def judged(way: str, seed: int, steps: int = 150, prefixes: int = 16, rollouts: int = 6) -> list[float]:
+    """Bad rate before each step and after the last: "preference", "best" (likelihood of the judged best candidate),
+    "mended" or "found" (likelihood of that text, no judge), or "unjudged" (likelihood of one's own rollout)."""
+    rng = np.random.default_rng([31, seed])
+    law = corpus(rng)
+    logits = torch.tensor(np.log(law)).requires_grad_()
+    reference = logits.detach().log_softmax(-1)
+    optimizer, credit = torch.optim.Adam([logits], lr=0.02), load_credit("extremes")
+    dpo, likelihood = load_objective("pairwise", beta=0.1), load_objective("reinforce")
+    out: list[float] = []
+    for _ in range(steps):
+        policy = logits.detach().softmax(-1).numpy()
+        out.append(bad_rate(policy))
+        trees = [_candidates(f"t{i}", policy, law, rollouts, rng) for i in range(prefixes)]
+        for tree in trees:
+            for leaf in tree.leaves():
+                if way not in ("preference", "best"):
+                    leaf.scores["reward"] = float(leaf.notes["source"] == way)
+        batch = _batch(table(trees), logits, reference, credit)
+        if batch is None:
+            continue
+        optimizer.zero_grad()
+        if way == "preference":
+            loss, _ = dpo(batch)
+        else:
+            loss, _ = likelihood(replace(batch, loss=torch.zeros_like(batch.loss)))
+        loss.backward()
+        optimizer.step()
+    return [*out, bad_rate(logits.detach().softmax(-1).numpy())]
+
+
+def _candidates(name: str, policy: Floats, law: Floats, rollouts: int, rng: np.random.Generator) -> Tree:
+    start = int(rng.choice(TOKENS))
+    tree = Tree(name, [start])
+    sources = [("found", law), ("mended", mended(law)), *[("own", policy)] * (rollouts - 1), ("unjudged", policy)]
+    for source, text in sources:
+        tokens = written(text, start, rng)
+        leaf = tree.extend(0, tokens, status="done", notes={"source": source})
+        leaf.scores["reward"] = -float(sum(token < BAD for token in tokens))
+    return tree
+
+
+def _batch(view: Table, logits: Tensor, reference: Tensor, credit: Credit) -> Batch | None:
+    """The paths that were preferred or rejected; None where no group has any."""
+    advantage = credit(view)
+    paths = expand(view, advantage, leaf_weights(view, "sequence", counted=advantage.counted))
+    if not len(paths.leaf):
+        return None
+    token = view.flat("actions").astype(np.int64)
+    previous = np.concatenate([[0], token[:-1]])
+    heads = view.start[view.leaf]
+    previous[heads] = [int(view.trees[t].root.actions[-1]) for t in view.leaf_tree]
+    at, before, after = (torch.tensor(x[paths.index]) for x in (np.arange(len(token)), previous, token))
+    logp = logits.log_softmax(-1)[before, after]
+    pushed = torch.tensor(paths.weight[paths.path] * paths.advantage)
+    everything = Paths(
+        torch.arange(len(at)), torch.tensor(paths.path), torch.tensor(paths.advantage), torch.tensor(paths.weight),
+        len(paths.leaf), torch.tensor(view.leaf_tree[paths.leaf]),
+    )  # fmt: skip
+    return Batch(
+        logp, logp.detach(), pushed.clamp(min=0), pushed.clamp(max=0), torch.tensor(paths.weight[paths.path]),
+        reference=reference[before, after], paths=everything,
+    )  # fmt: skip
+
+
+def self_pretraining(seed: int) -> Measured:
+    """Bad continuations of a bad prefix: online preference against likelihood of the judged best candidate."""
+    ways = ("preference", "best", "mended", "found", "unjudged")
+    curves = {way: judged(way, seed) for way in ways}
+    shown = {way: ([float(i) for i in range(len(c))], c) for way, c in curves.items()}
+    return Measured(curves["preference"][-1], curves["best"][-1], shown)

@@ -1,0 +1,52 @@
+"""Self-Improving Pretraining: online preference between suffixes (arXiv 2601.21343)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.credit.registry import load_credit
+from rolltree.generate.demonstrations import Demonstrations
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPretraining:
+    """Candidates for what follows a prefix: the text as it was found, the text mended, and the policy's own; the judged
+    best is preferred to the judged worst.
+
+    A preference needs no sampling probability, so text the policy did not write can win or lose; a policy gradient
+    could not use it. Early the mended text wins, later the policy's own. The judge here is the task's verifier, the
+    found text an expert's answer with mistakes and the mended one without. Equal candidates share their place.
+    """
+
+    card: ClassVar[Card] = Card(
+        "self_pretraining", "Self-Improving Pretraining", "2601.21343", 2026,
+        "86.3 % of judgements of quality against 50, factuality 57.6 against 42.3; 16 rollouts better than 1",
+        ("generate", "credit", "objective"), None,
+        Evidence(
+            "bad continuations of a bad prefix", "likelihood of the judged best candidate", "lower", 0.01, seeds=5,
+            check="rolltree.lab.exact.languages:self_pretraining",
+        ),
+    )  # fmt: skip
+    rollouts: int = 6
+    mended: int = 1
+    found: int = 1
+    noise: float = 0.3
+    """How often the found text errs."""
+    beta: float = 0.1
+    length_mean: bool = False
+    imitate: float = 0.0
+    """Weight of the chosen candidate's likelihood beside the preference (RF-NLL)."""
+
+    def build(self) -> Parts:
+        """Candidates of three sources, the best against the worst, online DPO."""
+        if self.rollouts + self.mended + self.found < 2:
+            raise RecipeError("self_pretraining: one candidate is preferred to nothing; give two or more")
+        return Parts(
+            "self_pretraining", Demonstrations(self.mended, self.found, self.noise, self.rollouts),
+            load_credit("extremes"),
+            load_objective("pairwise", beta=self.beta, length_mean=self.length_mean, imitate=self.imitate),
+            averaging="sequence",
+        )  # fmt: skip

@@ -1,0 +1,76 @@
+"""Any credit and any objective in any recipe, by name: one part is swapped, everything else stays the recipe's."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
+
+from rolltree.credit.registry import load_credit
+from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Parts, Recipe, RecipeError
+
+SWAPS = ("use_credit", "use_objective")
+"""Knobs that every recipe has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """A recipe with another credit or objective, each written as a name with knobs: `gigpo(omega=0.5)`; "" = its own.
+
+    Extras that the credit reads per action (entropies, alternatives) are recorded where the strategy can. What does not
+    fit together is refused by `rolltree.recipe.check` before the first token.
+    """
+
+    inner: Recipe
+    use_credit: str = ""
+    use_objective: str = ""
+
+    @property
+    def card(self) -> Card:
+        """The recipe's own."""
+        return self.inner.card
+
+    def build(self) -> Parts:
+        """The recipe's composition with the parts swapped."""
+        return swapped(self.inner.build(), self.use_credit, self.use_objective)
+
+
+def swapped(parts: Parts, credit: str = "", objective: str = "") -> Parts:
+    """A composition with another credit or objective by name; "" leaves one as it is."""
+    if credit:
+        name, knobs = named(credit)
+        made = load_credit(name, **knobs)
+        parts = replace(parts, credit=made, strategy=_recording(parts.strategy, made.needs))
+    if objective:
+        name, knobs = named(objective)
+        parts = replace(parts, objective=load_objective(name, **knobs))
+    return parts
+
+
+def named(text: str) -> tuple[str, dict[str, Any]]:
+    """A name with knobs, written `name` or `name(knob=value, …)`; values are numbers, booleans, None, text, tuples."""
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if isinstance(call, ast.Name):
+            return call.id, {}
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.func, ast.Name)
+        assert not call.args
+        assert all(keyword.arg for keyword in call.keywords)
+        return call.func.id, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError, AssertionError):
+        raise RecipeError(
+            f"cannot read {text!r} as a part; write its name, or its name with knobs, as in gigpo(omega=0.5)"
+        ) from None
+
+
+def _recording(strategy: Strategy | TreeStrategy, needs: frozenset[str]) -> Strategy | TreeStrategy:
+    """The strategy, asked to record the extras among these needs where it has a knob for that."""
+    extras = frozenset(need for need in needs if need == "entropy" or need.startswith("top:"))
+    knobs = {field.name for field in fields(cast(Any, strategy))} if is_dataclass(strategy) else set[str]()
+    knob = next((name for name in ("want", "record") if name in knobs), None)
+    if not extras or knob is None:
+        return strategy
+    return replace(cast(Any, strategy), **{knob: getattr(strategy, knob) | extras})
