@@ -1,5 +1,5 @@
 """Tasks by name: the nano suite, and the adapters behind a prefix (`reasoning-gym:NAME`, `jsonl:PATH`,
-`python:PATH`)."""
+`python:PATH`, `mixed:NAME`)."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ PREFIXES: Mapping[str, str] = {
     "reasoning-gym": "a data set of reasoning-gym by name",
     "jsonl": "a file of prompts and answers",
     "python": "a file of prompts and answers, worked out with Python",
+    "mixed": "all levels of nano tasks in one stream, as in mixed:arithmetic or mixed:arithmetic+records",
 }
 """Prefix of an adapter -> what its name stands for."""
 
@@ -68,7 +69,7 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     """A task by name, at a level (None = its default) and with knobs; unknown ones are refused with the nearest known.
 
     `reasoning-gym:NAME` gives a data set of reasoning-gym, `jsonl:PATH` a file of prompts and math answers,
-    `python:PATH` the same with a Python tool.
+    `python:PATH` the same with a Python tool, `mixed:NAME+NAME` all levels of nano tasks in one stream.
     """
     prefix, colon, rest = name.partition(":")
     if level is not None:
@@ -107,4 +108,8 @@ def _adapter(prefix: str) -> Callable[..., Task]:
         from rolltree.task.python_tool import PythonTool
 
         return PythonTool
+    if prefix == "mixed":
+        from rolltree.task.mixed import Mixed
+
+        return Mixed
     raise TaskError(f"there is no adapter {prefix!r}{near(prefix, PREFIXES)}; known are {', '.join(PREFIXES)}")
