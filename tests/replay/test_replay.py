@@ -85,7 +85,7 @@ def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
     fates = ["trained", "dropped: nothing to teach", "dropped: failed"]
     for leaf, fate in zip(one.leaves(), fates, strict=True):
         leaf.fate = fate
-    past.remember(Harvest([one]), window=2)
+    past.remember(Harvest([one]), Recall(window=2))
     assert past.draw(1, seed=0) == [one]
     assert [leaf.fate for leaf in one.leaves()] == ["", "", "dropped: failed"]
 
