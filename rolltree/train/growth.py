@@ -13,8 +13,8 @@ from rolltree.tree.views import metrics
 
 
 def growth(trees: Iterable[Tree]) -> dict[str, float]:
-    """Means over trees of `rolltree.tree.views.metrics`; nodes by birth at forks, pruned nodes by reason and lost tokens
-    in all."""
+    """Means over trees of `rolltree.tree.views.metrics`; sums of nodes by birth and by why they were pruned, and of
+    lost tokens."""
     trees = list(trees)
     of_trees = [m for m in map(metrics, trees) if m.leaves]
     if not of_trees:

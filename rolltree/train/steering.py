@@ -36,8 +36,8 @@ class Steering:
 
 
 def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[str, float]:
-    """Where a step's budget went: tokens, prompts and rollouts by difficulty band, rollouts by arm, groups without
-    variance and those avoided.
+    """Where a step's budget went: tokens, prompts and rollouts by difficulty band, tokens by level, rollouts by arm,
+    groups without variance and those avoided.
 
     `bands` are those of the recent unassisted pass rate, by what was known before the step. A group without variance
     is avoided if its first delivery had none and all that was delivered for it has.
@@ -51,6 +51,8 @@ def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[
     for d in delivered:
         out[f"control.tokens.{bands[d.order.prompt.uid]}"] += d.decoded
         out[f"control.rollouts.{bands[d.order.prompt.uid]}"] += d.n
+        level = f"control.level.{d.order.prompt.item.level}"
+        out[level] = out.get(level, 0.0) + d.decoded
         name = f"control.arm.{d.order.arm if d.order.teaches else 'measured'}"
         out[name] = out.get(name, 0.0) + d.n
         if d.order.teaches:

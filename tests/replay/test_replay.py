@@ -93,7 +93,7 @@ def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
 def test_only_the_last_steps_are_remembered_and_drawn_without_repetition() -> None:
     past = Past()
     for step in range(4):
-        past.remember(Harvest([tree(step, f"{step}{i}") for i in range(3)], version=step), window=2)
+        past.remember(Harvest([tree(step, f"{step}{i}") for i in range(3)], version=step), Recall(window=2))
     assert {t.id[0] for t in past.trees} == {"2", "3"}
     drawn = past.draw(5, seed=1)
     assert len({t.id for t in drawn}) == 5
