@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.forests import grown
+from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
 from rolltree.replay.admission import room
 from rolltree.replay.age import age_numbers
@@ -110,3 +110,12 @@ def test_what_is_recalled_is_a_share_that_ends() -> None:
     for bad in ({"share": 0.0}, {"share": 1.0}, {"window": 0}):
         with pytest.raises(RolltreeError, match=next(iter(bad))):
             Recall(**bad)
+
+
+def test_a_rule_may_remember_only_groups_with_variance() -> None:
+    mixed, flat_ = (flat(rewards, id=str(i)) for i, rewards in enumerate(([0.0, 1.0], [1.0, 1.0])))
+    past = Past()
+    past.remember(Harvest([mixed, flat_]), Recall(informative=True))
+    assert past.trees == [mixed]
+    past.remember(Harvest([flat_]), Recall(window=1))
+    assert past.trees == [flat_]
