@@ -39,7 +39,7 @@ class Settings:
     """Labels of arms beside the baseline; all when left out."""
     task: str = "mixed:arithmetic"
     """Levels 1 to 4 of chained arithmetic in equal shares: from mostly solved to hardly ever."""
-    budget: str = "100k"
+    budget: str = "60k"
     """Decoded tokens of each run, rollouts that only measure included."""
     set: tuple[str, ...] = ("train.prompts=32",)
     """Knobs as for `rolltree compare`. With the default 16 prompts of so wide a mix GRPO itself gains nothing: half of
