@@ -51,7 +51,7 @@ def test_prompts_arms_and_what_came_from_earlier_steps(run):
     tokens = [float(row[1]) for row in found["The costliest prompts"].rows]
     assert tokens == sorted(tokens, reverse=True)
     assert [row[0] for row in found["Arms"].rows] == ["measured", "plain"]
-    later = dict((row[0], row[1:]) for row in found["What came from earlier steps"].rows)
+    later = {row[0]: row[1:] for row in found["What came from earlier steps"].rows}
     assert later["groups recalled, a step"][1] == "2", "half of four prompts"
     assert 0 < float(later["age of trained tokens in versions"][1]) <= 2
 
