@@ -16,6 +16,9 @@ from rolltree.lab.stats import Reach
 from rolltree.lab.trace import Trace, write_json
 
 WIDE, HIGH, GAP, ACROSS = 150, 110, 34, 5
+SAID = "## What came out"
+ENOUGH = 3
+"""Seeds from which on an interval is given; of fewer the lowest and the highest."""
 GREY, BLUE = "#9a9a9a", "#1f6feb"
 HEAD = (
     "arm", "pass@1", "against {base}", "pass@{k}", "pass@1 on the way", "tokens to {target}", "steps", "seconds",
@@ -23,8 +26,11 @@ HEAD = (
 )  # fmt: skip
 
 
-def write_page(folder: Path, result: Comparison, said: str = "", command: str = "") -> Path:
-    """Write `controllers.md`, `controllers.svg` and `controllers.json`; `said` is what a person has to say about it."""
+def write_page(folder: Path, result: Comparison, command: str = "") -> Path:
+    """Write `controllers.md`, `controllers.svg` and `controllers.json`.
+
+    What a person wrote below the heading "What came out" of a page that stands there is kept.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "controllers.svg").write_text(figure(result), encoding="utf-8")
     write_json(folder / "controllers.json", {
@@ -34,6 +40,7 @@ def write_page(folder: Path, result: Comparison, said: str = "", command: str = 
         for arm in result.arms
     })  # fmt: skip
     path = folder / "controllers.md"
+    said = path.read_text(encoding="utf-8").partition(SAID)[2].strip() if path.is_file() else ""
     path.write_text(text(result, said, command), encoding="utf-8")
     return path
 
@@ -49,20 +56,33 @@ def text(result: Comparison, said: str = "", command: str = "") -> str:
         f"policy: {shown(on.budget, 'count')} decoded tokens each (rollouts that only measure are paid for), seeds "
         f"{seeds}, judged on {on.eval_items} held-out items with {on.eval_samples} samples each. They start from "
         f"{shown(float(start), 'share')}. A control is trained in its own recipe, with the credit and objective of its "
-        f"paper; “{base} + …” is one without. Numbers are means over seeds ± half of a 95 % t interval; differences "
-        f"are paired by seed. Costs are medians over seeds to {shown(result.target, 'share')}, half of the largest "
-        "gain any arm made.",
+        f"paper; “{base} + …” is one without. Numbers are means over seeds {_spread(result)}; differences are paired "
+        f"by seed. Costs are medians over seeds to {shown(result.target, 'share')}, half of the largest gain any arm "
+        "made.",
         _table(result),
-        f"“Holds” and “fails” are against {base} at the level that Holm's procedure leaves each of "
-        f"{len(result.contrasts)} comparisons, so that all of them together are wrong as seldom as one; the interval "
-        "shown is of that level. A control that asks for more rollouts a step, or measures some, makes fewer steps.",
+        *(
+            [
+                f"“Holds” and “fails” are against {base} at the level that Holm's procedure leaves each of "
+                f"{len(result.contrasts)} comparisons, so that all of them together are wrong as seldom as one; the interval "
+                "shown is of that level."
+            ]
+            if len(result.seeds) >= ENOUGH
+            else []
+        ),
+        "A control that asks for more rollouts a step, or measures some, makes fewer steps.",
         "![Held-out pass@1 against decoded tokens, a panel for each control](controllers.svg)",
         f"Blue is the arm, grey {base}; the band runs from the lowest to the highest seed.",
-        *([said] if said else []),
         f"Repeat it with `{command or 'python -m rolltree.lab.controllers'}`; the numbers behind the figure are in "
         "`controllers.json`.",
+        *([SAID, said] if said else []),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _spread(result: Comparison) -> str:
+    if len(result.seeds) < ENOUGH:
+        return "with the lowest and the highest, too few for an interval"
+    return f"± half of a {100 * result.confidence:g} % t interval"
 
 
 def figure(result: Comparison) -> str:
@@ -117,15 +137,16 @@ def _table(result: Comparison) -> str:
     target = shown(result.target, "share")
     head = [h.format(base=result.arms[0].label, k=on.eval_samples, target=target) for h in HEAD]
     found = {c.subject: c for c in result.contrasts}
+    theirs = _at(result, result.arms[0].label, "pass@1")
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     ranked = sorted(result.arms[1:], key=lambda a: -_at(result, a.label, "pass@1").interval.estimate)
     for arm in (result.arms[0], *ranked):
         traces = result.of(arm.label)
-        flat = run_means(traces, "zero_variance")
+        flat, mine = run_means(traces, "zero_variance"), _at(result, arm.label, "pass@1")
         tokens = reaches(traces, "pass@1", result.target, "decoded")
         steps = [Reach(float(_steps(t, r.cost)), r.reached) for t, r in zip(traces, tokens, strict=True)]
         lines.append("| " + " | ".join([
-            arm.label, *(_share(_at(result, arm.label, "pass@1")), _against(found.get(arm.label))),
+            arm.label, *(_share(mine), _against(found.get(arm.label), mine, theirs)),
             *(_share(_at(result, arm.label, name)) for name in (k, "pass@1 area")),
             reach_words(tokens, lambda x: shown(x, "count")), reach_words(steps, lambda x: f"{x:.0f}"),
             reach_words(reaches(traces, "pass@1", result.target, "seconds"), duration),
@@ -141,17 +162,20 @@ def _at(result: Comparison, label: str, metric: str) -> Measure:
 
 
 def _share(measure: Measure) -> str:
-    low, high = measure.interval.low, measure.interval.high
-    spread = f" ± {50 * (high - low):.1f}" if len(measure.per_seed) > 1 else ""
-    return f"{100 * measure.interval.estimate:.1f}{spread} %"
+    seen = [100 * v for v in measure.per_seed.values()]
+    middle = f"{100 * measure.interval.estimate:.1f}"
+    if len(seen) < ENOUGH:
+        return f"{middle} ({min(seen):.1f}–{max(seen):.1f}) %" if len(seen) > 1 else f"{middle} %"
+    return f"{middle} ± {50 * (measure.interval.high - measure.interval.low):.1f} %"
 
 
-def _against(contrast: Contrast | None) -> str:
+def _against(contrast: Contrast | None, mine: Measure, theirs: Measure) -> str:
     if contrast is None:
         return "–"
     e = contrast.effect
-    if e.n < 2:
-        return f"{100 * e.estimate:+.1f}"
+    if e.n < ENOUGH:
+        apart = [100 * (value - theirs.per_seed[seed]) for seed, value in mine.per_seed.items()]
+        return f"{100 * e.estimate:+.1f} ({min(apart):+.1f} to {max(apart):+.1f})"
     return f"{100 * e.estimate:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f}), {contrast.outcome}"
 
 
