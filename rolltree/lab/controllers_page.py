@@ -63,8 +63,8 @@ def text(result: Comparison, said: str = "", command: str = "") -> str:
         *(
             [
                 f"“Holds” and “fails” are against {base} at the level that Holm's procedure leaves each of "
-                f"{len(result.contrasts)} comparisons, so that all of them together are wrong as seldom as one; the interval "
-                "shown is of that level."
+                f"{len(result.contrasts)} comparisons, so that all of them together err as seldom as one; the "
+                "interval shown is of that level."
             ]
             if len(result.seeds) >= ENOUGH
             else []
