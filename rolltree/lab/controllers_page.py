@@ -80,6 +80,8 @@ def text(result: Comparison, said: str = "", command: str = "") -> str:
 
 
 def _spread(result: Comparison) -> str:
+    if len(result.seeds) == 1:
+        return "(here one seed: nothing can be said about chance)"
     if len(result.seeds) < ENOUGH:
         return "with the lowest and the highest, too few for an interval"
     return f"± half of a {100 * result.confidence:g} % t interval"
@@ -173,6 +175,8 @@ def _against(contrast: Contrast | None, mine: Measure, theirs: Measure) -> str:
     if contrast is None:
         return "–"
     e = contrast.effect
+    if e.n < 2:
+        return f"{100 * e.estimate:+.1f}"
     if e.n < ENOUGH:
         apart = [100 * (value - theirs.per_seed[seed]) for seed, value in mine.per_seed.items()]
         return f"{100 * e.estimate:+.1f} ({min(apart):+.1f} to {max(apart):+.1f})"
