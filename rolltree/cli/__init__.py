@@ -17,6 +17,7 @@ VERBS: dict[str, str] = {
     "train": "train a policy with a recipe",
     "compare": "compare recipes at an equal budget, with intervals and a verdict",
     "evidence": "run, check or list the evidence of recipes",
+    "budget": "say where a run's tokens went, by difficulty and by prompt",
     "card": "state how a run's rollouts were made",
     "doctor": "say what is wrong with a run's rollouts, and what to do",
     "view": "look at runs, trees and tokens in the browser",

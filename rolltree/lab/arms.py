@@ -17,7 +17,8 @@ _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One side of a comparison. Knobs named `train.X` or `optim.X` belong to the trainer, all others to the recipe."""
+    """One side of a comparison. Knobs named `train.X` or `optim.X` belong to the trainer, `control` and `control.X` put
+    another control over the recipe, all others are the recipe's."""
 
     label: str
     recipe: str

@@ -58,7 +58,8 @@ class CompareConfig:
     first_seed: int = 0
     """Seeds are this one and the following."""
     set: Repeated = ()
-    """Knobs as NAME=VALUE for all, RECIPE:NAME=VALUE for one; train.NAME and optim.NAME reach the trainer."""
+    """Knobs as NAME=VALUE for all, RECIPE:NAME=VALUE for one; train.NAME and optim.NAME reach the trainer; control=NAME
+    and control.KNOB=VALUE put another control over a recipe."""
     sweep: Repeated = ()
     """Knobs to sweep as NAME=A,B,C: every combination becomes an arm."""
     eval_every: int = 5

@@ -6,10 +6,11 @@ import asyncio
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from rolltree.control.registry import load_control
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace
@@ -159,7 +160,13 @@ class _Costs:
 
 
 def _recipe(spec: Spec) -> Any:
-    return load_recipe(spec.arm.recipe, **dict(_knobs(spec, "")))
+    """The recipe, or its parts under another control: the knob `control` names it, `control.X` sets its knobs."""
+    own, steering = dict(_knobs(spec, "")), dict(_knobs(spec, "control"))
+    name = own.pop("control", None)
+    recipe = load_recipe(spec.arm.recipe, **own)
+    if name is None and steering:
+        raise LabError(f"control.{min(steering)} is set for {spec.arm.label!r} but no control; add control=NAME")
+    return recipe if name is None else replace(recipe.build(), control=load_control(str(name), **steering))
 
 
 def _knobs(spec: Spec, owner: str) -> list[tuple[str, Any]]:

@@ -1,4 +1,5 @@
-"""Past rollouts that teach again: a share of each batch comes from the last few versions (ReMix, arXiv 2507.06892)."""
+"""Past rollouts that teach again: a share of each batch comes from the last few versions (ReMix, arXiv 2507.06892;
+DOTS with rollout replay, arXiv 2506.05316)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 from rolltree.errors import RolltreeError
+from rolltree.filter.groups import Mixed
 from rolltree.replay.harvest import Harvest, load_harvests, save_harvests
 from rolltree.tree import Node, Tree
 
@@ -24,6 +26,8 @@ class Recall:
     window: int = 2
     until: int | None = None
     """Steps after which nothing is recalled any more; None = never."""
+    informative: bool = False
+    """Remember only trees whose outcomes differ: a group without variance has nothing to teach again either."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -56,10 +60,12 @@ class Past:
             forget(tree.leaves())
         return drawn
 
-    def remember(self, harvest: Harvest, window: int) -> None:
-        """Add a step's own trees and let the oldest beyond the window go."""
-        self.steps.append(Harvest(harvest.kept, version=harvest.version))
-        while len(self.steps) > window:
+    def remember(self, harvest: Harvest, recall: Recall) -> None:
+        """Add a step's own trees, of which a rule may want only some, and let the oldest beyond the window go."""
+        mixed = Mixed()
+        kept = [tree for tree in harvest.kept if not recall.informative or mixed(tree) is None]
+        self.steps.append(Harvest(kept, version=harvest.version))
+        while len(self.steps) > recall.window:
             self.steps.popleft()
 
     def save(self, folder: Path) -> None:

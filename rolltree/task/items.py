@@ -15,6 +15,8 @@ from rolltree.task.protocol import Item, Split
 
 TEST_SHARE = 8
 """One in this many contents belongs to the test split."""
+ENVIRONMENT = "environment"
+"""Key in an item's meta: the generator of instances it was made by, where a stream has several."""
 
 
 class TaskError(RolltreeError, ValueError):

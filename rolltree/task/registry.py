@@ -1,5 +1,5 @@
 """Tasks by name: the nano suite, and the adapters behind a prefix (`reasoning-gym:NAME`, `jsonl:PATH`, `python:PATH`,
-`trl:CLASS`, `gym:ENV_ID`, `verifiers:NAME`). Knobs may follow the name: `countdown?use_all=false`."""
+`mixed:NAME`, `trl:CLASS`, `gym:ENV_ID`, `verifiers:NAME`). Knobs may follow the name: `countdown?use_all=false`."""
 
 from __future__ import annotations
 
@@ -62,12 +62,14 @@ PREFIXES: Mapping[str, str] = {
     "trl": "a TRL-style environment class, module:Class or file.py:Class",
     "gym": "a Gymnasium environment that speaks text, by its id",
     "verifiers": "a task set of verifiers by name",
+    "mixed": "all levels of nano tasks in one stream, as in mixed:arithmetic or mixed:arithmetic+records",
 }
 """Prefix of an adapter -> what its name stands for."""
 _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "reasoning-gym": ("rolltree.task.reasoning_gym", "ReasoningGym"),
     "jsonl": ("rolltree.task.math_answers", "MathAnswers"),
     "python": ("rolltree.task.python_tool", "PythonTool"),
+    "mixed": ("rolltree.task.mixed", "Mixed"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
     "verifiers": ("rolltree.task.foreign.task_set", "TaskSet"),
@@ -84,7 +86,7 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     """A task by name, at a level (None = its default) and with knobs; unknown ones are refused with the nearest known.
 
     A prefix gives the task of an adapter: a data set of reasoning-gym, a file of prompts and math answers, the same
-    with a Python tool, an environment of TRL or Gymnasium, a task set of verifiers. Knobs may stand in the name, as in
+    with a Python tool, all levels of nano tasks in one stream (`mixed:NAME+NAME`), an environment of TRL or Gymnasium, a task set of verifiers. Knobs may stand in the name, as in
     `gym:FrozenLake-v1?is_slippery=false&max_turns=20`; values are read as JSON, else as text.
     """
     name, knobs = _split_knobs(name, knobs)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from rolltree.train.spending import carried
 from rolltree.tree import Node, Tree
 from rolltree.tree.account import assert_conserved
 from rolltree.tree.table import Floats, Table
@@ -40,12 +41,13 @@ def why_not_live(leaf: Node) -> str:
 
 
 def account_numbers(trees: Iterable[Tree]) -> dict[str, float]:
-    """Leaves by fate, in all and per reason. Raises if one was lost or left without a reason."""
+    """Leaves by fate, in all and per reason, and partial ones. Raises if one was lost or left without a reason."""
+    trees = list(trees)
     found = assert_conserved(trees)
     out = {"leaves.submitted": found.leaves, "leaves.trained": found.trained, "leaves.kept": found.kept,
            "leaves.running": found.running, "leaves.dropped": sum(found.dropped.values())}  # fmt: skip
     out |= {f"leaves.dropped: {reason}": count for reason, count in sorted(found.dropped.items())}
-    return {name: float(count) for name, count in out.items()}
+    return {name: float(count) for name, count in out.items()} | carried(trees)
 
 
 def outcomes(trees: Iterable[Tree]) -> dict[str, float]:

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from rolltree.train.spending import lost_tokens
 from rolltree.tree import Tree
 from rolltree.tree.views import metrics
 
 
 def growth(trees: Iterable[Tree]) -> dict[str, float]:
-    """Means over trees of `rolltree.tree.views.metrics`; nodes by birth at forks and pruned nodes by reason in all."""
+    """Means over trees of `rolltree.tree.views.metrics`; sums of nodes by birth and by why they were pruned, and of
+    lost tokens."""
+    trees = list(trees)
     of_trees = [m for m in map(metrics, trees) if m.leaves]
     if not of_trees:
         return {}
@@ -28,4 +31,4 @@ def growth(trees: Iterable[Tree]) -> dict[str, float]:
     out["tree.depth"] = sum(depth * count for depth, count in depths.items()) / sum(depths.values())
     out |= {f"tree.births.{birth}": float(count) for birth, count in sorted(births.items())}
     out |= {f"tree.pruned: {why}": float(count) for why, count in sorted(prunes.items())}
-    return out
+    return out | lost_tokens(trees)

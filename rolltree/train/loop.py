@@ -176,7 +176,7 @@ class Loop:
         settle_rest(harvest.dropped)
         again = self.past.draw(harvest.recalls, mix(self.config.seed, "recall", self.done + 1))
         if self.recipe.recall:
-            self.past.remember(harvest, self.recipe.recall.window)
+            self.past.remember(harvest, self.recipe.recall)
         view = table([*harvest.kept, *again])
         if not len(view.leaf) or not view.live.any():
             settle_rest(harvest.kept)

@@ -37,17 +37,23 @@ class Steering:
 
 
 def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[str, float]:
-    """Where a step's budget went: tokens by difficulty band and by arm, groups without variance and those avoided.
+    """Where a step's budget went: tokens, prompts and rollouts by difficulty band, tokens by level, rollouts by arm,
+    groups without variance and those avoided.
 
     `bands` are those of the recent unassisted pass rate, by what was known before the step. A group without variance
     is avoided if its first delivery had none and all that was delivered for it has.
     """
     if not delivered:
         return {}
-    out = {f"control.tokens.{name}": 0.0 for name in BANDS}
+    out = {f"control.{what}.{name}": 0.0 for what in ("tokens", "rollouts", "prompts") for name in BANDS}
+    for uid in {d.order.prompt.uid for d in delivered}:
+        out[f"control.prompts.{bands[uid]}"] += 1
     groups: dict[int, list[Delivery]] = {}
     for d in delivered:
         out[f"control.tokens.{bands[d.order.prompt.uid]}"] += d.decoded
+        out[f"control.rollouts.{bands[d.order.prompt.uid]}"] += d.n
+        level = f"control.level.{d.order.prompt.item.level}"
+        out[level] = out.get(level, 0.0) + d.decoded
         name = f"control.arm.{d.order.arm if d.order.teaches else 'measured'}"
         out[name] = out.get(name, 0.0) + d.n
         if d.order.teaches:

@@ -16,7 +16,7 @@ from rolltree.control.vade import Vade
 from rolltree.control.xrpo import Xrpo
 from rolltree.errors import RolltreeError
 from rolltree.lab.prompts.oracles import OraclePick
-from rolltree.lab.prompts.world import Log, World, grouped, run
+from rolltree.lab.prompts.world import Log, World, run
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
 
@@ -46,27 +46,6 @@ def test_a_run_goes_on_from_its_stored_state_as_if_it_had_not_stopped(name):
     rest = run(small(name), world, 3, prompts=5, width=4, state=state, history=history, first=4)
     assert told(first + rest) == told(logs)
     assert np.array_equal(whole.logits, world.logits)
-
-
-@EVERY
-@pytest.mark.parametrize("logit", [50.0, -50.0], ids=["all solved", "none solved"])
-def test_prompts_that_are_all_solved_or_all_failed(name, logit):
-    for log in run(small(name), World(logits=np.full(30, logit), drift=0.0, per_hint=0.0), 4, prompts=5, width=4):
-        assert log.effective == 0
-        assert log.groups >= 1
-        assert log.rollouts <= 8 * 5 * 4 + 4 * 4
-
-
-@EVERY
-def test_one_prompt_one_rollout_and_duplicates(name):
-    for log in run(small(name), World(1, seed=1), 3, prompts=1, width=1):
-        assert log.groups == 1
-        assert log.rollouts >= 1
-    # A stream of three prompts must fill steps of five: the same prompt stands in several places.
-    if name not in ("vade", "dots", "shuffled"):
-        for log in run(small(name), World(3, seed=1), 3, prompts=5, width=4):
-            assert log.groups == 5
-            assert len({g[0].order.prompt.uid for g in grouped(log.delivered).values()}) == 3
 
 
 @EVERY

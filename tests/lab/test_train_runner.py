@@ -151,3 +151,11 @@ def test_knobs_reach_whom_they_are_meant_for():
 def test_bad_names_are_refused_with_the_near_one(model, arm, changes, says):
     with pytest.raises((RolltreeError, TaskError, ModelError), match=says):
         TrainRunner().check(Spec(arm, 0, conditions(**{"model": model, **changes})))
+
+
+def test_a_knob_puts_another_control_over_a_recipe():
+    (arm,) = arms(["grpo"], ["control=vade", "control.pool=8"])
+    assert "rolltree.control.vade" in TrainRunner().modules(Spec(arm, 0, conditions("nano")))
+    (bare,) = arms(["grpo"], ["control.pool=8"])
+    with pytest.raises(LabError, match=r"control\.pool is set for 'grpo' but no control"):
+        TrainRunner().modules(Spec(bare, 0, conditions("nano")))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.forests import grown
+from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
 from rolltree.replay.admission import room
 from rolltree.replay.age import age_numbers
@@ -85,7 +85,7 @@ def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
     fates = ["trained", "dropped: nothing to teach", "dropped: failed"]
     for leaf, fate in zip(one.leaves(), fates, strict=True):
         leaf.fate = fate
-    past.remember(Harvest([one]), window=2)
+    past.remember(Harvest([one]), Recall(window=2))
     assert past.draw(1, seed=0) == [one]
     assert [leaf.fate for leaf in one.leaves()] == ["", "", "dropped: failed"]
 
@@ -93,7 +93,7 @@ def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
 def test_only_the_last_steps_are_remembered_and_drawn_without_repetition() -> None:
     past = Past()
     for step in range(4):
-        past.remember(Harvest([tree(step, f"{step}{i}") for i in range(3)], version=step), window=2)
+        past.remember(Harvest([tree(step, f"{step}{i}") for i in range(3)], version=step), Recall(window=2))
     assert {t.id[0] for t in past.trees} == {"2", "3"}
     drawn = past.draw(5, seed=1)
     assert len({t.id for t in drawn}) == 5
@@ -110,3 +110,12 @@ def test_what_is_recalled_is_a_share_that_ends() -> None:
     for bad in ({"share": 0.0}, {"share": 1.0}, {"window": 0}):
         with pytest.raises(RolltreeError, match=next(iter(bad))):
             Recall(**bad)
+
+
+def test_a_rule_may_remember_only_groups_with_variance() -> None:
+    mixed, flat_ = (flat(rewards, id=str(i)) for i, rewards in enumerate(([0.0, 1.0], [1.0, 1.0])))
+    past = Past()
+    past.remember(Harvest([mixed, flat_]), Recall(informative=True))
+    assert past.trees == [mixed]
+    past.remember(Harvest([flat_]), Recall(window=1))
+    assert past.trees == [flat_]

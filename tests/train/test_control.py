@@ -114,7 +114,7 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(leaves=1), Limits(decoded=1), Limits(leaves=0), Limits(decoded=0)], ids=str)
-@pytest.mark.parametrize("control", ["uniform", "dars", "xrpo", "v05", "seele", "vade", "dots"])
+@pytest.mark.parametrize("control", list(controls()))
 def test_a_budget_smaller_than_one_rollout_ends_the_step_and_loses_nothing(control: str, limits: Limits) -> None:
     parts = replace(load_recipe("grpo", group=4).build(), control=load_control(control, **TINY.get(control, {})))
     harvest, budget = gather(parts, Told(), limits=limits)
@@ -247,6 +247,7 @@ def test_widths_of_strategies_and_of_those_that_do_not_say() -> None:
 STATEFUL = {
     "vade": {"pool": 8}, "prompt-gdro": {}, "rollout-gdro": {}, "dots": {"pool": 8, "references": 3}, "v05": {},
     "arrol": {"tokens": 1, "warm": 1, "bins": 4}, "masa": {"template": "{prompt}", "efficient": True},
+    "scaler": {},
 }  # fmt: skip
 
 

@@ -99,3 +99,24 @@ def test_importance_weights_see_how_stale_a_batch_is(tmp_path: Path) -> None:
 def test_a_negative_wait_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match="staleness=-1"):
         run("grpo", tmp_path / "run", staleness=-1)
+
+
+def test_dots_replays_whole_groups_as_they_were_sampled(tmp_path: Path) -> None:
+    """Half of a batch are groups of the last two steps that had variance, with the versions they were written under."""
+    parts = replace(load_recipe("dots", group=4, pool=8, references=2).build())
+    seen: list[set[int]] = []
+
+    def listen(live: Live) -> None:
+        if live.kind == "grown":
+            seen.append({len(t.leaves()) for t in live.trees})
+
+    done = run(parts, tmp_path / "run", steps=6, listen=listen)
+    assert all(sizes == {4} for sizes in seen)
+    lines = [line for line in done.metrics if line["kind"] == "train"]
+    assert lines[0].get("recalled", 0) == 0
+    assert max(line.get("recalled", 0) for line in lines) == KNOBS["prompts"] / 2
+    for line in lines:
+        assert line["control.prompts"] == KNOBS["prompts"] - line.get("recalled", 0)
+        assert line["age.max"] <= 2
+        assert (line["age.max"] > 0) == (line.get("recalled", 0) > 0)
+    assert any("weight" in key or "ratio" in key for key in lines[-1])

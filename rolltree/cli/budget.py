@@ -1,0 +1,21 @@
+"""`rolltree budget`: where a run's tokens went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rolltree.cli.common import first_name, parse
+from rolltree.lab.budget import BudgetConfig, main
+
+ABOUT = """Say where a run's tokens went: by difficulty and prompt, on groups without variance, pruned, carried over.
+
+  rolltree budget runs/first
+  rolltree budget runs/first --top 30 --out budget.html
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and print."""
+    name, rest = first_name(arguments)
+    given = ["--run", name] if name else []
+    return main(parse(BudgetConfig, [*given, *rest], "budget", ABOUT))

@@ -1,0 +1,201 @@
+"""`rolltree budget RUN`: where a run's tokens went, by difficulty, by prompt, and for what taught nothing.
+
+Everything is read from what the run recorded: the numbers of its steps, and the history of prompts in its newest
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from rich.console import Console
+
+from rolltree.control.history import BANDS, History
+from rolltree.control.order import PLAIN
+from rolltree.lab.report import Chart, Grid, Page, Series, print_page, shown, write_html
+from rolltree.lab.trace import LabError
+from rolltree.train.checkpoint import latest, read_state
+from rolltree.train.metrics import read_metrics
+from rolltree.tree.values import loads
+
+Lines = Sequence[Mapping[str, Any]]
+Rows = list[list[str]]
+LATER = {
+    "partial.waiting": "partial rollouts waiting, a step",
+    "partial.waiting_tokens": "tokens they hold, a step",
+    "partial.finished": "partial rollouts finished, a step",
+    "partial.age_mean": "age of partial rollouts in versions",
+    "recalled": "groups recalled, a step",
+    "age.mean": "age of trained tokens in versions",
+}
+"""Numbers about what was begun in one step and trained in another."""
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """Say where a run's tokens went."""
+
+    run: Path
+    """A run folder."""
+    top: int = 10
+    """How many of the costliest prompts to list."""
+    out: Path | None = None
+    """A file for the page as HTML."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+
+def main(config: BudgetConfig, console: Console | None = None) -> int:
+    """Print the page, and write it where asked."""
+    made = page(config.run, config.top)
+    if config.out is not None:
+        write_html(made, config.out)
+    if config.json:
+        print(json.dumps({g.title: [dict(zip(g.columns, row, strict=True)) for row in g.rows] for g in made.grids}))
+    else:
+        print_page(made, console or Console(width=120))
+    return 0
+
+
+def page(run: Path, top: int = 10) -> Page:
+    """The page of a run folder."""
+    path = run / "metrics.jsonl"
+    if not path.is_file():
+        raise LabError(f"{run} is no run folder: it has no metrics.jsonl; give the folder that rolltree train wrote")
+    lines = [line for line in read_metrics(path) if line["kind"] == "train"]
+    if not any(f"control.tokens.{name}" in line for line in lines for name in BANDS):
+        raise LabError(f"{run} recorded no spending: no step of it is finished, or a version before 0.2 made it")
+    decoded = total(lines, "spent.decoded")
+    return Page(
+        title=f"Where the budget of {run} went",
+        lead=f"{shown(decoded, 'count')} tokens were decoded in {len(lines)} steps.",
+        charts=[_over_time(lines)],
+        grids=[
+            Grid("By difficulty", ["band", "tokens", "share", "prompts", "rollouts", "tokens a prompt", "a rollout"],
+                 _bands(lines), "Bands of the recent unassisted pass rate, by what was known before the step: never "
+                 "seen; 0; below 1/3; up to 2/3; below 1; 1. A prompt counts once in each step that visits it."),
+            *_levels(lines),
+            Grid("What taught nothing, and what was saved", ["", "count", "tokens", "share of tokens"],
+                 _idle(lines, decoded)),
+            Grid("Arms", ["arm", "rollouts"], _arms(lines), "Measured rollouts are paid for and do not teach."),
+            *_later(lines),
+            *_prompts(run, top),
+        ],
+    )  # fmt: skip
+
+
+def total(lines: Lines, name: str) -> float:
+    """Sum of a number over the steps that told it."""
+    return float(sum(line[name] for line in lines if line.get(name) is not None))
+
+
+def _over_time(lines: Lines) -> Chart:
+    told = [line for line in lines if "control.tokens.new" in line]
+    x = [float(line["decoded"]) for line in told]
+    every = [max(sum(line[f"control.tokens.{b}"] for b in BANDS), 1.0) for line in told]
+    series = [
+        Series(b, x, [line[f"control.tokens.{b}"] / all for line, all in zip(told, every, strict=True)]) for b in BANDS
+    ]
+    return Chart("Tokens of a step by difficulty", "decoded tokens", "share", series, percent=True)
+
+
+def _bands(lines: Lines) -> Rows:
+    every = sum(total(lines, f"control.tokens.{b}") for b in BANDS)
+    rows: Rows = []
+    for b in BANDS:
+        tokens, prompts, rollouts = (total(lines, f"control.{what}.{b}") for what in ("tokens", "prompts", "rollouts"))
+        rows.append([
+            b, shown(tokens, "count"), _part(tokens, every), f"{prompts:.0f}", f"{rollouts:.0f}",
+            _each(tokens, prompts), _each(tokens, rollouts),
+        ])  # fmt: skip
+    return rows
+
+
+def _levels(lines: Lines) -> list[Grid]:
+    """Tokens by the task's own levels, where it mixes several."""
+    names = {n for line in lines for n in line if n.startswith("control.level.")}
+    if len(names) < 2:
+        return []
+    levels = sorted(int(n.removeprefix("control.level.")) for n in names)
+    tokens = [total(lines, f"control.level.{level}") for level in levels]
+    rows = [[str(level), shown(t, "count"), _part(t, sum(tokens))] for level, t in zip(levels, tokens, strict=True)]
+    return [Grid("By level", ["level", "tokens", "share"], rows, "The task's own levels of difficulty.")]
+
+
+def _idle(lines: Lines, decoded: float) -> Rows:
+    def row(name: str, count: float | None, tokens: float | None = None) -> list[str]:
+        return [
+            name, "–" if count is None else f"{count:.0f}", shown(tokens, "count"),
+            "–" if tokens is None else _part(tokens, decoded),
+        ]  # fmt: skip
+
+    return [
+        row("groups ordered", total(lines, "control.prompts")),
+        row("without variance at first", total(lines, "control.flat_first")),
+        row("avoided: mended by later rollouts", total(lines, "control.flat_avoided")),
+        row("without variance in the end", total(lines, "control.flat"), total(lines, "control.tokens_in_flat")),
+        row("pruned branches", _pruned(lines), total(lines, "tokens.pruned")),
+        row("failed rollouts", total(lines, "failed"), total(lines, "tokens.failed")),
+    ]
+
+
+def _pruned(lines: Lines) -> float:
+    return sum(total(lines, name) for name in {n for line in lines for n in line if n.startswith("tree.pruned: ")})
+
+
+def _arms(lines: Lines) -> Rows:
+    names = sorted({n for line in lines for n in line if n.startswith("control.arm.")})
+    return [[n.removeprefix("control.arm."), f"{total(lines, n):.0f}"] for n in names]
+
+
+def _later(lines: Lines) -> list[Grid]:
+    """Partial rollouts, recalled groups and ages, where there are any."""
+    rows: Rows = []
+    for name, words in LATER.items():
+        told = [float(line[name]) for line in lines if line.get(name) is not None]
+        if told and max(told) > 0:
+            each = sum(told) / len(lines) if not name.startswith(("partial.age", "age.")) else float(np.mean(told))
+            most = max([float(line[n]) for line in lines for n in (name, name.replace("mean", "max")) if line.get(n)])
+            rows.append([words, shown(each), shown(most)])
+    return [Grid("What came from earlier steps", ["", "mean", "most"], rows)] if rows else []
+
+
+def _prompts(run: Path, top: int) -> list[Grid]:
+    """Tokens by prompt, from the newest checkpoint."""
+    found = latest(run / "checkpoints")
+    if found is None:
+        return []
+    history = cast(History, loads(read_state(found)["control"]["history"]))
+    spent = {uid: sum(tally.tokens for tally in arms.values()) for uid, arms in history.arms.items()}
+    if not spent:
+        return []
+    every = sum(spent.values())
+    low, middle, high = np.quantile(list(spent.values()), [0.0, 0.5, 0.9])
+    rows: Rows = []
+    for uid in sorted(spent, key=lambda uid: (-spent[uid], uid))[:top]:
+        arms, rate = history.arms[uid], history.rate(uid)
+        rows.append([
+            uid, shown(spent[uid], "count"), _part(spent[uid], every), str(sum(t.seen for t in arms.values())),
+            shown(rate, "share"), ", ".join(arm for arm in arms if arm != PLAIN) or "–",
+        ])  # fmt: skip
+    return [
+        Grid(
+            "The costliest prompts", ["prompt", "tokens", "share", "rollouts", "pass rate", "other arms"], rows,
+            f"Of {len(spent)} prompts known after step {found.step}. Tokens of a prompt: least {shown(low, 'count')}, "
+            f"median {shown(middle, 'count')}, 90 % below {shown(high, 'count')}, most "
+            f"{shown(max(spent.values()), 'count')}. Pass rates are the recent unassisted ones.",
+        )
+    ]  # fmt: skip
+
+
+def _part(tokens: float, every: float) -> str:
+    return shown(tokens / every, "share") if every else "–"
+
+
+def _each(tokens: float, count: float) -> str:
+    return f"{tokens / count:.0f}" if count else "–"

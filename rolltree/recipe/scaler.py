@@ -1,0 +1,45 @@
+"""SCALER: environments whose difficulty follows the policy (arXiv 2601.04809)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.control.scaler import Scaler
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerRecipe:
+    """GRPO on instances made to order at the level where the policy is right half the time.
+
+    The paper's environments are synthesised from programming problems with up to 100 levels each; here they are the
+    tasks and levels of the stream, so it wants one that mixes them (`mixed:arithmetic`). On a task of one level it is
+    GRPO.
+    """
+
+    card: ClassVar[Card] = Card(
+        "scaler", "Difficulty that follows the policy", "2601.04809", 2026,
+        "40.2 points on average (Qwen3-1.7B-Base) where static data sets give 38.9 to 39.1", ("control", "generate"),
+        "grpo",
+        Evidence("share of groups with variance while skill grows", "levels drawn evenly", "higher", 0.05, seeds=5,
+                 check="rolltree.lab.prompts.levels:scaler"),
+    )  # fmt: skip
+    group: int = 8
+    active: int = 64
+    target: float = 0.5
+    gain: float = 2.0
+    slope: float | None = 0.0
+    clip: float = 0.2
+
+    def build(self) -> Parts:
+        """GRPO with another choice of prompts."""
+        check_group("scaler", self.group)
+        return Parts(
+            "scaler", Independent(self.group), load_credit("grpo"),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
+            control=Scaler(self.active, target=self.target, gain=self.gain, slope=self.slope),
+        )  # fmt: skip

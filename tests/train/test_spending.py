@@ -1,0 +1,38 @@
+"""Lost tokens and partial rollouts: counted once, by why, and aged by the weights that wrote them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rolltree.train.spending import carried, lost_tokens
+from rolltree.tree import Tree
+
+
+def tokens(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.int32)
+
+
+def test_what_a_lost_branch_shares_with_a_living_one_is_not_lost() -> None:
+    tree = Tree("t", [1])
+    stem = tree.extend(0, tokens(5))
+    tree.extend(stem.id, tokens(3), status="done", scores={"reward": 1.0})
+    inner = tree.extend(stem.id, tokens(4))
+    tree.extend(inner.id, tokens(2), status="pruned")
+    tree.extend(inner.id, tokens(1), status="failed")
+    assert lost_tokens([tree]) == {"tokens.pruned": 4.0 + 2.0, "tokens.failed": 1.0}
+    tree.extend(inner.id, tokens(1), status="done")
+    assert lost_tokens([tree]) == {"tokens.pruned": 2.0, "tokens.failed": 1.0}
+
+
+def test_partial_rollouts_are_counted_and_aged_by_their_oldest_token() -> None:
+    tree = Tree("t", [1])
+    for versions, status in (([3, 3], "done"), ([1, 3], "done"), ([0, 2], "paused")):
+        node = tree.extend(0, tokens(2), status=status)
+        node.version = np.array(versions, np.int32)
+    assert carried([tree]) == {
+        "partial.waiting": 1.0, "partial.waiting_tokens": 2.0, "partial.finished": 1.0, "partial.age_mean": 2.5,
+        "partial.age_max": 3.0,
+    }  # fmt: skip
+    whole = Tree("u", [1])
+    whole.extend(0, tokens(2), status="done").version = np.array([4, 4], np.int32)
+    assert carried([whole]) == {}
