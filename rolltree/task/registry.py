@@ -86,8 +86,9 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     """A task by name, at a level (None = its default) and with knobs; unknown ones are refused with the nearest known.
 
     A prefix gives the task of an adapter: a data set of reasoning-gym, a file of prompts and math answers, the same
-    with a Python tool, all levels of nano tasks in one stream (`mixed:NAME+NAME`), an environment of TRL or Gymnasium, a task set of verifiers. Knobs may stand in the name, as in
-    `gym:FrozenLake-v1?is_slippery=false&max_turns=20`; values are read as JSON, else as text.
+    with a Python tool, all levels of nano tasks in one stream, an environment of TRL or Gymnasium, a task set of
+    verifiers. Knobs may stand in the name, as in `gym:FrozenLake-v1?is_slippery=false&max_turns=20`; values are read as
+    JSON, else as text.
     """
     name, knobs = _split_knobs(name, knobs)
     prefix, colon, rest = name.partition(":")
