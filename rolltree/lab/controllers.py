@@ -18,8 +18,9 @@ from rich.console import Console
 from rolltree.control.plan import Uniform
 from rolltree.control.registry import controls
 from rolltree.lab.arms import Arm, amount, arms
+from rolltree.lab.board_page import Board, write_page
+from rolltree.lab.board_table import Column
 from rolltree.lab.compare import Comparison, compare
-from rolltree.lab.controllers_page import write_page
 from rolltree.lab.runner import Conditions, Shelf
 from rolltree.lab.sources import modules_of
 from rolltree.lab.train_runner import TrainRunner
@@ -76,7 +77,20 @@ def measured(settings: Settings, console: Console | None = None) -> Comparison:
 def main(settings: Settings) -> None:
     """Write controllers.md, controllers.svg and controllers.json."""
     torch.set_num_threads(settings.threads)
-    write_page(settings.out, measured(settings), command(settings))
+    write_page(
+        settings.out / "controllers.md", "All controls at one budget", [board(measured(settings))], command(settings)
+    )
+
+
+def board(result: Comparison) -> Board:
+    """What the page says of the comparison."""
+    return Board(
+        "controllers", result,
+        "A control is trained in its own recipe, with the credit and objective of its paper; "
+        f"“{result.arms[0].label} + …” is one without.",
+        (Column("groups without variance", "zero_variance"),),
+        remark="A control that asks for more rollouts a step, or measures some, makes fewer steps.",
+    )  # fmt: skip
 
 
 def command(settings: Settings) -> str:

@@ -9,8 +9,10 @@ from rich.console import Console
 from rolltree.control.registry import controls
 from rolltree.lab.arms import arms
 from rolltree.lab.compare import compare
-from rolltree.lab.controllers import BASELINE, BESIDE, Settings, command, steered
-from rolltree.lab.controllers_page import figure, text, write_page
+from rolltree.lab.board_figure import figure
+from rolltree.lab.board_page import Board, text, write_page
+from rolltree.lab.board_table import Column
+from rolltree.lab.controllers import BASELINE, BESIDE, Settings, board, command, steered
 from rolltree.lab.runner import Shelf, Spec
 from rolltree.lab.train_runner import TrainRunner
 from rolltree.recipe.registry import load_recipe
@@ -39,7 +41,7 @@ def test_an_arm_over_the_baseline_is_trained_with_that_control():
 
 
 def test_the_table_ranks_arms_below_the_baseline_with_verdicts_and_costs(result):
-    said = text(result, said="As expected.", command="python -m x")
+    said = text("All", [board(result)], "python -m x", said="As expected.")
     rows = [line for line in said.splitlines() if line.startswith("| ")][1:]
     assert [row.split(" | ")[0] for row in rows] == ["| grpo", "| vade", "| dars"]
     assert "holds" in rows[1]
@@ -55,17 +57,30 @@ def test_each_arm_has_a_panel_and_everything_is_written(result, tmp_path):
     picture = ET.fromstring(figure(result))
     words = [e.text for e in picture.iter() if e.tag.endswith("text")]
     assert {"grpo", "vade", "dars"} <= set(words)
-    page = write_page(tmp_path, result)
-    assert page.read_text() == text(result)
-    page.write_text(text(result, said="A person wrote this."))
-    assert "A person wrote this." in write_page(tmp_path, result).read_text(), "what a person wrote is kept"
+    told = ("All", [board(result)], "python -m x")
+    page = write_page(tmp_path / "controllers.md", *told)
+    assert page.read_text() == text(*told)
+    page.write_text(text(*told, said="A person wrote this."))
+    assert "A person wrote this." in write_page(page, *told).read_text(), "what a person wrote is kept"
     assert {p.name for p in tmp_path.iterdir()} == {"controllers.md", "controllers.svg", "controllers.json"}
+
+
+def test_a_page_may_hold_several_boards_with_columns_of_their_own(result, tmp_path):
+    boards = [
+        Board("one", result, "First.", (Column("solved in training", "solved"),), heading="One"),
+        Board("two", result, "Second.", heading="Two"),
+    ]
+    page = write_page(tmp_path / "both.md", "Both", boards, "python -m x").read_text()
+    one, two = page.split("## Two")
+    assert "| solved in training |" in one
+    assert "solved in training" not in two
+    assert {p.name for p in tmp_path.iterdir()} == {"both.md", "one.svg", "one.json", "two.svg", "two.json"}
 
 
 def test_two_seeds_are_told_as_two_runs(tmp_path):
     shelf = Shelf(tmp_path, Simulated({"grpo": 0.2, "vade": 0.3}, noise=0.005))
     made = compare(arms(["grpo", "vade"]), conditions(), (1, 3), shelf, console=Console(file=io.StringIO()))
-    said = text(made)
+    said = text("All", [board(made)], "python -m x")
     assert "too few for an interval" in said
     assert "±" not in said
     assert "–" in said.split("| vade |")[1].split("|")[0]
