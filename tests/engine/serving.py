@@ -45,7 +45,8 @@ class Server:
         self.engine = make_engine()
         self.models = [{"id": "tiny", "max_model_len": 256}]
         self.token_ids = True
-        self._runner: web.AppRunner | None = None
+        self._handlers: web.Server | None = None
+        self._socket: asyncio.Server | None = None
         self.port = 0
 
     @property
@@ -57,20 +58,21 @@ class Server:
         app = web.Application(client_max_size=1 << 26)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/completions", self._completions)
-        self._runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = site._server.sockets[0].getsockname()[1]
+        runner = web.AppRunner(app, handler_cancellation=True)
+        await runner.setup()
+        assert runner.server is not None
+        self._handlers = runner.server
+        self._socket = await asyncio.get_running_loop().create_server(runner.server, "127.0.0.1", self.port)
+        self.port = self._socket.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Drop every connection, as a killed server does."""
-        if self._runner is not None:
-            for protocol in list(self._runner.server.connections):
+        """Drop every connection without a word, as a killed server does."""
+        if self._socket is not None and self._handlers is not None:
+            self._socket.close()
+            self._socket = None
+            for protocol in list(self._handlers.connections):
                 if protocol.transport is not None:
                     protocol.transport.abort()
-            await self._runner.cleanup()
-            self._runner = None
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response({"data": self.models})

@@ -255,7 +255,9 @@ def test_a_stop_under_a_reported_law_waits_for_the_log_probs_of_the_policy():
 def test_a_killed_and_restarted_server_loses_and_doubles_nothing():
     async def main():
         async with serving() as server:
-            engine = await connected(server, patience=Patience(tries=200, first=0.001, longest=0.01))
+            # A connection taken up while the server dies may hang without a word: that too is given up.
+            patience, wire = Patience(tries=200, first=0.001, longest=0.01), Wire(silence_seconds=0.5)
+            engine = await connected(server, patience=patience, wire=wire)
             budget = Budget()
             task = Spell(max_tokens=24)
             items = [item for item, _ in zip(task.items("train"), range(8), strict=False)]
