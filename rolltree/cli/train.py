@@ -46,6 +46,8 @@ class Arguments:
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
     """A model's name (rolltree models), a folder, or a hub id."""
+    engine: str = "local"
+    """What samples it: local, vllm, or the address of a vLLM server that takes new weights."""
     out: Path | None = None
     """The run's folder; runs/RECIPE-TASK-SEED when left out."""
     resume: bool = False
@@ -94,8 +96,8 @@ def run(arguments: Sequence[str]) -> int:
     out = asked.out or Path("runs") / f"{name}-{asked.task.replace(':', '-')}-{config.seed}"
     recipe = parsed.recipe if control is None else replace(parsed.recipe.build(), control=parsed.control)
     result = train(
-        recipe, asked.policy, task, out=out, config=config, resume=asked.resume, fallback=asked.fallback,
-        quiet=asked.json, listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
+        recipe, asked.policy, task, out=out, config=config, engine=asked.engine, resume=asked.resume,
+        fallback=asked.fallback, quiet=asked.json, listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
     )  # fmt: skip
     if asked.json:
         emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})

@@ -30,7 +30,8 @@ async def connected(server, **how):
 
 
 async def sample(engine, want=(), **knobs):
-    return await engine.submit(Request(PREFIX, Sampling(**{"max_tokens": 12, "ignore_eos": True} | knobs), frozenset(want)))
+    sampling = Sampling(**{"max_tokens": 12, "ignore_eos": True} | knobs)
+    return await engine.submit(Request(PREFIX, sampling, frozenset(want)))
 
 
 def is_exact(got, prefix=PREFIX):
@@ -168,7 +169,7 @@ def test_refusals_are_final_and_failures_are_counted():
                 await sample(engine)
             assert len(server.asked) == 1
             server.faults = [Fault(502)] * 4
-            with pytest.raises(EngineError, match="failed 4 times in a row.*502"):
+            with pytest.raises(EngineError, match=r"failed 4 times in a row.*502"):
                 await sample(engine)
             assert len(server.asked) == 5
             # Tokens that came in between start the count anew.
@@ -316,7 +317,7 @@ def test_connecting_says_what_is_wrong():
             server.token_ids = False
             with pytest.raises(EngineError, match="does not return token ids"):
                 await connected(server)
-        with pytest.raises(EngineError, match="no server answers at http://127.0.0.1"):
+        with pytest.raises(EngineError, match=r"no server answers at http://127\.0\.0\.1"):
             await connected(server)
 
     run(main())
@@ -358,5 +359,3 @@ def test_the_cache_is_counted_where_the_server_tells():
             await engine.close()
 
     run(main())
-
-

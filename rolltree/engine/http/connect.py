@@ -41,7 +41,7 @@ async def connect(
             told = await told_version(client) if updates else None
         except BrokenError as error:
             raise EngineError(
-                f"no server answers at {client.address} ({error}); start one, for instance: vllm serve MODEL --port PORT"
+                f"no server answers at {client.address} ({error}); start one, for instance: vllm serve MODEL"
             ) from error
         served = replace(served, reach=replace(served.reach, updates=updates))
         backend = HttpBackend(client, served, version if told is None else told)

@@ -107,7 +107,7 @@ class Writer:
                 self._calling = self._broken_off = False
 
     async def _call(self, run: SegmentRun) -> None:
-        s, backend, start = run.request.sampling, self._backend, len(run.written)
+        s, backend = run.request.sampling, self._backend
         prefix, so_far, held = [*run.ids, *run.written], list(run.written), list[Piece]()
         version, finish, stopped_by = backend.version, None, ""
         late = backend.reach.law and not neutral(s, backend.reach.vocab) and s.temperature > 0
@@ -128,8 +128,8 @@ class Writer:
                     finish, stopped_by = end.finish, end.stopped_by
                     if whole.finish and finish is None:
                         raise _premature(backend, whole.finish)
-                    if finish is not None and not whole.finish:
-                        break
+                    if stopped_by:
+                        break  # A stop string is ours alone; at every other end the engine ends the call itself.
         finally:
             if held:
                 await self._read_late(run, prefix, held, version)

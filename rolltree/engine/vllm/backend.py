@@ -20,7 +20,7 @@ class VllmBackend:
         if served != vocab:
             llm.shutdown()
             raise EngineError(
-                f"the model in vLLM has {served} tokens and the policy's codec {vocab}; start vLLM on the policy's folder"
+                f"the model in vLLM has {served} tokens and the policy's codec {vocab}; start it on the policy's folder"
             )
         self.name = "the vLLM engine"
         self.reach = Reach(vocab, int(llm.model_config.max_model_len), alternatives, law, scores=True, updates=True)
@@ -85,7 +85,7 @@ class VllmBackend:
                 async for out in outputs:
                     yield out
         except EngineDeadError as error:
-            raise EngineError("vLLM's engine process died; its log says why, and a new engine must be started") from error
+            raise EngineError("vLLM's engine process died; its log says why. Start a new engine.") from error
 
     async def _tell(self) -> None:
         """Label the first weights, once there is a loop to do it in."""

@@ -75,7 +75,8 @@ def _up(settings: dict[str, Any]) -> Any:
         raise EngineError(f"vLLM takes no such setting: {error}") from error
     except (ValueError, RuntimeError, OSError) as error:
         said = str(error).strip().splitlines()
-        raise EngineError(f"vLLM did not start ({said[0] if said else type(error).__name__}); see its log above") from error
+        why = said[0] if said else type(error).__name__
+        raise EngineError(f"vLLM did not start ({why}); see its log above") from error
 
 
 def cpu_settings() -> dict[str, Any]:
