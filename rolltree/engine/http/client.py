@@ -82,7 +82,7 @@ class Client:
             await self._session.close()
 
     @asynccontextmanager
-    async def _answer(self, method: str, path: str, body: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _answer(self, method: str, path: str, body: Any) -> AsyncGenerator[aiohttp.ClientResponse]:
         import aiohttp
 
         headers = {"Authorization": f"Bearer {self._wire.key}"} if self._wire.key else {}

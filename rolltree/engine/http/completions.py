@@ -59,7 +59,7 @@ def piece_of(event: Any, alternatives: int) -> Piece:
 def read_of(answer: Any, tokens: Sequence[int], start: int, alternatives: int) -> Read:
     """Log-probs of tokens[start:] out of an echo."""
     logprobs = answer["choices"][0].get("logprobs") or {}
-    values = list(logprobs.get("token_logprobs") or ())[start : len(tokens)]
+    values: list[Any] = list(logprobs.get("token_logprobs") or ())[start : len(tokens)]
     if len(values) != len(tokens) - start or None in values:
         raise EngineError("the server echoes a prompt without its log-probs; it cannot score")
     rows = (logprobs.get("top_logprobs") or [])[start : len(tokens)] if alternatives else ()

@@ -58,6 +58,11 @@ class SegmentEngine:
         return self._backend.version
 
     @property
+    def in_flight(self) -> list[SegmentRun]:
+        """Runs that have not ended."""
+        return [run for _, run in self._tasks.values() if not run.ended]
+
+    @property
     def backend(self) -> Backend:
         """The foreign engine behind it."""
         return self._backend
@@ -196,7 +201,7 @@ class SegmentEngine:
 
 def _capabilities(backend: Backend) -> Capabilities:
     reach = backend.reach
-    features = set(_DOES)
+    features: set[str] = set(_DOES)
     if reach.whole and not reach.law:
         features.add("entropy:full")
     if reach.alternatives:

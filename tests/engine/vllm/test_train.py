@@ -23,7 +23,19 @@ def test_rolltree_train_with_the_vllm_engine(tmp_path):
         "--steps",
         "2",
     ]
-    command += ["--steps", "2", "--prompts", "4", "--eval-every", "0", "--doctor", "0", "--out", str(tmp_path / "run"), "--json"]
+    command += [
+        "--steps",
+        "2",
+        "--prompts",
+        "4",
+        "--eval-every",
+        "0",
+        "--doctor",
+        "0",
+        "--out",
+        str(tmp_path / "run"),
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
