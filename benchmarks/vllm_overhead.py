@@ -65,7 +65,7 @@ class Recorder:
                 yield piece
 
 
-def offline(llm: Any, asks: list[Ask], salt: str) -> tuple[int, float]:
+def offline(llm: Any, asks: list[Ask]) -> tuple[int, float]:
     """Tokens and seconds of vLLM's own loop on the same requests."""
     from vllm import SamplingParams
 
@@ -77,7 +77,7 @@ def offline(llm: Any, asks: list[Ask], salt: str) -> tuple[int, float]:
         )
         for a in asks
     ]  # fmt: skip
-    prompts = [{"prompt_token_ids": list(a.tokens), "cache_salt": salt} for a in asks]
+    prompts = [{"prompt_token_ids": list(a.tokens), "cache_salt": a.salt} for a in asks]
     began = time.perf_counter()
     outputs = llm.generate(prompts, params, use_tqdm=False)
     seconds = time.perf_counter() - began
@@ -107,7 +107,7 @@ async def measure(a: argparse.Namespace) -> list[Row]:
         )
         seconds = time.perf_counter() - began
         tokens = sum(len(n) for tree in forest for n in tree if n.role == "policy")
-        theirs, their_seconds = offline(llm, recorder.asks, f"repeat-{repeat}")
+        theirs, their_seconds = offline(llm, recorder.asks)
         ratio = (tokens / seconds) / (theirs / their_seconds)
         if repeat:  # the first pair warms both up
             rows.append(Row(a.model, len(recorder.asks), tokens, theirs, seconds, their_seconds, ratio))

@@ -10,32 +10,9 @@ pytestmark = pytest.mark.vllm
 
 
 def test_rolltree_train_with_the_vllm_engine(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "rolltree",
-        "train",
-        "grpo",
-        "--engine",
-        "vllm",
-        "--task",
-        "countdown",
-        "--steps",
-        "2",
-    ]
-    command += [
-        "--steps",
-        "2",
-        "--prompts",
-        "4",
-        "--eval-every",
-        "0",
-        "--doctor",
-        "0",
-        "--out",
-        str(tmp_path / "run"),
-        "--json",
-    ]
+    command = [sys.executable, "-m", "rolltree", "train", "grpo", "--engine", "vllm", "--task", "countdown"]
+    command += ["--steps", "2", "--prompts", "4", "--eval-every", "0", "--doctor", "0", "--json"]
+    command += ["--out", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
