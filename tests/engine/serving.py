@@ -146,6 +146,15 @@ class Server:
             logp = float(part.logq[i])
         return self._said(int(part.actions[i]), logp, row, order, body["logprobs"])
 
+    def _row(self, prompt: Any, i: int, body: dict[str, Any]) -> dict[str, float]:
+        """Alternatives at one place of a prompt, which only a tabular engine shows."""
+        if not hasattr(self.engine, "row"):
+            return {}
+        row = self.engine.row(tuple(prompt[:i].tolist()))
+        order = np.argsort(-row, kind="stable")
+        said = self._said(int(prompt[i]), float(row[prompt[i]]), row[order], order, body["logprobs"])
+        return said["logprobs"]["top_logprobs"][0]
+
     def _said(self, token: int, logp: float, row: Any, order: Any, count: int) -> dict[str, Any]:
         best = {f"token_id:{token}": max(logp, -9999.0)}
         best |= {f"token_id:{int(j)}": max(float(p), -9999.0) for j, p in list(zip(order, row, strict=True))[:count]}
@@ -157,16 +166,10 @@ class Server:
         part = await self.engine.submit(_asked(body, self.engine.codec.vocab_size))
         choice = await self._choice(body, part, 0)
         if body.get("echo"):
-            values, rows = [None], [None]
-            for i in range(1, len(prompt)):
-                row = self.engine.row(tuple(prompt[:i].tolist()))
-                order = np.argsort(-row, kind="stable")
-                said = self._said(int(prompt[i]), float(row[prompt[i]]), row[order], order, body["logprobs"])
-                values += said["logprobs"]["token_logprobs"]
-                rows += said["logprobs"]["top_logprobs"]
+            logp = (await self.engine.score(prompt, 1)).logp.tolist()
             here = choice["logprobs"]
-            here["token_logprobs"] = values + here["token_logprobs"]
-            here["top_logprobs"] = rows + here["top_logprobs"]
+            here["token_logprobs"] = [None, *logp, *here["token_logprobs"]]
+            here["top_logprobs"] = [None, *(self._row(prompt, i, body) for i in range(1, len(prompt)))]
         return {"choices": [choice]}
 
 
