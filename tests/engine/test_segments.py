@@ -35,6 +35,7 @@ class Exact:
         self.lump = lump
         self.salts, self.calls, self.working = [], 0, 0
         self.broken = 0
+        self.lingers = False
         self.answers = asyncio.Event()
         self.answers.set()
 
@@ -62,6 +63,9 @@ class Exact:
                 if len(held) >= self.lump:
                     yield _piece(held, first)
                     held, first = [], 0
+            if self.lingers:
+                yield _piece(held, first)
+                await asyncio.Event().wait()
             yield _piece(held, first, finish="length" if (await run).finish == "length" else "stop")
         finally:
             run.stop()
@@ -166,6 +170,46 @@ def test_breaks_are_counted_until_something_comes():
         e.backend.broken = 3
         with pytest.raises(EngineError, match="failed 3 times in a row: away"):
             await e.submit(Request(PREFIX, Sampling(max_tokens=4)))
+        await e.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("law", [False, True])
+def test_nothing_is_written_behind_the_end_when_a_call_is_interrupted_after_its_last_token(law):
+    async def main():
+        e = engine(law=law)
+        e.backend.lingers = True
+        run = e.submit(Request(PREFIX, Sampling(max_tokens=4, ignore_eos=True, temperature=0.5)))
+        while len(run.written) < 4 and not run.holding:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not run.ended
+        await e.pause()
+        got = await run
+        assert (got.finish, len(got.actions)) == ("length", 4)
+        assert exact(got, 0, 4, policy)
+        assert e.backend.calls == 1
+        await e.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("read", ["works", "fails"])
+def test_a_stop_while_log_probs_are_to_be_read_ends_the_run_either_way(read):
+    async def main():
+        e = engine(law=True)
+        run = e.submit(Request(PREFIX, Sampling(max_tokens=100, ignore_eos=True, temperature=0.5)))
+        while not run.holding:
+            await asyncio.sleep(0)
+        if read == "fails":
+            e.backend.read = None
+        run.stop("budget")
+        got = await run
+        assert got.finish == "budget"
+        assert (len(got.actions) > 0) == (read == "works")
+        assert exact(got, 0, len(got.actions), policy)
         await e.close()
 
     asyncio.run(main())

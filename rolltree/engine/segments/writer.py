@@ -131,12 +131,18 @@ class Writer:
                     if stopped_by:
                         break  # A stop string is ours alone; at every other end the engine ends the call itself.
         finally:
-            if held:
-                await self._read_late(run, prefix, held, version)
+            try:
+                if held:
+                    await self._read_late(run, prefix, held, version)
+                # Also where the call broke or was interrupted after its last token: nothing may be written behind it.
+                if finish is not None:
+                    run.end(finish, stopped_by)
+            finally:
                 run.holding = False
+                if run.asked is not None:
+                    run.end(run.asked)
         if finish is None:
             raise BrokenError("it ended a call without a word")
-        run.end(finish, stopped_by)
 
     def _ask(self, run: SegmentRun, prefix: list[int]) -> Ask:
         s, start = run.request.sampling, len(run.written)
@@ -151,8 +157,6 @@ class Writer:
         if ids:
             read = await self._backend.read([*prefix, *ids], len(prefix), 0)
             run.take(ids, read.logp, [p for piece in held for p in piece.logp], version)
-        if run.asked is not None:
-            run.end(run.asked)
 
 
 def take(run: SegmentRun, piece: Piece, s: Sampling, version: int, vocab: int) -> None:
