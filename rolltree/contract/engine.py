@@ -268,21 +268,23 @@ async def versions_are_reported(ask: Ask) -> None:
     _hold(bool((s.version == ask.engine.version).all()), "Tokens do not carry the engine's version.")
 
 
+CHECKS: tuple[Check, ...] = (
+    sampling_follows_the_law,
+    logp_is_what_score_says,
+    greedy_takes_the_best,
+    seeds_decide,
+    stop_ids_end_and_belong,
+    stop_strings_end_and_belong,
+    stopping_keeps_what_exists,
+    pausing_only_delays,
+    extras_describe_the_policy,
+    what_cannot_fit_is_refused,
+    versions_are_reported,
+)
+"""What an engine promises; each is awaited with an `Ask`."""
+
 ENGINE_CHECKS: dict[str, Callable[..., None]] = {
-    check.__name__: functools.partial(run_check, check)
-    for check in (
-        sampling_follows_the_law,
-        logp_is_what_score_says,
-        greedy_takes_the_best,
-        seeds_decide,
-        stop_ids_end_and_belong,
-        stop_strings_end_and_belong,
-        stopping_keeps_what_exists,
-        pausing_only_delays,
-        extras_describe_the_policy,
-        what_cannot_fit_is_refused,
-        versions_are_reported,
-    )
+    getattr(check, "__name__", ""): functools.partial(run_check, check) for check in CHECKS
 }
 """Checks by name; each takes what makes an engine, and the prefix to extend if the default ids will not do."""
 
@@ -291,3 +293,10 @@ def check_engine(make_engine: Callable[[], Engine], prefix: Sequence[int] | None
     """Run every check, each on a fresh engine."""
     for check in ENGINE_CHECKS.values():
         check(make_engine, prefix)
+
+
+async def check_running(engine: Engine, prefix: Sequence[int], skip: Sequence[str] = ()) -> None:
+    """Run every check, but for those named, on an engine that is up: for engines that take long to start."""
+    for name, check in zip(ENGINE_CHECKS, CHECKS, strict=True):
+        if name not in skip:
+            await check(Ask(engine, np.asarray(prefix, np.int32)))

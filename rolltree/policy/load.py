@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from rolltree.policy.codec import HFCodec
@@ -41,6 +41,18 @@ def load_model(name: str | Path) -> LoadedModel:
         raise ModelError(f"The model in {path} cannot be loaded ({first}); get or save it again.") from error
     model.eval()
     return LoadedModel(model, HFCodec(tokenizer, int(model.config.vocab_size)), path, str(name))
+
+
+def load_codec(path: Path) -> HFCodec:
+    """The codec of a model in a folder, without its weights."""
+    check_folder(path)
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
+        config: Any = AutoConfig.from_pretrained(path, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"The tokenizer in {path} cannot be loaded ({first}); get or save the model again.") from error
+    return HFCodec(tokenizer, int(config.vocab_size))
 
 
 def check_folder(path: Path) -> None:
@@ -91,4 +103,4 @@ def _keys(file: Path) -> list[str]:
         raise ModelError(f"{file} is corrupt or half-written ({error}); get or save the model again.") from error
 
 
-__all__ = ["MODELS", "LoadedModel", "check_folder", "load_model", "read_weights"]
+__all__ = ["MODELS", "LoadedModel", "check_folder", "load_codec", "load_model", "read_weights"]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rolltree.engine.protocol import Engine
+from rolltree.engine.choose import choose_engine
+from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
 from rolltree.policy.language import LanguagePolicy
@@ -59,13 +60,13 @@ class Result:
 
 def train(
     recipe: str | Recipe | Parts, model: str | Path | LoadedModel, task: str | Task, *, out: str | Path,
-    config: TrainConfig | None = None, engine: Engine | None = None, resume: bool = False, fallback: bool = False,
+    config: TrainConfig | None = None, engine: Engine | str = "local", resume: bool = False, fallback: bool = False,
     listen: Listen | None = None, quiet: bool = False, **knobs: Any,
 ) -> Result:  # fmt: skip
     """Train a model on a task with a recipe, into a run folder. Extra keywords are knobs of `TrainConfig` or `Optim`.
 
     `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one is refused unless `fallback`
-    allows an older one. `engine` defaults to the embedded one on this model.
+    allows an older one. `engine` is one on this model, or the name of one to start (see `rolltree.engine.choose`).
     """
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)
@@ -144,19 +145,19 @@ class _Job:
                        "train": self.config})  # fmt: skip
 
 
-async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resume: bool, fallback: bool) -> Result:
+async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume: bool, fallback: bool) -> Result:
     config, folder = job.config, job.folder
     torch.manual_seed(config.seed)
     where = latest(folder.checkpoints, fallback=fallback) if resume else None
     described = job.described()
     if resume:
         _same(folder.config(), described)
-    own = engine is None
-    if engine is None:
-        from rolltree.engine.local import LocalEngine
-
+    if isinstance(asked, str):
         # Its first weights are the ones published before the first step, as version 0.
-        engine = LocalEngine(job.loaded, version=-1)
+        draw = Sampling(temperature=config.temperature)
+        engine = await choose_engine(asked, job.loaded, version=-1, sampling=draw, trains=True)
+    else:
+        engine = asked
     peers: dict[str, Fellow] = {}
     try:
         check(job.parts, engine, job.task)
@@ -179,7 +180,7 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
     finally:
         for peer in peers.values():
             await peer.engine.close()
-        if own:
+        if engine is not asked:
             await engine.close()
 
 

@@ -1,0 +1,56 @@
+"""Which engine samples a policy, by the word given on the command line: local, vllm, or a server's address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rolltree.engine.protocol import Engine, EngineError, Sampling
+from rolltree.errors import did_you_mean
+from rolltree.policy.load import LoadedModel, load_codec
+from rolltree.policy.models import model_folder
+
+NAMES = ("local", "vllm")
+ABOUT = """What samples the policy: local (this process), vllm (in this process too), or the address of a server that
+serves it, such as http://127.0.0.1:8000."""
+
+
+async def choose_engine(
+    name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
+    trains: bool = False,
+) -> Engine:  # fmt: skip
+    """An engine on a model. `sampling` is the law most requests will have; `trains` says weights will be updated.
+
+    Optional parts are imported here only, and their absence is one sentence.
+    """
+    if name == "local":
+        from rolltree.engine.local import LocalEngine
+
+        return LocalEngine(model, version=version)
+    if name == "vllm":
+        return _vllm(model, version, sampling)
+    if not name.startswith(("http://", "https://")):
+        way = did_you_mean(name, NAMES) or f"give {', '.join(NAMES)} or an address like http://127.0.0.1:8000"
+        raise EngineError(f"there is no engine {name!r}: {way}")
+    from rolltree.engine.http import connect
+
+    codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
+    engine = await connect(name, codec, version=version)
+    if trains and engine.capabilities.lacking(frozenset({"update"})):
+        await engine.close()
+        raise EngineError(
+            f"the server at {name} takes no new weights, so it cannot be trained against; start vLLM on this machine "
+            "with VLLM_SERVER_DEV_MODE=1, or use --engine vllm"
+        )
+    return engine
+
+
+def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | None) -> Engine:
+    from rolltree.engine.segments.law import neutral
+    from rolltree.engine.vllm.start import SMALL, require, start
+
+    require()
+    codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
+    s = sampling or Sampling()
+    # Of a large vocabulary the law is only known by vLLM's own word; of the policy itself its word says more.
+    law = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
+    return start(model, codec=codec, version=version, reports="law" if law else "policy")

