@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError
 
 
@@ -61,6 +62,9 @@ class TrainConfig:
     staleness: int = 0
     """Versions a batch waits before it is trained: rollouts run ahead of the weights by so many steps, as they do in
     asynchronous training. 0 = every batch is trained at once."""
+    schedule: str = ""
+    """Lets rollouts and training overlap, as a published system does: sync, areal, april, verl, slime, rollart or dart
+    (docs/howto/async.md). "" = the recipe's own way, for most batch after batch with nothing under way meanwhile."""
     decoded: int | None = None
     """Stop after the step in which this many tokens have been sampled in all."""
     seconds: float | None = None
@@ -94,6 +98,8 @@ class TrainConfig:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 (never) or a number of steps")
         if self.staleness < 0:
             raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
+        if self.schedule:
+            preset(self.schedule)  # an unknown name is refused here
         check_optim(self.optim)
         if self.temperature <= 0:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a number above 0")

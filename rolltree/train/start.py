@@ -199,6 +199,7 @@ async def _recorded(
             loop.listen = _both(reporter, listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     finally:
+        await loop.close()
         metrics.close()
     return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why)
 
@@ -206,7 +207,7 @@ async def _recorded(
 async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Metrics) -> str:
     c = loop.config
     await loop.publish()
-    loop.listen(Live("start", loop.done))
+    loop.listen(Live("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
         metrics.write("eval", 0, await loop.evaluate())
     while not (why := loop.over()):
@@ -221,6 +222,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
             metrics.write("eval", loop.done, await loop.evaluate())
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
+            await loop.rest()
             _save(loop, loaded, folder)
     loop.listen(Live("stop", loop.done, note=why))
     return why
@@ -287,7 +289,8 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for part in ("parts", "task", "train"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):
-            changed = [k for k in new if k not in free and old.get(k) != new[k]]
+            # A knob the run was started without did not exist yet.
+            changed = [k for k in new if k not in free and k in old and old[k] != new[k]]
             if changed:
                 k = changed[0]
                 raise TrainError(

@@ -1,0 +1,67 @@
+"""What a schedule does to rollouts, in numbers: fates, lags, partials and their age, and if slow prompts get in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rolltree.control.schedule import Group, Scheduler
+
+WINDOW = 8
+"""Batches of settled groups that the shares of slow and other prompts look back on."""
+SLOW = 0.75
+"""Groups whose longest rollout is beyond this quantile are slow ones."""
+
+
+@dataclass(slots=True)
+class Underway:
+    """Remembers the groups that were settled last."""
+
+    batch: int
+    recent: deque[Group] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.recent = deque(maxlen=WINDOW * self.batch)
+
+    def settled(self, group: Group) -> None:
+        """A group is trained or dropped."""
+        self.recent.append(group)
+
+    def numbers(self, scheduler: Scheduler, trained: Sequence[Group]) -> dict[str, float]:
+        """Of the batch that was trained last and of all that is under way."""
+        waiting = [*scheduler.unfinished.values(), *scheduler.ready.values()]
+        rollouts = [r for g in trained for r in g.kept]
+        partial = [r for g in scheduler.unfinished.values() for r in g.members if not (r.done or r.fate) and r.tokens]
+        ages = [scheduler.version + 1 - r.group.born for r in partial]
+        out = {
+            "schedule.lag_mean": float(np.mean([g.lag for g in trained])) if trained else 0.0,
+            "schedule.lag_max": float(max((g.lag for g in trained), default=0)),
+            "schedule.resumed": sum(r.stops > 0 for r in rollouts) / max(len(rollouts), 1),
+            "schedule.partials": float(len(partial)),
+            "schedule.partial_tokens": float(sum(r.tokens for r in partial)),
+            "schedule.partial_age_mean": float(np.mean(ages)) if ages else 0.0,
+            "schedule.partial_age_max": float(max(ages, default=0)),
+            "schedule.ready": float(len(scheduler.ready)),
+            "schedule.under_way": float(sum(not r.fate for g in waiting for r in g.members)),
+        }  # fmt: skip
+        out |= {f"schedule.rollouts.{fate}": float(n) for fate, n in sorted(scheduler.numbers.items())}
+        out |= {f"schedule.tokens.{fate}": float(n) for fate, n in sorted(scheduler.tokens.items())}
+        return out | self._slow([g for g in waiting if g.born < scheduler.version])
+
+    def _slow(self, waiting: Sequence[Group]) -> dict[str, float]:
+        """Shares trained of slow and other groups, among the last settled ones and those an update has overtaken.
+
+        The length of what is not finished is what it has so far.
+        """
+        groups = [*self.recent, *waiting]
+        longest = np.array([max((r.tokens for r in g.members), default=0) for g in groups])
+        there = np.array([g.fate == "trained" for g in groups])
+        slow = longest > np.quantile(longest, SLOW) if groups else there
+        out: dict[str, float] = {}
+        for name, mine in (("slow", slow), ("other", ~slow)):
+            if mine.any():
+                out[f"schedule.{name}_trained"] = float(there[mine].mean())
+        return out
