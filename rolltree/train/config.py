@@ -82,6 +82,9 @@ class TrainConfig:
     log_entropy: bool = True
     gap_limit: float = 0.1
     """An engine-trainer gap in log-prob above this counts as a mismatch."""
+    gap_share: float = 0.5
+    """The run ends where a larger share of actions than this mismatches: its engine writes another policy than the one
+    in training, through another temperature, tokenizer or model. 1 = go on whatever is found."""
     loss_limit: float = 1e4
     """A loss of larger magnitude, or a loss or gradient that is not a number, stops the run."""
     lora: LoraKnobs | None = None

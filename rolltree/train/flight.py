@@ -30,6 +30,9 @@ from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.ways import Plot, Way
 from rolltree.tree import Forest, Tree
 
+GIVE_UP = 32
+"""Groups in a row lost to failures after which a run ends: what they need is broken for good."""
+
 Supply = Callable[[], tuple[int, Item]]
 """The next item of the run's stream and its place in it."""
 
@@ -70,6 +73,7 @@ class Flight:
     _error: Exception | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _since: float = 0.0
+    _lost: int = 0
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(
@@ -217,6 +221,8 @@ class Flight:
         return self.plot(place, item, name, self._hand)
 
     def _launch(self, rollout: Rollout) -> None:
+        if self._error is not None:
+            return  # the run is at its end; the loop is about to hear of it
         if not self.tasks:
             self._since = time.monotonic()
         task = asyncio.get_running_loop().create_task(self.way.play(rollout.group.item, rollout))
@@ -271,4 +277,11 @@ class Flight:
     def _settled(self, group: Group) -> None:
         if group.fate.startswith("dropped"):
             self.settled.append(group)
+        self._lost = self._lost + 1 if group.fate == "dropped: failures" else 0
+        if self._lost >= GIVE_UP:
+            events = [e.why for e in group.item.tree.events if e.kind == "fail"]
+            self._error = TrainError(
+                f"{self._lost} groups in a row failed ({events[-1] if events else 'for no recorded reason'}); "
+                "mend it and go on with resume=True (--resume)"
+            )
         self.told(group)

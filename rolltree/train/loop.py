@@ -35,6 +35,7 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.flight import Flight
+from rolltree.train.gather import check_gap
 from rolltree.train.growth import growth
 from rolltree.train.overlap import Overlap
 from rolltree.train.peers import Fellow, written_by
@@ -251,6 +252,7 @@ class Loop:
         )  # fmt: skip
         mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
         numbers = self.learner.step(objective, view, mine, paths, version=self.version, knobs=knobs)
+        check_gap(numbers, self.config)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 own = written_by(view, folded, [name])

@@ -194,8 +194,8 @@ class Scheduler:
             "groups": [g.state() for g in (*self.unfinished.values(), *self.ready.values())],
             "ready": list(self.ready), "partial": list(self.partial), "running": list(self.running),
             "held": [r.id for r in self._held],
-            "inside": [(key, g.number) for key, g in self._inside if not g.fate],
-            "outside": [(number, key) for number, key, g in self._outside if not g.fate],
+            "inside": sorted((key, g.number) for key, g in self._inside if not g.fate),
+            "outside": sorted((number, key) for number, key, g in self._outside if not g.fate),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], item: Callable[[int], Any]) -> None:
@@ -209,10 +209,8 @@ class Scheduler:
         self.unfinished = {number: group for number, group in groups.items() if number not in self.ready}
         self.partial = OrderedDict((number, groups[number]) for number in state["partial"])
         self._held = [rollouts[id] for id in state["held"]]
-        self._inside = [(key, groups[number]) for key, number in state["inside"]]
+        self._inside = [(key, groups[number]) for key, number in state["inside"]]  # sorted, and so a heap
         self._outside = [(number, key, groups[number]) for number, key in state["outside"]]
-        for heap in (self._inside, self._outside):
-            heapq.heapify(heap)
         self._taken = len(self._inside)
         self._untrained = Counter(group.born for group in groups.values())
         self._rested = Counter(group.born for group in self.ready.values())
