@@ -74,6 +74,8 @@ class Flight:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _since: float = 0.0
     _lost: int = 0
+    _reports: int = 0
+    """Of rollouts that were to be stopped before they began; not made yet."""
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(
@@ -174,7 +176,8 @@ class Flight:
         """Stop rollouts, or let them finish where they cannot be cut and are still wanted."""
         for rollout in rollouts:
             if self.due.pop(rollout.id, None) is not None:
-                asyncio.get_running_loop().call_soon(self._report, rollout)
+                self._reports += 1
+                asyncio.get_running_loop().call_soon(self._report_later, rollout)
             elif (task := self.tasks.get(rollout.id)) is not None and (self.way.cuttable or rollout.fate):
                 task.cancel()
 
@@ -237,6 +240,10 @@ class Flight:
             self.way.failed(rollout.group.item, rollout, error)
         self._report(rollout)
 
+    def _report_later(self, rollout: Rollout) -> None:
+        self._reports -= 1
+        self._report(rollout)
+
     def _report(self, rollout: Rollout) -> None:
         try:
             made, finish, loose = self.way.stand(rollout.group.item, rollout)
@@ -254,7 +261,7 @@ class Flight:
         while not there():
             if self._error is not None:
                 raise self._error
-            if not self.tasks and not self._resting and not self._news.is_set():
+            if not self.tasks and not self._resting and not self._reports:
                 raise TrainError(
                     f"nothing is under way at version {self.scheduler.version} and no batch is complete: the schedule "
                     f"has stopped itself ({self.scheduler.load}); choose another one"

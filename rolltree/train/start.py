@@ -33,6 +33,7 @@ from rolltree.train.peers import Fellow, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
+from rolltree.train.scheduled import schedule_of
 from rolltree.train.step import Learner, make_optimizer
 from rolltree.train.widths import check_width
 from rolltree.tree import Tree
@@ -155,7 +156,9 @@ async def _run(job: _Job, engine: Engine | None, listen: Listen | None, *, resum
         from rolltree.engine.local import LocalEngine
 
         # Its first weights are the ones published before the first step, as version 0.
-        engine = LocalEngine(job.loaded, version=-1)
+        # Where nothing runs beside training, its reactions make a scheduled run repeatable.
+        schedule = schedule_of(job.parts, config)
+        engine = LocalEngine(job.loaded, version=-1, lockstep=schedule is not None and schedule.stop.abort)
     peers: dict[str, Fellow] = {}
     try:
         check(job.parts, engine, job.task)

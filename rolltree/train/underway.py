@@ -13,7 +13,7 @@ from rolltree.control.schedule import Group, Scheduler
 WINDOW = 8
 """Batches of settled groups that the shares of slow and other prompts look back on."""
 SLOW = 0.75
-"""Groups whose longest rollout is beyond this quantile are slow ones."""
+"""Groups whose longest rollout is at this quantile or beyond are slow ones."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Underway:
         groups = [*self.recent, *waiting]
         longest = np.array([max((r.tokens for r in g.members), default=0) for g in groups])
         there = np.array([g.fate == "trained" for g in groups])
-        slow = longest > np.quantile(longest, SLOW) if groups else there
+        slow = longest >= np.quantile(longest, SLOW) if groups else there
         out: dict[str, float] = {}
         for name, mine in (("slow", slow), ("other", ~slow)):
             if mine.any():

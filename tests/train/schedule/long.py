@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import rolltree
+from rolltree.engine.local import LocalEngine
 from rolltree.train.loop import Live
 from tests.train.toy import KNOBS, Early, tiny_policy
 
@@ -25,6 +26,11 @@ class Tail(Early):
     max_tokens: int = 40
 
 
+def narrow() -> LocalEngine:
+    """An engine with fewer slots than there are rollouts, so that some wait while others are written."""
+    return LocalEngine(tiny_policy(), version=-1, max_batch=12)
+
+
 def killed(out: str, schedule: str) -> None:
     """A run that ends by kill -9 while it trains step 6."""
 
@@ -32,7 +38,9 @@ def killed(out: str, schedule: str) -> None:
         if live.kind == "grown" and live.step == 6:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    rolltree.train("grpo", tiny_policy(), Tail(), out=Path(out), listen=listen, schedule=schedule, **LONG)
+    rolltree.train(
+        "grpo", tiny_policy(), Tail(), out=Path(out), listen=listen, engine=narrow(), schedule=schedule, **LONG
+    )
 
 
 if __name__ == "__main__":
