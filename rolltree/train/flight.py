@@ -74,6 +74,7 @@ class Flight:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _since: float = 0.0
     _lost: int = 0
+    _stopping: set[int] = field(default_factory=set[int])
     _reports: int = 0
     """Of rollouts that were to be stopped before they began; not made yet."""
 
@@ -145,7 +146,7 @@ class Flight:
             for id, task in self.tasks.items():
                 rollout = self.scheduler.running[id]
                 if self.way.cuttable or rollout.fate:
-                    task.cancel()
+                    self._stop(id, task)
             await self._until(lambda: not self.tasks or not (self.way.cuttable or self._leaving()))
         finally:
             self._resting = False
@@ -156,8 +157,8 @@ class Flight:
         self.due.clear()
         tasks = list(self.tasks.values())
         self.scheduler.close()
-        for task in tasks:
-            task.cancel()
+        for id, task in self.tasks.items():
+            self._stop(id, task)
         if tasks:
             await asyncio.wait(tasks)
         if self._error is None:
@@ -179,7 +180,7 @@ class Flight:
                 self._reports += 1
                 asyncio.get_running_loop().call_soon(self._report_later, rollout)
             elif (task := self.tasks.get(rollout.id)) is not None and (self.way.cuttable or rollout.fate):
-                task.cancel()
+                self._stop(rollout.id, task)
 
     def train(self, batch: Sequence[Group]) -> None:
         """The loop is waiting for it."""
@@ -232,8 +233,15 @@ class Flight:
         self.tasks[rollout.id] = task
         task.add_done_callback(partial(self._over, rollout))
 
+    def _stop(self, id: int, task: asyncio.Task[None]) -> None:
+        # A second cancellation would tear it away from the engine before it has the tokens it made.
+        if id not in self._stopping:
+            self._stopping.add(id)
+            task.cancel()
+
     def _over(self, rollout: Rollout, task: asyncio.Task[None]) -> None:
         del self.tasks[rollout.id]
+        self._stopping.discard(rollout.id)
         if not self.tasks:
             self.busy += time.monotonic() - self._since
         if not task.cancelled() and (error := task.exception()) is not None:
