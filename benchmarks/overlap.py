@@ -68,7 +68,7 @@ def rate(schedule: str, shape: tuple[int, int, int], slots: int, steps: int) -> 
     """Some steps of the real loop."""
     prompts, group, longest = shape
     task = Parity(20, longest)
-    config = TrainConfig(prompts=prompts, optim=Optim(lr=1e-6), schedule=schedule)
+    config = TrainConfig(prompts=prompts, optim=Optim(lr=1e-6), scheduler=schedule)
     trained, parts = model(), Grpo(group=group).build()
     warm = WARM.get(schedule, 3)
 

@@ -4,8 +4,8 @@
 
 The real loop trains the packaged policy. Requests are refused at random; every few seconds the engine dies with all it
 has in flight and another one takes its place; environment and verifier raise, or answer late (a few very late).
-After every step every leaf has one fate, every rollout is in one place (`Scheduler.check`), budgets add up. A step that
-does not end in time is a deadlock. At the end memory is held against what it was after the first third. Exit status 1 =
+After every step every leaf has one fate, every rollout is in one place (`Scheduler.check`), budgets add up. Two minutes
+without progress are a deadlock. At the end memory is held against what it was after the first third. Exit status 1 =
 something of this did not hold.
 """
 
@@ -38,8 +38,8 @@ from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Loop
 from rolltree.train.start import make_learner
 
-PATIENCE = 180.0
-"""Seconds a step may take before it counts as a deadlock."""
+PATIENCE = 120.0
+"""Seconds without a token, an end or an update that count as a deadlock."""
 GROWTH = 1.15
 """Most memory at the end over that after the first third."""
 
@@ -145,7 +145,7 @@ async def soak(options: argparse.Namespace) -> Row:
     trouble = Trouble(options.seed)
     loaded, task = load_model("nano"), Rough(load_task(options.task), trouble)
     parts = load_recipe(options.recipe).build()
-    config = TrainConfig(prompts=8, seed=options.seed, schedule=options.schedule, optim=Optim(lr=1e-5))
+    config = TrainConfig(prompts=options.prompts, seed=options.seed, scheduler=options.schedule, optim=Optim(lr=1e-5))
     engine = Mortal(loaded, trouble)
     learner = make_learner(parts, loaded.model, config)
     loop = Loop(parts, engine, task, learner, config, Cursor(task, options.seed))
@@ -156,27 +156,38 @@ async def soak(options: argparse.Namespace) -> Row:
             await asyncio.sleep(trouble.rng.expovariate(1 / options.life))
             await engine.die()
 
+    async def watchdog(steps: asyncio.Task[Any] | None) -> None:
+        seen, since = (-1, -1), time.monotonic()
+        while steps is not None:
+            await asyncio.sleep(1)
+            now = (flight.budget.spent.decoded + flight.budget.held("decoded"), loop.done)
+            seen, since = (seen, since) if now == seen else (now, time.monotonic())
+            if time.monotonic() - since > PATIENCE:
+                steps.cancel(f"a deadlock: {flight.scheduler.load}, {len(flight.tasks)} rollouts are being grown")
+
+    flight = loop.overlap.flight
     process, began = psutil.Process(), time.monotonic()
     memory: list[tuple[float, float]] = []
     numbers: dict[str, float] = {}
     killer = asyncio.create_task(reaper())
+    watch = asyncio.create_task(watchdog(asyncio.current_task()))
     try:
         await loop.publish()
         while (at := time.monotonic() - began) < 60 * options.minutes:
-            async with asyncio.timeout(PATIENCE):
-                numbers, _ = await loop.step()
+            numbers, _ = await loop.step()
             if killer.done():
                 killer.result()
             gc.collect()
             memory.append((at, process.memory_info().rss / 2**20))
-            if loop.done % 10 == 0:
+            if loop.done % options.say == 0:
                 print(f"{at:6.0f} s  step {loop.done}  {memory[-1][1]:.0f} MiB  {dict(trouble.seen)}", flush=True)
     finally:
         killer.cancel()
+        watch.cancel()
         await loop.close()
         await engine.close()
     early = [m for at, m in memory if 20 * options.minutes / 2 <= at <= 20 * options.minutes]
-    scheduler = loop.overlap.flight.scheduler
+    scheduler = flight.scheduler
     fates = {k: n for k, n in scheduler.numbers.items() if k != "submitted"}
     return Row(
         options.schedule, options.minutes, loop.done, scheduler.numbers["submitted"], fates, dict(trouble.seen),
@@ -191,7 +202,9 @@ def main() -> int:
     parser.add_argument("--schedule", default="areal")
     parser.add_argument("--recipe", default="grpo")
     parser.add_argument("--task", default="grid")
-    parser.add_argument("--life", type=float, default=10.0, help="mean seconds until the engine dies")
+    parser.add_argument("--prompts", type=int, default=8)
+    parser.add_argument("--life", type=float, default=20.0, help="mean seconds until the engine dies")
+    parser.add_argument("--say", type=int, default=10, help="steps between lines")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

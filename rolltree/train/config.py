@@ -62,7 +62,7 @@ class TrainConfig:
     staleness: int = 0
     """Versions a batch waits before it is trained: rollouts run ahead of the weights by so many steps, as they do in
     asynchronous training. 0 = every batch is trained at once."""
-    schedule: str = ""
+    scheduler: str = ""
     """Lets rollouts and training overlap, as a published system does: sync, areal, april, verl, slime, rollart or dart
     (docs/howto/async.md). "" = the recipe's own way, for most batch after batch with nothing under way meanwhile."""
     decoded: int | None = None
@@ -101,8 +101,8 @@ class TrainConfig:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 (never) or a number of steps")
         if self.staleness < 0:
             raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
-        if self.schedule:
-            preset(self.schedule)  # an unknown name is refused here
+        if self.scheduler:
+            preset(self.scheduler)  # an unknown name is refused here
         check_optim(self.optim)
         if self.temperature <= 0:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a number above 0")

@@ -20,7 +20,7 @@ from rolltree.train.ways import Way, way_of
 
 def schedule_of(parts: Parts, config: TrainConfig) -> Schedule | None:
     """The run's schedule: the one it names, else the recipe's own; None = batch after batch without one."""
-    return preset(config.schedule) if config.schedule else parts.schedule
+    return preset(config.scheduler) if config.scheduler else parts.schedule
 
 
 def fitted(schedule: Schedule, parts: Parts, config: TrainConfig) -> tuple[Schedule, Way, int, str]:

@@ -39,7 +39,7 @@ def killed(out: str, schedule: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     rolltree.train(
-        "grpo", tiny_policy(), Tail(), out=Path(out), listen=listen, engine=narrow(), schedule=schedule, **LONG
+        "grpo", tiny_policy(), Tail(), out=Path(out), listen=listen, engine=narrow(), scheduler=schedule, **LONG
     )
 
 

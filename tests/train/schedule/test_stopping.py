@@ -47,7 +47,7 @@ def test_a_rollout_that_is_stopped_twice_keeps_its_tokens() -> None:
         await asyncio.sleep(0)
         flight.abort(rollouts)
         await flight.rest()
-        made = sum(len((await r).actions) for r in engine.asked)
+        made = sum([len((await r).actions) for r in engine.asked])
         kept = sum(len(n) for group in {r.group for r in rollouts} for n in group.item.tree if n.trains)
         await flight.close()
         return made, kept

@@ -48,7 +48,7 @@ def run(out: Path, schedule: str, recipe: Any = "grpo", **more: Any) -> tuple[Re
         if live.kind == "trained":
             seen.append(live.trees)
 
-    knobs = {"engine": narrow(), **LONG, "schedule": schedule, "checkpoint_every": 0, **more}
+    knobs = {"engine": narrow(), **LONG, "scheduler": schedule, "checkpoint_every": 0, **more}
     return rolltree.train(recipe, tiny_policy(), Tail(), out=out, listen=listen, **knobs), seen
 
 
@@ -172,7 +172,7 @@ def test_an_engine_that_writes_another_policy_is_refused(tmp_path: Path, schedul
     with torch.no_grad():
         for p in policy.model.parameters():
             p.mul_(4 if p.ndim > 1 else 1)  # a policy with opinions
-    knobs = {**KNOBS, "steps": 3, "eval_every": 0, "schedule": schedule, "temperature": temperature}
+    knobs = {**KNOBS, "steps": 3, "eval_every": 0, "scheduler": schedule, "temperature": temperature}
     engine = Told(LocalEngine(policy, version=-1), change)
     with pytest.raises(TrainError, match="does not write the policy in training"):
         rolltree.train("grpo", policy, Early(), out=tmp_path / "run", engine=engine, **knobs)
@@ -184,11 +184,11 @@ def test_an_engine_that_writes_another_policy_is_refused(tmp_path: Path, schedul
 def test_what_cannot_follow_a_schedule_is_refused_in_a_sentence(tmp_path: Path) -> None:
     grpo = load_recipe("grpo").build()
     for recipe, knobs, said in (
-        ("grpo", {"schedule": "arael"}, "did you mean 'areal'"),
-        ("grpo", {"schedule": "areal", "staleness": 2}, "staleness=2 and a schedule"),
-        ("dars", {"schedule": "areal"}, "control Dars of dars plans the rollouts of a whole step"),
-        (replace(grpo, recall=Recall()), {"schedule": "areal"}, "recalls trees"),
-        (replace(grpo, peers={"b": Peer()}), {"schedule": "areal"}, "several policies"),
+        ("grpo", {"scheduler": "arael"}, "did you mean 'areal'"),
+        ("grpo", {"scheduler": "areal", "staleness": 2}, "staleness=2 and a schedule"),
+        ("dars", {"scheduler": "areal"}, "control Dars of dars plans the rollouts of a whole step"),
+        (replace(grpo, recall=Recall()), {"scheduler": "areal"}, "recalls trees"),
+        (replace(grpo, peers={"b": Peer()}), {"scheduler": "areal"}, "several policies"),
     ):
         with pytest.raises(RolltreeError, match=said):
             run(tmp_path / "run", recipe=recipe, **knobs)
