@@ -6,7 +6,9 @@ A random model ends one token in a hundred, so lengths have an exponential tail:
 times the mean. The engine has fewer slots than a batch has rollouts. Rates are trained tokens a second of the wall
 clock, after as many steps as a schedule needs to be in full swing; every ratio compares a run with the synchronous one
 made just before it. Idle shares: of the engine the time without any rollout, of the trainer the time it did not learn.
-One thread for the engine and one for the trainer.
+One thread for the engine and one for the trainer. On a machine that others use, two threads get twice the share of one
+and the ratio says more about them than about the schedule: `work` is the processor time per trained token over that of
+the synchronous run, which others hardly distort. Above 1 it is what interrupting and starting again costs.
 """
 
 from __future__ import annotations
@@ -37,11 +39,12 @@ WARM = {"sync": 1, "areal": 6, "april": 3}
 
 
 class Rate(NamedTuple):
-    """Trained tokens a second, and shares of time."""
+    """Trained tokens a second, shares of time, and processor seconds per trained token."""
 
     tokens: float
     engine_idle: float
     trainer_idle: float
+    work: float
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Row:
     ratio_min: float
     ratio_median: float
     ratio_max: float
+    work: float
 
 
 def rate(schedule: str, shape: tuple[int, int, int], slots: int, steps: int) -> Rate:
@@ -76,22 +80,22 @@ def rate(schedule: str, shape: tuple[int, int, int], slots: int, steps: int) -> 
         engine = LocalEngine(trained, HFCodec(build_tokenizer(1024)), version=-1, max_batch=slots)
         loop = Loop(parts, engine, task, make_learner(parts, trained, config), config, Cursor(task, 0))
         tokens, engine_idle, trainer_idle = 0.0, list[float](), list[float]()
-        begin = 0.0
+        begin = worked = 0.0
         try:
             await loop.publish()
             for number in range(warm + steps):
                 if number == warm:
-                    begin = time.perf_counter()
+                    begin, worked = time.perf_counter(), time.process_time()
                 numbers, trees = await loop.step()
                 if number >= warm:
                     tokens += sum(len(n) for tree in trees for n in tree if n.trains)
                     engine_idle.append(numbers["seconds.engine_idle_share"])
                     trainer_idle.append(numbers["seconds.trainer_idle_share"])
-            seconds = time.perf_counter() - begin
+            seconds, worked = time.perf_counter() - begin, time.process_time() - worked
         finally:
             await loop.close()
             await engine.close()
-        return Rate(tokens / seconds, statistics.mean(engine_idle), statistics.mean(trainer_idle))
+        return Rate(tokens / seconds, statistics.mean(engine_idle), statistics.mean(trainer_idle), worked / tokens)
 
     return asyncio.run(run())
 
@@ -100,10 +104,11 @@ def row(schedule: str, shape: tuple[int, int, int], slots: int, steps: int, repe
     """Pairs, one after the other."""
     pairs = [(rate("sync", shape, slots, steps), rate(schedule, shape, slots, steps)) for _ in range(repeats)]
     ratios = [ours.tokens / sync.tokens for sync, ours in pairs]
+    work = statistics.median(ours.work / sync.work for sync, ours in pairs)
     sync, ours = ([statistics.median(x) for x in zip(*side, strict=True)] for side in zip(*pairs, strict=True))
     return Row(
         schedule, *shape, slots, sync[0], ours[0], sync[1], ours[1], sync[2], ours[2], min(ratios),
-        statistics.median(ratios), max(ratios),
+        statistics.median(ratios), max(ratios), work,
     )  # fmt: skip
 
 
@@ -118,14 +123,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     done: list[Row] = []
-    print("schedule  sync tokens/s  tokens/s   engine idle   trainer idle   ratio min med max")
+    print("schedule  sync tokens/s  tokens/s   engine idle   trainer idle   ratio min med max   work")
     for schedule in options.schedules:
         r = row(schedule, tuple(options.shape), options.slots, options.steps, options.repeats)
         done.append(r)
         print(
             f"{r.schedule:9} {r.theirs:13,.0f} {r.ours:9,.0f}   {r.sync_engine_idle:.2f} → {r.engine_idle:.2f}   "
             f"{r.sync_trainer_idle:.2f} → {r.trainer_idle:.2f}    {r.ratio_min:.2f} {r.ratio_median:.2f} "
-            f"{r.ratio_max:.2f}", flush=True,
+            f"{r.ratio_max:.2f}   {r.work:.2f}", flush=True,
         )  # fmt: skip
     save(options.json, done)
 

@@ -52,16 +52,24 @@ class Underway:
         return out | self._slow([g for g in waiting if g.born < scheduler.version])
 
     def _slow(self, waiting: Sequence[Group]) -> dict[str, float]:
-        """Shares trained of slow and other groups, among the last settled ones and those an update has overtaken.
+        """Shares trained of slow and other groups, among the last settled ones.
 
-        The length of what is not finished is what it has so far.
+        What an update has overtaken counts as slow and untrained once it is as long as slow groups are; before that
+        nobody knows.
         """
-        groups = [*self.recent, *waiting]
-        longest = np.array([max((r.tokens for r in g.members), default=0) for g in groups])
-        there = np.array([g.fate == "trained" for g in groups])
-        slow = longest >= np.quantile(longest, SLOW) if groups else there
+        if not self.recent:
+            return {}
+        longest = np.array([_longest(g) for g in self.recent])
+        least = np.quantile(longest, SLOW)
+        late = sum(_longest(g) >= least for g in waiting)
+        slow = np.concatenate([longest >= least, np.ones(late, np.bool_)])
+        there = np.array([*(g.fate == "trained" for g in self.recent), *[False] * late])
         out: dict[str, float] = {}
         for name, mine in (("slow", slow), ("other", ~slow)):
             if mine.any():
                 out[f"schedule.{name}_trained"] = float(there[mine].mean())
         return out
+
+
+def _longest(group: Group) -> int:
+    return max((r.tokens for r in group.members), default=0)
