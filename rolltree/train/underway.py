@@ -21,14 +21,15 @@ class Underway:
     """Remembers the groups that were settled last."""
 
     batch: int
-    recent: deque[Group] = field(init=False)
+    recent: deque[tuple[int, bool]] = field(init=False)
+    """Length of the longest rollout, and whether the group was trained."""
 
     def __post_init__(self) -> None:
         self.recent = deque(maxlen=WINDOW * self.batch)
 
     def settled(self, group: Group) -> None:
         """A group is trained or dropped."""
-        self.recent.append(group)
+        self.recent.append((_longest(group), group.fate == "trained"))
 
     def numbers(self, scheduler: Scheduler, trained: Sequence[Group]) -> dict[str, float]:
         """Of the batch that was trained last and of all that is under way."""
@@ -59,11 +60,11 @@ class Underway:
         """
         if not self.recent:
             return {}
-        longest = np.array([_longest(g) for g in self.recent])
+        longest = np.array([length for length, _ in self.recent])
         least = np.quantile(longest, SLOW)
         late = sum(_longest(g) >= least for g in waiting)
         slow = np.concatenate([longest >= least, np.ones(late, np.bool_)])
-        there = np.array([*(g.fate == "trained" for g in self.recent), *[False] * late])
+        there = np.array([*(trained for _, trained in self.recent), *[False] * late])
         out: dict[str, float] = {}
         for name, mine in (("slow", slow), ("other", ~slow)):
             if mine.any():
