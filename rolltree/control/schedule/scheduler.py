@@ -367,6 +367,7 @@ class Scheduler:
 
     def _drop(self, group: Group, rule: str) -> None:
         under_way = [r for r in group.members if r.id in self.running and not r.fate]
+        self._started -= group.number not in self.partial  # its place is free, or nothing could ever fill a batch
         self._settle(group, f"dropped: {rule}")
         if under_way:
             self.executor.abort(under_way)
