@@ -15,6 +15,8 @@ BENCHMARKS = {
     "engine": "local engine against transformers generate: uniform, ragged, forked",
     "training": "packed trees against a flat padded batch; a GRPO step against TRL's trainer",
     "hand": "scheduling alone: node operations a second with an engine that computes nothing",
+    "overlap": "training under a schedule against synchronous training, with a long tail of lengths",
+    "soak": "asynchronous training while everything breaks: nothing lost, no deadlock, memory flat",
     "scheduler": "the asynchronous scheduler alone: operations a second, by requests in flight",
     "tree": "a million nodes built, saved, loaded, queried, walked; memory per token",
     "credit": "every credit on 1,000 trees of 64 leaves of 256 tokens",

@@ -28,6 +28,7 @@ ABOUT = """Train a policy on a task with a recipe, into a run folder.
   rolltree train dapo --task arithmetic --level 3 --group 16 --lr 2e-4 --steps 200 --seed 1
   rolltree train grpo --task grid --out runs/first --resume      go on exactly where it stopped
   rolltree train treepo --control dars --control.schedule hard   any control over any recipe
+  rolltree train grpo --scheduler areal --threads 1              rollouts and training overlap
 
 The first word is the recipe (rolltree recipes lists them); its knobs and the run's are options below. --control says
 which prompts get how many rollouts, in which arms and rounds, whatever the recipe grows them with: {controls}.

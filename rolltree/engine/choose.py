@@ -16,16 +16,18 @@ serves it, such as http://127.0.0.1:8000."""
 
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
-    trains: bool = False,
+    trains: bool = False, lockstep: bool = False,
 ) -> Engine:  # fmt: skip
     """An engine on a model. `sampling` is the law most requests will have; `trains` says weights will be updated.
+
+    `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`).
 
     Optional parts are imported here only, and their absence is one sentence.
     """
     if name == "local":
         from rolltree.engine.local import LocalEngine
 
-        return LocalEngine(model, version=version)
+        return LocalEngine(model, version=version, lockstep=lockstep)
     if name == "vllm":
         return _vllm(model, version, sampling)
     if not name.startswith(("http://", "https://")):

@@ -197,6 +197,9 @@ async def abandon(hand: Hand, seat: Seat) -> None:
                 sample = await run
         except (Exception, asyncio.CancelledError):  # a second cancellation or a dead engine: nothing more to keep
             sample = None
+    if sample is not None and sample.finish != "abort":
+        conclude(hand, seat, sample)  # it had ended by itself: nothing may be written on behind an end
+        return
     if sample is not None and len(sample.actions) <= seat.decoded.amount:
         if len(sample.actions) > seat.written:
             write(hand, seat, _tail(sample, seat.written))

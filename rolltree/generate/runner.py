@@ -101,7 +101,7 @@ async def grow(
     )  # fmt: skip
     asked = list(items)
     for item in asked:
-        _check_item(item, engine)
+        check_item(item, engine)
         for name, peer in (peers or {}).items():
             _check_peer(item, engine, name, peer)
     standing = [tree for tree in hand.forest if tree.item]
@@ -131,7 +131,8 @@ def settle(forest: Iterable[Tree], at: float = 0.0) -> None:
                 tree.close(leaf, "done", leaf.finish or "budget", "nobody went on from here", at=at)
 
 
-def _check_item(item: Item, engine: Engine) -> None:
+def check_item(item: Item, engine: Engine) -> None:
+    """Refuse an item without an answer, or with a prompt that fills the context."""
     if item.answer is None:
         raise ItemError(f"item {item.id!r} has no answer, so nothing can be verified; give it one or leave it out")
     tokens, context = len(engine.codec.encode(item.prompt)), engine.capabilities.max_context

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from rolltree.control.plan import Control, Uniform
+from rolltree.control.schedule import Schedule
 from rolltree.credit.advantage import Credit
 from rolltree.credit.fold import Averaging, Multiplicity
 from rolltree.errors import RolltreeError
@@ -98,6 +99,8 @@ class Parts:
     """Which share of a step's trees comes from earlier steps; None = all are fresh."""
     reanchor: int | None = None
     """Steps after which the objective's `reference` becomes the policy of then; None = it stays the first one."""
+    schedule: Schedule | None = None
+    """When rollouts start, stop and go on, where that is part of the method; None = batch after batch."""
     optim: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Overrides of single fields of `rolltree.train.config.Optim`."""
     peers: Mapping[str, Peer] = field(default_factory=dict[str, Peer])

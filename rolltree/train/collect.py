@@ -38,6 +38,10 @@ class Cursor:
         self.taken += count
         return list(islice(self._stream, count))
 
+    def next(self) -> tuple[int, Item]:
+        """The next item and its place."""
+        return self.taken, self.take(1)[0]
+
     def at(self, places: Sequence[int]) -> list[Item]:
         """Items at these places of the stream; those asked for last time are kept."""
         missing = {p for p in places if p not in self._known}

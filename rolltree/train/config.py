@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError
 
 
@@ -64,6 +65,9 @@ class TrainConfig:
     staleness: int = 0
     """Versions a batch waits before it is trained: rollouts run ahead of the weights by so many steps, as they do in
     asynchronous training. 0 = every batch is trained at once."""
+    scheduler: str = ""
+    """Lets rollouts and training overlap, as a published system does: sync, areal, april, verl, slime, rollart or dart
+    (docs/howto/async.md). "" = the recipe's own way, for most batch after batch with nothing under way meanwhile."""
     decoded: int | None = None
     """Stop after the step in which this many tokens have been sampled in all."""
     seconds: float | None = None
@@ -81,6 +85,9 @@ class TrainConfig:
     log_entropy: bool = True
     gap_limit: float = 0.1
     """An engine-trainer gap in log-prob above this counts as a mismatch."""
+    gap_share: float = 0.5
+    """The run ends where a larger share of actions than this mismatches: its engine writes another policy than the one
+    in training, through another temperature, tokenizer or model. 1 = go on whatever is found."""
     loss_limit: float = 1e4
     """A loss of larger magnitude, or a loss or gradient that is not a number, stops the run."""
     lora: LoraKnobs | None = None
@@ -97,6 +104,8 @@ class TrainConfig:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 (never) or a number of steps")
         if self.staleness < 0:
             raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
+        if self.scheduler:
+            preset(self.scheduler)  # an unknown name is refused here
         check_optim(self.optim)
         if self.temperature <= 0:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a number above 0")

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.pack import Micro
 from rolltree.train.vitals import weight_numbers
 from rolltree.tree.node import TRAINER_LOGP
@@ -86,6 +87,18 @@ class Gap:
             "gap_max": float(gaps.max()),
             "gap_over": float((gaps > self._limit).mean()),
         }
+
+
+def check_gap(numbers: Mapping[str, float], config: TrainConfig) -> None:
+    """Refuse to go on with an engine that does not write the policy in training (`gap_share`)."""
+    share = numbers.get("gap_over", 0.0)
+    if share > config.gap_share:
+        raise TrainError(
+            f"the engine does not write the policy in training: under the same weights {share:.0%} of the actions "
+            f"differ by more than gap_limit={config.gap_limit} in log-prob ({numbers['gap_mean']:.2g} on average); "
+            "let both use one model, tokenizer and precision, let the engine report log-probs at temperature 1, or "
+            f"allow it with a gap_share above {config.gap_share}"
+        )
 
 
 class Reread:

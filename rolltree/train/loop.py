@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rolltree.control.ledger import Budget
+from rolltree.control.ledger import RESOURCES, Budget
+from rolltree.control.ledger import Spent as BudgetSpent
+from rolltree.control.schedule import Schedule
 from rolltree.credit.fold import Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.random import mix
@@ -26,15 +28,19 @@ from rolltree.replay.age import age_numbers
 from rolltree.replay.harvest import Harvest
 from rolltree.replay.recall import Past
 from rolltree.replay.waiting import Waiting
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Item, Task
 from rolltree.train.backward import StepKnobs
 from rolltree.train.collect import Cursor, collect
 from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
+from rolltree.train.flight import Flight
+from rolltree.train.gather import check_gap
 from rolltree.train.growth import growth
+from rolltree.train.overlap import Overlap
 from rolltree.train.peers import Fellow, written_by
 from rolltree.train.readings import Readings
+from rolltree.train.scheduled import corrected, fitted, schedule_of
 from rolltree.train.steering import Steering
 from rolltree.train.step import Learner
 from rolltree.train.vitals import vitals
@@ -70,10 +76,10 @@ class Spent:
     leaves: int = 0
     seconds: float = 0.0
 
-    def add(self, budget: Budget) -> dict[str, float]:
-        """Book a step's budget; returns what it spent."""
+    def add(self, budget: Budget, before: BudgetSpent | None = None) -> dict[str, float]:
+        """Book what a step's budget spent, since `before` where it is not the step's own; returns it."""
         spent = budget.spent
-        numbers = {n: getattr(spent, n) for n in ("leaves", "decoded", "prefilled", "env_steps", "judge_calls")}
+        numbers = {n: getattr(spent, n) - (getattr(before, n) if before else 0) for n in RESOURCES}
         for name, value in numbers.items():
             setattr(self, name, getattr(self, name) + value)
         return {f"spent.{n}": float(v) for n, v in numbers.items()}
@@ -105,9 +111,24 @@ class Loop:
     """Batches that were trained and may be recalled."""
     steering: Steering = field(init=False)
     """The recipe's control with what it has learned."""
+    overlap: Overlap | None = field(init=False)
+    """Rollouts under a schedule; None = batch after batch."""
+    said: str = ""
+    """How the schedule was changed to fit the recipe."""
+    _booked: BudgetSpent | None = None
 
     def __post_init__(self) -> None:
         self.steering = Steering(self.recipe.control)
+        schedule = schedule_of(self.recipe, self.config)
+        self.overlap = None if schedule is None else self._overlap(schedule)
+
+    def _overlap(self, schedule: Schedule) -> Overlap:
+        fit, way, size, self.said = fitted(schedule, self.recipe, self.config)
+        self.recipe = replace(self.recipe, objective=corrected(self.recipe.objective, fit.correction))
+        return Overlap(Flight(self.recipe, self.engine, self.task, self.config, fit, way, size, self._item))
+
+    def _item(self) -> tuple[int, Item]:
+        return self.cursor.next()
 
     @property
     def limit(self) -> int:
@@ -117,13 +138,20 @@ class Loop:
     async def publish(self) -> None:
         """Give the engine the current weights, under the number of finished steps unless it has counted further."""
         self.version = max(self.done, self.engine.version + 1)
+        flying = self.overlap is not None and bool(self.overlap.flight.tasks)
+        if flying:
+            await self.engine.pause()
         await self.engine.update_weights(weights_of(self.learner.policy), self.version)
+        if flying:
+            await self.engine.resume()
         for peer in self.peers.values():
             await peer.publish(self.done)
 
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
         """One step; returns its metrics and everything that was settled in it."""
         clock = _Clock()
+        if self.overlap is not None:
+            return await self._overlapped(self.overlap, clock)
         budget = Budget(name=f"step {self.done + 1}")
         grown = await self.grow(budget)
         budget.check()
@@ -137,14 +165,40 @@ class Loop:
         self.listen(Live("grown", self.done + 1, numbers, tuple(fresh)))
         harvest = self.waiting.take()
         numbers |= self.learn(harvest, clock)
+        self._finish()
+        numbers["leaves.waiting"] = float(self.waiting.leaves)
+        return await self._published(harvest, numbers, clock)
+
+    async def _overlapped(self, overlap: Overlap, clock: _Clock) -> tuple[dict[str, float], list[Tree]]:
+        """One step while rollouts go on; its batch may be of several versions."""
+        harvest = await overlap.harvest(self.version)
+        numbers = outcomes(harvest.trees) | growth(harvest.trees)
+        clock.lap("grow")
+        self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
+        numbers |= await overlap.learn(lambda: self.learn(harvest, clock))
+        self._finish()
+        numbers |= await overlap.trained()
+        clock.lap("stop")
+        budget = overlap.flight.budget
+        budget.check()
+        numbers |= self.spent.add(budget, self._booked) | {"rounds": 1.0, "leaves.waiting": float(overlap.waiting)}
+        self._booked = budget.spent
+        return await self._published(harvest, numbers, clock)
+
+    def _finish(self) -> None:
         self.done += 1
         if self.done == self.recipe.reanchor:
             self.learner.reanchor("reference")
+
+    async def _published(
+        self, harvest: Harvest, numbers: dict[str, float], clock: _Clock
+    ) -> tuple[dict[str, float], list[Tree]]:
+        """Publish, and complete the step's numbers."""
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
         numbers |= account_numbers(harvest.trees) | vitals(harvest.trees, harvest.version)
-        numbers |= {"decoded": float(self.spent.decoded), "leaves.waiting": float(self.waiting.leaves)}
+        numbers["decoded"] = float(self.spent.decoded)
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
         self.listen(Live("trained", self.done, numbers, tuple(harvest.trees)))
         return numbers, harvest.trees
@@ -198,6 +252,7 @@ class Loop:
         )  # fmt: skip
         mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
         numbers = self.learner.step(objective, view, mine, paths, version=self.version, knobs=knobs)
+        check_gap(numbers, self.config)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 own = written_by(view, folded, [name])
@@ -266,11 +321,25 @@ class Loop:
         """Write what waits and what may be recalled beside a checkpoint's state."""
         self.waiting.save(folder / "waiting")
         self.past.save(folder / "past")
+        if self.overlap is not None and self.done:
+            self.overlap.save(folder / "under-way")
 
     def load_buffers(self, folder: Path) -> None:
         """Go back to what was written."""
         self.waiting.load(folder / "waiting")
         self.past.load(folder / "past")
+        if self.overlap is not None:
+            self.overlap.load(folder / "under-way", self.cursor.at)
+
+    async def rest(self) -> None:
+        """Let nothing grow that could be cut, so that a checkpoint holds it as it stands."""
+        if self.overlap is not None:
+            await self.overlap.flight.rest()
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self.overlap is not None:
+            await self.overlap.close()
 
 
 class _Clock:

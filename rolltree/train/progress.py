@@ -65,9 +65,8 @@ class Reporter:
 
 def _step_line(live: Live, config: TrainConfig) -> str:
     n = live.numbers
-    spent = sum(
-        v for k, v in n.items() if k.startswith("seconds.") and k not in ("seconds.total", "seconds.idle_share")
-    )
+    laps = (k for k in n if k.startswith("seconds.") and k != "seconds.total" and not k.endswith("_share"))
+    spent = sum(n[k] for k in laps)
     return (
         f"step {live.step}/{config.steps}: reward {n['reward']:.3f}, length {n['length']:.0f}, "
         f"trained {n.get('trained_tokens', 0):,.0f} of {n['spent.decoded']:,.0f} tokens, {spent:.2f} s"

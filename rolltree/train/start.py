@@ -35,6 +35,7 @@ from rolltree.train.progress import Reporter
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
+from rolltree.train.scheduled import schedule_of
 from rolltree.train.step import Learner, make_optimizer
 from rolltree.train.widths import check_width
 from rolltree.tree import Tree
@@ -155,7 +156,10 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     if isinstance(asked, str):
         # Its first weights are the ones published before the first step, as version 0.
         draw = Sampling(temperature=config.temperature)
-        engine = await choose_engine(asked, job.loaded, version=-1, sampling=draw, trains=True)
+        # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
+        schedule = schedule_of(job.parts, config)
+        stops = schedule is not None and schedule.stop.abort
+        engine = await choose_engine(asked, job.loaded, version=-1, sampling=draw, trains=True, lockstep=stops)
     else:
         engine = asked
     peers: dict[str, Fellow] = {}
@@ -202,6 +206,7 @@ async def _recorded(
             loop.listen = _both(reporter, listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     finally:
+        await loop.close()
         metrics.close()
     return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why)
 
@@ -209,7 +214,7 @@ async def _recorded(
 async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Metrics) -> str:
     c = loop.config
     await loop.publish()
-    loop.listen(Live("start", loop.done))
+    loop.listen(Live("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
         metrics.write("eval", 0, await loop.evaluate())
     while not (why := loop.over()):
@@ -224,6 +229,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
             metrics.write("eval", loop.done, await loop.evaluate())
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
+            await loop.rest()
             _save(loop, loaded, folder)
     loop.listen(Live("stop", loop.done, note=why))
     return why
@@ -290,7 +296,8 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for part in ("parts", "task", "train"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):
-            changed = [k for k in new if k not in free and old.get(k) != new[k]]
+            # A knob the run was started without did not exist yet.
+            changed = [k for k in new if k not in free and k in old and old[k] != new[k]]
             if changed:
                 k = changed[0]
                 raise TrainError(

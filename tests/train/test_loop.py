@@ -58,7 +58,9 @@ def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
     assert np.mean(solved[-5:]) > np.mean(solved[:2]) + 0.2
     updated = [line for line in metrics if line["trained_tokens"]]
     assert len(updated) > 15
-    assert all(line["gap_max"] < 1e-4 for line in updated), "engine and trainer must compute the same policy"
+    compared = [line for line in updated if line["age.stale"] < 1]  # a batch may be of earlier weights as a whole
+    assert len(compared) > 5
+    assert all(line["gap_max"] < 1e-4 for line in compared), "engine and trainer must compute the same policy"
 
 
 def test_a_run_folder_tells_what_happened(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ class Load(NamedTuple):
     """Finished, accepted and not yet trained."""
     trained: int
     started: int
-    """Begun since the last publication, and all that was begun before it and not trained by then."""
+    """Begun since the last publication, and all that was begun before it and not trained by then; what was thrown away
+    does not count."""
     training: bool
     """From the moment a batch is taken until its weights are published."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 
 class Segment(NamedTuple):
@@ -36,6 +37,20 @@ class Rollout:
         """How many tokens it has."""
         return sum(s.tokens for s in self.segments)
 
+    def shorten(self, by: int) -> None:
+        """Take so many tokens off the end."""
+        while by:
+            version, tokens = self.segments.pop()
+            cut = min(tokens, by)
+            by -= cut
+            if tokens > cut:
+                self.segments.append(Segment(version, tokens - cut))
+
+    def state(self) -> dict[str, Any]:
+        """Itself as plain values; its group is named by whoever holds it."""
+        told = {name: getattr(self, name) for name in ("id", "index", "masked", "stops", "done", "fate")}
+        return told | {"segments": [[s.version, s.tokens] for s in self.segments]}
+
 
 @dataclass(slots=True, eq=False)
 class Group:
@@ -65,3 +80,18 @@ class Group:
     def kept(self) -> list[Rollout]:
         """The members that are trained."""
         return [r for r in self.members if r.done][: self.size]
+
+    def state(self) -> dict[str, Any]:
+        """Itself and its members as plain values; the item is found again by whoever made it."""
+        names = ("number", "size", "born", "began", "finished", "failed", "recalled", "collected")
+        return {name: getattr(self, name) for name in names} | {"members": [r.state() for r in self.members]}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], item: Any) -> Self:
+        """A group as `state` told it."""
+        told = {name: value for name, value in state.items() if name != "members"}
+        group = cls(item=item, **told)
+        for each in state["members"]:
+            rest = {name: value for name, value in each.items() if name != "segments"}
+            group.members.append(Rollout(group=group, segments=[Segment(*s) for s in each["segments"]], **rest))
+        return group

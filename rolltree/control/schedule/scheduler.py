@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Literal, Protocol
@@ -19,6 +19,8 @@ from rolltree.control.schedule.presets import Schedule
 from rolltree.control.schedule.rollout import Group, Rollout, Segment
 
 Finish = Literal["done", "abort", "failed"]
+COUNTS = ("version", "trained_groups", "_groups", "_rollouts", "_finished", "_started", "_head")
+"""Counters that belong to a scheduler's state."""
 
 
 class Executor(Protocol):
@@ -173,6 +175,52 @@ class Scheduler:
         if self.running:
             self.executor.abort(list(self.running.values()))
 
+    def check(self) -> None:
+        """Assert that every submitted rollout has one fate, or none yet and is in one place."""
+        fates = sum(count for name, count in self.numbers.items() if name != "submitted")
+        live = [r for g in (*self.unfinished.values(), *self.ready.values()) for r in g.members if not r.fate]
+        if self.numbers["submitted"] != fates + len(live) or self.unfinished.keys() & self.ready.keys():
+            raise ControlError(
+                f"scheduler: {self.numbers['submitted']} rollouts were submitted, but {fates} have a fate and "
+                f"{len(live)} are under way, paused or ready"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it as plain values but for the items: after a publication and before `published` is told."""
+        if self.phase != "publishing":
+            raise ControlError(f"scheduler: its state can be taken while weights are published, not while {self.phase}")
+        return {
+            "counts": {name: getattr(self, name) for name in COUNTS},
+            "numbers": dict(self.numbers), "tokens": dict(self.tokens),
+            "groups": [g.state() for g in (*self.unfinished.values(), *self.ready.values())],
+            "ready": list(self.ready), "partial": list(self.partial), "running": list(self.running),
+            "held": [r.id for r in self._held],
+            "inside": sorted((key, g.number) for key, g in self._inside if not g.fate),
+            "outside": sorted((number, key) for number, key, g in self._outside if not g.fate),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any], item: Callable[[int], Any]) -> None:
+        """Go back to a state; `item` gives a group's by its number. What ran is started, `published` goes on."""
+        for name, value in state["counts"].items():
+            setattr(self, name, value)
+        self.numbers, self.tokens = Counter(state["numbers"]), Counter(state["tokens"])
+        groups = {told["number"]: Group.restored(told, item(told["number"])) for told in state["groups"]}
+        rollouts = {r.id: r for group in groups.values() for r in group.members}
+        self.ready = {number: groups[number] for number in state["ready"]}
+        self.unfinished = {number: group for number, group in groups.items() if number not in self.ready}
+        self.partial = OrderedDict((number, groups[number]) for number in state["partial"])
+        self._held = [rollouts[id] for id in state["held"]]
+        self._inside = [(key, groups[number]) for key, number in state["inside"]]  # sorted, and so a heap
+        self._outside = [(number, key, groups[number]) for number, key in state["outside"]]
+        self._taken = len(self._inside)
+        self._untrained = Counter(group.born for group in groups.values())
+        self._rested = Counter(group.born for group in self.ready.values())
+        self.phase = "publishing"
+        for id in state["running"]:
+            # What was being stopped when the state was taken has a fate already and is not begun again.
+            if id in rollouts and not rollouts[id].fate:
+                self._launch(rollouts[id])
+
     def _admit(self) -> None:
         room = self.schedule.admission.room(self.load)
         if room <= 0 and self.phase == "free" and not self.running and self._taken < self.batch:
@@ -224,7 +272,7 @@ class Scheduler:
             return
         keep = resume.kept(made, loose)
         self.tokens["wasted"] += made - keep
-        _shorten(rollout, made - keep)
+        rollout.shorten(made - keep)
         if resume.tokens == "mask":
             rollout.masked = keep
         if not rollout.group.recalled:
@@ -331,6 +379,7 @@ class Scheduler:
 
     def _drop(self, group: Group, rule: str) -> None:
         under_way = [r for r in group.members if r.id in self.running and not r.fate]
+        self._started -= group.number not in self.partial  # its place is free, or nothing could ever fill a batch
         self._settle(group, f"dropped: {rule}")
         if under_way:
             self.executor.abort(under_way)
@@ -360,13 +409,3 @@ class Scheduler:
             self.tokens["trained"] += rollout.tokens - rollout.masked
         else:
             self.tokens["carried" if fate == "carried" else "wasted"] += rollout.tokens
-
-
-def _shorten(rollout: Rollout, by: int) -> None:
-    """Take so many tokens off the end."""
-    while by:
-        version, tokens = rollout.segments.pop()
-        cut = min(tokens, by)
-        by -= cut
-        if tokens > cut:
-            rollout.segments.append(Segment(version, tokens - cut))

@@ -38,7 +38,9 @@ class LocalEngine:
     The engine copies the weights: training the model changes nothing here until `update_weights`.
     `max_tokens_in_memory` bounds keys and values of requests and kept prefixes together (a quarter is for kept
     prefixes; `share_prefixes=False` gives it all to requests); what does not fit now waits. Default: what `max_batch`
-    contexts need, at most a quarter of the free memory. `threads` sets torch's threads for the whole process.
+    contexts need, at most a quarter of the free memory. `threads` sets torch's threads for the whole process. With
+    `lockstep` no token is made between a run's end and what is submitted or stopped because of it, so that a program
+    that reacts to ends makes the same requests every time.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class LocalEngine:
         threads: int | None = None,
         seed: int | None = None,
         version: int = 0,
+        lockstep: bool = False,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
@@ -69,7 +72,7 @@ class LocalEngine:
         limits = Limits(max_batch, memory - kept, kept, context, max_top)
         self._capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         self._rng = np.random.default_rng(seed)
-        self._worker = Worker(Core(decoder, self._codec, limits, version))
+        self._worker = Worker(Core(decoder, self._codec, limits, version), lockstep=lockstep)
         self._fresh: list[LocalRun] = []
         self._table: tuple[int, FloatArray] | None = None
         # An engine that is dropped without close() must not leave its thread behind.

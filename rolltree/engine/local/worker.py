@@ -18,13 +18,16 @@ from rolltree.engine.protocol import EngineError
 Order = Callable[[], News | None]
 
 _LOGITS_AT_ONCE = 1 << 24
+TURNS = 64
+"""Turns of an event loop that whoever awaits a run gets to react in, in lockstep."""
 
 
 class Worker:
     """Runs a core in a daemon thread: orders first, then one batch of scores, then one decoding step."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, *, lockstep: bool = False) -> None:
         self.core = core
+        self.lockstep = lockstep
         self.paused = False
         self.closed = False
         self._inbox: deque[Order] = deque()
@@ -88,6 +91,7 @@ class Worker:
         if thread is None:
             self.closed = True
         elif thread is not threading.current_thread():
+            self.lockstep = False
             self.post(self.close)
             thread.join(timeout=60)
 
@@ -107,7 +111,10 @@ class Worker:
             if self._jobs:
                 self._score()
             if self.core.busy and not self.paused:
-                _publish(self._step())
+                news = self._step()
+                _publish(news)
+                if self.lockstep and news.ended:
+                    self._let_react({run.loop for run, _, _ in news.ended})
             elif not self._jobs:
                 self._wake.wait()
 
@@ -118,6 +125,13 @@ class Worker:
             failure = EngineError(f"The engine failed in a decoding step with {type(error).__name__}: {error}")
             failure.__cause__ = error
             return self.core.fail_all(failure)
+
+    def _let_react(self, loops: set[asyncio.AbstractEventLoop]) -> None:
+        for loop in loops:
+            heard = threading.Event()
+            _call(loop, _count, loop, TURNS, heard)
+            while not heard.wait(0.1) and self.lockstep and loop.is_running():
+                pass
 
     def _score(self) -> None:
         jobs = take(self._jobs, self.core.limits.chunk)
@@ -142,6 +156,14 @@ def _publish(news: News) -> None:
         calls[run.loop].append(lambda run=run, outcome=outcome, rest=rest: run.end(outcome, rest))
     for loop, todo in calls.items():
         _call(loop, _all, todo)
+
+
+def _count(loop: asyncio.AbstractEventLoop, turns: int, heard: threading.Event) -> None:
+    """Set the event that many turns from now."""
+    if turns:
+        loop.call_soon(_count, loop, turns - 1, heard)
+    else:
+        heard.set()
 
 
 def _all(calls: list[Callable[[], None]]) -> None:
