@@ -1,0 +1,76 @@
+"""A pool's end of one engine: what is in flight there, one call that brings orders, one that waits for news."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rolltree.cluster.jobs import Job
+from rolltree.cluster.wire import Described, News, Order, Remote
+
+
+class Member:
+    """One engine at work. At most one call of each kind is on its way; what comes up meanwhile goes with the next."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        described: Described,
+        hear: Callable[[Member, Sequence[News]], None],
+        lose: Callable[[Member, Exception], None],
+    ) -> None:
+        self.remote = remote
+        self.pid = described.pid
+        self.jobs: dict[int, Job] = {}
+        self.empty = asyncio.Event()
+        """Set whenever the last job has left."""
+        self._hear = hear
+        self._lose = lose
+        self._orders: list[Any] = []
+        self._sending: asyncio.Task[None] | None = None
+        self._listening = asyncio.ensure_future(self._listen())
+
+    def give(self, job: Job, offset: bool) -> None:
+        """Have it work on a job; ClusterError where the job cannot travel."""
+        packed = self.remote.pack(job.order(offset))
+        self.jobs[job.number] = job
+        self.empty.clear()
+        self._post(packed)
+
+    def tell(self, order: Order) -> None:
+        """Send word about a job that it has."""
+        self._post(self.remote.pack(order))
+
+    def drop(self, number: int) -> None:
+        """A job has left."""
+        self.jobs.pop(number, None)
+        if not self.jobs:
+            self.empty.set()
+
+    def kill(self) -> None:
+        """Part with the process."""
+        self._listening.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
+        self.remote.kill()
+
+    def _post(self, packed: Any) -> None:
+        self._orders.append(packed)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._orders:
+                orders, self._orders = self._orders, []
+                await self.remote.call("take", orders)
+        except Exception as error:  # whatever it is: orders may not have arrived
+            self._lose(self, error)
+
+    async def _listen(self) -> None:
+        try:
+            while True:
+                self._hear(self, await self.remote.call("news"))
+        except Exception as error:  # whatever it is: news may have been lost
+            self._lose(self, error)

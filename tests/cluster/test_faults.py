@@ -1,0 +1,292 @@
+"""Engines that die at any moment change nothing that a caller sees: same forests, same accounts."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rolltree.cluster import PoolEngine
+from rolltree.contract.tiny import CODEC, Spell, Walk, policy, tiny_engine
+from rolltree.control.ledger import Budget, Limits
+from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
+from rolltree.engine.tabular import TabularEngine
+from rolltree.generate.forkall import ForkAll
+from rolltree.generate.independent import Independent
+from rolltree.generate.runner import grow
+from rolltree.task.protocol import Task
+from rolltree.tree import Forest
+from tests.cluster.inprocess import InProcess
+
+PREFIX = np.array([3, 1, 4], np.int32)
+LONG = Sampling(max_tokens=60, ignore_eos=True, seed=1)
+
+
+def forest_of(forest: Forest) -> list[Any]:
+    """All that a strategy decided and an engine wrote, in an order that does not depend on who was faster."""
+    return [
+        sorted(
+            (leaf.status, leaf.finish, tree.prefix(leaf).tolist(), leaf.scores.get("reward")) for leaf in tree.leaves()
+        )
+        for tree in forest
+    ]
+
+
+def grown(engine: Any, strategy: Any, task: Task, budget: Budget) -> Coroutine[Any, Any, Forest]:
+    items = list(itertools.islice(task.items("train"), 4))
+    return grow(strategy, engine, task, items, seed=5, budget=budget)
+
+
+def in_pool(
+    work: Callable[[PoolEngine, InProcess], Coroutine[Any, Any, Any]], size: int = 3, **knobs: Any
+) -> Any:
+    async def main() -> Any:
+        transport = InProcess()
+        pool = PoolEngine(knobs.pop("make", tiny_engine), size, transport, latency=0.0005, **knobs)
+        try:
+            return await work(pool, transport)
+        finally:
+            await pool.close()
+
+    return asyncio.run(main())
+
+
+async def killing(pool: PoolEngine, transport: InProcess, every: int, seed: int) -> None:
+    """Kill one engine of the pool now and then, seen from its own loop."""
+    rng = random.Random(seed)
+    for _ in range(40):
+        for _ in range(rng.randrange(1, every)):
+            await asyncio.sleep(0.0005)
+        alive = transport.alive
+        if alive:
+            pool._loop.call_soon_threadsafe(rng.choice(alive).kill)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 1 << 16), st.sampled_from(["independent", "turns", "forks"]), st.booleans())
+def test_a_forest_grown_among_deaths_is_the_one_grown_without(seed: int, shape: str, follow: bool) -> None:
+    task: Task = Spell() if shape == "independent" else Walk()
+    strategy = ForkAll() if shape == "forks" else Independent(4)
+
+    async def alone() -> Forest:
+        return await grown(tiny_engine(), strategy, task, Budget())
+
+    async def work(pool: PoolEngine, transport: InProcess) -> tuple[Forest, Budget, int]:
+        budget = Budget()
+        killer = asyncio.ensure_future(killing(pool, transport, 4, seed))
+        try:
+            forest = await grown(pool, strategy, task, budget)
+        finally:
+            killer.cancel()
+        return forest, budget, pool.health.lost
+
+    forest, budget, _ = in_pool(work, follow=follow, lives=1000)
+    assert forest_of(forest) == forest_of(asyncio.run(alone()))
+    budget.check()
+    written = sum(len(n) for tree in forest for n in tree.nodes if n.role == "policy" and not n.forced)
+    assert budget.spent.decoded == written
+    assert all(budget.held(resource) == 0 for resource in ("decoded", "prefilled"))
+
+
+async def _first(run: Any, tokens: int) -> list[Sample]:
+    """Increments until so many tokens are there."""
+    parts: list[Sample] = []
+    async for part in run:
+        parts.append(part)
+        if sum(len(p.actions) for p in parts) >= tokens:
+            return parts
+    return parts
+
+
+@pytest.mark.parametrize("want", [frozenset(), frozenset({"entropy", "top:2", "hidden"})], ids=["plain", "extras"])
+def test_a_death_in_mid_sample_costs_nothing_that_was_shown(want: frozenset[str]) -> None:
+    request = Request(PREFIX, LONG, want)
+
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        whole = await tiny_engine().submit(request)
+        run = pool.submit(request)
+        shown = await _first(run, 7)
+        kill_busy(pool, transport)
+        got = await run
+        for name in ("actions", "logp", "logq", "version", "entropy", "hidden"):
+            assert np.array_equal(getattr(got, name), getattr(whole, name)) or getattr(whole, name) is None, name
+        assert want == frozenset() or np.array_equal(got.top.ids, whole.top.ids)
+        assert got.finish == whole.finish
+        parts = [part.actions async for part in run]
+        assert np.array_equal(np.concatenate(parts), whole.actions)
+        made = sum(len(p.actions) for p in shown)
+        # The first engine read the prefix, the second one the prefix and what had been made by then.
+        assert got.prefilled >= 2 * len(PREFIX) + made
+        assert pool.health.lost == 1
+        assert pool.health.reissued == 1
+
+    in_pool(work)
+
+
+def kill_busy(pool: PoolEngine, transport: InProcess) -> None:
+    """Kill all engines that have work."""
+    for process in transport.alive:
+        if process.host._runs:
+            pool._loop.call_soon_threadsafe(process.kill)
+
+
+def test_scores_are_asked_again() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        tokens = np.array([3, 1, 4, 1, 5], np.int32)
+        truth = await tiny_engine().score(tokens, 1)
+        asked = [asyncio.ensure_future(pool.score(tokens, 1)) for _ in range(30)]
+        await asyncio.sleep(0)
+        for process in transport.alive[:2]:
+            pool._loop.call_soon_threadsafe(process.kill)
+        for scored in await asyncio.gather(*asked):
+            assert np.array_equal(scored.logp, truth.logp)
+
+    in_pool(work)
+
+
+def test_a_stop_survives_the_death_of_its_engine() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        whole = await tiny_engine().submit(Request(PREFIX, LONG))
+        run = pool.submit(Request(PREFIX, LONG))
+        shown = await _first(run, 5)
+        run.stop("budget")
+        kill_busy(pool, transport)
+        got = await run
+        assert got.finish in ("budget", "length")
+        assert len(got.actions) >= sum(len(p.actions) for p in shown)
+        assert np.array_equal(got.actions, whole.actions[: len(got.actions)])
+
+    in_pool(work)
+
+
+def test_a_replacement_has_the_present_weights_and_the_pause() -> None:
+    def other(prefix: tuple[int, ...]) -> list[float]:
+        return policy(prefix)[::-1]
+
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        await pool.update_weights(other, 4)
+        assert pool.version == 4
+        await pool.pause()
+        for process in transport.alive:
+            pool._loop.call_soon_threadsafe(process.kill)
+        run = pool.submit(Request(PREFIX, LONG))
+        await pool.resize(2)
+        await pool.resume()
+        got = await run
+        assert set(got.version.tolist()) == {4}
+        assert np.array_equal(got.actions, (await TabularEngine(other, CODEC).submit(Request(PREFIX, LONG))).actions)
+        with pytest.raises(EngineError, match="Version 4"):
+            await pool.update_weights(policy, 4)
+
+    in_pool(work, size=2)
+
+
+def test_weights_change_in_one_cut_and_tokens_keep_theirs() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        runs = [pool.submit(Request(PREFIX, Sampling(max_tokens=400, ignore_eos=True, seed=s))) for s in range(12)]
+        await _first(runs[0], 5)
+        kill_busy(pool, transport)
+        await pool.update_weights(policy, 1)
+        for got in await asyncio.gather(*runs):
+            assert len(got.actions) == 400
+            assert (np.diff(got.version) >= 0).all()
+            assert got.version[-1] == 1
+
+    in_pool(work)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_growing_and_shrinking_moves_what_is_in_flight(seed: int) -> None:
+    sampling = [Sampling(max_tokens=300, ignore_eos=True, seed=s) for s in range(24)]
+
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        alone = tiny_engine()
+        whole = await asyncio.gather(*(alone.submit(Request(PREFIX, s)) for s in sampling))
+        runs = [pool.submit(Request(PREFIX, s, affinity=str(i // 8))) for i, s in enumerate(sampling)]
+        await _first(runs[0], 3)
+        rng = random.Random(seed)
+        for size in (4, 1, 3, rng.randrange(1, 5)):
+            await pool.resize(size)
+            assert pool.health.engines == size == len(transport.alive)
+        for got, expected in zip(await asyncio.gather(*runs), whole, strict=True):
+            assert np.array_equal(got.actions, expected.actions)
+            assert got.finish == expected.finish
+        assert pool.health.moved > 0
+        assert pool.health.lost == pool.health.in_flight == 0
+
+    in_pool(work, size=2)
+
+
+def test_a_request_that_kills_its_engines_fails_and_others_live() -> None:
+    class Poison:
+        def __call__(self, generated: Any, logits: Any) -> Any:
+            raise KeyboardInterrupt
+
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        run = pool.submit(Request(PREFIX, LONG))
+        for _ in range(2):
+            await _first(run, 1)
+            deaths = pool.health.lost
+            kill_busy(pool, transport)
+            while pool.health.lost == deaths:
+                await asyncio.sleep(0)
+        with pytest.raises(EngineError, match="2 engines died with this request"):
+            await run
+        assert len((await pool.submit(Request(PREFIX, LONG))).actions) == 60
+
+    in_pool(work, lives=2)
+
+
+def test_failed_starts_are_repeated_and_a_hopeless_pool_says_why() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        transport.refuse = 2
+        kill_all = [process.kill for process in transport.alive]
+        run = pool.submit(Request(PREFIX, LONG))
+        for kill in kill_all:
+            pool._loop.call_soon_threadsafe(kill)
+        assert len((await run).actions) == 60
+        assert pool.health.failed_starts == 2
+        transport.refuse = 100
+        for process in transport.alive:
+            pool._loop.call_soon_threadsafe(process.kill)
+        with pytest.raises(EngineError, match="none could be started: LostError"):
+            await pool.submit(Request(PREFIX, LONG))
+        transport.refuse = 0
+        assert len((await pool.submit(Request(PREFIX, LONG))).actions) == 60
+
+    in_pool(work, size=1)
+
+
+def test_a_budget_that_ends_among_deaths_is_kept_to_the_token() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        budget = Budget(Limits(decoded=200))
+        killer = asyncio.ensure_future(killing(pool, transport, 3, 7))
+        items = list(itertools.islice(Walk().items("train"), 6))
+        forest = await grow(Independent(4), pool, Walk(), items, seed=1, budget=budget)
+        killer.cancel()
+        budget.check()
+        assert budget.spent.decoded <= 200
+        assert budget.spent.decoded == sum(len(n) for tree in forest for n in tree.nodes if n.role == "policy")
+
+    in_pool(work, lives=1000)
+
+
+def test_closing_keeps_what_exists() -> None:
+    async def main() -> None:
+        pool = PoolEngine(tiny_engine, 2, InProcess(), latency=0.0005)
+        runs = [pool.submit(Request(PREFIX, Sampling(max_tokens=4000, ignore_eos=True, seed=s))) for s in range(4)]
+        shown = await _first(runs[0], 5)
+        await pool.close()
+        await pool.close()
+        ended = await asyncio.gather(*runs)
+        assert [got.finish for got in ended] == ["abort"] * 4
+        assert len(ended[0].actions) >= sum(len(p.actions) for p in shown)
+        with pytest.raises(EngineError, match="closed"):
+            pool.submit(Request(PREFIX, LONG))
+
+    asyncio.run(main())
