@@ -189,7 +189,8 @@ class Hub:
         member.jobs.clear()
         member.empty.set()
         for job in jobs:
-            job.deaths += 1
+            # One that had not arrived yet is not to blame: whole nodes go, and take several engines with them.
+            job.deaths += job.number in member.taken
             if isinstance(job, SampleJob) and self._over(job):
                 continue
             if job.deaths >= self._lives:

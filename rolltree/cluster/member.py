@@ -23,11 +23,13 @@ class Member:
         self.remote = remote
         self.pid = described.pid
         self.jobs: dict[int, Job] = {}
+        self.taken: set[int] = set()
+        """Jobs that the engine is known to have received."""
         self.empty = asyncio.Event()
         """Set whenever the last job has left."""
         self._hear = hear
         self._lose = lose
-        self._orders: list[Any] = []
+        self._orders: list[tuple[int, Any]] = []
         self._sending: asyncio.Task[None] | None = None
         self._listening = asyncio.ensure_future(self._listen())
 
@@ -36,15 +38,16 @@ class Member:
         packed = self.remote.pack(job.order(offset))
         self.jobs[job.number] = job
         self.empty.clear()
-        self._post(packed)
+        self._post(job.number, packed)
 
     def tell(self, order: Order) -> None:
         """Send word about a job that it has."""
-        self._post(self.remote.pack(order))
+        self._post(order.job, self.remote.pack(order))
 
     def drop(self, number: int) -> None:
         """A job has left."""
         self.jobs.pop(number, None)
+        self.taken.discard(number)
         if not self.jobs:
             self.empty.set()
 
@@ -55,8 +58,8 @@ class Member:
             self._sending.cancel()
         self.remote.kill()
 
-    def _post(self, packed: Any) -> None:
-        self._orders.append(packed)
+    def _post(self, number: int, packed: Any) -> None:
+        self._orders.append((number, packed))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._send())
 
@@ -64,7 +67,8 @@ class Member:
         try:
             while self._orders:
                 orders, self._orders = self._orders, []
-                await self.remote.call("take", orders)
+                await self.remote.call("take", [packed for _, packed in orders])
+                self.taken.update(number for number, _ in orders if number in self.jobs)
         except Exception as error:  # whatever it is: orders may not have arrived
             self._lose(self, error)
 

@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rolltree.cluster import PoolEngine
 from rolltree.contract.tiny import CODEC, Spell, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.engine.tabular import TabularEngine
-from rolltree.generate.forkall import ForkAll
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
+from rolltree.generate.segments import SegmentTree
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest
 from tests.cluster.inprocess import InProcess
@@ -67,11 +65,12 @@ async def killing(pool: PoolEngine, transport: InProcess, every: int, seed: int)
             pool._loop.call_soon_threadsafe(rng.choice(alive).kill)
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.integers(0, 1 << 16), st.sampled_from(["independent", "turns", "forks"]), st.booleans())
+@pytest.mark.parametrize("follow", [False, True], ids=["ends", "follow"])
+@pytest.mark.parametrize("shape", ["independent", "turns", "segments"])
+@pytest.mark.parametrize("seed", range(2))
 def test_a_forest_grown_among_deaths_is_the_one_grown_without(seed: int, shape: str, follow: bool) -> None:
-    task: Task = Spell() if shape == "independent" else Walk()
-    strategy = ForkAll() if shape == "forks" else Independent(4)
+    task: Task = Walk() if shape == "turns" else Spell()
+    strategy = SegmentTree(leaves=6, segment=3) if shape == "segments" else Independent(4)
 
     async def alone() -> Forest:
         return await grown(tiny_engine(), strategy, task, Budget())
@@ -88,7 +87,7 @@ def test_a_forest_grown_among_deaths_is_the_one_grown_without(seed: int, shape: 
     forest, budget, _ = in_pool(work, follow=follow, lives=1000)
     assert forest_of(forest) == forest_of(asyncio.run(alone()))
     budget.check()
-    written = sum(len(n) for tree in forest for n in tree.nodes if n.role == "policy" and not n.forced)
+    written = sum(len(n) for tree in forest for n in tree if n.role == "policy" and not n.forced)
     assert budget.spent.decoded == written
     assert all(budget.held(resource) == 0 for resource in ("decoded", "prefilled"))
 
@@ -223,10 +222,6 @@ def test_growing_and_shrinking_moves_what_is_in_flight(seed: int) -> None:
 
 
 def test_a_request_that_kills_its_engines_fails_and_others_live() -> None:
-    class Poison:
-        def __call__(self, generated: Any, logits: Any) -> Any:
-            raise KeyboardInterrupt
-
     async def work(pool: PoolEngine, transport: InProcess) -> None:
         run = pool.submit(Request(PREFIX, LONG))
         for _ in range(2):
@@ -271,7 +266,7 @@ def test_a_budget_that_ends_among_deaths_is_kept_to_the_token() -> None:
         killer.cancel()
         budget.check()
         assert budget.spent.decoded <= 200
-        assert budget.spent.decoded == sum(len(n) for tree in forest for n in tree.nodes if n.role == "policy")
+        assert budget.spent.decoded == sum(len(n) for tree in forest for n in tree if n.role == "policy")
 
     in_pool(work, lives=1000)
 
