@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test lint types imports unit slow bench docs format clean
+.PHONY: help setup demo test lint types imports unit slow test-ray bench docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,10 +36,13 @@ imports:
 	$(BIN)/lint-imports
 
 unit:
-	$(BIN)/python -m pytest -m 'not slow' --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m 'not slow and not ray' --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
 
 slow: setup ## the minutes-long checks (learning curves, soak)
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=repeatable
+
+test-ray: setup ## engines, environments and verifiers on real Ray clusters, with nodes and processes killed
+	$(BIN)/python -m pytest -m ray tests/cluster
 
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench

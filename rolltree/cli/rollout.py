@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.cli.common import console, emit, first_name, parse
+from rolltree.cli.placed import ClusterArguments, complete, placed
 from rolltree.cli.show import show_tree
+from rolltree.cluster.pool import PoolEngine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.local import LocalEngine
-from rolltree.engine.protocol import Sampling
+from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import unknown
 from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
+from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
 from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest
@@ -29,11 +33,12 @@ ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote 
   rolltree rollout grpo --task countdown --items 2
   rolltree rollout grpo --task grid --group 4 --temperature 0.7 --out forests/grid
   rolltree rollout grpo --task arithmetic --jsonl nodes.jsonl      the interchange format, for rolltree credit
+  rolltree rollout grpo --task countdown --items 64 --cluster local:4      engines and verifiers on Ray
 """
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(ClusterArguments):
     """What to grow from what."""
 
     task: str = "countdown"
@@ -75,15 +80,14 @@ def run(arguments: Sequence[str]) -> int:
         ],
         frozen=True,
     )
-    parsed: Any = parse(shape, rest, f"rollout {name}", ABOUT)
+    parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
     asked: Arguments = parsed.arguments
     task = load_task(asked.task, level=asked.level)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     parts = parsed.recipe.build()
     budget = Budget(Limits(decoded=asked.decoded))
 
-    async def work() -> tuple[Forest, LocalEngine]:
-        engine = LocalEngine(asked.policy)
+    async def work(engine: Engine, task: Task) -> Forest:
         check(parts, engine, task)
         peers = frozen_peers(parts.peers)
         try:
@@ -94,9 +98,15 @@ def run(arguments: Sequence[str]) -> int:
         finally:
             for each in (engine, *peers.values()):
                 await each.close()
-        return grown, engine
+        return grown
 
-    forest, engine = asyncio.run(work())
+    with ExitStack() as stack:
+        engine, answering = (
+            stack.enter_context(placed(asked, asked.policy, task))
+            if asked.cluster
+            else (LocalEngine(asked.policy), task)
+        )
+        forest = asyncio.run(work(engine, answering))
     if asked.out is not None:
         save(forest, asked.out)
     if asked.jsonl is not None:
@@ -112,6 +122,8 @@ def run(arguments: Sequence[str]) -> int:
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "seconds": round(budget.spent.seconds, 3),
     }
+    if isinstance(engine, PoolEngine):
+        numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
     if asked.json:
         emit(numbers)
         return 0

@@ -18,7 +18,7 @@ _TRIES = 3
 
 
 class Crew:
-    """Keeps `wanted` engines at work. `make` is what every process makes its engine with, as the transport shares it."""
+    """Keeps `wanted` engines at work; `make`, as the transport shares it, is what a process makes its engine with."""
 
     def __init__(self, transport: Transport, make: Any, wanted: int, latency: float) -> None:
         self.wanted = wanted

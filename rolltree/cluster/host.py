@@ -11,9 +11,24 @@ import os
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
-from rolltree.cluster.wire import Answer, Described, End, Failed, Follow, News, Order, Part, Score, Start, Stop, cut, join
+from rolltree.cluster.wire import (
+    Answer,
+    Described,
+    End,
+    Failed,
+    Follow,
+    News,
+    Order,
+    Part,
+    Score,
+    Start,
+    Stop,
+    cut,
+    join,
+)
 from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Run
 from rolltree.tree.node import FloatArray
 
@@ -57,11 +72,9 @@ class EngineHost:
         """What happened since the last call, as soon as anything has. For one caller at a time."""
         await self._any.wait()
         if not self._urgent.is_set():
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._latency):
                     await self._urgent.wait()
-            except TimeoutError:
-                pass
         if self._urgent.is_set():
             await asyncio.sleep(self._latency * _URGENT)
         told, self._news = self._news, []

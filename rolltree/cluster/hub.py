@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,7 +122,7 @@ class Hub:
                     member.tell(Stop(job.number, "abort"))
         for member in surplus:
             while member.jobs:
-                await member.empty.wait()
+                await member.left.wait()
             await self.crew.part(member)
         await self.crew.fill()
 
@@ -132,31 +133,19 @@ class Hub:
         self._closed = True
         self.crew.wanted = 0
         members = [*self.crew.members, *self.crew.leaving]
-        jobs = [*self._waiting, *(job for member in members for job in member.jobs.values())]
-        self._waiting.clear()
-        for job in jobs:
-            if isinstance(job, ScoreJob):
-                job.fail(EngineError("The engine was closed before it could score."))
-            elif self._holder(job) is None:
-                job.conclude("abort")
-            else:
+        for job in [*self._waiting, *(job for member in members for job in member.jobs.values())]:
+            if isinstance(job, SampleJob):
                 self.stop(job, "abort")
-        # A paused engine ends its runs all the same; a hung one is not waited for.
-        for member in members:
-            for number in [n for n, job in member.jobs.items() if isinstance(job, ScoreJob)]:
-                member.drop(number)
-        try:
-            async with asyncio.timeout(_GRACE):
+            else:
+                job.fail(EngineError("The engine was closed before it could score."))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):  # a hung engine is not waited for
                 for member in members:
-                    while member.jobs:
-                        await member.empty.wait()
-        except TimeoutError:
-            pass
-        for member in members:
-            for job in list(member.jobs.values()):
-                member.drop(job.number)
-                if isinstance(job, SampleJob):
-                    job.conclude(job.stop or "abort")
+                    while any(isinstance(job, SampleJob) for job in member.jobs.values()):
+                        await member.left.wait()
+        for job in [job for member in members for job in member.jobs.values()]:
+            if isinstance(job, SampleJob):
+                job.conclude(job.stop or "abort")
         await self.crew.close(_GRACE)
 
     # -- from engines ----------------------------------------------------------------------------------------------
@@ -186,11 +175,11 @@ class Hub:
         self._lost += 1
         self._router.forget(member)
         jobs = list(member.jobs.values())
-        member.jobs.clear()
-        member.empty.set()
         for job in jobs:
             # One that had not arrived yet is not to blame: whole nodes go, and take several engines with them.
             job.deaths += job.number in member.taken
+        member.drop(*member.jobs)
+        for job in jobs:
             if isinstance(job, SampleJob) and self._over(job):
                 continue
             if job.deaths >= self._lives:

@@ -10,6 +10,22 @@ from rolltree.cluster.jobs import Job
 from rolltree.cluster.wire import Described, News, Order, Remote
 
 
+class Bell:
+    """Wakes everybody who waits now."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Until it rings."""
+        await self._event.wait()
+
+    def ring(self) -> None:
+        """Wake them."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+
 class Member:
     """One engine at work. At most one call of each kind is on its way; what comes up meanwhile goes with the next."""
 
@@ -25,8 +41,8 @@ class Member:
         self.jobs: dict[int, Job] = {}
         self.taken: set[int] = set()
         """Jobs that the engine is known to have received."""
-        self.empty = asyncio.Event()
-        """Set whenever the last job has left."""
+        self.left = Bell()
+        """Rings whenever a job has left."""
         self._hear = hear
         self._lose = lose
         self._orders: list[tuple[int, Any]] = []
@@ -37,19 +53,18 @@ class Member:
         """Have it work on a job; ClusterError where the job cannot travel."""
         packed = self.remote.pack(job.order(offset))
         self.jobs[job.number] = job
-        self.empty.clear()
         self._post(job.number, packed)
 
     def tell(self, order: Order) -> None:
         """Send word about a job that it has."""
         self._post(order.job, self.remote.pack(order))
 
-    def drop(self, number: int) -> None:
-        """A job has left."""
-        self.jobs.pop(number, None)
-        self.taken.discard(number)
-        if not self.jobs:
-            self.empty.set()
+    def drop(self, *numbers: int) -> None:
+        """Jobs have left."""
+        for number in numbers:
+            self.jobs.pop(number, None)
+            self.taken.discard(number)
+        self.left.ring()
 
     def kill(self) -> None:
         """Part with the process."""

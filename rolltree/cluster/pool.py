@@ -30,13 +30,14 @@ _Calls = defaultdict[asyncio.AbstractEventLoop, list[Callable[[], None]]]
 class PoolEngine:
     """`size` engines, each made by `make` in a process of its own; opening it waits for them.
 
-    A request goes to the engine that knows its prefix unless that one is much busier than another (`Router`). An engine
-    that dies is replaced, under the present weights, and what it was doing is finished by others: nothing is lost and no
-    token is counted twice. Requests without a seed get one here, so that they too can be taken up again.
+    A request goes to the engine that knows its prefix unless that one is much busier than another (`Router`: `free`,
+    `slack`). An engine that dies is replaced, under the present weights, and what it was doing is finished by others:
+    nothing is lost and no token is counted twice. Requests without a seed get one here, so that they too can be taken
+    up again. A request with which `lives` engines died fails.
 
     Increments travel together, at most `latency` seconds late, and only for runs that somebody iterates; `follow` sends
-    all of them, so that a death costs the last moments of long samples and not all of them, for some overhead. A request
-    with which `lives` engines died fails.
+    all of them, so that a death costs the last moments of long samples and not all of them, for some overhead.
+    Opening waits `patience` seconds for all engines, and then goes on with those that are there.
     """
 
     def __init__(

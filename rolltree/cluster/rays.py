@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -40,7 +39,9 @@ def parse_where(text: str) -> Where:
     head, _, tail = text.partition(":")
     if head != "local":
         if text != "auto" and ":" not in text:
-            raise ClusterError(f"--cluster {text!r} is no cluster; give local:N, auto, or the HOST:PORT of its head node")
+            raise ClusterError(
+                f"--cluster {text!r} is no cluster; give local:N, auto, or the HOST:PORT of its head node"
+            )
         return Where(text)
     if tail and not (tail.isdigit() and int(tail) > 0):
         raise ClusterError(f"--cluster {text!r} names no number of engines; give local:N with N of at least 1")
@@ -134,8 +135,3 @@ class RayRemote:
 def _first(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
-
-
-def cores_per_engine(engines: int) -> int:
-    """Threads for each engine where all of them share this machine."""
-    return max(1, (os.cpu_count() or 1) // engines)

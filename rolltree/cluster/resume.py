@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.engine.protocol import Codec, LogitsHook, Request, Sampling
+from rolltree.engine.protocol import Codec, LogitsHook, Request
 from rolltree.tree.node import Array, Finish
 
 

@@ -48,8 +48,8 @@ class _Worker:
 class RemoteTask:
     """A `Task` that keeps items and first states here and has the rest done by `workers` processes.
 
-    A call goes to the idlest of them. One that dies is replaced; so is one that, after a call timed out, does not answer
-    within `hung` seconds (code that blocks cannot be interrupted otherwise), and what else it was doing fails as well.
+    A call goes to the idlest of them. One that dies is replaced; so is one that, after a call was given up, does not
+    answer within `hung` seconds (code that blocks cannot be ended otherwise), and what else it was doing fails as well.
     """
 
     def __init__(self, task: Task, workers: int, transport: Transport, *, hung: float = 10.0) -> None:

@@ -47,7 +47,7 @@ def test_without_the_feature_the_rest_has_a_stream_of_its_own() -> None:
     rest = continuation(request, made, offset=False)
     assert rest.sampling.seed != 9
     assert rest.sampling.offset == 0
-    assert continuation(request, made, offset=False) .sampling.seed == rest.sampling.seed
+    assert continuation(request, made, offset=False).sampling.seed == rest.sampling.seed
     assert continuation(request, made[:1], offset=False).sampling.seed != rest.sampling.seed
 
 
