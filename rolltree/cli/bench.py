@@ -15,6 +15,7 @@ BENCHMARKS = {
     "engine": "local engine against transformers generate: uniform, ragged, forked",
     "training": "packed trees against a flat padded batch; a GRPO step against TRL's trainer",
     "hand": "scheduling alone: node operations a second with an engine that computes nothing",
+    "cluster": "a pool of Ray actors against the engine itself, on the same requests",
     "scheduler": "the asynchronous scheduler alone: operations a second, by requests in flight",
     "tree": "a million nodes built, saved, loaded, queried, walked; memory per token",
     "credit": "every credit on 1,000 trees of 64 leaves of 256 tokens",

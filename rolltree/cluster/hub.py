@@ -251,7 +251,7 @@ class Hub:
         stops = job.request.sampling.stop
         if not job.boundary or max(map(len, stops), default=0) < 2 or not len(part.actions):
             return None
-        made = [*job.made.tolist(), *part.actions.tolist()]
+        made = np.append(job.made, part.actions)
         found = straddling(stops, self.crew.codec, made, job.boundary, job.count)
         return None if found is None else (found[0] - job.count, found[1])
 
