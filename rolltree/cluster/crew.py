@@ -143,10 +143,10 @@ class Crew:
 
     async def update(self, weights: Any, version: int, caches: Caches) -> None:
         """Give all of them new weights in one cut: nobody writes under the new version while another has the old."""
-        if version <= self._version:
-            raise EngineError(f"Version {version} is not above the present {self._version}; versions only grow.")
         shared = await asyncio.to_thread(self._transport.share, weights)
         async with self._change:
+            if version <= self._version:
+                raise EngineError(f"Version {version} is not above the present {self._version}; versions only grow.")
             if not self._paused:
                 await self._all("pause")
             before, self._weights = self._weights, (shared, version)
@@ -200,6 +200,8 @@ class Crew:
                 remote.kill()
                 self.failed_starts += 1
                 self.trouble = error
+                if isinstance(error, RolltreeError):
+                    break  # bad input: it would only repeat itself
                 await asyncio.sleep(0.05 * 2**tries)
             else:
                 return

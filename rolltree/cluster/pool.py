@@ -21,6 +21,7 @@ from rolltree.cluster.route import Router
 from rolltree.cluster.run import PoolRun
 from rolltree.cluster.wire import Transport
 from rolltree.engine.protocol import Caches, Capabilities, Codec, Engine, EngineError, Request, Scored
+from rolltree.errors import RolltreeError
 from rolltree.tree.node import Array, Finish, FloatArray
 
 T = TypeVar("T")
@@ -210,7 +211,7 @@ async def _open(
     if crew.members:
         return hub
     await hub.close()
-    if isinstance(crew.trouble, EngineError):
+    if isinstance(crew.trouble, RolltreeError):
         raise crew.trouble
     if crew.trouble is not None:
         raise ClusterError(f"no engine could be started: {told(crew.trouble)}") from crew.trouble

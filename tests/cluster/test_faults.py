@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.cluster import PoolEngine
+from rolltree.cluster import ClusterError, PoolEngine
 from rolltree.contract.tiny import CODEC, Spell, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
@@ -20,6 +20,7 @@ from rolltree.generate.segments import SegmentTree
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest
 from tests.cluster.inprocess import InProcess
+from tests.engine import tiny
 
 PREFIX = np.array([3, 1, 4], np.int32)
 LONG = Sampling(max_tokens=60, ignore_eos=True, seed=1)
@@ -284,6 +285,42 @@ def test_failed_starts_are_repeated_and_a_hopeless_pool_says_why() -> None:
         assert len((await pool.submit(Request(PREFIX, LONG))).actions) == 60
 
     in_pool(work, size=1)
+
+
+def test_what_an_engine_refuses_is_the_pools_answer() -> None:
+    def make() -> TabularEngine:
+        raise EngineError("there are no such weights")
+
+    async def opened() -> None:
+        transport = InProcess()
+        with pytest.raises(EngineError, match="no such weights"):
+            PoolEngine(make, 2, transport)
+        assert len(transport.processes) == 2
+        assert not transport.alive
+        with pytest.raises(ClusterError, match="0 engines"):
+            PoolEngine(make, 0, transport)
+
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        with pytest.raises(EngineError, match="not a distribution"):
+            await pool.submit(Request(PREFIX, LONG))
+        with pytest.raises(ClusterError, match="0 engines"):
+            await pool.resize(0)
+
+    asyncio.run(opened())
+    in_pool(work, make=lambda: TabularEngine(lambda prefix: [0.5] * CODEC.vocab_size, CODEC))
+
+
+def test_weights_that_no_engine_takes_change_nothing() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        before = await pool.submit(Request(np.array([3, 1, 4]), LONG))
+        with pytest.raises(EngineError, match="must be a state dict"):
+            await pool.update_weights(3, 1)
+        assert pool.version == 0
+        assert pool.health.lost == 0
+        after = await pool.submit(Request(np.array([3, 1, 4]), LONG))
+        assert np.array_equal(before.actions, after.actions)
+
+    in_pool(work, size=2, make=tiny.engine)
 
 
 def test_a_budget_that_ends_among_deaths_is_kept_to_the_token() -> None:
