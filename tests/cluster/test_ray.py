@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow
-from rolltree.task.protocol import Item, Task, Verdict
+from rolltree.task.protocol import Task
 from rolltree.tree import Forest
+from tests.cluster.deadly import Deadly
 from tests.cluster.test_faults import PREFIX, forest_of
 
 pytestmark = pytest.mark.ray
@@ -147,18 +147,6 @@ def test_weights_reach_everybody_and_the_sizes_change(pool: PoolEngine) -> None:
         assert await versions() == {version + 1}
 
     asyncio.run(main())
-
-
-@dataclass(frozen=True)
-class Deadly(Spell):
-    """A verifier that takes its process with it where the answer begins with this letter."""
-
-    kills: str = ""
-
-    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
-        if text[:1] == self.kills:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return await super().verify(item, state, text)
 
 
 def test_verifiers_that_die_are_failed_nodes_and_all_others_are_scored(cluster: Any) -> None:
