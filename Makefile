@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl test-vllm lint types imports unit slow bench docs format clean
+.PHONY: help setup demo test test-verl test-vllm test-ray lint types imports unit slow bench docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,7 +36,7 @@ imports:
 	$(BIN)/lint-imports
 
 unit:
-	$(BIN)/python -m pytest -m 'not slow' --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m 'not slow and not ray' --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
 
 slow: setup ## the minutes-long checks (learning curves, soak)
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=repeatable
@@ -66,6 +66,9 @@ VLLM_BIN := .venv-vllm/bin
 
 test-vllm: .venv-vllm/.installed ## the engines for vLLM and for servers against a real vLLM, in an environment of its own
 	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -o addopts='-q --strict-markers' -m vllm tests/engine/vllm
+
+test-ray: setup ## engines, environments and verifiers on real Ray clusters, with nodes and processes killed
+	$(BIN)/python -m pytest -m ray tests/cluster
 
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench

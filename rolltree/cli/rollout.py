@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.cli.common import console, emit, first_name, parse
+from rolltree.cli.placed import ClusterArguments, complete, placed
 from rolltree.cli.show import show_tree
+from rolltree.cluster.pool import PoolEngine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
@@ -18,6 +21,7 @@ from rolltree.errors import unknown
 from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
+from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
 from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest
@@ -30,11 +34,12 @@ ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote 
   rolltree rollout grpo --task grid --group 4 --temperature 0.7 --out forests/grid
   rolltree rollout treepo --engine vllm                            vLLM samples; --engine http://host:port: a server
   rolltree rollout grpo --task arithmetic --jsonl nodes.jsonl      the interchange format, for rolltree credit
+  rolltree rollout grpo --task countdown --items 64 --cluster local:4      engines and verifiers on Ray
 """
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(ClusterArguments):
     """What to grow from what."""
 
     task: str = "countdown"
@@ -78,16 +83,17 @@ def run(arguments: Sequence[str]) -> int:
         ],
         frozen=True,
     )
-    parsed: Any = parse(shape, rest, f"rollout {name}", ABOUT)
+    parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
     asked: Arguments = parsed.arguments
     task = load_task(asked.task, level=asked.level)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     parts = parsed.recipe.build()
     budget = Budget(Limits(decoded=asked.decoded))
 
-    async def work() -> tuple[Forest, Engine]:
-        draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
-        engine = await choose_engine(asked.engine, asked.policy, sampling=draw)
+    draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+
+    async def work(pool: PoolEngine | None, task: Task) -> tuple[Forest, Engine]:
+        engine = pool or await choose_engine(asked.engine, asked.policy, sampling=draw)
         peers: dict[str, Engine] = {}
         try:
             check(parts, engine, task)
@@ -100,7 +106,11 @@ def run(arguments: Sequence[str]) -> int:
                 await each.close()
         return grown, engine
 
-    forest, engine = asyncio.run(work())
+    with ExitStack() as stack:
+        pool, answering = None, task
+        if asked.cluster:
+            pool, answering = stack.enter_context(placed(asked, asked.policy, task, engine=asked.engine))
+        forest, engine = asyncio.run(work(pool, answering))
     if asked.out is not None:
         save(forest, asked.out)
     if asked.jsonl is not None:
@@ -116,6 +126,8 @@ def run(arguments: Sequence[str]) -> int:
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "seconds": round(budget.spent.seconds, 3),
     }
+    if isinstance(engine, PoolEngine):
+        numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
     if asked.json:
         emit(numbers)
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 import tyro
 
 from rolltree.cli.common import emit, first_name, parse
+from rolltree.cli.placed import ClusterArguments, complete, placed
 from rolltree.control.plan import Control
 from rolltree.control.registry import controls
 from rolltree.doctor.live import Monitor
@@ -29,6 +31,7 @@ ABOUT = """Train a policy on a task with a recipe, into a run folder.
   rolltree train grpo --task grid --out runs/first --resume      go on exactly where it stopped
   rolltree train treepo --control dars --control.schedule hard   any control over any recipe
   rolltree train grpo --scheduler areal --threads 1              rollouts and training overlap
+  rolltree train grpo --task grid --cluster local:4              engines and verifiers on Ray, the trainer here
 
 The first word is the recipe (rolltree recipes lists them); its knobs and the run's are options below. --control says
 which prompts get how many rollouts, in which arms and rounds, whatever the recipe grows them with: {controls}.
@@ -37,7 +40,7 @@ With --control NAME, --help lists its knobs too.
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(ClusterArguments):
     """What to train on what, and where to write it."""
 
     control: str = ""
@@ -91,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
         parts.append(("control", control, field(default_factory=control)))
     shape = make_dataclass("TrainArguments", parts, frozen=True)
     about = ABOUT.format(controls=", ".join(controls()))
-    parsed: Any = parse(shape, rest, f"train {name}", about, prefixes=control is not None)
+    parsed: Any = parse(shape, complete(rest), f"train {name}", about, prefixes=control is not None)
     asked: Arguments = parsed.arguments
     if asked.threads is not None:
         torch.set_num_threads(asked.threads)
@@ -105,10 +108,16 @@ def run(arguments: Sequence[str]) -> int:
         recipe = swapped(recipe.build(), asked.use_credit, asked.use_objective)
     if control is not None:
         recipe = replace(parts_of(recipe), control=parsed.control)
-    result = train(
-        recipe, asked.policy, task, out=out, config=config, engine=asked.engine, resume=asked.resume,
-        fallback=asked.fallback, quiet=asked.json, listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
-    )  # fmt: skip
+    with ExitStack() as stack:
+        engine, answering = asked.engine, task
+        if asked.cluster:
+            # Its first weights are the ones published before the first step, as version 0.
+            engine, answering = stack.enter_context(placed(asked, asked.policy, task, engine=engine, version=-1))
+        result = train(
+            recipe, asked.policy, answering, out=out, config=config, engine=engine, resume=asked.resume,
+            fallback=asked.fallback, quiet=asked.json,
+            listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
+        )  # fmt: skip
     if asked.json:
         emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})
     else:

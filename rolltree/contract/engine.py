@@ -160,6 +160,17 @@ async def seeds_decide(ask: Ask) -> None:
     _hold(len({s.actions.tobytes() for s in crowd}) > 1, "Different seeds all give the same sample.")
 
 
+async def continuations_stay_in_the_stream(ask: Ask) -> None:
+    """A request for the rest of a sample, past the draws already made, gives the tokens the sample would have had."""
+    if "offset" not in ask.engine.capabilities.features:
+        return
+    whole = await ask.sample(max_tokens=12, ignore_eos=True, seed=5)
+    for k in (1, 5, 11):
+        rest = Sampling(max_tokens=12 - k, ignore_eos=True, seed=5, offset=k)
+        got = await ask.engine.submit(Request(np.append(ask.prefix, whole.actions[:k]), rest))
+        _hold(np.array_equal(got.actions, whole.actions[k:]), f"What continues a sample at {k} draws something else.")
+
+
 async def stop_ids_end_and_belong(ask: Ask) -> None:
     """A stop id ends the sample and is its last token; eos does so unless ignored."""
     free = await ask.sample(max_tokens=16, ignore_eos=True, seed=5)
@@ -273,6 +284,7 @@ CHECKS: tuple[Check, ...] = (
     logp_is_what_score_says,
     greedy_takes_the_best,
     seeds_decide,
+    continuations_stay_in_the_stream,
     stop_ids_end_and_belong,
     stop_strings_end_and_belong,
     stopping_keeps_what_exists,

@@ -47,6 +47,9 @@ class Sampling:
     seed: int | None = None
     """Stream of randomness of this request alone: the sample does not depend on what else is in the batch."""
     hook: LogitsHook | None = None
+    offset: int = 0
+    """Draws of the seed's stream to pass over: what continues an interrupted request draws what that would have drawn.
+    Only where the engine has the feature "offset"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class Capabilities:
 
     features: frozenset[str]
     """Subset of: entropy:full, top, hidden, score, stream, abort, hook, greedy, update, shared-prefix, versions,
-    embeddings (see `Embedder`)."""
+    offset (see `Sampling`), embeddings (see `Embedder`)."""
     max_context: int
     max_top: int = 0
     samples_exactly: bool = True

@@ -23,7 +23,7 @@ Policy = Callable[[tuple[int, ...]], Sequence[float]] | Mapping[tuple[int, ...],
 """Prefix → probabilities of the next token. A mapping may lack prefixes that are never reached."""
 
 FEATURES = frozenset({
-    "entropy:full", "top", "hidden", "score", "stream", "abort", "hook", "greedy", "update", "versions",
+    "entropy:full", "top", "hidden", "score", "stream", "abort", "hook", "greedy", "update", "versions", "offset",
 })  # fmt: skip
 
 _Row = NDArray[np.float64]
@@ -89,6 +89,8 @@ class TabularRun:
         self._news = asyncio.Event()
         seed = request.sampling.seed
         self._random = random.Random(engine.fresh_seed() if seed is None else seed)
+        for _ in range(request.sampling.offset):
+            self._random.random()
 
     def __await__(self) -> Generator[Any, None, Sample]:
         # Shielded: whoever gives up waiting does not take the run away from the others.

@@ -61,6 +61,7 @@ def with_fields(**fields):
         (contract.greedy_takes_the_best, {"request": with_sampling(temperature=3.0)}),
         (contract.seeds_decide, {"request": with_sampling(seed=None)}),
         (contract.seeds_decide, {"request": with_sampling(seed=1)}),
+        (contract.continuations_stay_in_the_stream, {"request": with_sampling(offset=0)}),
         (contract.stop_ids_end_and_belong, {"request": with_sampling(stop_ids=())}),
         (contract.stop_ids_end_and_belong, {"request": with_sampling(ignore_eos=True)}),
         (contract.stop_strings_end_and_belong, {"request": with_sampling(stop=())}),

@@ -8,10 +8,10 @@ from rich.console import Console
 
 from rolltree.control.registry import controls
 from rolltree.lab.arms import arms
-from rolltree.lab.compare import compare
 from rolltree.lab.board_figure import figure
 from rolltree.lab.board_page import Board, text, write_page
 from rolltree.lab.board_table import Column
+from rolltree.lab.compare import compare
 from rolltree.lab.controllers import BASELINE, BESIDE, Settings, board, command, steered
 from rolltree.lab.runner import Shelf, Spec
 from rolltree.lab.train_runner import TrainRunner

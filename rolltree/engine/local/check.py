@@ -36,6 +36,8 @@ def check_sampling(s: Sampling, vocab: int) -> None:
         raise EngineError(f"top_p is {s.top_p}; it must be above 0 and at most 1 (1 = no limit).")
     if s.top_k < 0:
         raise EngineError(f"top_k is {s.top_k}; it must be 0 (no limit) or more.")
+    if s.offset < 0:
+        raise EngineError(f"offset is {s.offset}; it must be 0 or more.")
     if "" in s.stop:
         raise EngineError("A stop string is empty and would end every sample at once; drop it.")
     for i in s.stop_ids:

@@ -18,7 +18,7 @@ from rolltree.engine.local.check import check_room, check_sampling, check_tokens
 from rolltree.engine.local.core import Core, Limits, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
-from rolltree.engine.local.streams import stream_key
+from rolltree.engine.local.streams import passed_over, stream_key
 from rolltree.engine.local.worker import Worker
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
 from rolltree.policy.decode import decoder_of
@@ -27,7 +27,7 @@ from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.tree.node import Array, Finish, FloatArray
 
 _GIVES = ("entropy", "entropy:full", "top", "hidden", "score", "greedy", "hook", "embeddings")
-_DOES = ("stream", "abort", "update", "shared-prefix", "versions")
+_DOES = ("stream", "abort", "update", "shared-prefix", "versions", "offset")
 _MAX_TOP = 256
 
 
@@ -102,7 +102,8 @@ class LocalEngine:
         check_sampling(request.sampling, vocab)
         top = top_wanted(request.want, limits.max_top)
         limit = check_room(request, len(ids), limits.max_context, limits.budget)
-        run = LocalRun(request, ids, limit, stream_key(self._seed(request.sampling)), top)
+        key = passed_over(stream_key(self._seed(request.sampling)), request.sampling.offset)
+        run = LocalRun(request, ids, limit, key, top)
         run.ask_stop = self._stop
         if not self._fresh:
             # One order for everything submitted in this turn of the loop, so that a group starts as one batch.

@@ -33,6 +33,11 @@ def stream_key(seed: int) -> int:
             return int(_mix(key ^ np.uint64(0xD6E8FEB86659FD93))[0])
 
 
+def passed_over(key: int, count: int) -> int:
+    """Key of the stream that begins with the count-th number of another one: their counters differ by a constant."""
+    return (key + count * int(_GAMMA)) & _MASK
+
+
 def uniforms(keys: Keys, counters: NDArray[np.int64]) -> NDArray[np.float64]:
     """One number in [0, 1) per key: the counter-th of its stream, 53 bits."""
     z = _mix(keys + (counters.astype(np.uint64) + np.uint64(1)) * _GAMMA)

@@ -1,0 +1,51 @@
+"""`--cluster`: the engine and the task of a run as processes of a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from rolltree.cluster.launch import Sizes, launched
+from rolltree.cluster.pool import PoolEngine
+from rolltree.engine.local import LocalEngine
+from rolltree.engine.protocol import EngineError
+from rolltree.task.protocol import Task
+
+
+@dataclass(frozen=True)
+class ClusterArguments:
+    """Where engines and verifiers run."""
+
+    cluster: str = ""
+    """Run engines, environments and verifiers on Ray: local:N starts N engines on this machine (local:2 when nothing
+    follows), auto or HOST:PORT joins a cluster."""
+    cluster_engines: int | None = None
+    """Engines of the pool; N of local:N, else one for each node, when left out."""
+    cluster_workers: int | None = None
+    """Processes for environments and verifiers; as many as engines when left out."""
+
+
+def complete(arguments: Sequence[str]) -> list[str]:
+    """`--cluster` with nothing behind it means two engines on this machine."""
+    out: list[str] = []
+    for word, after in zip(arguments, [*arguments[1:], "--"], strict=True):
+        out.append("--cluster=local:2" if word == "--cluster" and after.startswith("-") else word)
+    return out
+
+
+@contextmanager
+def placed(
+    asked: ClusterArguments, policy: str, task: Task, *, engine: str = "local", version: int = 0
+) -> Generator[tuple[PoolEngine, Task]]:
+    """A pool of embedded engines on a model, and the task, on the cluster that was asked for; both end with it."""
+    if engine != "local":
+        raise EngineError(f"the engines of a cluster are local ones: leave out --engine {engine}, or --cluster")
+
+    def make(threads: int | None) -> partial[LocalEngine]:
+        return partial(LocalEngine, policy, threads=threads, version=version)
+
+    sizes = Sizes(asked.cluster_engines, asked.cluster_workers)
+    with launched(asked.cluster, make, task, sizes) as (pool, remote):
+        yield pool, remote

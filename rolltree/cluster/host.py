@@ -1,0 +1,185 @@
+"""An engine in a process of its own: takes orders, serves them, gathers the news until the pool asks for it.
+
+However many requests are in flight, one call brings orders and one long poll takes news, so the cost of a hop is shared
+by all that happened in the meantime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from rolltree.cluster.wire import (
+    Answer,
+    Described,
+    End,
+    Failed,
+    Follow,
+    News,
+    Order,
+    Part,
+    Score,
+    Start,
+    Stop,
+    cut,
+    join,
+)
+from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Run
+from rolltree.tree.node import FloatArray
+
+_URGENT = 0.1
+"""Share of the usual latency that ends and answers wait for others to come along."""
+
+
+class EngineHost:
+    """Serves one engine to a pool. `latency` is how long increments may wait to travel together, in seconds."""
+
+    def __init__(self, make: Callable[[], Engine], latency: float) -> None:
+        self._make = make
+        self._latency = latency
+        self._engine: Engine | None = None
+        self._runs: dict[int, Run] = {}
+        self._followers: dict[int, asyncio.Task[None]] = {}
+        self._told: defaultdict[int, int] = defaultdict(int)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._news: list[News] = []
+        self._any, self._urgent = asyncio.Event(), asyncio.Event()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, once it is open."""
+        if self._engine is None:
+            raise EngineError("the engine of this process is not open yet")
+        return self._engine
+
+    async def open(self) -> Described:
+        """Make the engine."""
+        if self._engine is None:
+            self._engine = self._make()
+        return Described(self._engine.capabilities, self._engine.codec, self._engine.version, os.getpid())
+
+    async def take(self, orders: Sequence[bytes | Order]) -> None:
+        """Begin with what was ordered, in order; all starts of one call begin as one batch."""
+        for order in orders:
+            self._take(cast("Order", pickle.loads(order)) if isinstance(order, bytes) else order)
+
+    async def news(self) -> list[News]:
+        """What happened since the last call, as soon as anything has. For one caller at a time."""
+        await self._any.wait()
+        if not self._urgent.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._latency):
+                    await self._urgent.wait()
+        if self._urgent.is_set():
+            await asyncio.sleep(self._latency * _URGENT)
+        told, self._news = self._news, []
+        self._any.clear()
+        self._urgent.clear()
+        return _merged(told)
+
+    async def pause(self) -> None:
+        """Stop making tokens."""
+        await self.engine.pause()
+
+    async def resume(self) -> None:
+        """Go on."""
+        await self.engine.resume()
+
+    async def update(self, weights: Any, version: int, caches: Caches) -> None:
+        """Take new weights."""
+        await self.engine.update_weights(weights, version, caches=caches)
+
+    async def embeddings(self) -> FloatArray:
+        """The engine's input embeddings."""
+        if not isinstance(self.engine, Embedder):
+            raise EngineError(f"{type(self.engine).__name__} has no embeddings")
+        return await self.engine.embeddings()
+
+    async def close(self) -> None:
+        """Release what the engine holds."""
+        if self._engine is not None:
+            await self._engine.close()
+
+    def _take(self, order: Order) -> None:
+        match order:
+            case Start(job, request, follow):
+                try:
+                    self._runs[job] = run = self.engine.submit(request)
+                except Exception as error:  # refused, or broken: either way this request's news
+                    return self._fail(job, error)
+                if follow:
+                    self._follow(job, run)
+                self._begin(self._serve(job, run))
+            case Follow(job):
+                if job in self._runs and job not in self._followers:
+                    self._follow(job, self._runs[job])
+            case Stop(job, finish):
+                if job in self._runs:
+                    self._runs[job].stop(finish)
+            case Score():
+                self._begin(self._score(order))
+        return None
+
+    def _begin(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _follow(self, job: int, run: Run) -> None:
+        async def follow() -> None:
+            async for part in run:
+                self._told[job] += len(part.actions)
+                self._tell(Part(job, part))
+
+        self._followers[job] = self._begin(follow())
+
+    async def _serve(self, job: int, run: Run) -> None:
+        try:
+            sample = await run
+            if (follower := self._followers.pop(job, None)) is not None:
+                await follower
+            self._tell(End(job, cut(sample, self._told.pop(job, 0))))
+        except Exception as error:  # the pool's caller hears it
+            if (follower := self._followers.pop(job, None)) is not None:
+                await asyncio.gather(follower, return_exceptions=True)
+            self._fail(job, error)
+        finally:
+            self._runs.pop(job, None)
+
+    async def _score(self, order: Score) -> None:
+        try:
+            self._tell(Answer(order.job, await self.engine.score(order.tokens, order.start, order.want)))
+        except Exception as error:  # as above
+            self._fail(order.job, error)
+
+    def _fail(self, job: int, error: Exception) -> None:
+        final = isinstance(error, EngineError)
+        self._told.pop(job, None)
+        self._tell(Failed(job, str(error) if final else f"{type(error).__name__}: {error}", final))
+
+    def _tell(self, news: News) -> None:
+        self._news.append(news)
+        self._any.set()
+        if not isinstance(news, Part):
+            self._urgent.set()
+
+
+def _merged(told: Sequence[News]) -> list[News]:
+    """All increments of one request as one, inside its end where it has ended; otherwise in the order of the ends."""
+    parts: defaultdict[int, list[Part | End]] = defaultdict(list)
+    out: list[News] = []
+    for news in told:
+        if isinstance(news, Part | End):
+            parts[news.job].append(news)
+        else:
+            out.append(news)
+    for job, pieces in parts.items():
+        whole = join([piece.sample for piece in pieces])
+        out.append(End(job, whole) if isinstance(pieces[-1], End) else Part(job, whole))
+    return out

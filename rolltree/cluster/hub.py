@@ -1,0 +1,286 @@
+"""The pool at work, in an event loop of its own: who works on what, and what becomes of it when an engine goes.
+
+Each job is in one engine at a time. When that one dies, what has arrived of the job is kept, and the rest is asked of
+another engine; word from an engine that was given up is not heard any more. So every token a caller sees was counted
+once, by the engine whose word arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rolltree.cluster.crew import Crew, told
+from rolltree.cluster.errors import ClusterError
+from rolltree.cluster.jobs import Job, SampleJob, ScoreJob
+from rolltree.cluster.member import Member
+from rolltree.cluster.resume import ending, straddling
+from rolltree.cluster.route import Router
+from rolltree.cluster.wire import Answer, End, Failed, Follow, News, Part, Stop, nothing
+from rolltree.engine.protocol import EngineError, Sample, Scored
+from rolltree.tree.node import Array, Finish
+
+_GRACE = 5.0
+"""Seconds that engines are given to hand over what exists when the pool closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a pool stands."""
+
+    engines: int
+    starting: int
+    wanted: int
+    in_flight: int
+    lost: int
+    """Engines that died or could not be reached, so far."""
+    failed_starts: int
+    reissued: int
+    """Times a request or score was asked again because its engine was lost."""
+    moved: int
+    """Times a request was handed over because its engine was let go."""
+    pids: tuple[int, ...]
+    loads: tuple[int, ...]
+    """Requests in each engine."""
+
+
+class CrashError(RuntimeError):
+    """An engine raised something that is no EngineError: asking again may help."""
+
+
+class Hub:
+    """Routes jobs to the engines of a crew and sees them through. Lives in one event loop; not thread-safe."""
+
+    def __init__(self, crew: Crew, router: Router[Member], lives: int) -> None:
+        self.crew = crew
+        self.numbers = itertools.count()
+        self._router = router
+        self._lives = lives
+        self._waiting: list[Job] = []
+        self._lost = self._reissued = self._moved = 0
+        self._closed = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        crew.joined, crew.hear, crew.lose, crew.hopeless = self._joined, self.hear, self.lose, self._hopeless
+
+    @property
+    def health(self) -> Health:
+        """How it stands."""
+        members = tuple(self.crew.members)
+        flying = len(self._waiting) + sum(len(m.jobs) for m in (*members, *self.crew.leaving))
+        return Health(
+            len(members), self.crew.starting, self.crew.wanted, flying, self._lost, self.crew.failed_starts,
+            self._reissued, self._moved, tuple(m.pid for m in members), tuple(len(m.jobs) for m in members),
+        )  # fmt: skip
+
+    # -- from callers ----------------------------------------------------------------------------------------------
+
+    def accept(self, jobs: Sequence[Job]) -> None:
+        """Begin with jobs, in order."""
+        for job in jobs:
+            self._place(job)
+
+    def stop(self, job: SampleJob, finish: Finish) -> None:
+        """End a job with what exists."""
+        if job.stop is not None:
+            return
+        job.stop = finish
+        if (member := self._holder(job)) is not None:
+            member.tell(Stop(job.number, finish))
+        elif job in self._waiting:
+            self._waiting.remove(job)
+            job.conclude(finish)
+
+    def follow(self, job: SampleJob) -> None:
+        """Report increments of a job."""
+        if (member := self._holder(job)) is not None:
+            member.tell(Follow(job.number))
+
+    async def score(self, tokens: Array, start: int, want: frozenset[str]) -> Scored:
+        """Log-probs from any engine."""
+        if self._closed:
+            raise EngineError("The engine is closed; make a new one.")
+        job = ScoreJob(next(self.numbers), tokens, start, want, asyncio.get_running_loop().create_future())
+        self._place(job)
+        return await job.done
+
+    async def resize(self, wanted: int) -> None:
+        """Grow, or let the least busy engines go after they handed over what they were doing."""
+        self.crew.wanted = wanted
+        surplus = sorted(self.crew.members, key=lambda m: len(m.jobs))[: max(0, len(self.crew.members) - wanted)]
+        for member in surplus:
+            self.crew.retire(member)
+            self._router.forget(member)
+        for member in surplus:
+            for job in list(member.jobs.values()):
+                if isinstance(job, SampleJob) and job.stop is None:
+                    job.moving = True
+                    member.tell(Stop(job.number, "abort"))
+        for member in surplus:
+            while member.jobs:
+                await member.left.wait()
+            await self.crew.part(member)
+        await self.crew.fill()
+
+    async def close(self) -> None:
+        """End everything in flight with what exists and let the engines go."""
+        if self._closed:
+            return
+        self._closed = True
+        self.crew.wanted = 0
+        members = [*self.crew.members, *self.crew.leaving]
+        for job in [*self._waiting, *(job for member in members for job in member.jobs.values())]:
+            if isinstance(job, SampleJob):
+                self.stop(job, "abort")
+            else:
+                job.fail(EngineError("The engine was closed before it could score."))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):  # a hung engine is not waited for
+                for member in members:
+                    while any(isinstance(job, SampleJob) for job in member.jobs.values()):
+                        await member.left.wait()
+        for job in [job for member in members for job in member.jobs.values()]:
+            if isinstance(job, SampleJob):
+                job.conclude(job.stop or "abort")
+        await self.crew.close(_GRACE)
+
+    # -- from engines ----------------------------------------------------------------------------------------------
+
+    def hear(self, member: Member, told: Sequence[News]) -> None:
+        """Take what an engine says about the jobs it has."""
+        for news in told:
+            job = member.jobs.get(news.job)
+            match job, news:
+                case SampleJob(), Part(_, sample):
+                    self._grow(member, job, sample)
+                case SampleJob(), End(_, sample):
+                    self._end(member, job, sample)
+                case ScoreJob(), Answer(_, scored):
+                    member.drop(job.number)
+                    job.answer(scored)
+                case SampleJob() | ScoreJob(), Failed(_, why, final):
+                    member.drop(job.number)
+                    job.fail(EngineError(why) if final else CrashError(why))
+                case _:
+                    pass  # a job that has ended here or gone elsewhere: word that was already on its way
+
+    def lose(self, member: Member, error: Exception) -> None:
+        """An engine is gone: replace it, and ask others for the rest of what it was doing."""
+        if not self.crew.lose_member(member):
+            return
+        self._lost += 1
+        self._router.forget(member)
+        jobs = list(member.jobs.values())
+        for job in jobs:
+            # One that had not arrived yet is not to blame: whole nodes go, and take several engines with them.
+            job.deaths += job.number in member.taken
+        member.drop(*member.jobs)
+        for job in jobs:
+            if isinstance(job, SampleJob) and self._over(job):
+                continue
+            if job.deaths >= self._lives:
+                job.fail(
+                    EngineError(f"{job.deaths} engines died with this request in them, the last of: {told(error)}")
+                )
+                continue
+            self._reissued += 1
+            self._place(job)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _place(self, job: Job) -> None:
+        if self._closed:
+            job.fail(EngineError("The engine is closed; make a new one."))
+            return
+        members = self.crew.members
+        if not members:
+            self._waiting.append(job)
+            self.crew.recruit()
+            return
+        member = self._router.choose(job.affinity, {m: len(m.jobs) for m in members})
+        try:
+            member.give(job, self.crew.offset)
+        except ClusterError as error:
+            job.fail(EngineError(str(error)))
+
+    def _joined(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self.accept(waiting)
+
+    def _hopeless(self, error: Exception) -> None:
+        waiting, self._waiting = self._waiting, []
+        for job in waiting:
+            job.fail(EngineError(f"no engine of the pool is left and none could be started: {told(error)}"))
+
+    def _holder(self, job: SampleJob) -> Member | None:
+        return next((m for m in (*self.crew.members, *self.crew.leaving) if job.number in m.jobs), None)
+
+    def _grow(self, member: Member, job: SampleJob, part: Sample) -> None:
+        found = self._straddles(job, part)
+        part = job.take(part, None if found is None else found[0])
+        job.tell(part)
+        if found is not None:
+            member.tell(Stop(job.number, "abort"))
+            member.drop(job.number)
+            self._conclude(job, "stop", found[1])
+
+    def _end(self, member: Member, job: SampleJob, last: Sample) -> None:
+        member.drop(job.number)
+        found = self._straddles(job, last)
+        if found is not None:
+            job.tell(job.take(last, found[0]))
+            self._conclude(job, "stop", found[1])
+        elif job.moving and job.stop is None and last.finish == "abort":
+            job.tell(job.take(last))
+            if not self._over(job):
+                self._moved += 1
+                self._place(job)
+        else:
+            finish = last.finish
+            if finish == "abort" and job.stop is not None:
+                finish = job.stop
+            job.take(last)
+            job.conclude(finish, last.stopped_by, last)
+
+    def _straddles(self, job: SampleJob, part: Sample) -> tuple[int, str] | None:
+        """How many tokens of a part stand, where a stop string that an earlier engine began is complete in it."""
+        stops = job.request.sampling.stop
+        if not job.boundary or max(map(len, stops), default=0) < 2 or not len(part.actions):
+            return None
+        made = np.append(job.made, part.actions)
+        found = straddling(stops, self.crew.codec, made, job.boundary, job.count)
+        return None if found is None else (found[0] - job.count, found[1])
+
+    def _over(self, job: SampleJob) -> bool:
+        """Whether nothing more is to be written: the caller stopped it, or its last token had arrived."""
+        if job.stop is not None:
+            job.conclude(job.stop)
+            return True
+        over = ending(job.request, self.crew.codec, job.made, self.crew.context)
+        if over is not None:
+            self._conclude(job, *over)
+        return over is not None
+
+    def _conclude(self, job: SampleJob, finish: Finish, stopped_by: str) -> None:
+        """End a job whose engine did not; where its last hidden state is wanted another engine reads it."""
+        if "hidden" not in job.request.want:
+            job.conclude(finish, stopped_by)
+            return
+
+        async def read() -> None:
+            tokens = np.append(job.request.prefix, job.made)
+            try:
+                scored = await self.score(tokens, len(tokens) - 1, frozenset({"hidden"}))
+            except Exception as error:  # the caller hears it
+                job.fail(error)
+                return
+            last = job.take(replace(nothing(finish), hidden=scored.hidden))
+            job.conclude(finish, stopped_by, last)
+
+        task = asyncio.ensure_future(read())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

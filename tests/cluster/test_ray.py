@@ -1,0 +1,239 @@
+"""The same on a real Ray cluster of several nodes, with processes and nodes killed (make test-ray)."""
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rolltree.cli import main
+from rolltree.cluster import ClusterError, PoolEngine, RemoteTask
+from rolltree.cluster.rays import RayTransport
+from rolltree.contract.engine import ENGINE_CHECKS
+from rolltree.contract.faulty import Wrapped
+from rolltree.contract.tiny import CODEC, Spell, Walk, policy, tiny_engine
+from rolltree.control.ledger import Budget
+from rolltree.engine.protocol import EngineError, Request, Sampling
+from rolltree.generate.independent import Independent
+from rolltree.generate.patience import Patience
+from rolltree.generate.runner import grow
+from rolltree.task.protocol import Task
+from rolltree.tree import Forest
+from tests.cluster.deadly import Deadly
+from tests.cluster.test_faults import PREFIX, forest_of
+
+pytestmark = pytest.mark.ray
+ray = pytest.importorskip("ray")
+
+STORE = 80 << 20
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Generator[Any]:
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False},
+    )
+    try:
+        made.add_node(num_cpus=1, object_store_memory=STORE)
+        ray.init(address=made.address, log_to_driver=False, logging_level="warning")
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def pool(cluster: Any) -> Generator[PoolEngine]:
+    made = PoolEngine(tiny_engine, 3, RayTransport(num_cpus=0), patience=300)
+    yield made
+    asyncio.run(made.close())
+
+
+class Kept(Wrapped):
+    """The pool, which stays for the next check."""
+
+    async def close(self) -> None:
+        await self.inner.resume()
+
+
+def grown(engine: Any, task: Task, budget: Budget | None = None, patience: Patience | None = None) -> Any:
+    items = list(itertools.islice(task.items("train"), 8))
+    return grow(Independent(4), engine, task, items, seed=5, budget=budget, patience=patience)
+
+
+def alone(task: Task) -> Forest:
+    return asyncio.run(grown(tiny_engine(), task))
+
+
+@pytest.mark.parametrize("check", [check for check in ENGINE_CHECKS if check != "sampling_follows_the_law"])
+def test_actors_keep_the_contract(check: str, pool: PoolEngine) -> None:
+    ENGINE_CHECKS[check](lambda: Kept(pool))
+
+
+def test_engines_are_spread_and_share_the_work(pool: PoolEngine, cluster: Any) -> None:
+    assert len(set(pool.health.pids)) == 3
+    assert os.getpid() not in pool.health.pids
+    assert pool.capabilities == tiny_engine().capabilities
+    assert forest_of(asyncio.run(grown(pool, Walk()))) == forest_of(alone(Walk()))
+
+
+def test_a_hook_travels_and_one_that_cannot_is_refused(pool: PoolEngine) -> None:
+    async def ask(hook: Any) -> Any:
+        return await pool.submit(Request(PREFIX, Sampling(max_tokens=6, ignore_eos=True, seed=1, hook=hook)))
+
+    banned = 7
+
+    def ban(generated: Any, logits: Any) -> Any:
+        logits[:banned] = -np.inf
+        return logits
+
+    assert (asyncio.run(ask(ban)).actions >= banned).all()
+    lock = pool._thread  # a thread cannot be pickled
+    with pytest.raises(EngineError, match="its hook must hold only values that can be pickled"):
+        asyncio.run(ask(lambda generated, logits: (lock, logits)[1]))
+
+
+def test_killed_engines_change_nothing(pool: PoolEngine) -> None:
+    async def main() -> tuple[Forest, Budget]:
+        budget = Budget()
+        work = asyncio.ensure_future(grown(pool, Spell(), budget))
+        while not any(pool.health.loads):
+            await asyncio.sleep(0)
+        # The two busiest, in the middle of their work.
+        loads = sorted(zip(pool.health.loads, pool.health.pids, strict=True), reverse=True)
+        for _, pid in loads[:2]:
+            os.kill(pid, signal.SIGKILL)
+        return await work, budget
+
+    before = pool.health
+    forest, budget = asyncio.run(main())
+    assert forest_of(forest) == forest_of(alone(Spell()))
+    assert pool.health.lost == before.lost + 2
+    assert pool.health.reissued > before.reissued
+    budget.check()
+    assert budget.spent.decoded == sum(len(n) for tree in forest for n in tree if n.role == "policy")
+    asyncio.run(pool.resize(3))
+    assert pool.health.engines == 3
+    assert len(set(pool.health.pids)) == 3
+
+
+def test_weights_reach_everybody_and_the_sizes_change(pool: PoolEngine) -> None:
+    def other(prefix: tuple[int, ...]) -> list[float]:
+        return policy(prefix)[::-1]
+
+    async def versions() -> set[int]:
+        asked = [Request(PREFIX, Sampling(max_tokens=3, ignore_eos=True, seed=s)) for s in range(60)]
+        ended = await asyncio.gather(*(pool.submit(request) for request in asked))
+        return {int(v) for sample in ended for v in sample.version}
+
+    async def main() -> None:
+        version = pool.version + 1
+        await pool.update_weights(other, version)
+        assert await versions() == {version}
+        await pool.resize(1)
+        await pool.resize(2)
+        assert pool.health.engines == 2
+        assert await versions() == {version}
+        await pool.update_weights(policy, version + 1)
+        assert await versions() == {version + 1}
+
+    asyncio.run(main())
+
+
+def test_verifiers_that_die_are_failed_nodes_and_all_others_are_scored(cluster: Any) -> None:
+    task = RemoteTask(Deadly(kills="b"), 2, RayTransport(num_cpus=0))
+    try:
+        forest = asyncio.run(grown(tiny_engine(), task, patience=Patience(tries=2, verify_seconds=300)))
+    finally:
+        task.close()
+    expected = {(tree.item, leaf.id): leaf for tree in alone(Spell()) for leaf in tree.leaves()}
+    deadly = scored = 0
+    for tree in forest:
+        for leaf in tree.leaves():
+            first = CODEC.decode(leaf.actions)[:1]
+            deadly += first == "b"
+            if leaf.status == "failed":  # a deadly one, or one that shared a process with it both times
+                assert "reward" not in leaf.scores
+            else:
+                assert first != "b"
+                assert leaf.scores["reward"] == expected[tree.item, leaf.id].scores["reward"]
+                scored += 1
+    assert deadly == 1
+    assert scored > 0
+    assert task.lost >= 2
+
+
+def test_a_node_that_goes_changes_nothing(cluster: Any) -> None:
+    node = cluster.add_node(num_cpus=2, object_store_memory=STORE, resources={"here": 8})
+    transport = OnNode("here")
+    made = PoolEngine(tiny_engine, 2, transport, patience=300)
+    task = RemoteTask(Walk(), 2, transport)
+
+    async def main() -> Forest:
+        work = asyncio.ensure_future(
+            grown(made, task, patience=Patience(tries=8, step_seconds=300, verify_seconds=300))
+        )
+        while not any(made.health.loads):
+            await asyncio.sleep(0)
+        transport.resource = None  # what comes after them is placed anywhere
+        await asyncio.to_thread(cluster.remove_node, node, False)
+        return await work
+
+    try:
+        assert forest_of(asyncio.run(main())) == forest_of(alone(Walk()))
+        assert made.health.lost == 2
+        assert task.lost >= 1
+    finally:
+        task.close()
+        asyncio.run(made.close())
+
+
+class OnNode(RayTransport):
+    """Spawns where a resource is, as long as it names one."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(num_cpus=0)
+        self.resource: str | None = resource
+
+    def spawn(self, kind: Any, *args: Any) -> Any:
+        self._options["resources"] = {self.resource: 1} if self.resource else {}
+        return super().spawn(kind, *args)
+
+
+def test_no_room_is_said_in_time(cluster: Any) -> None:
+    with pytest.raises(ClusterError, match="no room"):
+        PoolEngine(tiny_engine, 1, RayTransport(num_cpus=64), patience=1)
+
+
+def test_an_engine_that_cannot_be_made_says_why(cluster: Any) -> None:
+    def make() -> Any:
+        raise EngineError("no such weights")
+
+    with pytest.raises(EngineError, match="no such weights"):
+        PoolEngine(make, 1, RayTransport(num_cpus=0))
+
+
+def test_the_command_line_runs_on_a_cluster(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["rollout", "grpo", "--task", "countdown", "--items", "2", "--group", "4", "--json"]
+    assert main(asked) == 0
+    here = json.loads(capsys.readouterr().out)
+    assert main([*asked, "--cluster", "local:1"]) == 0
+    there = json.loads(capsys.readouterr().out)
+    for name in ("trees", "leaves", "failed", "decoded", "mean_reward"):
+        assert there[name] == here[name], name
+    assert there["engines_lost"] == 0
+    train = ["train", "grpo", "--task", "countdown", "--steps", "1", "--prompts", "2", "--group", "2", "--out", "run"]
+    assert main([*train, "--eval-every", "0", "--cluster", "local:1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["train"]["decoded"] > 0
