@@ -191,7 +191,7 @@ def test_what_cannot_follow_a_schedule_is_refused_in_a_sentence(tmp_path: Path) 
         (replace(grpo, peers={"b": Peer()}), {"scheduler": "areal"}, "several policies"),
     ):
         with pytest.raises(RolltreeError, match=said):
-            run(tmp_path / "run", recipe=recipe, **knobs)
+            run(tmp_path / "run", "", recipe, **knobs)
         assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
