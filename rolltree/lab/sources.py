@@ -23,6 +23,8 @@ MACHINERY = "rolltree.generate.hand"
 """Whatever the hand itself rests on is shared by every recipe and is not what tells one from another."""
 BASE = "rolltree.recipe.recipe"
 """What a recipe, a card and a composition are, with all that they are written in: changing it changes no method."""
+PLAN = "rolltree.control.plan"
+"""How rollouts are asked for, and the uniform control: the same for every recipe. Another control has its own module."""
 STAGES = ("generate", "filter", "control", "replay", "credit", "objective", "recipe")
 _UNFOLLOWED = ("registry",)
 
@@ -53,7 +55,8 @@ def recipe_sources(recipe: Any, *parts: Any) -> dict[str, str]:
     """
     own = {name for thing in (recipe, *parts) for name in modules_of(thing)}
     used = own | (closure(own) - closure({MACHINERY, BASE}))
-    return hashes(name for name in used if name.split(".")[1] in STAGES and name != BASE and not _is_package(name))
+    mine = (name for name in used - {BASE, PLAN} if name.split(".")[1] in STAGES and not _is_package(name))
+    return hashes(mine)
 
 
 def combined(parts: Mapping[str, str]) -> str:
