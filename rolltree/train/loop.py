@@ -158,9 +158,9 @@ class Loop:
         fresh = [tree for harvest in grown for tree in harvest.trees]
         numbers = outcomes(fresh) | growth(fresh) | self.spent.add(budget)
         numbers["rounds"] = float(sum(harvest.rounds for harvest in grown))
-        numbers |= {
-            key: float(np.mean([h.numbers[key] for h in grown])) for key in (grown[-1].numbers if grown else ())
-        }
+        # Some numbers exist in some batches only: those of an arm that was not needed every time.
+        told = {key: [h.numbers[key] for h in grown if key in h.numbers] for h in grown for key in h.numbers}
+        numbers |= {key: float(np.mean(values)) for key, values in told.items()}
         clock.lap("grow")
         self.listen(Live("grown", self.done + 1, numbers, tuple(fresh)))
         harvest = self.waiting.take()
