@@ -125,8 +125,8 @@ def test_dots_replays_whole_groups_as_they_were_sampled(tmp_path: Path) -> None:
 def test_an_arm_that_only_some_batches_need_is_told_with_all(tmp_path: Path) -> None:
     """Of the four batches before the first update some have prompts that fail altogether and get a hint."""
     done = rolltree.train(
-        "guide", "nano", "arithmetic?level=3", out=tmp_path / "run", seed=1, staleness=3, steps=3, prompts=2, quiet=True,
-        eval_every=0, checkpoint_every=0, forests_every=0,
+        "guide", "nano", "arithmetic?level=3", out=tmp_path / "run", seed=1, staleness=3, steps=3, prompts=2,
+        quiet=True, eval_every=0, checkpoint_every=0, forests_every=0,
     )  # fmt: skip
     assert done.metrics[0]["control.arm.plain"] == 16
     assert "control.arm.guided" in done.metrics[0]
