@@ -24,7 +24,7 @@ MACHINERY = "rolltree.generate.hand"
 BASE = "rolltree.recipe.recipe"
 """What a recipe, a card and a composition are, with all that they are written in: changing it changes no method."""
 PLAN = "rolltree.control.plan"
-"""How rollouts are asked for, and the uniform control: the same for every recipe. Another control has its own module."""
+"""How rollouts are asked for, and the uniform control: the same for every recipe. Other controls have their modules."""
 STAGES = ("generate", "filter", "control", "replay", "credit", "objective", "recipe")
 _UNFOLLOWED = ("registry",)
 

@@ -229,6 +229,7 @@ class Flight:
             return  # the run is at its end; the loop is about to hear of it
         if not self.tasks:
             self._since = time.monotonic()
+        self.way.ready(rollout.group.item, rollout)
         task = asyncio.get_running_loop().create_task(self.way.play(rollout.group.item, rollout))
         self.tasks[rollout.id] = task
         task.add_done_callback(partial(self._over, rollout))

@@ -50,8 +50,12 @@ class Way(Protocol):
         """How many make a group."""
         ...
 
+    def ready(self, plot: Plot, rollout: Rollout) -> None:
+        """Make the tree stand where the scheduler has the rollout; it may be stopped again before it plays."""
+        ...
+
     async def play(self, plot: Plot, rollout: Rollout) -> None:
-        """Begin a rollout or go on where it stands; cancelling it leaves what exists in the tree."""
+        """Begin a rollout that is ready or go on with it; cancelling it leaves what exists in the tree."""
         ...
 
     def stand(self, plot: Plot, rollout: Rollout) -> tuple[list[Segment], Finish, int]:
@@ -79,10 +83,24 @@ class Flat:
         """As many as the strategy grows."""
         return self.strategy.n
 
+    def ready(self, plot: Plot, rollout: Rollout) -> None:
+        """Prune what the scheduler took off the branch."""
+        branch = _branch(plot, rollout)
+        over = plot.reported.get(rollout.index, 0) - rollout.tokens
+        while branch and over > 0:
+            node = branch.pop()
+            if node.trains:
+                over -= len(node)
+            plot.hand.prune(node, why="made again after a stop")
+        plot.reported[rollout.index] = rollout.tokens
+        if not branch:
+            plot.tops.pop(rollout.index, None)
+
     async def play(self, plot: Plot, rollout: Rollout) -> None:
         """One branch, from the prompt or from where it was stopped."""
         hand, root, want, verify = plot.hand, plot.tree.root, self.strategy.want, self.strategy.verify
-        here = self._shortened(plot, rollout)
+        branch = _branch(plot, rollout)
+        here = branch[-1] if branch else None
         if here is None:
             # The branch's first node stands before anything is awaited, so it is the next child.
             number = len(root.children)
@@ -129,20 +147,6 @@ class Flat:
                     node.keep = keep & (np.arange(len(node)) >= left)
                     left -= len(node)
 
-    def _shortened(self, plot: Plot, rollout: Rollout) -> Node | None:
-        """Where a rollout stands once what the scheduler took off it is pruned; None = it begins at the prompt."""
-        branch = _branch(plot, rollout)
-        over = plot.reported.get(rollout.index, 0) - rollout.tokens
-        while branch and over > 0:
-            node = branch.pop()
-            if node.trains:
-                over -= len(node)
-            plot.hand.prune(node, why="made again after a stop")
-        plot.reported[rollout.index] = rollout.tokens
-        if not branch:
-            plot.tops.pop(rollout.index, None)
-        return branch[-1] if branch else None
-
 
 @dataclass(frozen=True, slots=True)
 class Whole:
@@ -155,6 +159,9 @@ class Whole:
     def size(self) -> int:
         """One tree."""
         return 1
+
+    def ready(self, plot: Plot, rollout: Rollout) -> None:
+        """A tree is never cut, so it stands as it is."""
 
     async def play(self, plot: Plot, rollout: Rollout) -> None:
         """Let the strategy grow the tree; where that failed before, a new one."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from rolltree.control.ledger import Limits
+from rolltree.control.masa import Masa
 from rolltree.control.plan import Control, Uniform
+from rolltree.generate.demonstrations import Demonstrations
 from rolltree.generate.hand import Hand
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.train.config import TrainError
@@ -35,12 +37,17 @@ def width_of(strategy: object) -> int | None:
 
 
 def check_width(strategy: object, control: Control) -> None:
-    """Refuse a control that counts rollouts for a strategy that does not say how many it makes."""
+    """Refuse a control that counts rollouts, or asks, what the strategy cannot."""
     if not isinstance(control, Uniform) and (not isinstance(strategy, TreeStrategy) or width_of(strategy) is None):
         raise TrainError(
             f"the strategy {type(strategy).__name__} decides by itself how many rollouts each prompt gets, so the "
             f"control {type(control).__name__} cannot; give it `grow_tree` and a field `leaves` or `n`, or keep the "
             "control uniform"
+        )
+    if isinstance(control, Masa) and isinstance(strategy, Demonstrations):
+        raise TrainError(
+            f"the strategy {type(strategy).__name__} gives written answers, and nobody has written any to the "
+            "questions that the control Masa asks; choose a recipe that samples, or another control"
         )
 
 

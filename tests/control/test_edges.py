@@ -44,7 +44,8 @@ class Short(World):
     def serve(self, order: Order, width: int) -> Delivery:
         whole = World.serve(self, order, width)
         n, self.left = min(whole.n, self.left), max(self.left - whole.n, 0)
-        return replace(whole, rewards=whole.rewards[:n], lengths=whole.lengths[:n], decoded=10 * n)
+        cut = {name: getattr(whole, name)[:n] for name in ("rewards", "lengths", "texts")}
+        return replace(whole, **cut, decoded=10 * n)
 
     def pass_time(self, delivered: Any) -> None:
         self.left = 1

@@ -21,6 +21,7 @@ from rolltree.control.registry import controls, load_control
 from rolltree.credit.advantage import Advantage
 from rolltree.engine.protocol import Sampling
 from rolltree.errors import RolltreeError
+from rolltree.generate.demonstrations import Demonstrations
 from rolltree.generate.independent import Independent
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts
@@ -91,6 +92,10 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
             check(parts, engine(), task)
         return
     check(parts, engine(), task)
+    if control == "masa" and isinstance(parts.strategy, Demonstrations):
+        with pytest.raises(RolltreeError, match="nobody has written any"):
+            check_width(parts.strategy, parts.control)
+        return
     check_width(parts.strategy, parts.control)
     steering = Steering(steers)
     for number in (1, 2):
