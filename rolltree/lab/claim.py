@@ -103,7 +103,8 @@ class Claim:
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)
         module = self.question.check.partition(":")[0]
-        used = closure({module}) - closure({MACHINERY, BASE})
+        # What the trainer, the engines or the tasks import is as little the check's own as they are.
+        used = closure({module}, lambda name: name == module or _is_part_of_a_check(name)) - closure({MACHINERY, BASE})
         return out | hashes(name for name in used if name == module or _is_part_of_a_check(name))
 
 

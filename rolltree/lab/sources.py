@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -29,8 +29,8 @@ STAGES = ("generate", "filter", "control", "replay", "credit", "objective", "rec
 _UNFOLLOWED = ("registry",)
 
 
-def closure(modules: Iterable[str]) -> set[str]:
-    """These modules of the package and all they import from it, directly or not."""
+def closure(modules: Iterable[str], follow: Callable[[str], bool] = lambda _: True) -> set[str]:
+    """These modules of the package and all they import from it, directly or not, through modules to `follow`."""
     seen: set[str] = set()
     waiting = list(modules)
     while waiting:
@@ -38,7 +38,8 @@ def closure(modules: Iterable[str]) -> set[str]:
         if name in seen or name.rpartition(".")[2] in _UNFOLLOWED or _file(name) is None:
             continue
         seen.add(name)
-        waiting.extend(_imports(name))
+        if follow(name):
+            waiting.extend(_imports(name))
     return seen
 
 
