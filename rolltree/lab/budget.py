@@ -30,6 +30,12 @@ LATER = {
     "partial.waiting_tokens": "tokens they hold, a step",
     "partial.finished": "partial rollouts finished, a step",
     "partial.age_mean": "age of partial rollouts in versions",
+    "schedule.partials": "rollouts carried over the update, a step",
+    "schedule.partial_tokens": "tokens they hold, a step",
+    "schedule.partial_age_mean": "age of carried rollouts in versions",
+    "schedule.resumed": "share of trained rollouts that were stopped on the way",
+    "schedule.slow_trained": "share of the slowest quarter of prompts that was trained",
+    "schedule.other_trained": "the same of all others",
     "recalled": "groups recalled, a step",
     "age.mean": "age of trained tokens in versions",
 }
@@ -68,21 +74,21 @@ def page(run: Path, top: int = 10) -> Page:
     if not path.is_file():
         raise LabError(f"{run} is no run folder: it has no metrics.jsonl; give the folder that rolltree train wrote")
     lines = [line for line in read_metrics(path) if line["kind"] == "train"]
-    if not any(f"control.tokens.{name}" in line for line in lines for name in BANDS):
+    steered = any(f"control.tokens.{name}" in line for line in lines for name in BANDS)
+    scheduled = any("schedule.rollouts.submitted" in line for line in lines)
+    if not steered and not scheduled:
         raise LabError(f"{run} recorded no spending: no step of it is finished, or a version before 0.2 made it")
     decoded = total(lines, "spent.decoded")
     return Page(
         title=f"Where the budget of {run} went",
         lead=f"{shown(decoded, 'count')} tokens were decoded in {len(lines)} steps.",
-        charts=[_over_time(lines)],
+        charts=[_over_time(lines)] if steered else [],
         grids=[
-            Grid("By difficulty", ["band", "tokens", "share", "prompts", "rollouts", "tokens a prompt", "a rollout"],
-                 _bands(lines), "Bands of the recent unassisted pass rate, by what was known before the step: never "
-                 "seen; 0; below 1/3; up to 2/3; below 1; 1. A prompt counts once in each step that visits it."),
-            *_levels(lines),
+            *(_by_difficulty(lines) if steered else []),
             Grid("What taught nothing, and what was saved", ["", "count", "tokens", "share of tokens"],
-                 _idle(lines, decoded)),
-            Grid("Arms", ["arm", "rollouts"], _arms(lines), "Measured rollouts are paid for and do not teach."),
+                 [*(_flat(lines, decoded) if steered else []), *_lost(lines, decoded)]),
+            *(_arms(lines) if steered else []),
+            *(_fates(lines[-1]) if scheduled else []),
             *_later(lines),
             *_prompts(run, top),
         ],
@@ -92,6 +98,15 @@ def page(run: Path, top: int = 10) -> Page:
 def total(lines: Lines, name: str) -> float:
     """Sum of a number over the steps that told it."""
     return float(sum(line[name] for line in lines if line.get(name) is not None))
+
+
+def _by_difficulty(lines: Lines) -> list[Grid]:
+    columns = ["band", "tokens", "share", "prompts", "rollouts", "tokens a prompt", "a rollout"]
+    about = (
+        "Bands of the recent unassisted pass rate, by what was known before the step: never seen; 0; below 1/3; up to "
+        "2/3; below 1; 1. A prompt counts once in each step that visits it."
+    )
+    return [Grid("By difficulty", columns, _bands(lines), about), *_levels(lines)]
 
 
 def _over_time(lines: Lines) -> Chart:
@@ -127,20 +142,24 @@ def _levels(lines: Lines) -> list[Grid]:
     return [Grid("By level", ["level", "tokens", "share"], rows, "The task's own levels of difficulty.")]
 
 
-def _idle(lines: Lines, decoded: float) -> Rows:
-    def row(name: str, count: float | None, tokens: float | None = None) -> list[str]:
-        return [
-            name, "–" if count is None else f"{count:.0f}", shown(tokens, "count"),
-            "–" if tokens is None else _part(tokens, decoded),
-        ]  # fmt: skip
+def _row(decoded: float, name: str, count: float, tokens: float | None = None) -> list[str]:
+    return [name, f"{count:.0f}", shown(tokens, "count"), "–" if tokens is None else _part(tokens, decoded)]
 
+
+def _flat(lines: Lines, decoded: float) -> Rows:
+    flat, tokens = total(lines, "control.flat"), total(lines, "control.tokens_in_flat")
     return [
-        row("groups ordered", total(lines, "control.prompts")),
-        row("without variance at first", total(lines, "control.flat_first")),
-        row("avoided: mended by later rollouts", total(lines, "control.flat_avoided")),
-        row("without variance in the end", total(lines, "control.flat"), total(lines, "control.tokens_in_flat")),
-        row("pruned branches", _pruned(lines), total(lines, "tokens.pruned")),
-        row("failed rollouts", total(lines, "failed"), total(lines, "tokens.failed")),
+        _row(decoded, "groups ordered", total(lines, "control.prompts")),
+        _row(decoded, "without variance at first", total(lines, "control.flat_first")),
+        _row(decoded, "avoided: mended by later rollouts", total(lines, "control.flat_avoided")),
+        _row(decoded, "without variance in the end", flat, tokens),
+    ]
+
+
+def _lost(lines: Lines, decoded: float) -> Rows:
+    return [
+        _row(decoded, "pruned branches", _pruned(lines), total(lines, "tokens.pruned")),
+        _row(decoded, "failed rollouts", total(lines, "failed"), total(lines, "tokens.failed")),
     ]
 
 
@@ -148,9 +167,21 @@ def _pruned(lines: Lines) -> float:
     return sum(total(lines, name) for name in {n for line in lines for n in line if n.startswith("tree.pruned: ")})
 
 
-def _arms(lines: Lines) -> Rows:
+def _arms(lines: Lines) -> list[Grid]:
     names = sorted({n for line in lines for n in line if n.startswith("control.arm.")})
-    return [[n.removeprefix("control.arm."), f"{total(lines, n):.0f}"] for n in names]
+    rows = [[n.removeprefix("control.arm."), f"{total(lines, n):.0f}"] for n in names]
+    return [Grid("Arms", ["arm", "rollouts"], rows, "Measured rollouts are paid for and do not teach.")]
+
+
+def _fates(last: Mapping[str, Any]) -> list[Grid]:
+    """What a schedule did with all rollouts so far."""
+    made, tokens = ("schedule.rollouts.", "schedule.tokens.")
+    rollouts = [[n.removeprefix(made), shown(last[n], "count")] for n in sorted(last) if n.startswith(made)]
+    used = [[n.removeprefix(tokens), shown(last[n], "count")] for n in sorted(last) if n.startswith(tokens)]
+    return [
+        Grid("What became of rollouts", ["", "rollouts"], rollouts, "Those not yet settled are submitted and no more."),
+        Grid("What became of their tokens", ["", "tokens"], used, "Masked tokens are context and do not teach."),
+    ]
 
 
 def _later(lines: Lines) -> list[Grid]:
@@ -159,7 +190,7 @@ def _later(lines: Lines) -> list[Grid]:
     for name, words in LATER.items():
         told = [float(line[name]) for line in lines if line.get(name) is not None]
         if told and max(told) > 0:
-            each = sum(told) / len(lines) if not name.startswith(("partial.age", "age.")) else float(np.mean(told))
+            each = sum(told) / len(lines) if "age" not in name and "share" not in words else float(np.mean(told))
             most = max([float(line[n]) for line in lines for n in (name, name.replace("mean", "max")) if line.get(n)])
             rows.append([words, shown(each), shown(most)])
     return [Grid("What came from earlier steps", ["", "mean", "most"], rows)] if rows else []

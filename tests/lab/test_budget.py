@@ -56,6 +56,17 @@ def test_prompts_arms_and_what_came_from_earlier_steps(run):
     assert 0 < float(later["age of trained tokens in versions"][1]) <= 2
 
 
+def test_a_run_under_a_schedule_says_what_became_of_its_rollouts(tmp_path):
+    knobs = {**KNOBS, "eval_every": 0, "forests_every": 0, "scheduler": "areal", "steps": 4}
+    rolltree.train("grpo", tiny_policy(), Early(), out=tmp_path / "run", **knobs)
+    found = grids(tmp_path / "run")
+    assert "By difficulty" not in found
+    became = {row[0]: int(row[1]) for row in found["What became of rollouts"].rows}
+    assert became["trained"] == 4 * KNOBS["prompts"] * 8
+    assert became["submitted"] > became["trained"], "areal starts ahead of what it trains"
+    assert int(found["What became of their tokens"].rows[-2][1]) > 0
+
+
 def test_it_is_printed_written_and_refused(run, tmp_path, capsys):
     sink = io.StringIO()
     assert main(BudgetConfig(run, out=tmp_path / "b.html"), Console(file=sink, width=120)) == 0
