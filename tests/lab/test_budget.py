@@ -64,7 +64,8 @@ def test_a_run_under_a_schedule_says_what_became_of_its_rollouts(tmp_path):
     became = {row[0]: int(row[1]) for row in found["What became of rollouts"].rows}
     assert became["trained"] == 4 * KNOBS["prompts"] * 8
     assert became["submitted"] > became["trained"], "areal starts ahead of what it trains"
-    assert int(found["What became of their tokens"].rows[-2][1]) > 0
+    tokens = {row[0]: int(row[1]) for row in found["What became of their tokens"].rows}
+    assert tokens["trained"] > 0, "which other fates there are depends on timing"
 
 
 def test_it_is_printed_written_and_refused(run, tmp_path, capsys):
