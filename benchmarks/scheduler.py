@@ -20,7 +20,7 @@ from pathlib import Path
 
 from machine import save
 
-from rolltree.control.schedule import Group, Resume, Rollout, Schedule, Scheduler, Segment, Stop, TopUp
+from rolltree.control.schedule import Group, Offer, Resume, Rollout, Schedule, Scheduler, Segment, Stop, TopUp
 
 GROUP, BATCH = 8, 64
 
@@ -60,7 +60,7 @@ def rate(flight: int, rollouts: int) -> float:
     """Operations per second with that many in flight, over so many rollouts."""
     nothing, rng = Nothing(), random.Random(0)
     schedule = Schedule(TopUp(flight / GROUP / BATCH), Stop("finished"), Resume(update="run on"))
-    scheduler = Scheduler(schedule, nothing, lambda number: number, BATCH, GROUP, lambda: 0.0)
+    scheduler = Scheduler(schedule, nothing, lambda number: Offer(number, (GROUP,)), BATCH, lambda: 0.0)
     scheduler.pump()
     if len(nothing.flight) < flight - GROUP:
         raise RuntimeError(f"{len(nothing.flight)} rollouts are in flight, not {flight}")

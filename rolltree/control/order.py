@@ -84,6 +84,8 @@ class Order:
     """Whether the task's verifier says what its rollouts are worth. Otherwise the plan does, by `Grades`."""
     texts: bool = False
     """Whether the delivery says what was written; it does where the plan is the judge."""
+    last: bool = False
+    """Nothing more will be asked of this prompt: under a schedule its group may be trained before the plan is over."""
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:

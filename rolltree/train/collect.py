@@ -38,10 +38,6 @@ class Cursor:
         self.taken += count
         return list(islice(self._stream, count))
 
-    def next(self) -> tuple[int, Item]:
-        """The next item and its place."""
-        return self.taken, self.take(1)[0]
-
     def at(self, places: Sequence[int]) -> list[Item]:
         """Items at these places of the stream; those asked for last time are kept."""
         missing = {p for p in places if p not in self._known}
@@ -50,6 +46,10 @@ class Cursor:
             self._known |= {place: item for place, item in enumerate(stream) if place in missing}
         self._known = {p: self._known[p] for p in places}
         return [self._known[p] for p in places]
+
+    def rewind(self, taken: int) -> None:
+        """Go to a place of the stream."""
+        self.taken, self._stream = taken, None
 
 
 async def collect(
@@ -68,13 +68,13 @@ async def collect(
         steering.history, solver(cursor.task),
     )  # fmt: skip
     delivered = await work.follow(refilled(steering.control, steering.state, step, recipe.rounds))
-    groups = [work.groups[place] for place in sorted(work.groups)]
+    groups = [work.came.groups[place] for place in sorted(work.came.groups)]
     kept, dropped = sift(groups, recipe.filters)
     for tree in kept[prompts:]:
         drop(tree, "the step had enough prompts")
     out = Harvest(
-        kept[:prompts], [*dropped, *kept[prompts:], *work.measured], work.rounds, version,
-        numbers=allocation(delivered, work.bands),
+        kept[:prompts], [*dropped, *kept[prompts:], *work.came.measured], work.rounds, version,
+        numbers=allocation(delivered, work.came.bands),
     )  # fmt: skip
     for tree in out.kept:
         for shape in recipe.shapers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +14,16 @@ class Segment(NamedTuple):
     tokens: int
 
 
+class Offer(NamedTuple):
+    """What the next group is to be."""
+
+    item: Any
+    sizes: Sequence[int]
+    """Rollouts of each part."""
+    open: bool = False
+    """Whether more may be asked for later; such a group must be released."""
+
+
 @dataclass(slots=True, eq=False)
 class Rollout:
     """One sample of a prompt, over all its continuations."""
@@ -22,6 +32,8 @@ class Rollout:
     group: Group
     index: int
     """Its place in the group; substitutes of failed rollouts get a place of their own."""
+    part: int = 0
+    """Which of the group's parts it is one of."""
     segments: list[Segment] = field(default_factory=list[Segment])
     """What it has."""
     masked: int = 0
@@ -48,7 +60,7 @@ class Rollout:
 
     def state(self) -> dict[str, Any]:
         """Itself as plain values; its group is named by whoever holds it."""
-        told = {name: getattr(self, name) for name in ("id", "index", "masked", "stops", "done", "fate")}
+        told = {name: getattr(self, name) for name in ("id", "index", "part", "masked", "stops", "done", "fate")}
         return told | {"segments": [[s.version, s.tokens] for s in self.segments]}
 
 
@@ -59,14 +71,17 @@ class Group:
     number: int
     """In order of creation."""
     item: Any
-    size: int
-    """Rollouts it is trained with."""
+    wanted: list[int]
+    """Rollouts it is trained with, part by part; a plan that looks at results asks for one part after the other."""
     born: int
     """Version when it started."""
     began: float
     """When it started, by the scheduler's clock."""
     members: list[Rollout] = field(default_factory=list[Rollout])
-    finished: int = 0
+    got: list[int] = field(default_factory=list[int])
+    """How many of them there are."""
+    open: bool = False
+    """Whether more may be asked for: until it is released, it is not trained."""
     failed: int = 0
     recalled: bool = False
     """Whether it was stopped to be carried over."""
@@ -76,21 +91,35 @@ class Group:
     """Versions between its start and its training; -1 before that."""
     fate: str = ""
 
+    def __post_init__(self) -> None:
+        self.got = self.got or [0] * len(self.wanted)
+
+    @property
+    def size(self) -> int:
+        """Rollouts it is trained with."""
+        return sum(self.wanted)
+
+    @property
+    def full(self) -> bool:
+        """Whether all that is wanted is there."""
+        return self.got == self.wanted
+
     @property
     def kept(self) -> list[Rollout]:
         """The members that are trained."""
-        return [r for r in self.members if r.done][: self.size]
+        return [r for r in self.members if r.done]
 
     def state(self) -> dict[str, Any]:
         """Itself and its members as plain values; the item is found again by whoever made it."""
-        names = ("number", "size", "born", "began", "finished", "failed", "recalled", "collected")
-        return {name: getattr(self, name) for name in names} | {"members": [r.state() for r in self.members]}
+        names = ("number", "born", "began", "open", "failed", "recalled", "collected")
+        told = {name: getattr(self, name) for name in names}
+        return told | {"wanted": [*self.wanted], "got": [*self.got], "members": [r.state() for r in self.members]}
 
     @classmethod
     def restored(cls, state: Mapping[str, Any], item: Any) -> Self:
         """A group as `state` told it."""
-        told = {name: value for name, value in state.items() if name != "members"}
-        group = cls(item=item, **told)
+        told = {name: value for name, value in state.items() if name not in ("members", "wanted", "got")}
+        group = cls(item=item, wanted=list(state["wanted"]), got=list(state["got"]), **told)
         for each in state["members"]:
             rest = {name: value for name, value in each.items() if name != "segments"}
             group.members.append(Rollout(group=group, segments=[Segment(*s) for s in each["segments"]], **rest))

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 from rolltree.control.order import ControlError
 from rolltree.control.schedule.admission import Load
 from rolltree.control.schedule.presets import Schedule
-from rolltree.control.schedule.rollout import Group, Rollout, Segment
+from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
 
 Finish = Literal["done", "abort", "failed"]
 COUNTS = ("version", "trained_groups", "_groups", "_rollouts", "_finished", "_started", "_head")
@@ -48,21 +48,21 @@ class Executor(Protocol):
 
 @dataclass(slots=True)
 class Scheduler:
-    """One run. `fresh(number)` gives the item of the next group, or None where there are no more."""
+    """One run. `fresh(number)` says what the next group is to be; None = none may begin now."""
 
     schedule: Schedule
     executor: Executor
-    fresh: Callable[[int], Any]
+    fresh: Callable[[int], Offer | None]
     batch: int
     """Groups per update."""
-    size: int
-    """Rollouts per group."""
     clock: Callable[[], float]
     """Only to stamp groups with."""
     accept: Callable[[Group], bool] = lambda _: True
     """Whether a finished group teaches anything."""
     told: Callable[[Group], None] = lambda _: None
     """Told of every group that is settled."""
+    pressing: Callable[[], bool] = lambda: False
+    """Whether the next group must begin now, whatever admission says: it belongs to some that have begun."""
     patience: int = 3
     """Failed rollouts a group may have before it is given up."""
     version: int = 0
@@ -96,9 +96,8 @@ class Scheduler:
     """The finished ones among them."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "size"):
-            if getattr(self, name) < 1:
-                raise ControlError(f"scheduler: {name}={getattr(self, name)} makes no sense; give at least 1")
+        if self.batch < 1:
+            raise ControlError(f"scheduler: batch={self.batch} makes no sense; give at least 1")
 
     @property
     def load(self) -> Load:
@@ -131,9 +130,9 @@ class Scheduler:
         rollout.segments.extend(made)
         if finish == "done":
             rollout.done = True
-            group.finished += 1
-            if group.finished >= group.size:
-                self._complete(group)
+            group.got[rollout.part] += 1
+            if group.got[rollout.part] == group.wanted[rollout.part]:
+                self._part_full(group, rollout.part)
         elif finish == "failed":
             self._failed(rollout)
         else:
@@ -142,6 +141,21 @@ class Scheduler:
             group.recalled = False
             self.partial[group.number] = group
         if group.number not in self.unfinished or group.number in self.partial or not self.running:
+            self.pump()
+
+    def extend(self, group: Group, sizes: Sequence[int]) -> None:
+        """More is wanted of an open group that has all it was to have so far."""
+        for size in sizes:
+            group.wanted.append(size)
+            group.got.append(0)
+            for _ in range(size + self.schedule.stop.spare):
+                self._go(self._member(group, len(group.wanted) - 1))
+
+    def release(self, group: Group) -> None:
+        """Nothing more is wanted of an open group."""
+        group.open = False
+        if group.number in self.unfinished and group.full:
+            self._complete(group)
             self.pump()
 
     def trained(self) -> None:
@@ -226,8 +240,8 @@ class Scheduler:
         if room <= 0 and self.phase == "free" and not self.running and self._taken < self.batch:
             # Enough is finished, but behind the window: only the paused groups before it can move it on.
             room = min(len(self.partial), self.batch - self._taken)
-        while room > 0:
-            if self.partial:
+        while room > 0 or self.pressing():
+            if room > 0 and self.partial:
                 _, group = self.partial.popitem(last=False)
                 self._started += 1
                 for rollout in group.members:
@@ -238,20 +252,21 @@ class Scheduler:
             room -= 1
 
     def _begin(self) -> bool:
-        item = self.fresh(self._groups)
-        if item is None:
+        offer = self.fresh(self._groups)
+        if offer is None:
             return False
-        group = Group(self._groups, item, self.size, self.version, self.clock())
+        group = Group(self._groups, offer.item, list(offer.sizes), self.version, self.clock(), open=offer.open)
         self._groups += 1
         self._started += 1
         self.unfinished[group.number] = group
         self._untrained[group.born] += 1
-        for _ in range(self.size + self.schedule.stop.spare):
-            self._launch(self._member(group))
+        for part, size in enumerate(offer.sizes):
+            for _ in range(size + self.schedule.stop.spare):
+                self._launch(self._member(group, part))
         return True
 
-    def _member(self, group: Group) -> Rollout:
-        rollout = Rollout(self._rollouts, group, len(group.members))
+    def _member(self, group: Group, part: int) -> Rollout:
+        rollout = Rollout(self._rollouts, group, len(group.members), part)
         self._rollouts += 1
         self.numbers["submitted"] += 1
         group.members.append(rollout)
@@ -260,6 +275,13 @@ class Scheduler:
     def _launch(self, rollout: Rollout) -> None:
         self.running[rollout.id] = rollout
         self.executor.start(rollout)
+
+    def _go(self, rollout: Rollout) -> None:
+        """Launch a rollout, or hold it where nothing may start."""
+        if self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on":
+            self._held.append(rollout)
+        else:
+            self._launch(rollout)
 
     def _at_rest(self, group: Group) -> bool:
         return not any(r.id in self.running for r in group.members)
@@ -288,21 +310,21 @@ class Scheduler:
         if group.failed > self.patience:
             self._drop(group, "failures")
             return
-        substitute = self._member(group)
-        if group.recalled:
-            return
-        if self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on":
-            self._held.append(substitute)
-        else:
-            self._launch(substitute)
+        substitute = self._member(group, rollout.part)
+        if not group.recalled:
+            self._go(substitute)
 
-    def _complete(self, group: Group) -> None:
-        late = [r for r in group.members if not r.done and not r.fate]
+    def _part_full(self, group: Group, part: int) -> None:
+        late = [r for r in group.members if r.part == part and not r.done and not r.fate]
         for rollout in late:
             self._end(rollout, "dropped: spare")
         under_way = [r for r in late if r.id in self.running]
         if under_way:
             self.executor.abort(under_way)
+        if group.full and not group.open:
+            self._complete(group)
+
+    def _complete(self, group: Group) -> None:
         if self.schedule.age.too_old(group.born, self.version):
             self._drop(group, "age")
         elif not self.accept(group):
@@ -354,8 +376,8 @@ class Scheduler:
             self._settle(group, "trained")
         self._slide()
         if self.schedule.stop.abort and self.running:
-            for group in self.unfinished.values():
-                group.recalled = True
+            for rollout in self.running.values():
+                rollout.group.recalled = True
             self.executor.abort(list(self.running.values()))
         self.executor.train(batch)
 

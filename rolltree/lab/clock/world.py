@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rolltree.control.schedule import Group, Rollout, Schedule, Scheduler, Segment
+from rolltree.control.schedule import Group, Offer, Rollout, Schedule, Scheduler, Segment
 from rolltree.control.schedule.scheduler import Finish
 from rolltree.errors import RolltreeError
 from rolltree.lab.clock.engine import SimEngine, Trip
@@ -239,7 +239,7 @@ def simulate(
     """Drive a schedule through a new world for so many updates; the same arguments give the same run."""
     jobs = size + schedule.stop.spare + (SPARES if work.failing else 0)
     scheduler = Scheduler(
-        schedule, world, lambda number: work.item(number, jobs), batch, size, lambda: world.now, accept, told
+        schedule, world, lambda number: Offer(work.item(number, jobs), (size,)), batch, lambda: world.now, accept, told
     )
     world.drive(scheduler, updates)
     return scheduler

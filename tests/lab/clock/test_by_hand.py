@@ -2,7 +2,7 @@
 
 import pytest
 
-from rolltree.control.schedule import Ahead, OverSample, Resume, Schedule, Stop, TopUp
+from rolltree.control.schedule import Ahead, Offer, OverSample, Resume, Schedule, Stop, TopUp
 from rolltree.control.schedule.scheduler import Scheduler
 from rolltree.lab.clock.hardware import Hardware
 from rolltree.lab.clock.work import Constant, Item, Job, LogNormal, Workload
@@ -20,7 +20,7 @@ def play(schedule, lengths, *, batch, updates, engines=2, slots=1, colocated=Tru
     groups = []
     items = [Item((Job((n,), **item),), 0.0) for n in lengths]
     scheduler = Scheduler(
-        schedule, world, lambda k: items[k] if k < len(items) else None, batch, 1, lambda: world.now,
+        schedule, world, lambda k: Offer(items[k], (1,)) if k < len(items) else None, batch, lambda: world.now,
         told=groups.append,
     )  # fmt: skip
     world.drive(scheduler, updates)
@@ -83,7 +83,7 @@ def interrupted(tokens, turns):
     ]
     groups = []
     scheduler = Scheduler(
-        Schedule(Ahead(1), resume=Resume(tokens)), world, lambda k: items[k], 1, 1, lambda: world.now,
+        Schedule(Ahead(1), resume=Resume(tokens)), world, lambda k: Offer(items[k], (1,)), 1, lambda: world.now,
         told=groups.append,
     )  # fmt: skip
     world.drive(scheduler, 2)
