@@ -114,7 +114,7 @@ class Uniform:
 
     def plan(self, step: Step, state: Nothing) -> Plan:
         """One round."""
-        yield [Order(prompt) for prompt in step.take()]
+        yield [Order(prompt, last=True) for prompt in step.take()]
 
 
 def refilled(control: Control, state: Any, step: Step, rounds: int) -> Plan:

@@ -9,12 +9,15 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from rolltree.tree.values import storable
+
 State: TypeAlias = NDArray[np.float32]
 Over = Literal["group", "batch", "recent"]
 """Who is compared: the rollouts of a prompt that write side by side, those of all prompts of a round, or each rollout
 with those seen lately (nobody waits for anybody, so any generator can be watched)."""
 
 
+@storable
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What a probe says of a rollout."""
@@ -54,6 +57,7 @@ class Probe(Protocol):
         ...
 
 
+@storable
 @dataclass(frozen=True, slots=True)
 class Probed:
     """A rollout that was looked at, and what became of it."""

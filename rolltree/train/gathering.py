@@ -16,7 +16,7 @@ from rolltree.engine.protocol import Engine
 from rolltree.filter.groups import GroupFilter, drop, live_leaves
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.train.merge import absorb, score_bare, score_node
-from rolltree.tree import Forest, Node, Tree
+from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
 
 LEAD = "answer begins with"
@@ -47,18 +47,19 @@ class Gathering:
     _ungraded: dict[int, Delivery] = field(default_factory=dict[int, Delivery])
     """Deliveries whose outcomes the plan has yet to say, by place."""
 
-    def plant(self, forest: Forest, order: Order, item: Item) -> Tree:
+    def plant(self, order: Order, item: Item, name: str) -> Tree:
         """A bare tree with the prompt as the order asks it; `item` is the order's own (`ordered_item`)."""
         encode = self.engine.codec.encode
         ids = np.asarray(encode(order.prompt.item.prompt), np.int32)
         if order.edit is not None:
             text = np.asarray(encode(order.edit.text), np.int32)
             ids = np.concatenate([text, ids] if order.edit.before else [ids, text])
-        id, count = item.id, 1
-        while id in forest:
-            count += 1
-            id = f"{item.id}#{count}"
-        return forest.plant(id, ids, task=self.task.name, item=item.id)
+        return Tree(name, ids, task=self.task.name, item=item.id)
+
+    def restored(self, place: int, group: Tree) -> None:
+        """A group that had been gathered before a restart."""
+        self.groups[place] = group
+        self._ids.add(group.id)
 
     def gather(self, order: Order, tree: Tree, seen: tuple[Probed, ...], number: int) -> tuple[Delivery, list[Node]]:
         """Put what grew for an order of the plan's round `number` into its prompt's group.
@@ -176,6 +177,18 @@ def ordered_item(order: Order, place: int) -> Item:
         return item
     meta = {**item.meta, LEAD: edit.text} if edit.joins else item.meta
     return replace(item, id=f"{item.id}~{order.arm}~{place}", prompt=edit.around(item.prompt), meta=meta)
+
+
+def names_of(items: Sequence[Item]) -> list[str]:
+    """A name for the tree of each item of a round: its id, and a number where several have the same."""
+    out: list[str] = []
+    for item in items:
+        name, count = item.id, 1
+        while name in out:
+            count += 1
+            name = f"{item.id}#{count}"
+        out.append(name)
+    return out
 
 
 def asked_task(task: Task, orders: Sequence[Order]) -> Task:

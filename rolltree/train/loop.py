@@ -28,7 +28,7 @@ from rolltree.replay.age import age_numbers
 from rolltree.replay.harvest import Harvest
 from rolltree.replay.recall import Past
 from rolltree.replay.waiting import Waiting
-from rolltree.task.protocol import Item, Task
+from rolltree.task.protocol import Task
 from rolltree.train.backward import StepKnobs
 from rolltree.train.collect import Cursor, collect
 from rolltree.train.config import TrainConfig
@@ -123,12 +123,9 @@ class Loop:
         self.overlap = None if schedule is None else self._overlap(schedule)
 
     def _overlap(self, schedule: Schedule) -> Overlap:
-        fit, way, size, self.said = fitted(schedule, self.recipe, self.config)
+        fit, way, self.said = fitted(schedule, self.recipe, self.config)
         self.recipe = replace(self.recipe, objective=corrected(self.recipe.objective, fit.correction))
-        return Overlap(Flight(self.recipe, self.engine, self.task, self.config, fit, way, size, self._item))
-
-    def _item(self) -> tuple[int, Item]:
-        return self.cursor.next()
+        return Overlap(Flight(self.recipe, self.engine, self.task, self.config, fit, way, self.steering, self.cursor))
 
     @property
     def limit(self) -> int:
@@ -172,7 +169,7 @@ class Loop:
     async def _overlapped(self, overlap: Overlap, clock: _Clock) -> tuple[dict[str, float], list[Tree]]:
         """One step while rollouts go on; its batch may be of several versions."""
         harvest = await overlap.harvest(self.version)
-        numbers = outcomes(harvest.trees) | growth(harvest.trees)
+        numbers = outcomes(harvest.trees) | growth(harvest.trees) | harvest.numbers
         clock.lap("grow")
         self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
         numbers |= await overlap.learn(lambda: self.learn(harvest, clock))
@@ -308,7 +305,7 @@ class Loop:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a checkpoint's state; the policy's weights are loaded by the caller."""
         self.done = int(state["done"])
-        self.cursor = Cursor(self.task, self.cursor.seed, int(state["cursor"]))
+        self.cursor.rewind(int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
         # Checkpoints from before there were any hold none, and recipes of that time ask for none.
         self.readings.load_state_dict(state.get("readings", {}))
@@ -329,7 +326,7 @@ class Loop:
         self.waiting.load(folder / "waiting")
         self.past.load(folder / "past")
         if self.overlap is not None:
-            self.overlap.load(folder / "under-way", self.cursor.at)
+            self.overlap.load(folder / "under-way")
 
     async def rest(self) -> None:
         """Let nothing grow that could be cut, so that a checkpoint holds it as it stands."""

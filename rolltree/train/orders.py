@@ -19,7 +19,7 @@ from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.recipe.recipe import Parts
 from rolltree.task.protocol import Task
-from rolltree.train.gathering import Gathering, asked_task, ordered_item
+from rolltree.train.gathering import Gathering, asked_task, names_of, ordered_item
 from rolltree.train.widths import Ordered
 from rolltree.tree import Forest, Tree
 
@@ -73,9 +73,8 @@ class Fulfilment:
         came = self.came
         before = [*came.groups.values(), *came.measured]
         began = max((e.at for tree in before for e in tree.events), default=0.0)
-        forest = Forest()
         items = [ordered_item(order, i) for i, order in enumerate(orders)]
-        trees = [came.plant(forest, o, item) for o, item in zip(orders, items, strict=True)]
+        trees = [came.plant(*each) for each in zip(orders, items, names_of(items), strict=True)]
         strategy = self.recipe.strategy
         if any(order.width is not None for order in orders):
             assert isinstance(strategy, TreeStrategy)  # `check_width` saw to it
@@ -85,7 +84,7 @@ class Fulfilment:
         await grow(
             observed(strategy, flights), self.engine, asked_task(self.task, orders), items,
             seed=mix(self.seed, "round", *name), budget=self.budget, max_tokens=self.limit, sampling=self.sampling,
-            forest=forest, peers=self.peers,
+            forest=Forest(trees), peers=self.peers,
         )  # fmt: skip
         for tree in trees:  # the clock goes on where the rounds before stopped
             tree.events = [replace(e, at=e.at + began) for e in tree.events]

@@ -14,7 +14,7 @@ from rolltree.control.schedule import Group
 from rolltree.generate.garbage import rare_collections
 from rolltree.replay.harvest import Harvest
 from rolltree.train.flight import Flight
-from rolltree.train.parked import At, load_flight, save_flight
+from rolltree.train.parked import load_flight, save_flight
 from rolltree.train.underway import Underway
 from rolltree.tree import Tree
 
@@ -44,8 +44,9 @@ class Overlap:
         with rare_collections():
             self.flight.begin()
             self.batch = await self.flight.batch()
-        lost = [tree for group in self.batch for tree in group.item.lost]
-        out = Harvest(_named([g.item.tree for g in self.batch]), [*lost, *self.flight.dropped()], 1, version)
+        kept = [group.item.tree for group in self.batch]
+        rest = [*(tree for group in self.batch for tree in group.item.lost), *self.flight.dropped()]
+        out = Harvest(_named(kept), rest, 1, version, numbers=self.flight.waves.told())
         for tree in out.kept:
             for shape in self.flight.parts.shapers:
                 shape(tree, self.flight.limit)
@@ -85,9 +86,9 @@ class Overlap:
         """Write what is under way; nothing may be growing that can be cut (`Flight.rest`)."""
         save_flight(self.flight, folder)
 
-    def load(self, folder: Path, at: At) -> None:
+    def load(self, folder: Path) -> None:
         """Go back to what was written."""
-        load_flight(self.flight, folder, at)
+        load_flight(self.flight, folder)
 
 
 def _named(trees: list[Tree]) -> list[Tree]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rolltree.control.plan import Uniform
 from rolltree.control.schedule import Correction, Schedule, preset
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.batch import Objective
@@ -23,18 +22,18 @@ def schedule_of(parts: Parts, config: TrainConfig) -> Schedule | None:
     return preset(config.scheduler) if config.scheduler else parts.schedule
 
 
-def fitted(schedule: Schedule, parts: Parts, config: TrainConfig) -> tuple[Schedule, Way, int, str]:
-    """The schedule as this recipe can follow it, what a rollout is to it, how many make a group, and what to say.
+def fitted(schedule: Schedule, parts: Parts, config: TrainConfig) -> tuple[Schedule, Way, str]:
+    """The schedule as this recipe can follow it, what a rollout is to it, and what to say.
 
-    A recipe that decides over several prompts or steps at once is refused: it needs all rollouts of a step together.
+    A recipe whose trees are grown together is refused: it needs all rollouts of a step at once.
     """
     strategy = parts.strategy
     reason = _unfit(parts, config)
     if reason or not isinstance(strategy, TreeStrategy):
         raise TrainError(f"{reason or _together(parts)}; leave the schedule out, or choose another recipe")
-    way = way_of(strategy)
+    way = way_of(strategy, parts.control)
     if way.cuttable:
-        return schedule, way, way.size, ""
+        return schedule, way, ""
     resume = schedule.resume
     if resume.tokens == "drop":
         raise TrainError(
@@ -44,7 +43,7 @@ def fitted(schedule: Schedule, parts: Parts, config: TrainConfig) -> tuple[Sched
         resume = replace(resume, tokens="keep", update="run on")
     stop = replace(schedule.stop, abort=False, spare=0)
     said = f"trees of {parts.name} cannot be cut: what the schedule would stop finishes first, across updates"
-    return replace(schedule, stop=stop, resume=resume), way, way.size, said
+    return replace(schedule, stop=stop, resume=resume), way, said
 
 
 def corrected(objective: Objective, correction: Correction) -> Objective:
@@ -67,8 +66,6 @@ def _unfit(parts: Parts, config: TrainConfig) -> str:
     """Why a recipe cannot be scheduled; "" = it can."""
     if config.staleness:
         return f"staleness={config.staleness} and a schedule both say how far rollouts run ahead"
-    if not isinstance(parts.control, Uniform):
-        return f"the control {type(parts.control).__name__} of {parts.name} plans the rollouts of a whole step together"
     if parts.recall is not None:
         return f"{parts.name} recalls trees of earlier steps, a share of each step's prompts"
     if parts.peers:

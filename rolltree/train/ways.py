@@ -10,33 +10,83 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from rolltree.control.order import Order
+from rolltree.control.plan import Control
+from rolltree.control.probe import Watchful
 from rolltree.control.schedule import Rollout, Segment
 from rolltree.control.schedule.scheduler import Finish
 from rolltree.filter.groups import drop, live_leaves
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
+from rolltree.generate.probed import InFlight
 from rolltree.generate.runner import settle
 from rolltree.generate.strategy import TreeStrategy, on_each
 from rolltree.generate.turns import hands_over, lacks_outcome, play, proceed
-from rolltree.task.protocol import Item
+from rolltree.train.waves import Sheet
 from rolltree.tree import Node, Tree
 
 
 @dataclass(slots=True, eq=False)
 class Plot:
-    """Where a group grows."""
+    """Where the rollouts of one order grow: a part of a group."""
 
-    place: int
-    """Of its item in the run's stream."""
-    item: Item
+    sheet: Sheet
+    """The round it is of."""
+    index: int
+    """The order's place in the round."""
     tree: Tree
     hand: Hand
+    strategy: TreeStrategy
+    """What grows the tree where it is grown as a whole."""
+    flight: InFlight
     tops: dict[int, int] = field(default_factory=dict[int, int])
     """The first node of each rollout, by its place in the group."""
     reported: dict[int, int] = field(default_factory=dict[int, int])
     """Tokens of each rollout that the scheduler has heard of, what it took off since included."""
     lost: list[Tree] = field(default_factory=list[Tree])
     """Trees whose growth failed and was begun again."""
+    gathering: bool = False
+    """Whether it is over, and the log-probs of what was gathered are being read."""
+
+    @property
+    def order(self) -> Order:
+        """What grows here."""
+        return self.sheet.orders[self.index]
+
+
+@dataclass(slots=True, eq=False)
+class Bed:
+    """What a group of the scheduler is about: one prompt of one plan."""
+
+    wave: int
+    place: int
+    """In the plan."""
+    teaches: bool = True
+    """Whether it is to be trained, or only measured."""
+    last: bool = False
+    """Whether the plan will ask nothing more of the prompt."""
+    plots: dict[int, Plot] = field(default_factory=dict[int, Plot])
+    """Parts of the group whose results the plan does not know yet."""
+    gathered: Tree | None = None
+    """The prompt's tree, once something is in it."""
+    lost: list[Tree] = field(default_factory=list[Tree])
+    """What grew and is not part of it."""
+
+    def add(self, part: int, plot: Plot) -> None:
+        """More grows for the prompt."""
+        self.plots[part] = plot
+        self.last = self.last or plot.order.last
+
+    def trees(self) -> list[Tree]:
+        """All that grew, the tree that is trained first."""
+        growing = [tree for plot in self.plots.values() for tree in (plot.tree, *plot.lost)]
+        there = [] if self.gathered is None else [self.gathered]
+        return [*there, *growing, *self.lost]
+
+    @property
+    def tree(self) -> Tree:
+        """The tree that is trained."""
+        return self.trees()[0]
 
 
 class Way(Protocol):
@@ -45,9 +95,8 @@ class Way(Protocol):
     cuttable: ClassVar[bool]
     """Whether one can be stopped anywhere and written on later."""
 
-    @property
-    def size(self) -> int:
-        """How many make a group."""
+    def size(self, order: Order) -> int:
+        """How many an order is."""
         ...
 
     def ready(self, plot: Plot, rollout: Rollout) -> None:
@@ -67,7 +116,7 @@ class Way(Protocol):
         ...
 
     def ripe(self, plot: Plot, rollouts: Iterable[Rollout]) -> None:
-        """Make a group's tree say what the scheduler decided about its rollouts, before it is trained."""
+        """Make the tree say what the scheduler decided about its rollouts, when nobody writes in it any more."""
         ...
 
 
@@ -78,10 +127,9 @@ class Flat:
     strategy: Independent
     cuttable: ClassVar[bool] = True
 
-    @property
-    def size(self) -> int:
-        """As many as the strategy grows."""
-        return self.strategy.n
+    def size(self, order: Order) -> int:
+        """As many as are ordered, or as the strategy grows."""
+        return order.width or self.strategy.n
 
     def ready(self, plot: Plot, rollout: Rollout) -> None:
         """Prune what the scheduler took off the branch."""
@@ -152,11 +200,9 @@ class Flat:
 class Whole:
     """A rollout is the growth of a whole tree, which cannot be cut: when it is to stop, it finishes first."""
 
-    strategy: TreeStrategy
     cuttable: ClassVar[bool] = False
 
-    @property
-    def size(self) -> int:
+    def size(self, order: Order) -> int:
         """One tree."""
         return 1
 
@@ -171,7 +217,8 @@ class Whole:
             plot.lost.append(old)
             plot.tree = Tree(old.id, old.root.actions, task=old.task, item=old.item)
             plot.hand = plot.hand.on(plot.tree)
-        await on_each([plot.tree], plot.hand, self.strategy.grow_tree)
+            plot.flight.seen.clear()
+        await on_each([plot.tree], plot.hand, plot.strategy.grow_tree)
         settle([plot.tree], plot.hand.setting.clock())
 
     def stand(self, plot: Plot, rollout: Rollout) -> tuple[list[Segment], Finish, int]:
@@ -194,9 +241,9 @@ class Whole:
         """Nothing to say: the tree that stands is the one that is trained."""
 
 
-def way_of(strategy: TreeStrategy) -> Way:
-    """Independent rollouts are scheduled one by one, every other tree as a whole."""
-    return Flat(strategy) if type(strategy) is Independent else Whole(strategy)
+def way_of(strategy: TreeStrategy, control: Control) -> Way:
+    """Independent rollouts are scheduled one by one; other trees, and what is looked at in flight, as a whole."""
+    return Flat(strategy) if type(strategy) is Independent and not isinstance(control, Watchful) else Whole()
 
 
 def _branch(plot: Plot, rollout: Rollout) -> list[Node]:

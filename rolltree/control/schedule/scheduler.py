@@ -139,7 +139,8 @@ class Scheduler:
             self._stopped(rollout, loose)
         if group.recalled and group.number in self.unfinished and self._at_rest(group):
             group.recalled = False
-            self.partial[group.number] = group
+            if not group.full:
+                self.partial[group.number] = group
         if group.number not in self.unfinished or group.number in self.partial or not self.running:
             self.pump()
 

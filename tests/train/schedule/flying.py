@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.contract.tiny import CODEC, EMBEDDINGS, Spell, policy
+from rolltree.control.plan import Control, Uniform
 from rolltree.control.schedule import Group, Schedule
 from rolltree.engine.protocol import Engine
 from rolltree.engine.tabular import TabularEngine
@@ -22,6 +23,7 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.flight import Flight
 from rolltree.train.parked import load_flight, save_flight
 from rolltree.train.scheduled import fitted
+from rolltree.train.steering import Steering
 from rolltree.tree import Tree
 
 BATCH, SIZE = 3, 3
@@ -47,12 +49,17 @@ class Flown:
     dropped: list[Tree] = field(default_factory=list[Tree])
 
 
-def new_flight(schedule: Schedule, task: Task, engine: Engine, strategy: TreeStrategy | None = None,
-               filters: tuple[GroupFilter, ...] = (), seed: int = 0) -> Flown:  # fmt: skip
-    parts = replace(load_recipe("grpo").build(), strategy=strategy or Independent(SIZE), filters=filters)
+def new_flight(
+    schedule: Schedule, task: Task, engine: Engine, strategy: TreeStrategy | None = None,
+    filters: tuple[GroupFilter, ...] = (), seed: int = 0, control: Control | None = None,
+) -> Flown:  # fmt: skip
+    parts = replace(
+        load_recipe("grpo").build(), strategy=strategy or Independent(SIZE), filters=filters,
+        control=control or Uniform(),
+    )  # fmt: skip
     config, cursor = TrainConfig(prompts=BATCH, seed=seed), Cursor(task, seed)
-    fit, way, size, _ = fitted(schedule, parts, config)
-    flown = Flown(Flight(parts, engine, task, config, fit, way, size, cursor.next))
+    fit, way, _ = fitted(schedule, parts, config)
+    flown = Flown(Flight(parts, engine, task, config, fit, way, Steering(parts.control), cursor))
     flown.flight.told = flown.groups.append
     return flown
 
@@ -97,12 +104,5 @@ async def moved(flown: Flown, folder: Path, schedule: Schedule, task: Task, engi
     fresh = new_flight(schedule, task, engine, **also)
     fresh.groups, fresh.trained, fresh.dropped = flown.groups, flown.trained, flown.dropped
     fresh.flight.told = fresh.groups.append
-    cursor = Cursor(task, flown.flight.config.seed, 0)
-    cursor.take(_taken(flown))
-    fresh.flight.supply = cursor.next
-    load_flight(fresh.flight, folder, cursor.at)
+    load_flight(fresh.flight, folder)
     return fresh
-
-
-def _taken(flown: Flown) -> int:
-    return flown.flight.supply.__self__.taken  # pyright: ignore[reportFunctionMemberAccess]

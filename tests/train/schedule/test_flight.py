@@ -55,15 +55,14 @@ def check(flown: Flown) -> None:
     for group in groups:
         if group.fate != "trained":
             continue
-        tree, plot = group.item.tree, group.item
+        tree = group.item.tree
         leaves = [leaf for leaf in tree.leaves() if leaf.status == "done" and not leaf.fate.startswith("dropped")]
         assert len(leaves) == group.size, "as many leaves teach as rollouts were kept"
         assert all("reward" in leaf.scores for leaf in leaves)
-        for rollout in group.kept:
-            leaf = next(n for n in leaves if plot.tops[rollout.index] in [p.id for p in tree.path(n)])
-            written = [n for n in tree.path(leaf) if n.trains]
-            assert sum(len(n) for n in written) == rollout.tokens
-            assert sum(int((~n.keep).sum()) for n in written if n.keep is not None) == rollout.masked
+        written = [[n for n in tree.path(leaf) if n.trains] for leaf in leaves]
+        masked = [sum(int((~n.keep).sum()) for n in path if n.keep is not None) for path in written]
+        there = zip((sum(len(n) for n in path) for path in written), masked, strict=True)
+        assert sorted(there) == sorted((r.tokens, r.masked) for r in group.kept)
         for node in tree:
             if node.trains and len(node):
                 assert node.logp is not None

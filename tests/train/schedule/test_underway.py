@@ -10,7 +10,7 @@ from tests.train.schedule.flying import BATCH, fly, tabular
 
 def group(number: int, tokens: int, fate: str) -> Group:
     made = Group(number, None, [1], 0, 0.0, fate=fate)
-    made.members.append(Rollout(number, made, 0, [Segment(0, tokens)], fate=fate))
+    made.members.append(Rollout(number, made, 0, segments=[Segment(0, tokens)], fate=fate))
     return made
 
 
