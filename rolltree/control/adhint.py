@@ -52,7 +52,7 @@ class ADHint:
             text = beginning(answer, min(max(share, 0.0), 1.0))[: len(answer) - 1] if d.n and missed > 0 else ""
             why = f"{missed:.2f} missed: {len(text)} of {len(answer)} characters shown"
             if text:
-                orders.append(Order(prompt, half, "hint", Edit(text, joins=True, teaches=True), why=why))
+                orders.append(Order(prompt, half, "hint", Edit(text, joins=True, teaches=True), why=why, last=True))
             else:
-                orders.append(Order(prompt, half, why="solved without a hint"))
+                orders.append(Order(prompt, half, why="solved without a hint", last=True))
         yield orders

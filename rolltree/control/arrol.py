@@ -128,7 +128,7 @@ class Arrol:
     def plan(self, step: Step, state: ArrolState) -> Plan:
         """One round under the head's eyes, from whose outcomes it then learns."""
         judge = Judge(state, self._survival(), self.over, self.tokens, state.steps < self.warm)
-        delivered = yield [Order(prompt, probe=judge) for prompt in step.take()]
+        delivered = yield [Order(prompt, probe=judge, last=True) for prompt in step.take()]
         state.learn(delivered, reweigh=self.reweigh)
 
     def _survival(self) -> Survival:

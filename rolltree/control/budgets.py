@@ -43,7 +43,7 @@ class Budgets:
         yield [
             Order(
                 prompt, width, f"budget {budget}", Edit(self.template.format(budget=budget)),
-                leaf_marks={"budget": float(budget)}, why=f"announces {budget} tokens",
+                leaf_marks={"budget": float(budget)}, why=f"announces {budget} tokens", last=True,
             )
             for prompt in step.take() for budget, width in zip(self.budgets, widths, strict=True)
         ]  # fmt: skip

@@ -62,7 +62,10 @@ class Dars:
             more = top_up(d.rate, d.n, self.schedule, scaled=self.scaled, most=most) if d.n else 0
             if more:
                 orders.append(
-                    Order(d.order.prompt, more, why=f"{d.solved:g} of {d.n} solved: filled up ({self.schedule})")
-                )
+                    Order(
+                        d.order.prompt, more, last=True,
+                        why=f"{d.solved:g} of {d.n} solved: filled up ({self.schedule})",
+                    )
+                )  # fmt: skip
         if orders:
             yield orders

@@ -78,4 +78,4 @@ class Dots:
         rates = np.array([state.predicted.get(i.id, self.target) for i in items])
         chosen = softmax_draw(-np.abs(rates - self.target) / self.tau, step.prompts, step.rng)
         prompts = step.prompts_of([items[i] for i in chosen])
-        yield [Order(p, why=f"predicted {rates[i]:.2f}") for p, i in zip(prompts, chosen, strict=True)]
+        yield [Order(p, why=f"predicted {rates[i]:.2f}", last=True) for p, i in zip(prompts, chosen, strict=True)]

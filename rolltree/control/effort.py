@@ -45,6 +45,9 @@ class Effort:
             effort = round(float(step.rng.uniform(self.least, self.most)), 1)
             asked = replace(prompt.item, prompt=self.template.format(effort=effort) + prompt.item.prompt)
             orders.append(
-                Order(replace(prompt, item=asked), arm="effort", marks={"effort": effort}, why=f"effort {effort}")
-            )
+                Order(
+                    replace(prompt, item=asked), arm="effort", marks={"effort": effort}, why=f"effort {effort}",
+                    last=True,
+                )
+            )  # fmt: skip
         yield orders

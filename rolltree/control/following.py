@@ -33,6 +33,8 @@ class _Strand:
     above: tuple[_Strand, int] | None = None
     """What waits for it, and its place there."""
     number: int = 0
+    places: set[int] = field(default_factory=set[int])
+    """Of all its orders."""
     out: list[Delivery] = field(default_factory=list[Delivery])
     parts: list[list[Delivery] | None] = field(default_factory=list["list[Delivery] | None"])
     """What came of the plans it waits for."""
@@ -49,9 +51,9 @@ class Following:
     """All that was delivered, once it is over."""
     asked: dict[Name, Sequence[Order]] = field(default_factory=dict[Name, Sequence[Order]])
     """Rounds that have no answer yet."""
+    closed: set[int] = field(default_factory=set[int])
+    """Places of prompts of which nothing more will be asked."""
     _strands: dict[Name, _Strand] = field(default_factory=dict[Name, _Strand])
-    _closed: set[int] = field(default_factory=set[int])
-    """Places of which nothing more was to be asked."""
 
     def begin(self) -> list[Round]:
         """The first rounds; several where plans run side by side."""
@@ -91,12 +93,13 @@ class Following:
     def _round(self, strand: _Strand, orders: Sequence[Order]) -> Round:
         name = (*strand.name, strand.number)
         for order in orders:
-            if order.prompt.place in self._closed:
+            if order.prompt.place in self.closed:
                 raise ControlError(
-                    f"a plan orders more of {order.prompt.uid!r} after an order that said it was the last; leave "
-                    "last=True out of the first one"
+                    f"a plan orders more of {order.prompt.uid!r} after an order that said it was the last, or after a "
+                    "plan of this prompt alone was over; leave last=True out, or order from one plan"
                 )
-        self._closed |= {order.prompt.place for order in orders if order.last}
+        self.closed |= {order.prompt.place for order in orders if order.last}
+        strand.places |= {order.prompt.place for order in orders}
         self._strands[name], self.asked[name] = strand, orders
         return Round(name, orders)
 
@@ -104,7 +107,9 @@ class Following:
         if strand.above is None:
             self.over, self.out = True, strand.out
             return []
+        self.closed |= strand.places
         above, place = strand.above
+        above.places |= strand.places
         above.parts[place] = strand.out
         done = [part for part in above.parts if part is not None]
         # In the order of the plans, whoever came first.

@@ -67,7 +67,7 @@ class PromptGdro:
         shares = state.adversary.shares(present) if self.reading == "code" else state.adversary.weights(present)
         weight = {b: min(float(w), self.most) for b, w in zip(present, shares, strict=True)}
         delivered = yield [
-            Order(p, marks={"prompt_weight": weight[b]}, why=f"bin {b} weighs {weight[b]:.2f}")
+            Order(p, marks={"prompt_weight": weight[b]}, why=f"bin {b} weighs {weight[b]:.2f}", last=True)
             for p, b in zip(prompts, place, strict=True)
         ]
         missed: dict[int, list[float]] = defaultdict(list)
@@ -156,7 +156,7 @@ class RolloutGdro:
             chosen = exact_sum([list(w) for w in worth], sizes, widths, mean * len(prompts))
             given = [widths[chosen[present.index(b)]] for b in place]
         delivered = yield [
-            Order(p, n, why=f"bin {b} has width {n}") for p, b, n in zip(prompts, place, given, strict=True)
+            Order(p, n, why=f"bin {b} has width {n}", last=True) for p, b, n in zip(prompts, place, given, strict=True)
         ]
         self._learn(state, delivered, place, given, widths[0], mean)
 

@@ -47,6 +47,6 @@ class Guide:
                 hint = beginning(step.solution(d.order.prompt.item), self.share)
                 edit = Edit(self.template.format(hint=hint), hidden=True)
                 why = f"{d.solved:g} of {d.n} solved: guided"
-                orders.append(Order(d.order.prompt, self.width or d.n, "guided", edit, why=why))
+                orders.append(Order(d.order.prompt, self.width or d.n, "guided", edit, why=why, last=True))
         if orders:
             yield orders

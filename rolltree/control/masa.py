@@ -84,7 +84,7 @@ class Masa:
             orders = [self._solving(step, state, prompt, foretold.get(prompt.place)) for prompt in prompts]
             solved = yield [order for order in orders if order is not None]
         else:
-            both = yield [*(Order(prompt, texts=True) for prompt in prompts), *metas]
+            both = yield [*(Order(prompt, texts=True, last=True) for prompt in prompts), *metas]
             told, solved = [d for d in both if not d.order.judged], [d for d in both if d.order.judged]
         yield self._graded(state, about, told, {d.order.prompt.place: d for d in solved if d.n})
 
@@ -97,11 +97,12 @@ class Masa:
         """The order of a prompt under what was foretold of it; None = it is skipped."""
         spared = step.rng.random() < self.explore
         if said is None or spared:
-            return Order(prompt, texts=True, why="spared to check what was foretold" if said else "")
+            return Order(prompt, texts=True, last=True, why="spared to check what was foretold" if said else "")
         if state.skip.earned and max(said.trivial, said.hopeless) >= self.agree:
             return None
         limit = math.ceil(self.multiple * said.length) if state.cut.earned and said.length else None
-        return Order(prompt, texts=True, limit=limit, why="" if limit is None else f"foretold {said.length:g} tokens")
+        why = "" if limit is None else f"foretold {said.length:g} tokens"
+        return Order(prompt, texts=True, limit=limit, why=why, last=True)
 
     def _graded(
         self, state: MasaState, about: Mapping[int, Prompt], told: Sequence[Delivery],

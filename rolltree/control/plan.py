@@ -26,7 +26,10 @@ MOST_PER_ROUND = 4
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Plans of single prompts that advance by themselves, without waiting for one another."""
+    """Plans of single prompts that advance by themselves, without waiting for one another.
+
+    When one of them is over, nothing more is asked of its prompts.
+    """
 
     plans: tuple[Plan, ...]
 

@@ -89,7 +89,7 @@ class Scaler:
             split = state.known[name].split(share + (i < rest), step.rng)
             wanted.update({(name, level): n for level, n in split.items()})
         items = made_to_order(step, state, wanted)
-        delivered = yield [Order(p, why=_why(p.item, state)) for p in step.prompts_of(items)]
+        delivered = yield [Order(p, why=_why(p.item, state), last=True) for p in step.prompts_of(items)]
         self._learn(state, delivered)
 
     def _fill(self, step: Step, state: ScalerState) -> None:

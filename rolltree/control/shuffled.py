@@ -33,4 +33,4 @@ class Shuffled:
         """One round."""
         items = state.items(step.supply)
         chosen = step.rng.permutation(len(items))[: step.prompts]
-        yield [Order(prompt) for prompt in step.prompts_of([items[i] for i in chosen])]
+        yield [Order(prompt, last=True) for prompt in step.prompts_of([items[i] for i in chosen])]

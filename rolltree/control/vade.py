@@ -61,6 +61,6 @@ class Vade:
         theta = np.array([beliefs.draw(i.id, step.rng) if self.thompson else beliefs.mean(i.id) for i in items])
         chosen = highest(theta * (1 - theta), step.prompts, step.rng)
         prompts = step.prompts_of([items[i] for i in chosen])
-        delivered = yield [Order(p, why=f"θ = {theta[i]:.2f}") for p, i in zip(prompts, chosen, strict=True)]
+        delivered = yield [Order(p, why=f"θ = {theta[i]:.2f}", last=True) for p, i in zip(prompts, chosen, strict=True)]
         for d in delivered:
             beliefs.observe(d.order.prompt.uid, d.solved, d.n)

@@ -300,7 +300,7 @@ class Flight:
         first = sheet.orders[indices[0]]
         bed = Bed(sheet.wave.number, first.prompt.place, first.teaches)
         for part, i in enumerate(indices):
-            bed.add(part, self.plot(sheet, i))
+            bed.plots[part] = self.plot(sheet, i)
         return Offer(bed, [self.way.size(sheet.orders[i]) for i in indices], open=True)
 
     def _pressing(self) -> bool:
@@ -340,7 +340,7 @@ class Flight:
                 group = self.beds.get((sheet.wave.number, place))
                 if group is not None:
                     for part, i in enumerate(indices, len(group.wanted)):
-                        group.item.add(part, self.plot(sheet, i))
+                        group.item.plots[part] = self.plot(sheet, i)
                     self.scheduler.extend(group, [self.way.size(sheet.orders[i]) for i in indices])
                     continue
                 for i in indices:
@@ -403,11 +403,15 @@ class Flight:
         if name not in wave.sheets:
             del self._work[wave.number, name]
         self._ask(sheets)
-        if group.open and not bed.plots and (bed.last or not bed.teaches):
+        if not bed.teaches:
             self.scheduler.release(group)
-        if wave.following.over:
-            for other in [g for (number, _), g in self.beds.items() if number == bed.wave and g.open]:
+        closed, over = wave.following.closed, wave.following.over
+        mine = [(place, g) for (number, place), g in self.beds.items() if number == wave.number]
+        for place, other in mine:
+            if other.open and not other.item.plots and (over or place in closed):
                 self.scheduler.release(other)
+        if self.queue:
+            self.scheduler.pump()
         self._look_after()
 
     def _launch(self, rollout: Rollout) -> None:

@@ -57,12 +57,12 @@ def _bed(bed: Bed) -> list[Any]:
         (part, p.sheet.name, p.index, p.tree.id, sorted(p.tops.items()), sorted(p.reported.items()))
         for part, p in bed.plots.items()
     ]  # fmt: skip
-    return [bed.wave, bed.place, bed.teaches, bed.last, name, plots]
+    return [bed.wave, bed.place, bed.teaches, name, plots]
 
 
 def _restored(flight: Flight, number: int, known: dict[str, list[Any]], trees: Forest) -> Bed:
-    wave, place, teaches, last, name, plots = known[str(number)]
-    bed, live = Bed(wave, place, teaches, last), flight.waves.live.get(wave)
+    wave, place, teaches, name, plots = known[str(number)]
+    bed, live = Bed(wave, place, teaches), flight.waves.live.get(wave)
     if str(number) in trees:
         bed.gathered = trees[str(number)]
         bed.gathered.id = name
@@ -76,7 +76,7 @@ def _restored(flight: Flight, number: int, known: dict[str, list[Any]], trees: F
             plot.tree.id = name
             plot.hand = plot.hand.on(plot.tree)
             plot.tops, plot.reported = dict(tops), dict(reported)
-        bed.add(part, plot)
+        bed.plots[part] = plot
     return bed
 
 

@@ -63,19 +63,12 @@ class Bed:
     """In the plan."""
     teaches: bool = True
     """Whether it is to be trained, or only measured."""
-    last: bool = False
-    """Whether the plan will ask nothing more of the prompt."""
     plots: dict[int, Plot] = field(default_factory=dict[int, Plot])
     """Parts of the group whose results the plan does not know yet."""
     gathered: Tree | None = None
     """The prompt's tree, once something is in it."""
     lost: list[Tree] = field(default_factory=list[Tree])
     """What grew and is not part of it."""
-
-    def add(self, part: int, plot: Plot) -> None:
-        """More grows for the prompt."""
-        self.plots[part] = plot
-        self.last = self.last or plot.order.last
 
     def trees(self) -> list[Tree]:
         """All that grew, the tree that is trained first."""

@@ -186,7 +186,6 @@ def test_what_cannot_follow_a_schedule_is_refused_in_a_sentence(tmp_path: Path) 
     for recipe, knobs, said in (
         ("grpo", {"scheduler": "arael"}, "did you mean 'areal'"),
         ("grpo", {"scheduler": "areal", "staleness": 2}, "staleness=2 and a schedule"),
-        ("dars", {"scheduler": "areal"}, "control .* of dars plans the rollouts of a whole step"),
         (replace(grpo, recall=Recall()), {"scheduler": "areal"}, "recalls trees"),
         (replace(grpo, peers={"b": Peer()}), {"scheduler": "areal"}, "several policies"),
     ):
