@@ -42,7 +42,7 @@ TINY: dict[str, dict[str, Any]] = {
     "vade": {"pool": 8}, "shuffled": {"pool": 8}, "dots": {"pool": 8, "references": 3}, "hbpo": {
         "budgets": (2, 4), "template": "{budget}"}, "guide": {"template": "{hint}"}, "e1": {"template": "{effort}"},
     "v05": {"least": 2, "most": 4}, "seele": {"rounds": 2}, "dars": {"most": 10},
-    "arrol": {"over": "recent", "tokens": 2, "warm": 1, "bins": 4},
+    "arrol": {"over": "recent", "tokens": 2, "warm": 1, "bins": 4, "passes": 2},
     "masa": {"template": "{prompt}", "efficient": True},
 }  # fmt: skip
 

@@ -38,7 +38,7 @@ def weights(version: int) -> Callable[[tuple[int, ...]], list[float]]:
     return row
 
 
-@dataclass
+@dataclass(repr=False)  # the event loop asks for one when it ends
 class Flown:
     """What came of a flight."""
 
