@@ -29,7 +29,7 @@ class ArrolRecipe:
         ("generate", "control"), "grpo",
         Evidence(
             "pass@1", "grpo", task="arithmetic", budget=120_000,
-            settings=("group=16", "train.prompts=8", "arrol:warm=5", "arrol:bins=16"),
+            settings=("group=8", "train.prompts=16", "arrol:warm=5", "arrol:bins=16"),
         ),
     )  # fmt: skip
     group: int = 16

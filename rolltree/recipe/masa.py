@@ -27,7 +27,7 @@ class MasaRecipe:
         "masa", "Meta-awareness by self-alignment", "2510.03259", 2025,
         "GRPO's score 1.28 times faster; +19.3 % on AIME25 and +6.2 % on average over six mathematics sets",
         ("generate", "control"), "grpo",
-        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("group=16", "train.prompts=8")),
+        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("group=8", "train.prompts=16")),
     )  # fmt: skip
     group: int = 8
     template: str = "{prompt} passes of 8, length: "
