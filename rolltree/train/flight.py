@@ -159,6 +159,10 @@ class Flight:
             self.scheduler.pump()
         self._look_after()
 
+    def want(self, groups: int) -> None:
+        """So many make the next update, and are asked for at once from now on."""
+        self.scheduler.batch = self.waves.prompts = groups
+
     async def batch(self) -> list[Group]:
         """The groups of the next update, when nobody writes in their trees any more."""
         await self._until(lambda: self._batch is not None)
@@ -244,14 +248,14 @@ class Flight:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _plan(self, number: int) -> tuple[Step, Gathering]:
+    def _plan(self, number: int, prompts: int) -> tuple[Step, Gathering]:
         """What the plan with this number may use: that of the step which would follow it without a schedule."""
         c, task = self.config, self.task
         gathering = Gathering(self.engine, task, self.budget, self.parts.filters, self.steering.history, number + 1)
         rng = Stream(mix(c.seed, "step", number + 1)).child("control").generator()
         width = width_of(self.parts.strategy) or 1
         return Step(
-            number + 1, c.prompts, width, rng, self.cursor, self.steering.history, solver(task)
+            number + 1, prompts, width, rng, self.cursor, self.steering.history, solver(task)
         ), gathering  # fmt: skip
 
     def plot(self, sheet: Sheet, index: int) -> Plot:

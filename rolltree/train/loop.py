@@ -168,7 +168,7 @@ class Loop:
 
     async def _overlapped(self, overlap: Overlap, clock: _Clock) -> tuple[dict[str, float], list[Tree]]:
         """One step while rollouts go on; its batch may be of several versions."""
-        harvest = await overlap.harvest(self.version)
+        harvest = await overlap.harvest(self.version, self.recalls(self.done))
         numbers = outcomes(harvest.trees) | growth(harvest.trees) | harvest.numbers
         clock.lap("grow")
         self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))

@@ -38,15 +38,16 @@ class Overlap:
         self.underway = Underway(self.flight.config.prompts)
         self.flight.told = self.underway.settled
 
-    async def harvest(self, version: int) -> Harvest:
-        """Go on, and wait for the next batch."""
+    async def harvest(self, version: int, recalls: int = 0) -> Harvest:
+        """Go on, and wait for the next batch; so many of its trees come from earlier steps."""
+        self.flight.want(self.flight.config.prompts - recalls)
         self._began, self._busy, self._learning = time.monotonic(), self.flight.busy_now(), 0.0
         with rare_collections():
             self.flight.begin()
             self.batch = await self.flight.batch()
         kept = [group.item.tree for group in self.batch]
         rest = [*(tree for group in self.batch for tree in group.item.lost), *self.flight.dropped()]
-        out = Harvest(_named(kept), rest, 1, version, numbers=self.flight.waves.told())
+        out = Harvest(_named(kept), rest, 1, version, recalls, self.flight.waves.told())
         for tree in out.kept:
             for shape in self.flight.parts.shapers:
                 shape(tree, self.flight.limit)

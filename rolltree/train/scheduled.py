@@ -28,7 +28,7 @@ def fitted(schedule: Schedule, parts: Parts, config: TrainConfig) -> tuple[Sched
     A recipe whose trees are grown together is refused: it needs all rollouts of a step at once.
     """
     strategy = parts.strategy
-    reason = _unfit(parts, config)
+    reason = _unfit(schedule, parts, config)
     if reason or not isinstance(strategy, TreeStrategy):
         raise TrainError(f"{reason or _together(parts)}; leave the schedule out, or choose another recipe")
     way = way_of(strategy, parts.control)
@@ -62,12 +62,15 @@ def corrected(objective: Objective, correction: Correction) -> Objective:
     return made
 
 
-def _unfit(parts: Parts, config: TrainConfig) -> str:
+def _unfit(schedule: Schedule, parts: Parts, config: TrainConfig) -> str:
     """Why a recipe cannot be scheduled; "" = it can."""
     if config.staleness:
         return f"staleness={config.staleness} and a schedule both say how far rollouts run ahead"
-    if parts.recall is not None:
-        return f"{parts.name} recalls trees of earlier steps, a share of each step's prompts"
+    if parts.recall is not None and schedule.age.late == "wait":
+        return (
+            f"{parts.name} recalls trees of earlier steps, so steps need more or fewer new ones, and a schedule that "
+            "waits until nothing can get too old counts on as many in each"
+        )
     if parts.peers:
         return f"{parts.name} trains several policies ({', '.join(parts.peers)}), whose weights change together"
     return ""

@@ -48,6 +48,8 @@ class Wave:
     number: int
     following: Following
     gathering: Gathering
+    prompts: int
+    """How many it is to order."""
     sheets: dict[Name, Sheet] = field(default_factory=dict[Name, Sheet])
     """Rounds without an answer."""
     places: set[int] = field(default_factory=set[int])
@@ -56,16 +58,20 @@ class Wave:
 
 @dataclass(slots=True, eq=False)
 class Waves:
-    """All plans of a run under a schedule. `step` makes what the plan with this number, from 0, may use."""
+    """All plans of a run under a schedule.
+
+    `step` makes what a plan may use, from its number, from 0, and the prompts it is to order.
+    """
 
     steering: Steering
     cursor: Cursor
     prompts: int
-    step: Callable[[int], tuple[Step, Gathering]]
+    """Of the next plan."""
+    step: Callable[[int, int], tuple[Step, Gathering]]
     begun: int = 0
     live: dict[int, Wave] = field(default_factory=dict[int, Wave])
     _journal: list[Any] = field(default_factory=list[Any])
-    """Since the oldest copy: None where a wave began, else (wave, round, what came)."""
+    """Since the oldest copy: how many prompts where a wave began, else (wave, round, what came)."""
     _copies: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list[tuple[int, int, dict[str, Any]]])
     """Wave before whose beginning it was taken, place in the journal, and the state."""
     _numbers: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
@@ -74,7 +80,7 @@ class Waves:
     def filling(self) -> bool:
         """Whether the latest plan may still name prompts of its own, so that the next one has to wait."""
         wave = self.live.get(self.begun - 1)
-        return wave is not None and len(wave.places) < self.prompts
+        return wave is not None and len(wave.places) < wave.prompts
 
     def begin(self) -> list[Sheet]:
         """The first rounds of the next plan that orders anything."""
@@ -121,7 +127,8 @@ class Waves:
         self.cursor.rewind(int(copy["taken"]))
         self.steering.load_state_dict(copy["control"])
         for entry in state["journal"]:
-            if entry is None:
+            if isinstance(entry, int):
+                self.prompts = entry
                 self._begin()
                 continue
             number, name, came = entry
@@ -141,11 +148,12 @@ class Waves:
     def _begin(self) -> list[Sheet]:
         if self.begun % EVERY == 0 or not self._copies:
             self._copies.append((self.begun, len(self._journal), self._now()))
-        self._journal.append(None)
-        step, gathering = self.step(self.begun)
+        self._journal.append(self.prompts)
+        step, gathering = self.step(self.begun, self.prompts)
         wave = Wave(
-            self.begun, Following(self.steering.control.plan(step, self.steering.state), gathering.grade), gathering
-        )
+            self.begun, Following(self.steering.control.plan(step, self.steering.state), gathering.grade), gathering,
+            self.prompts,
+        )  # fmt: skip
         self.live[wave.number] = wave
         self.begun += 1
         return self._go_on(wave, wave.following.begin())

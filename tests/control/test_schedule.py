@@ -22,17 +22,18 @@ from rolltree.objective.correction import ImportanceWeight
 from rolltree.objective.registry import load_objective
 
 
-def load(version=0, running=0, ready=0, trained=0, started=0, training=False):
-    return Load(10, version, running, ready, trained, started, training)
+def load(version=0, running=0, ready=0, started=0, training=False):
+    return Load(10, version, running, ready, started, training)
 
 
 @pytest.mark.parametrize(
     ("rule", "state", "room"),
     [
         (Ahead(0), load(), 10),
-        (Ahead(0), load(trained=10), 0),
-        (Ahead(0), load(version=1, trained=10), 10),
-        (Ahead(2), load(version=1, trained=10, ready=5, running=20), 5),
+        (Ahead(0), load(training=True), 0),
+        (Ahead(0), load(version=1), 10),
+        (Ahead(2), load(version=1, ready=5, running=20), 5),
+        (Ahead(2), load(version=1, ready=5, running=10, training=True), 5),
         (Ahead(2, limit=1.5), load(running=8), 7),
         (OverSample(2.0), load(), 20),
         (OverSample(2.0), load(running=4, ready=6), 0),

@@ -13,14 +13,13 @@ class Load(NamedTuple):
     """What an admission rule may look at. Counts are of groups."""
 
     batch: int
-    """Groups an update needs."""
+    """Groups an update needs; fewer where some of its trees are recalled from earlier steps."""
     version: int
     """Updates that were published."""
     running: int
     """Under way, those interrupted for an update included."""
     ready: int
     """Finished, accepted and not yet trained."""
-    trained: int
     started: int
     """Begun since the last publication, and all that was begun before it and not trained by then; what was thrown away
     does not count."""
@@ -55,7 +54,7 @@ class Ahead:
 
     def room(self, load: Load) -> int:
         """Room below the bound."""
-        bound = (self.staleness + load.version + 1) * load.batch - (load.trained + load.ready + load.running)
+        bound = (self.staleness + 1 - load.training) * load.batch - (load.ready + load.running)
         return bound if self.limit is None else min(bound, math.ceil(self.limit * load.batch) - load.running)
 
 

@@ -19,7 +19,7 @@ from rolltree.control.schedule.presets import Schedule
 from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
 
 Finish = Literal["done", "abort", "failed"]
-COUNTS = ("version", "trained_groups", "_groups", "_rollouts", "_finished", "_started", "_head")
+COUNTS = ("version", "_groups", "_rollouts", "_finished", "_started", "_head")
 """Counters that belong to a scheduler's state."""
 
 
@@ -54,7 +54,7 @@ class Scheduler:
     executor: Executor
     fresh: Callable[[int], Offer | None]
     batch: int
-    """Groups per update."""
+    """Groups per update; may be changed between a publication and `published`."""
     clock: Callable[[], float]
     """Only to stamp groups with."""
     accept: Callable[[Group], bool] = lambda _: True
@@ -79,7 +79,6 @@ class Scheduler:
     """Groups carried over: these start first."""
     ready: dict[int, Group] = field(default_factory=dict[int, Group])
     """Groups to be trained."""
-    trained_groups: int = 0
     _held: list[Rollout] = field(default_factory=list[Rollout])
     _inside: list[tuple[int, Group]] = field(default_factory=list[tuple[int, Group]])
     _outside: list[tuple[int, int, Group]] = field(default_factory=list[tuple[int, int, Group]])
@@ -103,7 +102,7 @@ class Scheduler:
     def load(self) -> Load:
         """What admission looks at."""
         return Load(
-            self.batch, self.version, len(self.unfinished) - len(self.partial), len(self.ready), self.trained_groups,
+            self.batch, self.version, len(self.unfinished) - len(self.partial), len(self.ready),
             self._started, self.phase != "free",
         )  # fmt: skip
 
@@ -371,7 +370,6 @@ class Scheduler:
             if not group.fate:
                 batch.append(group)
         self.phase = "training"
-        self.trained_groups += len(batch)
         for group in batch:
             group.lag = self.version - group.born
             self._settle(group, "trained")

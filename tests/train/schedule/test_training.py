@@ -68,6 +68,19 @@ def test_sync_is_the_loop_without_a_schedule(tmp_path: Path) -> None:
         assert {k: old[k] for k in same} == pytest.approx({k: new[k] for k in same}, abs=1e-5)
 
 
+def test_recalled_trees_teach_beside_those_of_a_schedule(tmp_path: Path) -> None:
+    recipe = replace(load_recipe("grpo").build(), recall=Recall(share=0.5, window=1, until=4))
+    plain, before = run(tmp_path / "plain", "", recipe, steps=5)
+    for schedule in ("sync", "april", "verl"):
+        done, seen = run(tmp_path / schedule, schedule, recipe, steps=5)
+        assert [line.get("recalled", 0) for line in done.metrics] == [0, 2, 2, 2, 0]
+        assert [len([t for t in trees if t.leaves()[0].fate == "trained"]) for trees in seen] == [4, 2, 2, 2, 4]
+        if schedule == "sync":
+            assert [written(t) for t in before] == [written(t) for t in seen]
+            for a, b in zip(plain.model.parameters(), done.model.parameters(), strict=True):
+                assert torch.allclose(a, b, atol=1e-6)
+
+
 def test_old_tokens_are_told_apart_and_weighed(tmp_path: Path) -> None:
     done, seen = run(tmp_path / "run", "areal", lr=1e-2)
     last = done.metrics[-1]
@@ -186,8 +199,8 @@ def test_what_cannot_follow_a_schedule_is_refused_in_a_sentence(tmp_path: Path) 
     for recipe, knobs, said in (
         ("grpo", {"scheduler": "arael"}, "did you mean 'areal'"),
         ("grpo", {"scheduler": "areal", "staleness": 2}, "staleness=2 and a schedule"),
-        (replace(grpo, recall=Recall()), {"scheduler": "areal"}, "recalls trees"),
         (replace(grpo, peers={"b": Peer()}), {"scheduler": "areal"}, "several policies"),
+        (replace(grpo, recall=Recall()), {"scheduler": "areal"}, "recalls trees of earlier steps"),
     ):
         with pytest.raises(RolltreeError, match=said):
             run(tmp_path / "run", "", recipe, **knobs)
