@@ -24,9 +24,13 @@ def standardised(table: Table, values: Floats) -> Floats:
     """z-scores over all teaching actions of live paths (population std); 0 where nothing varies or teaches."""
     use = table.teaches & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
     inside = values[use]
-    if not len(inside) or inside.std() == 0:
+    spread = inside.std() if len(inside) else 0.0
+    if spread == 0:
         return np.zeros(len(values))
-    return np.where(use, (values - inside.mean()) / inside.std(), 0.0)
+    z = values - inside.mean()
+    z /= spread
+    z[~use] = 0.0
+    return z
 
 
 def shaped(advantage: Advantage, factor: Floats) -> Advantage:
@@ -87,10 +91,16 @@ class EntropyConfidence:
 
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage, scaled."""
-        doubt = 1 - confidence(table, self.k)
-        score = self.alpha * standardised(table, action_values(table, "entropy"))
-        score = np.clip(score + self.beta * standardised(table, doubt), -2, 2)
-        return shaped(resolve(self.base)(table), np.maximum(1 + self.a * score, 0.0))
+        # In place: at millions of actions every array made on the way costs as much as what is computed.
+        doubt = confidence(table, self.k)
+        np.subtract(1, doubt, out=doubt)
+        factor = standardised(table, action_values(table, "entropy"))
+        factor *= self.alpha
+        factor += self.beta * standardised(table, doubt)
+        np.clip(factor, -2, 2, out=factor)
+        factor *= self.a
+        factor += 1
+        return shaped(resolve(self.base)(table), np.maximum(factor, 0.0, out=factor))
 
 
 def confidence(table: Table, k: int) -> Floats:
