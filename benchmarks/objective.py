@@ -1,39 +1,44 @@
 """Cost of every objective against a plain clipped surrogate: alone on one batch, and in a whole step of learning.
 
-    python benchmarks/objective.py [--tokens 16384] [--repeats 7] [--threads 1] [--only NAME ...] [--json FILE]
+    python benchmarks/objective.py [--tokens 16384] [--blocks 12] [--threads 1] [--only NAME ...] [--json FILE]
 
 alone   forward and backward to the log-probs of packed trees, 64 leaves each with shared prefixes
 step    `Learner.step` on 16 trees of 8 leaves by a policy of about a million parameters: packing, the forwards an
         objective asks for (entropies, its statistics of the update), backward, clip and AdamW; one update
 
-An objective and the clipped surrogate alternate, first the one and then the other, so a busy machine slows both. With
-one thread it is processor time that is counted, which other programs disturb less; what they still do (caches, clock)
-only ever adds, so the ratio of the least times is printed beside the median of the paired ratios. `share` is what the
-objective adds by itself to a step with `clipped`: its own time less clipped's, over the step's.
+An objective and the clipped surrogate are timed in blocks of four: clipped, own, own, clipped, and the other way round
+in every second block. A block is one ratio, (own + own) / (clipped + clipped), from which whatever grows evenly while
+it lasts (a clock, a cache, another program) cancels. Reported are the median of the ratios, the interval that covers
+the true median in 95 of 100 such measurements whatever the noise looks like (order statistics), and the range. Two
+rows tell what the reading itself is worth: `clipped` against itself, and `pairwise, reference known`, which does
+without the forward pass of the reference. With one thread it is processor time that is counted.
+`share` is what the objective adds by itself to a step with `clipped`: its own time less clipped's, over the step's.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from machine import clock, save
 from torch import Tensor
 
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.fold import expand, fold, leaf_weights
 from rolltree.objective.batch import Batch, Objective, Paths
 from rolltree.objective.registry import CORRECTIONS, OBJECTIVES, load_objective
-from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.language import LanguagePolicy, Read
 from rolltree.policy.load import load_model
+from rolltree.policy.packed import Packed
 from rolltree.train.backward import StepKnobs
 from rolltree.train.config import Optim
+from rolltree.train.memory import keep_freed
 from rolltree.train.step import Learner, make_optimizer
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -44,23 +49,43 @@ TREES, PROMPT, GROUP, LONGEST = 16, 20, 8, 40
 
 
 @dataclass(frozen=True)
+class Ratios:
+    """Ratios of blocks."""
+
+    median: float
+    low: float
+    """Ends of the 95 % interval of the median."""
+    high: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, ratios: Sequence[float]) -> Ratios:
+        """What some blocks say."""
+        x, cut = sorted(ratios), 0
+        while 2 * sum(math.comb(len(x), k) for k in range(cut + 2)) / 2 ** len(x) <= 0.05:
+            cut += 1
+        return cls(statistics.median(x), x[cut], x[-1 - cut], x[0], x[-1])
+
+    def __str__(self) -> str:
+        return f"{self.median:5.3f}× ({self.low:.3f} to {self.high:.3f}) [{self.least:.2f}, {self.most:.2f}]"
+
+
+@dataclass(frozen=True)
 class Row:
     """One objective. Times are medians in milliseconds; ratios are to the clipped surrogate."""
 
     objective: str
     tokens: int
     threads: int
+    blocks: int
+    flat: float
+    """Share of the step's groups without any advantage."""
     clipped_ms: float
     own_ms: float
-    ratio_min: float
-    ratio_median: float
-    ratio_max: float
+    alone: Ratios
     step_ms: float
-    step_min: float
-    step_median: float
-    step_max: float
-    step_least: float
-    """Ratio of the least times."""
+    step: Ratios
     share: float
     """(own − clipped, alone at the step's number of actions) / the step with clipped."""
 
@@ -105,27 +130,44 @@ def packed_batch(tokens: int, seed: int = 0) -> Batch:
     )
 
 
-def objectives() -> dict[str, Objective]:
-    """Everything by name, each correction and penalty around the clipped surrogate."""
+def objectives() -> dict[str, tuple[Objective, bool]]:
+    """Everything by name, each correction and penalty around the clipped surrogate; whether anchors are known."""
     named = {name: load_objective(name) for name in OBJECTIVES}
     named |= {f"clipped + {name}": load_objective("clipped", correction=name) for name in CORRECTIONS}
-    named["clipped + kl + entropy"] = load_objective("clipped", kl=0.01, entropy_bonus=0.01)
-    return named
+    named["clipped + kl"] = load_objective("clipped", kl=0.01)
+    named["clipped + entropy"] = load_objective("clipped", entropy_bonus=0.01)
+    known = {f"{name}, reference known": named[name] for name in ("pairwise", "clipped + kl")}
+    return {name: (made, name in known) for name, made in (named | known).items()}
 
 
 def once(objective: Objective, batch: Batch) -> float:
     """Seconds of one forward and backward."""
     leaves = [x for x in (batch.logp, batch.entropy) if x is not None]
-    start = _now()
+    start = clock()
     loss, _ = objective(batch)
     torch.autograd.grad(loss, leaves, allow_unused=True)
-    return _now() - start
+    return clock() - start
+
+
+class Remembered(LanguagePolicy):
+    """A fixed policy that reads a row once and remembers it: leaves out what an anchor's forward pass costs."""
+
+    def __init__(self, policy: LanguagePolicy) -> None:
+        super().__init__(policy.model)
+        self.known: dict[bytes, Read] = {}
+
+    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> Read:
+        """The same answer for the same row."""
+        key = packed.tokens.tobytes()
+        if key not in self.known:
+            self.known[key] = super().read(packed, entropy=entropy, logits=logits, watch=watch)
+        return self.known[key]
 
 
 class Steps:
     """A rollout batch and a learner that can be asked for one update on it with any objective, over and over."""
 
-    def __init__(self) -> None:
+    def __init__(self, flat: float = 0.0) -> None:
         rng = np.random.default_rng(0)
         forest = [Tree(f"t{i}", rng.integers(3, 99, PROMPT)) for i in range(TREES)]
         for tree in forest:
@@ -137,65 +179,80 @@ class Steps:
                     scores={"reward": 0.0},
                 )  # fmt: skip
         self.view = table(forest)
-        self.advantage = Advantage(leaf=rng.normal(size=len(self.view.leaf)))
+        taught = self.view.leaf_tree >= round(flat * TREES)
+        self.advantage = Advantage(leaf=rng.normal(size=len(self.view.leaf)) * taught)
         self.weights = leaf_weights(self.view, "token")
         self.actions = int(self.view.teaching.sum())
+        self.learner = self._learner(lambda policy: policy)
+        self.known = self._learner(Remembered)
+
+    def _learner(self, anchor: Callable[[LanguagePolicy], LanguagePolicy]) -> Learner:
         policy = LanguagePolicy(load_model("nano").model)
         optim = Optim(lr=1e-9)
-        anchors = {name: LanguagePolicy(load_model("nano").model) for name in ("reference", "previous")}
-        self.learner = Learner(policy, make_optimizer(policy, optim), optim, anchors)
+        anchors = {name: anchor(LanguagePolicy(load_model("nano").model)) for name in ("reference", "previous")}
+        return Learner(policy, make_optimizer(policy, optim), optim, anchors)
 
-    def __call__(self, objective: Objective) -> float:
-        """Seconds of one step, folding included."""
-        start = _now()
+    def __call__(self, objective: Objective, *, known: bool = False) -> float:
+        """Seconds of one step, folding included; `known`: what the anchors say is known already."""
+        start = clock()
         folded = fold(self.view, self.advantage, self.weights)
         paths = expand(self.view, self.advantage, self.weights) if objective.level == "path" else None
-        self.learner.step(objective, self.view, folded, paths, version=3, knobs=StepKnobs())
-        return _now() - start
+        learner = self.known if known else self.learner
+        learner.step(objective, self.view, folded, paths, version=3, knobs=StepKnobs())
+        return clock() - start
 
 
-def _both(step: Steps, base: Objective, objective: Objective, *, swap: bool) -> tuple[float, float]:
-    """Seconds of a step with either, in one order or the other."""
-    if swap:
-        own = step(objective)
-        return step(base), own
-    return step(base), step(objective)
+Timed = Callable[[], float]
 
 
-def _now() -> float:
-    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+def compared(plain: Timed, own: Timed, blocks: int) -> tuple[list[float], list[float], Ratios]:
+    """Seconds of both sides in blocks of four, and the ratios of the blocks."""
+    sides: tuple[list[float], list[float]] = ([], [])
+    ratios: list[float] = []
+    for block in range(blocks):
+        order = (0, 1, 1, 0) if block % 2 == 0 else (1, 0, 0, 1)
+        took = [(side, (own if side else plain)()) for side in order]
+        for side, seconds in took:
+            sides[side].append(seconds)
+        ratios.append(sum(t for side, t in took if side) / sum(t for side, t in took if not side))
+    return *sides, Ratios.of(ratios)
 
 
 def rows(
-    tokens: int = 16384, repeats: int = 7, threads: int = 1, say: Callable[[str], object] = lambda _: None,
-    only: Sequence[str] = (),
+    tokens: int = 16384, blocks: int = 12, threads: int = 1, say: Callable[[str], object] = lambda _: None,
+    only: Sequence[str] = (), flat: float = 0.0,
 ) -> list[Row]:  # fmt: skip
     """Measure every objective."""
     torch.set_num_threads(threads)
+    clock.kind = "cpu" if threads == 1 else "wall"
+    keep_freed()
     batch, base = packed_batch(tokens), load_objective("clipped")
     lean = replace(batch, paths=None)
-    step = Steps()
-    step(base)
+    step = Steps(flat)
     out: list[Row] = []
-    for name, objective in objectives().items():
+    for name, (objective, known) in objectives().items():
         if only and name not in only:
             continue
         seen = batch if objective.level == "path" else lean
-        once(base, lean)
-        once(objective, seen)
-        pairs = [(min(once(base, lean) for _ in range(3)), min(once(objective, seen) for _ in range(3)))
-                 for _ in range(repeats)]  # fmt: skip
-        steps = [_both(step, base, objective, swap=k % 2 == 1) for k in range(repeats)]
-        ratios, whole = (sorted(own / plain for plain, own in column) for column in (pairs, steps))
-        plain, own = (statistics.median(column) for column in zip(*pairs, strict=True))
+        for _ in range(2):
+            once(base, lean)
+            once(objective, seen)
+            step(base)
+            step(objective, known=known)
+        plain, mine, alone = compared(
+            lambda: min(once(base, lean) for _ in range(5)),
+            lambda o=objective, b=seen: min(once(o, b) for _ in range(5)), blocks,
+        )  # fmt: skip
+        whole, with_it, steps = compared(
+            lambda: step(base), lambda o=objective, k=known: step(o, known=k), blocks
+        )  # fmt: skip
+        own_ms, clipped_ms = (1e3 * statistics.median(column) for column in (mine, plain))
+        added = (own_ms - clipped_ms) * step.actions / len(batch.logp)
         out.append(
             Row(
-                objective=name, tokens=len(batch.logp), threads=threads, clipped_ms=1e3 * plain, own_ms=1e3 * own,
-                ratio_min=ratios[0], ratio_median=statistics.median(ratios), ratio_max=ratios[-1],
-                step_ms=1e3 * statistics.median(own for _, own in steps),
-                step_min=whole[0], step_median=statistics.median(whole), step_max=whole[-1],
-                step_least=min(own for _, own in steps) / min(plain for plain, _ in steps),
-                share=(own - plain) * step.actions / len(batch.logp) / min(plain for plain, _ in steps),
+                objective=name, tokens=len(batch.logp), threads=threads, blocks=blocks, flat=flat,
+                clipped_ms=clipped_ms, own_ms=own_ms, alone=alone, step_ms=1e3 * statistics.median(with_it), step=steps,
+                share=added / 1e3 / statistics.median(whole),
             )
         )  # fmt: skip
         say(line(out[-1]))
@@ -205,24 +262,24 @@ def rows(
 def line(row: Row) -> str:
     """One row as text."""
     return (
-        f"{row.objective:24} alone {row.own_ms:7.2f} ms {row.ratio_median:6.2f}× [{row.ratio_min:.2f}, "
-        f"{row.ratio_max:.2f}]   step {row.step_ms:7.0f} ms {row.step_median:5.2f}× [{row.step_min:.2f}, "
-        f"{row.step_max:.2f}], least {row.step_least:.2f}×   share {row.share:+.2%}"
+        f"{row.objective:26} alone {row.own_ms:6.2f} ms {row.alone.median:5.2f}×   step {row.step_ms:6.0f} ms "
+        f"{row.step}   share {row.share:+.2%}"
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table and, if asked, write it as JSON."""
+    """Print the table and, if asked, write it with the machine it was measured on."""
     parser = argparse.ArgumentParser(description="Overhead of objectives")
     parser.add_argument("--tokens", type=int, default=16384)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--blocks", type=int, default=12, help="of four timings; 6 are the fewest that bound a median")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=(), help="names of objectives; all unless given")
+    parser.add_argument("--flat", type=float, default=0.0, help="share of groups without any advantage, in a step")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    table = rows(given.tokens, given.repeats, given.threads, print, given.only)
-    if given.json:
-        given.json.write_text(json.dumps([asdict(row) for row in table], indent=1) + "\n", encoding="utf-8")
+    if given.blocks < 6:
+        parser.error(f"--blocks {given.blocks} bounds no median at 95 %; give 6 or more")
+    save(given.json, rows(given.tokens, given.blocks, given.threads, print, given.only, given.flat))
 
 
 if __name__ == "__main__":

@@ -93,7 +93,9 @@ def dress(turn: Node, rng: np.random.Generator, *, last: bool) -> None:
     n = len(turn)
     turn.logp = -rng.gamma(1.0, 0.5, n).astype(np.float32)
     turn.entropy = rng.gamma(1.0, 0.5, n).astype(np.float32)
-    turn.top = Top(np.tile(np.arange(5, dtype=np.int32), (n, 1)), -rng.gamma(2.0, 1.0, (n, 5)).astype(np.float32))
+    turn.top = Top(
+        np.tile(np.arange(5, dtype=np.int32), (n, 1)), -np.sort(rng.gamma(2.0, 1.0, (n, 5)), axis=1).astype(np.float32)
+    )
     turn.notes.update(
         energy=rng.uniform(0.1, 2.0, n),
         reference=-rng.gamma(1.0, 0.5, n),

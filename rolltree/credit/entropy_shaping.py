@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rolltree.credit.advantage import Advantage, Credit, CreditError
 from rolltree.credit.outcome import action_values, where
 from rolltree.credit.registry import register, resolve
-from rolltree.tree.table import Floats, Table
+from rolltree.tree.table import Bools, Floats, Table
+
+Array = NDArray[np.floating[Any]]
+
+PART = 1 << 14
+"""Actions whose alternatives are read at a time."""
 
 
 def standardised(table: Table, values: Floats) -> Floats:
     """z-scores over all teaching actions of live paths (population std); 0 where nothing varies or teaches."""
     use = table.teaches & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
     inside = values[use]
-    if not len(inside) or inside.std() == 0:
+    spread = inside.std() if len(inside) else 0.0
+    if spread == 0:
         return np.zeros(len(values))
-    return np.where(use, (values - inside.mean()) / inside.std(), 0.0)
+    z = values - inside.mean()
+    z /= spread
+    z[~use] = 0.0
+    return z
 
 
 def shaped(advantage: Advantage, factor: Floats) -> Advantage:
@@ -79,23 +91,58 @@ class EntropyConfidence:
 
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage, scaled."""
-        doubt = 1 - confidence(table, self.k)
-        score = self.alpha * standardised(table, action_values(table, "entropy"))
-        score = np.clip(score + self.beta * standardised(table, doubt), -2, 2)
-        return shaped(resolve(self.base)(table), np.maximum(1 + self.a * score, 0.0))
+        # In place: at millions of actions every array made on the way costs as much as what is computed.
+        doubt = confidence(table, self.k)
+        np.subtract(1, doubt, out=doubt)
+        factor = standardised(table, action_values(table, "entropy"))
+        factor *= self.alpha
+        factor += self.beta * standardised(table, doubt)
+        np.clip(factor, -2, 2, out=factor)
+        factor *= self.a
+        factor += 1
+        return shaped(resolve(self.base)(table), np.maximum(factor, 0.0, out=factor))
 
 
 def confidence(table: Table, k: int) -> Floats:
     """Mean probability of the k most likely alternatives, per action; 1 where nothing teaches."""
     out = np.ones(table.actions)
-    live = table.below(table.live.astype(np.float64)) > 0
-    for row in np.flatnonzero(table.trains & (table.length > 0) & live):
+    use = table.trains & (table.length > 0) & (table.below(table.live.astype(np.float64)) > 0)
+    if use.any():
+        out[np.repeat(use, table.length)] = np.concatenate([_mean_of_top(part, k) for part in _tops(table, use, k)])
+    return out
+
+
+def _tops(table: Table, use: Bools, k: int) -> Iterator[Array]:
+    """(alternatives, actions) log-probs of these nodes in row order, in parts that fit a processor's cache."""
+    part: list[Array] = []
+    filled = 0
+    for row in np.flatnonzero(use).tolist():
         top = table.nodes[row].top
         if top is None or top.logp.shape[1] < k:
-            raise CreditError(f"{where(table, int(row))} lacks the {k} most likely alternatives; ask for top={k}")
-        at = table.start[row]
-        out[at : at + table.length[row]] = np.exp(-np.sort(-top.logp.astype(np.float64), axis=1)[:, :k]).mean(1)
-    return out
+            raise CreditError(f"{where(table, row)} lacks the {k} most likely alternatives; ask for top={k}")
+        if part and (filled >= PART or top.logp.shape[1] != part[0].shape[1]):
+            yield np.concatenate(part).T
+            part, filled = [], 0
+        part.append(top.logp)
+        filled += len(top.logp)
+    yield np.concatenate(part).T
+
+
+def _mean_of_top(logp: Array, k: int) -> Floats:
+    """Mean probability of the k largest of each column."""
+    rows = np.ascontiguousarray(logp)
+    if (rows[1:] > rows[:-1]).any():  # engines list the largest first
+        _lift(rows, k)
+    return np.exp(rows[:k], dtype=np.float64).sum(0) / k
+
+
+def _lift(rows: Array, k: int) -> None:
+    """Bring the k largest of each column to its head, in order: a bubble sort of rows, cheap where they are few."""
+    for head in range(min(k, len(rows) - 1)):
+        for low in range(len(rows) - 1, head, -1):
+            above = np.maximum(rows[low - 1], rows[low])
+            np.minimum(rows[low - 1], rows[low], out=rows[low])
+            rows[low - 1] = above
 
 
 @register("entropy_response", paper="ETTRL, arXiv:2508.11356", family="shaping")

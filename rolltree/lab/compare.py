@@ -11,7 +11,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -123,9 +123,30 @@ def compare(
         shelf.runner.check(Spec(arm, seeds[0], conditions))
     started = time.monotonic()
     traces, stopped = _make_all(chosen, conditions, seeds, shelf, console or Console(stderr=True))
-    both = tuple(s for s in seeds if all(any(t.seed == s and t.label == a.label for t in traces) for a in chosen))
+    if stopped is not None and not _finished(chosen, seeds, traces):
+        raise stopped
+    made = conclude(
+        chosen, conditions, seeds, traces, metric=name, least=least, confidence=confidence, target=target
+    )  # fmt: skip
+    return replace(made, seconds=time.monotonic() - started, command=command)
+
+
+def conclude(
+    chosen: Sequence[Arm],
+    conditions: Conditions,
+    seeds: Sequence[int],
+    traces: Sequence[Trace],
+    *,
+    metric: str = "pass@1",
+    least: float = 0.0,
+    confidence: float = 0.95,
+    target: float | None = None,
+) -> Comparison:
+    """What finished runs say: each arm against the first, over the seeds that every arm has finished."""
+    name = check_metric(metric, conditions.eval_samples)
+    both = _finished(chosen, seeds, traces)
     if not both:
-        raise stopped or LabError("no seed was finished by every arm")
+        raise LabError("no seed was finished by every arm")
     by_arm = {a.label: [t for t in traces if t.label == a.label and t.seed in both] for a in chosen}
     headline = {a: measures(ts, name, conditions.budget, conditions.axis, confidence) for a, ts in by_arm.items()}
     unit = "points" if held_out(name) or name in SHARES else ""
@@ -141,9 +162,11 @@ def compare(
         contrasts=tuple(made),
         confidence=confidence,
         wanted_seeds=len(seeds),
-        seconds=time.monotonic() - started,
-        command=command,
     )
+
+
+def _finished(chosen: Sequence[Arm], seeds: Sequence[int], traces: Sequence[Trace]) -> tuple[int, ...]:
+    return tuple(s for s in seeds if all(any(t.seed == s and t.label == a.label for t in traces) for a in chosen))
 
 
 def main(config: CompareConfig, runner: Runner | None = None, console: Console | None = None) -> int:

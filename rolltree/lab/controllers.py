@@ -1,5 +1,7 @@
 """All controls in one table at one budget: `python -m rolltree.lab.controllers`.
 
+`--only NAME … --keep` trains the baseline and the arms named, and takes the others from the table that stands.
+
 Every recipe that has a control of its own is trained as its card puts it together, beside GRPO, DAPO and GRPO-RoC; a
 control without a recipe stands over GRPO. What is compared comes from the registries, so a new control is in the table
 once its file is there. Runs are those of `rolltree compare` and found again in the same cache.
@@ -19,10 +21,12 @@ from rolltree.control.plan import Uniform
 from rolltree.control.registry import controls
 from rolltree.lab.arms import Arm, amount, arms
 from rolltree.lab.board_page import Board, write_page
+from rolltree.lab.board_store import joined, stored
 from rolltree.lab.board_table import Column
 from rolltree.lab.compare import Comparison, compare
-from rolltree.lab.runner import Conditions, Shelf
+from rolltree.lab.runner import Conditions, Runner, Shelf
 from rolltree.lab.sources import modules_of
+from rolltree.lab.trace import LabError
 from rolltree.lab.train_runner import TrainRunner
 from rolltree.recipe.registry import load_recipe, recipes
 
@@ -30,6 +34,8 @@ BASELINE = "grpo"
 BESIDE = ("dapo", "grpo_roc")
 """Recipes without a control that spend the same budget in another way: they refill a step, or select from more."""
 SHARED = frozenset({Uniform.__module__})
+NAME = "controllers"
+COLUMNS = (Column("groups without variance", "zero_variance"),)
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ class Settings:
 
     only: tuple[str, ...] = ()
     """Labels of arms beside the baseline; all when left out."""
+    keep: bool = False
+    """Arms that are not trained now stay in the table with the numbers that stand in controllers.json."""
     task: str = "mixed:arithmetic"
     """Levels 1 to 4 of chained arithmetic in equal shares: from mostly solved to hardly ever."""
     budget: str = "60k"
@@ -65,13 +73,18 @@ def steered(settings: Sequence[str] = ()) -> tuple[Arm, ...]:
     return (*arms((BASELINE, *BESIDE, *mine), settings), *over)
 
 
-def measured(settings: Settings, console: Console | None = None) -> Comparison:
+def measured(settings: Settings, console: Console | None = None, runner: Runner | None = None) -> Comparison:
     """Make (or find) every run and compare all with the baseline."""
-    chosen = [arm for arm in steered(settings.set) if not settings.only or arm.label in (BASELINE, *settings.only)]
+    every = steered(settings.set)
+    if unknown := set(settings.only) - {arm.label for arm in every}:
+        raise LabError(f"no arm {sorted(unknown)[0]!r}; there are: {', '.join(arm.label for arm in every)}")
+    chosen = [arm for arm in every if not settings.only or arm.label in (BASELINE, *settings.only)]
     on = Conditions(
         settings.task, amount(settings.budget), eval_every=settings.eval_every, eval_items=settings.eval_items
     )
-    return compare(chosen, on, settings.seeds, Shelf(settings.cache, TrainRunner()), console=console)
+    known = stored(settings.out / f"{NAME}.json", settings.eval_every, COLUMNS) if settings.keep else []
+    fresh = compare(chosen, on, settings.seeds, Shelf(settings.cache, runner or TrainRunner()), console=console)
+    return joined(fresh, known, every) if settings.keep else fresh
 
 
 def main(settings: Settings) -> None:
@@ -85,20 +98,20 @@ def main(settings: Settings) -> None:
 def board(result: Comparison) -> Board:
     """What the page says of the comparison."""
     return Board(
-        "controllers", result,
+        NAME, result,
         "A control is trained in its own recipe, with the credit and objective of its paper; "
         f"“{result.arms[0].label} + …” is one without.",
-        (Column("groups without variance", "zero_variance"),),
+        COLUMNS,
         remark="A control that asks for more rollouts a step, or measures some, makes fewer steps.",
     )  # fmt: skip
 
 
 def command(settings: Settings) -> str:
-    """The command line that repeats a page."""
+    """The command line that repeats a page; of one that was added to, that of the whole."""
     words = ["python -m rolltree.lab.controllers"]
     for name, default in asdict(Settings()).items():
         value = getattr(settings, name)
-        if value != default and name not in ("out", "cache", "threads"):
+        if value != default and name not in ("out", "cache", "threads", *(("only", "keep") if settings.keep else ())):
             given = value if isinstance(value, tuple) else (value,)
             words.append(" ".join([f"--{name.replace('_', '-')}", *map(str, given)]))
     return " ".join(words)

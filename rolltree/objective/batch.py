@@ -149,6 +149,15 @@ class StepWide(Protocol):
         ...
 
 
+@runtime_checkable
+class CreditWide(Protocol):
+    """An objective with a statistic of the update that credit alone decides, so that nothing need be read for it."""
+
+    def settle(self, groups: int, taught: int) -> Objective:
+        """The same with its statistic fixed for an update of so many groups, of which so many have an advantage."""
+        ...
+
+
 def fit(objective: Objective, batches: Sequence[Batch]) -> Objective:
     """Fix an objective's step-wide statistics, if it has any: once per optimizer step, before the first backward."""
     return objective.fit(batches) if isinstance(objective, StepWide) else objective

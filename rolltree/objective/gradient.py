@@ -65,7 +65,8 @@ class Gpg:
     """−α Σ A·log π, α = groups / groups with a signal (Group Policy Gradient, arXiv 2504.02546).
 
     A group whose advantages are all zero adds nothing to the sum but is counted in its average; α takes it out again.
-    Batches whose average already leaves such groups out want `reinforce`. `alpha` fixes the factor.
+    Batches whose average already leaves such groups out want `reinforce`. `alpha` fixes the factor; nothing then needs
+    the groups any more.
     """
 
     alpha: float | None = None
@@ -73,8 +74,22 @@ class Gpg:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Which leaves form a group."""
-        return frozenset({"group"})
+        """Which leaves form a group, until α is known."""
+        return frozenset({"group"} if self.alpha is None else ())
+
+    @property
+    def step_wide(self) -> bool:
+        """Whether α is still to be found."""
+        return self.alpha is None
+
+    @property
+    def skips_idle(self) -> bool:
+        """Whether groups without a signal may be left out: they are counted first."""
+        return self.alpha is not None
+
+    def settle(self, groups: int, taught: int) -> Objective:
+        """α from how many groups an update has and how many of them have a signal."""
+        return replace(self, alpha=_alpha(groups, taught), level="token") if self.alpha is None else self
 
     def fit(self, batches: Sequence[Batch]) -> Objective:
         """α from the groups of the whole step; a group must not be split over micro-batches."""

@@ -120,8 +120,8 @@ def _tell(logits: Tensor, read: Tensor, target: Tensor, *, entropy: bool, keep: 
     logp = logits.log_softmax(-1)
     taken = logp[read, target]
     spread = -(logp.exp() * logp).sum(-1)[read] if entropy else None
-    watched = None
-    if watch:
+    watched = spread.detach() if watch and spread is not None else None
+    if watch and watched is None:
         quiet = logp.detach()
         watched = -torch.einsum("uv,uv->u", quiet.exp(), quiet)[read]
     return Read(taken, spread, logits[read] if keep else None, watched)

@@ -17,6 +17,7 @@ from rolltree.policy.language import Attention, LanguagePolicy
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered
+from rolltree.train.memory import keep_freed
 from rolltree.train.pack import Micro
 from rolltree.train.ranks_shard import (
     Sharded,
@@ -72,6 +73,7 @@ def meeting(port: int, size: int, *, host: bool = False) -> Any:
 
 def join(beginning: Beginning, rank: int, size: int, store: Any) -> Learner:
     """Become one of so many ranks; returns this one's learner."""
+    keep_freed()
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     policy = LanguagePolicy(beginning.model, attention=beginning.attention)
     shard(policy)

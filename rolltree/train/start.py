@@ -29,6 +29,7 @@ from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_check
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.loop import Listen, Live, Loop
+from rolltree.train.memory import keep_freed
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
 from rolltree.train.peers import Fellow, check_peers, peer_model
 from rolltree.train.progress import Reporter
@@ -103,6 +104,7 @@ def parts_of(recipe: str | Recipe | Parts) -> Parts:
 
 def make_learner(parts: Parts, model: Any, config: TrainConfig) -> Learner:
     """Policy, optimizer and the fixed policies the objective asks for."""
+    keep_freed()
     # Dropout would make the trained policy another one than the sampled.
     model.eval()
     if config.lora is not None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from rolltree.credit.fold import Expanded, Folded
-from rolltree.objective.batch import Objective
+from rolltree.objective.batch import CreditWide, Objective
 from rolltree.objective.hooks import accumulator_of, skips_idle, step_factor
 from rolltree.objective.staleness import scaled_step
 from rolltree.policy.language import LanguagePolicy
@@ -28,7 +28,8 @@ from rolltree.tree.table import Table
 class Work:
     """The micro-batches of one step, update by update, with what is needed to learn from them."""
 
-    objective: Objective
+    objectives: Sequence[Objective]
+    """Per update: the objective, with what credit decides of it."""
     parts: Sequence[Sequence[Micro]]
     scales: Sequence[float]
     """Per update, what its weights are multiplied with to stand for the whole step."""
@@ -86,21 +87,27 @@ class Learner:
         """All updates of one step; returns its metrics."""  # fmt: skip
         # Where gradients are wanted path by path, each path is a micro-batch of its own.
         budget = knobs.token_budget if accumulator_of(objective) is None else 1
+        shares = _shares(table, self.optim.minibatches)
+        settled = [_settled(objective, table, paths, trees) for trees in shares]
+        objective = next(iter(settled), objective)
+        paths = None if objective.level == "token" else paths
         whole = "group" in objective.needs
         per_tree = np.bincount(np.repeat(table.tree, table.length), folded.weight, minlength=len(table.trees))
         if skips_idle(objective):
             folded, paths = _taught(folded), None if paths is None else _taught_paths(paths)
+        objectives: list[Objective] = []
         parts: list[list[Micro]] = []
         scales: list[float] = []
-        for trees in _shares(table, self.optim.minibatches):
+        for own, trees in zip(settled, shares, strict=True):
             part = micro_batches(table, folded, budget, paths=paths, whole_trees=whole, trees=trees)
             if part:
+                objectives.append(own)
                 parts.append(part)
                 scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
             return {"updates": 0.0, "trained_tokens": 0.0}
         gap, weights, reread = Gap(knobs.gap_limit, version), Weights(table), Reread(table)
-        work = Work(objective, parts, scales, [len(part) for part in parts], version, knobs)
+        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs)
         try:
             told = (self if self.crew is None else self.crew).teach(work, (gap, weights, reread))
         except DivergedError as error:
@@ -119,15 +126,19 @@ class Learner:
         """All updates of one step; a member of a team makes them at the same time as the others, on its own share."""
         self.team.unite(self.policy)
         once = len(work.parts) * self.optim.epochs == 1
-        fixed = [[self._anchors(work.objective, micro, once) for micro in part] for part in work.parts]
+        fixed = [
+            [self._anchors(objective, micro, once) for micro in part]
+            for objective, part in zip(work.objectives, work.parts, strict=True)
+        ]
         if "previous" in self.anchors:
             self.reanchor("previous")
         told = Gathered()
         for epoch in range(self.optim.epochs):
-            for part, anchors, scale, count in zip(work.parts, fixed, work.scales, work.counts, strict=True):
+            updates = zip(work.objectives, work.parts, fixed, work.scales, work.counts, strict=True)
+            for objective, part, anchors, scale, count in updates:
                 seen = watchers if epoch == 0 else ()
                 self._update(
-                    Update(work.objective, part, anchors, work.version, scale, work.knobs, told, seen, count, self.team)
+                    Update(objective, part, anchors, work.version, scale, work.knobs, told, seen, count, self.team)
                 )
         return told
 
@@ -194,6 +205,15 @@ class Learner:
         told.add_one("grad_norm", norm)
         if factor is not None:
             told.add_one("step_factor", factor)
+
+
+def _settled(objective: Objective, table: Table, paths: Expanded | None, trees: Sequence[int]) -> Objective:
+    """The objective for an update of these trees, before any action is read or left out."""
+    if not isinstance(objective, CreditWide) or paths is None:
+        return objective
+    group = table.leaf_tree[paths.leaf]
+    groups, taught = (np.unique(x) for x in (group, group[paths.path[paths.advantage != 0]]))
+    return objective.settle(*(int(np.isin(x, trees).sum()) for x in (groups, taught)))
 
 
 def _taught(folded: Folded) -> Folded:

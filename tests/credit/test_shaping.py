@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from rolltree.contract.forests import episodes, flat
 from rolltree.credit.advantage import CreditError
+from rolltree.credit.entropy_shaping import PART, confidence
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.hapo import log_entropy_rank
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import load_credit
 from rolltree.credit.selection import largest, most_spread, recompose
+from rolltree.tree.node import Top
 from rolltree.tree.table import table
 
 NEUTRAL = [
@@ -34,6 +36,33 @@ def test_neutral_elements_are_the_base_bit_for_bit(name, knobs):
         (f.gain, f.loss, f.weight) for f in (fold(tab, got, weights), fold(tab, base, weights))
     ), strict=True):  # fmt: skip
         np.testing.assert_array_equal(ours, theirs)
+
+
+@given(st.integers(0, 99), st.lists(st.integers(3, 7), min_size=1, max_size=4), st.booleans())
+def test_confidence_is_the_mean_probability_of_the_most_likely_in_whatever_order_they_are_listed(seed, widths, listed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 9, len(widths))
+    tree = flat([1.0] * len(widths), lengths.tolist())
+    said: list[list[float]] = []
+    for leaf, width, n in zip(tree.leaves(), widths, lengths, strict=True):
+        logp = -rng.gamma(2.0, 1.0, (n, width)).astype(np.float32)
+        logp = -np.sort(-logp, axis=1) if listed else logp
+        leaf.top = Top(np.tile(np.arange(width, dtype=np.int32), (n, 1)), logp)
+        said += np.exp(-np.sort(-logp.astype(float), axis=1))[:, :3].mean(1).tolist()
+    tab = table([tree])
+    np.testing.assert_array_equal(confidence(tab, 3)[tab.teaches], said)
+    assert (confidence(tab, 3)[~tab.teaches] == 1).all()
+
+
+def test_confidence_reads_in_parts_and_leaves_the_forest_as_it_was():
+    n = PART // 2 + 1
+    tree = flat([1.0, 0.0, 1.0], [n] * 3)
+    for i, leaf in enumerate(tree.leaves()):
+        logp = np.full((n, 2), [-2.0 - i, -1.0], np.float32)
+        leaf.top = Top(np.tile(np.arange(2, dtype=np.int32), (n, 1)), logp)
+    tab = table([tree])
+    np.testing.assert_array_equal(confidence(tab, 1)[tab.teaches], np.exp(-1.0))
+    np.testing.assert_array_equal([leaf.top.logp[0, 0] for leaf in tree.leaves()], [-2, -3, -4])
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.data())

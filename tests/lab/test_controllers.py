@@ -10,10 +10,12 @@ from rolltree.control.registry import controls
 from rolltree.lab.arms import arms
 from rolltree.lab.board_figure import figure
 from rolltree.lab.board_page import Board, text, write_page
-from rolltree.lab.board_table import Column
+from rolltree.lab.board_store import stored
+from rolltree.lab.board_table import Column, steps_until
 from rolltree.lab.compare import compare
-from rolltree.lab.controllers import BASELINE, BESIDE, Settings, board, command, steered
+from rolltree.lab.controllers import BASELINE, BESIDE, Settings, board, command, main, measured, steered
 from rolltree.lab.runner import Shelf, Spec
+from rolltree.lab.trace import LabError, write_json
 from rolltree.lab.train_runner import TrainRunner
 from rolltree.recipe.registry import load_recipe
 from tests.lab.simulated import Simulated, conditions
@@ -91,3 +93,45 @@ def test_the_command_repeats_what_differs():
     assert (
         command(Settings(seeds=(1, 3), budget="30k")) == "python -m rolltree.lab.controllers --budget 30k --seeds 1 3"
     )
+
+
+def test_an_arm_joins_a_table_that_stands_without_the_others_being_trained_again(tmp_path):
+    quiet = Console(file=io.StringIO())
+    on = {"budget": "10k", "out": tmp_path, "cache": tmp_path / "cache"}
+    runs = Simulated({"grpo": 0.2, "vade": 0.3, "dars": 0.1, "xrpo": 0.25}, noise=0.005)
+    whole = measured(Settings(only=("vade", "dars", "xrpo"), **on), quiet, runs)
+    stands = board(measured(Settings(only=("vade", "dars"), **on), quiet, runs))
+    write_page(tmp_path / "controllers.md", "All", [stands], "python -m x")
+    runs.made.clear()
+    on["cache"] = tmp_path / "empty"
+    added = measured(Settings(only=("xrpo",), keep=True, **on), quiet, runs)
+    assert {label for label, _ in runs.made} == {"grpo", "xrpo"}
+    assert [a.label for a in added.arms] == [a.label for a in whole.arms], "the order is the registries'"
+    assert [(c.subject, c.effect, c.words) for c in added.contrasts] == [
+        (c.subject, c.effect, c.words) for c in whole.contrasts
+    ], "every arm is judged among all of them"
+    assert command(Settings(only=("xrpo",), keep=True)) == "python -m rolltree.lab.controllers"
+
+    on["cache"] = tmp_path / "changed"
+    with pytest.raises(LabError, match="grpo, seed 1, does not repeat"):
+        measured(Settings(only=("xrpo",), keep=True, **on), quiet, Simulated({"grpo": 0.1, "xrpo": 0.2}))
+
+
+def test_runs_of_a_stored_table_have_their_steps_and_means_again(tmp_path):
+    column = Column("groups without variance", "zero_variance")
+    row = {"decoded": 0.0, "trained": 0.0, "seconds": 0.0, "pass@1": 0.1, "pass@8": 0.2}
+    rows = [row, {**row, "decoded": 50.0}, {**row, "decoded": 80.0}]
+    runs = {"grpo": [{"seed": 3, "rows": rows, "steps": 8, "zero_variance": 0.25}]}
+    write_json(tmp_path / "x.json", runs)
+    (trace,) = stored(tmp_path / "x.json", every=5, columns=(column,))
+    assert [steps_until(trace, cost) for cost in (0, 9, 10, 50, 60, 80)] == [0, 0, 1, 5, 6, 8]
+    assert trace.mean("zero_variance") == 0.25
+    assert trace.curve("pass@1")[0].tolist() == [0, 50, 80]
+    (tmp_path / "x.json").write_text('{"grpo": [{"seed": 3}]}')
+    with pytest.raises(LabError, match="make the whole board again"):
+        stored(tmp_path / "x.json", every=5)
+
+
+def test_an_arm_that_does_not_exist_is_refused_before_anything_is_trained(tmp_path):
+    with pytest.raises(LabError, match="no arm 'vede'; there are: grpo, "):
+        main(Settings(only=("vede",), out=tmp_path, cache=tmp_path))

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from rolltree.contract.objective import random_pair
-from rolltree.objective.batch import Batch, ObjectiveError, Paths
+from rolltree.objective.batch import Batch, ObjectiveError, Paths, step_wide
 from rolltree.objective.gradient import Cispo, Gpg, Reinforce
+from rolltree.objective.hooks import skips_idle
 from rolltree.objective.registry import load_objective
 from rolltree.objective.soft import Sapo
 
@@ -92,6 +93,17 @@ def test_gpg_takes_silent_groups_out_of_the_average() -> None:
     assert Gpg(alpha=1.0)(batch)[0].item() == Reinforce()(batch)[0].item()
     silent = replace(batch, gain=0 * gain, loss=0 * loss, paths=replace(paths, advantage=0 * paths.advantage))
     assert Gpg()(silent)[0].item() == 0.0
+
+
+def test_gpg_that_knows_its_groups_is_a_sum_over_actions_without_the_idle_ones() -> None:
+    settled = Gpg().settle(groups=6, taught=2)
+    assert (settled.alpha, settled.level, settled.needs) == (3.0, "token", frozenset())
+    assert not step_wide(settled)
+    assert skips_idle(settled)
+    assert step_wide(Gpg())
+    assert not skips_idle(Gpg())
+    assert Gpg().settle(groups=4, taught=0).alpha == 1.0
+    assert Gpg(alpha=2.0).settle(groups=6, taught=2).alpha == 2.0, "a factor that was given stays"
 
 
 def test_bad_knobs_are_refused() -> None:

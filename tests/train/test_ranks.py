@@ -115,7 +115,7 @@ def test_three_ranks_make_the_steps_that_one_makes() -> None:
 def test_shares_are_whole_and_even() -> None:
     view, folded, _ = rollouts(0, trees=30)
     part = micro_batches(view, folded, 40)
-    work = Work(load_objective("clipped"), [part, part[:2]], [1.0, 2.0], [len(part), 2], 0, KNOBS_2)
+    work = Work([load_objective("clipped")] * 2, [part, part[:2]], [1.0, 2.0], [len(part), 2], 0, KNOBS_2)
     for size in (1, 2, 3, 7):
         shares = shared_out(work, size)
         for number, whole in enumerate(work.parts):

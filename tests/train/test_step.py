@@ -199,3 +199,23 @@ def test_statistics_of_a_step_do_not_depend_on_how_it_is_split(name: str) -> Non
     b = many.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=25))
     assert (a["micro_batches"], b["micro_batches"] > 3) == (1, True)
     assert torch.allclose(grad(one.policy.model), grad(many.policy.model), atol=1e-10)
+
+
+def test_gpg_counts_silent_groups_and_trains_the_others_alone() -> None:
+    """α is that of each update's own groups; leaving the silent ones out changes no gradient."""
+    view, _, advantage = rollouts(trees=6)
+    leaf = advantage.leaf * np.isin(view.leaf_tree, [0, 4, 5])
+    advantage, weights = Advantage(leaf=leaf), leaf_weights(view, "token")
+    folded, paths = fold(view, advantage, weights), expand(view, advantage, weights)
+    for minibatches, factors in ((1, [2.0]), (2, [3.0, 1.5])):
+        ours, plain = (learner(replace(OPTIM, minibatches=minibatches, lr=1e-9)) for _ in range(2))
+        told = ours.step(load_objective("gpg"), view, folded, paths, version=0, knobs=StepKnobs(token_budget=25))
+        by_update = [folded.gain, folded.loss]
+        for factor, trees in zip(factors, np.array_split(np.arange(6), minibatches), strict=True):
+            mine = view.per_action(np.isin(view.tree, trees))
+            by_update = [np.where(mine, factor * x, x) for x in by_update]
+        scaled = Folded(*by_update, folded.weight)
+        want = plain.step(load_objective("reinforce"), view, scaled, None, version=0, knobs=StepKnobs(token_budget=25))
+        assert told["packed_tokens"] == want["packed_tokens"]
+        assert told["loss"] == pytest.approx(want["loss"])
+        assert torch.allclose(grad(ours.policy.model), grad(plain.policy.model), atol=1e-12)
