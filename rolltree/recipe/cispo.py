@@ -25,7 +25,9 @@ class Cispo:
         "cispo", "Clipped importance-sampling policy optimisation", "2506.13585", 2025,
         "DAPO's accuracy in half the steps (Qwen2.5-32B, AIME 2024)",
         ("objective",), "grpo",
-        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("optim.minibatches=4", "optim.lr=1.25e-4")),
+        Evidence(
+            "pass@1", "grpo", task="arithmetic", budget=120_000, settings=("optim.minibatches=4", "optim.lr=1.25e-4")
+        ),
     )  # fmt: skip
     group: int = 8
     low: float = 0.0

@@ -24,7 +24,9 @@ class Gmpo:
         "gmpo", "Geometric-mean policy optimisation", "2507.20673", 2025,
         "+4.1 points over GRPO on five mathematics benchmarks (7B), with less variable ratios",
         ("objective",), "grpo",
-        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("optim.minibatches=4", "optim.lr=1.25e-4")),
+        Evidence(
+            "pass@1", "grpo", task="arithmetic", budget=120_000, settings=("optim.minibatches=4", "optim.lr=1.25e-4")
+        ),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.4

@@ -30,7 +30,8 @@ class Hapo:
         "above DAPO on AIME and others for Qwen2.5-Math-1.5B, -7B and Qwen3-8B, with higher entropy",
         ("filter", "credit", "objective"), "dapo",
         Evidence(
-            "pass@1", "dapo", task="arithmetic", budget=120_000, settings=("optim.minibatches=4", "optim.lr=1.25e-4", "dapo:overlong=False")
+            "pass@1", "dapo", task="arithmetic", budget=120_000,
+            settings=("optim.minibatches=4", "optim.lr=1.25e-4", "dapo:overlong=False"),
         ),
     )  # fmt: skip
     group: int = 8

@@ -24,7 +24,9 @@ class Sapo:
         "sapo", "Soft adaptive policy optimisation", "2511.20347", 2025,
         "more stable and higher pass@1 than GSPO and GRPO at an equal training budget",
         ("objective",), "grpo",
-        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("optim.minibatches=4", "optim.lr=1.25e-4")),
+        Evidence(
+            "pass@1", "grpo", task="arithmetic", budget=120_000, settings=("optim.minibatches=4", "optim.lr=1.25e-4")
+        ),
     )  # fmt: skip
     group: int = 8
     tau_positive: float = 1.0
