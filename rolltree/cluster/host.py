@@ -26,10 +26,9 @@ from rolltree.cluster.wire import (
     Score,
     Start,
     Stop,
-    cut,
-    join,
 )
 from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Run
+from rolltree.engine.samples import cut, join
 from rolltree.tree.node import FloatArray
 
 _URGENT = 0.1

@@ -21,8 +21,9 @@ from rolltree.cluster.jobs import Job, SampleJob, ScoreJob
 from rolltree.cluster.member import Member
 from rolltree.cluster.resume import ending, straddling
 from rolltree.cluster.route import Router
-from rolltree.cluster.wire import Answer, End, Failed, Follow, News, Part, Stop, nothing
+from rolltree.cluster.wire import Answer, End, Failed, Follow, News, Part, Stop
 from rolltree.engine.protocol import EngineError, Sample, Scored
+from rolltree.engine.samples import nothing
 from rolltree.tree.node import Array, Finish
 
 _GRACE = 5.0
