@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import random
 
 import numpy as np
@@ -78,6 +79,11 @@ def test_giving_up_ends_it_for_everybody_with_what_exists():
     asyncio.run(go())
 
 
+async def listen(run, heard):
+    async for part in run:
+        heard.append(len(part.actions))
+
+
 def test_a_failure_reaches_whoever_asks_and_nobody_else():
     async def go():
         unheard = []
@@ -92,8 +98,7 @@ def test_a_failure_reaches_whoever_asks_and_nobody_else():
             with pytest.raises(EngineError, match="gone"):
                 await run
             with pytest.raises(EngineError, match="gone"):
-                async for part in run:
-                    heard.append(len(part.actions))
+                await listen(run, heard)
         assert heard == [2, 2]
         del run, alone, broken
         gc.collect()
@@ -106,7 +111,7 @@ def test_a_failure_reaches_whoever_asks_and_nobody_else():
 @given(st.randoms(use_true_random=False))
 def test_a_sample_is_the_sum_of_its_cuts(rng: random.Random):
     edges = sorted({0, len(SAMPLE.actions), *(rng.randrange(len(SAMPLE.actions)) for _ in range(3))})
-    again = join([cut(SAMPLE, a, b) for a, b in zip(edges, edges[1:], strict=False)])
+    again = join([cut(SAMPLE, a, b) for a, b in itertools.pairwise(edges)])
     for name in ("actions", "logp", "logq", "version", "entropy"):
         assert np.array_equal(getattr(SAMPLE, name), getattr(again, name)), name
     assert isinstance(again.top, Top)
