@@ -175,9 +175,9 @@ def test_a_pool_that_grows_gives_the_new_engines_of_what_waits(cluster: Any) -> 
     try:
         samples, between = asyncio.run(main())
         assert len(between.pids) == 3
-        assert max(between.loads) <= 12
-        assert between.moved == sum(between.loads[1:])
-        assert between.moved >= 12
+        # Whole prefixes moved; some of them twice, where one engine came after the other.
+        assert between.loads == (8, 8, 8)
+        assert between.moved >= 16
         for got, expected in zip(samples, asyncio.run(alone()), strict=True):
             assert np.array_equal(got.actions, expected.actions)
             assert got.finish == expected.finish
