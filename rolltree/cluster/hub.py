@@ -238,7 +238,7 @@ class Hub:
         for member, answer in zip(members, asked, strict=True):
             if isinstance(answer, Exception):
                 self.lose(member, answer)
-            elif member in self.crew.members:
+            elif not isinstance(answer, BaseException) and member in self.crew.members:
                 waiting[member] = self._movable(member, set(answer))
         return self._router.level(waiting, {member: len(member.jobs) for member in waiting}) if waiting else []
 
