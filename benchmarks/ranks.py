@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,8 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    # What is freed goes back to the system at once, so that what is told is what is in use.
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "65536")
     context = multiprocessing.get_context("spawn")
     done: list[Row] = []
     print("ranks  rank  weights MiB  between steps  height   in sizes of the weights")
