@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -106,6 +107,8 @@ def main() -> None:
     options = parser.parse_args()
     make = partial(LocalEngine, "nano", threads=options.threads)
     torch.set_num_threads(options.threads)
+    # Ray's processes usually yield to all others; on a busy machine the ratio would be that of the priorities.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     with joined(Where(engines=options.engines)):
         ends = PoolEngine(make, options.engines, RayTransport(num_cpus=0), patience=600)
         follow = PoolEngine(make, options.engines, RayTransport(num_cpus=0), patience=600, follow=True)

@@ -26,10 +26,9 @@ from rolltree.cluster.wire import (
     Score,
     Start,
     Stop,
-    cut,
-    join,
 )
-from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Run
+from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Queued, Run
+from rolltree.engine.samples import cut, join
 from rolltree.tree.node import FloatArray
 
 _URGENT = 0.1
@@ -81,6 +80,10 @@ class EngineHost:
         self._any.clear()
         self._urgent.clear()
         return _merged(told)
+
+    async def waiting(self) -> list[int]:
+        """Requests that the engine has not begun, in the order in which they came."""
+        return [job for job, run in self._runs.items() if isinstance(run, Queued) and not run.begun]
 
     async def pause(self) -> None:
         """Stop making tokens."""

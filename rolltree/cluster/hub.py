@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from rolltree.cluster.jobs import Job, SampleJob, ScoreJob
 from rolltree.cluster.member import Member
 from rolltree.cluster.resume import ending, straddling
 from rolltree.cluster.route import Router
-from rolltree.cluster.wire import Answer, End, Failed, Follow, News, Part, Stop, nothing
+from rolltree.cluster.wire import Answer, End, Failed, Follow, News, Part, Stop
 from rolltree.engine.protocol import EngineError, Sample, Scored
+from rolltree.engine.samples import nothing
 from rolltree.tree.node import Array, Finish
 
 _GRACE = 5.0
@@ -43,7 +45,7 @@ class Health:
     reissued: int
     """Times a request or score was asked again because its engine was lost."""
     moved: int
-    """Times a request was handed over because its engine was let go."""
+    """Times a request was handed over because its engine was let go, or because another would begin it sooner."""
     pids: tuple[int, ...]
     loads: tuple[int, ...]
     """Requests in each engine."""
@@ -64,6 +66,7 @@ class Hub:
         self._waiting: list[Job] = []
         self._lost = self._reissued = self._moved = 0
         self._closed = False
+        self._levelling = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         crew.joined, crew.hear, crew.lose, crew.hopeless = self._joined, self.hear, self.lose, self._hopeless
 
@@ -109,7 +112,7 @@ class Hub:
         return await job.done
 
     async def resize(self, wanted: int) -> None:
-        """Grow, or let the least busy engines go after they handed over what they were doing."""
+        """Grow, and give new engines of what waits; or let the least busy go after they handed over what they did."""
         self.crew.wanted = wanted
         surplus = sorted(self.crew.members, key=lambda m: len(m.jobs))[: max(0, len(self.crew.members) - wanted)]
         for member in surplus:
@@ -125,6 +128,7 @@ class Hub:
                 await member.left.wait()
             await self.crew.part(member)
         await self.crew.fill()
+        await self._level()
 
     async def close(self) -> None:
         """End everything in flight with what exists and let the engines go."""
@@ -156,6 +160,7 @@ class Hub:
             job = member.jobs.get(news.job)
             match job, news:
                 case SampleJob(), Part(_, sample):
+                    self._router.note(job.affinity, member)
                     self._grow(member, job, sample)
                 case SampleJob(), End(_, sample):
                     self._end(member, job, sample)
@@ -210,6 +215,47 @@ class Hub:
     def _joined(self) -> None:
         waiting, self._waiting = self._waiting, []
         self.accept(waiting)
+        self._begin(self._level())
+
+    async def _level(self) -> None:
+        """Have engines hand over what they have not begun and another would begin sooner; returns when they have."""
+        async with self._levelling:
+            moves = [] if "abort" not in self.crew.capabilities.features else await self._uneven()
+            for member, job in sorted(moves, key=lambda move: move[1].number):
+                job.moving = True
+                member.tell(Stop(job.number, "abort"))
+            for member, job in moves:
+                while job.moving and job.number in member.jobs:
+                    await member.left.wait()
+
+    async def _uneven(self) -> list[tuple[Member, SampleJob]]:
+        """Requests that wait in one engine and should go to another."""
+        members = [*self.crew.members]
+        if len(members) < 2 or not any(member.jobs for member in members):
+            return []
+        asked = await asyncio.gather(*(member.remote.call("waiting") for member in members), return_exceptions=True)
+        waiting: dict[Member, list[SampleJob]] = {}
+        for member, answer in zip(members, asked, strict=True):
+            if isinstance(answer, Exception):
+                self.lose(member, answer)
+            elif not isinstance(answer, BaseException) and member in self.crew.members:
+                waiting[member] = self._movable(member, set(answer))
+        return self._router.level(waiting, {member: len(member.jobs) for member in waiting}) if waiting else []
+
+    def _movable(self, member: Member, waiting: set[int]) -> list[SampleJob]:
+        """Those of an engine's jobs that it has not begun; the prefixes of all others are read there."""
+        out: list[SampleJob] = []
+        for job in member.jobs.values():
+            if job.number not in waiting:
+                self._router.note(job.affinity, member)
+            elif isinstance(job, SampleJob) and job.stop is None and not job.moving:
+                out.append(job)
+        return out
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _hopeless(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, []
@@ -230,6 +276,8 @@ class Hub:
 
     def _end(self, member: Member, job: SampleJob, last: Sample) -> None:
         member.drop(job.number)
+        if len(last.actions):
+            self._router.note(job.affinity, member)
         found = self._straddles(job, last)
         if found is not None:
             job.tell(job.take(last, found[0]))
@@ -281,6 +329,4 @@ class Hub:
             last = job.take(replace(nothing(finish), hidden=scored.hidden))
             job.conclude(finish, stopped_by, last)
 
-        task = asyncio.ensure_future(read())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._begin(read())

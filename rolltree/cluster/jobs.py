@@ -10,8 +10,9 @@ import numpy as np
 
 from rolltree.cluster.resume import continuation
 from rolltree.cluster.run import PoolRun
-from rolltree.cluster.wire import Order, Score, Start, cut, join, nothing
+from rolltree.cluster.wire import Order, Score, Start
 from rolltree.engine.protocol import Request, Sample, Scored
+from rolltree.engine.samples import cut, join, nothing
 from rolltree.tree.node import Array, Finish
 
 Post = Callable[[asyncio.AbstractEventLoop, Callable[[], None]], None]

@@ -20,7 +20,7 @@ from rolltree.cluster.jobs import SampleJob
 from rolltree.cluster.route import Router
 from rolltree.cluster.run import PoolRun
 from rolltree.cluster.wire import Transport
-from rolltree.engine.protocol import Caches, Capabilities, Codec, Engine, EngineError, Request, Scored
+from rolltree.engine.protocol import Caches, Engine, EngineError, Request, Scored
 from rolltree.errors import RolltreeError
 from rolltree.tree.node import Array, Finish, FloatArray
 
@@ -74,16 +74,10 @@ class PoolEngine:
         except BaseException:
             _end(self._loop, self._thread)
             raise
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What each engine can do."""
-        return self._hub.crew.capabilities
-
-    @property
-    def codec(self) -> Codec:
+        self.codec = self._hub.crew.codec
         """Their tokenizer."""
-        return self._hub.crew.codec
+        self.capabilities = self._hub.crew.capabilities
+        """What each engine can do."""
 
     @property
     def version(self) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from rolltree.engine.protocol import Capabilities, Codec, Request, Sample, Scored
-from rolltree.tree.node import Array, Finish, Top
+from rolltree.tree.node import Array, Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,39 +119,3 @@ class Transport(Protocol):
     def share(self, value: Any) -> Any:
         """A token for a value: passed as an argument it arrives as the value, which is moved once for all."""
         ...
-
-
-def join(parts: Sequence[Sample]) -> Sample:
-    """Increments as one sample, which ends as the last of them does."""
-    if len(parts) == 1:
-        return parts[0]
-    last = parts[-1]
-    entropies, tops = [p.entropy for p in parts if p.entropy is not None], [p.top for p in parts if p.top is not None]
-    return replace(
-        last,
-        actions=np.concatenate([p.actions for p in parts]),
-        logp=np.concatenate([p.logp for p in parts]),
-        logq=np.concatenate([p.logq for p in parts]),
-        version=np.concatenate([p.version for p in parts]),
-        entropy=np.concatenate(entropies) if entropies else None,
-        top=Top(np.concatenate([t.ids for t in tops]), np.concatenate([t.logp for t in tops])) if tops else None,
-        # Each increment repeats the prefix's cost or says 0; it was paid once.
-        prefilled=max(p.prefilled for p in parts),
-    )
-
-
-def cut(sample: Sample, start: int, stop: int | None = None) -> Sample:
-    """The tokens of a sample from start to stop, with everything that belongs to them."""
-    piece = slice(start, stop)
-    top = sample.top
-    return replace(
-        sample, actions=sample.actions[piece], logp=sample.logp[piece], logq=sample.logq[piece],
-        version=sample.version[piece], entropy=None if sample.entropy is None else sample.entropy[piece],
-        top=None if top is None else Top(top.ids[piece], top.logp[piece]),
-    )  # fmt: skip
-
-
-def nothing(finish: Finish) -> Sample:
-    """A sample without a token."""
-    none = np.zeros(0, np.float32)
-    return Sample(np.zeros(0, np.int32), none, none, np.zeros(0, np.int32), finish)

@@ -7,8 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Literal, cast
 
-import numpy as np
-
 from rolltree.engine.protocol import (
     Caches,
     Capabilities,
@@ -21,6 +19,7 @@ from rolltree.engine.protocol import (
     Sample,
     Scored,
 )  # fmt: skip
+from rolltree.engine.samples import nothing
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.tree.node import Array, Finish, FloatArray
 
@@ -84,9 +83,7 @@ class Nothing:
     """A run that ends without a token."""
 
     def __init__(self, finish: Finish) -> None:
-        empty = np.zeros(0, np.float32)
-        ids = np.zeros(0, np.int32)
-        self.sample = Sample(ids, empty, empty, ids, finish)
+        self.sample = nothing(finish)
 
     def __await__(self) -> Generator[Any, None, Sample]:
         yield  # one turn of the event loop, as a real engine would take

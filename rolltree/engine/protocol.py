@@ -109,6 +109,16 @@ class Run(Protocol):
 
 
 @runtime_checkable
+class Queued(Protocol):
+    """A run that tells whether its engine has taken it up: one that still waits goes elsewhere at no loss."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was done for it yet."""
+        ...
+
+
+@runtime_checkable
 class Codec(Protocol):
     """Text to token ids and back. Engine ids are the truth; text is derived and never re-tokenised."""
 

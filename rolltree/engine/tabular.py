@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.engine.protocol import Caches, Capabilities, EngineError, Request, Sample, Sampling, Scored
+from rolltree.engine.run import BaseRun
 from rolltree.tree.node import Array, Finish, FloatArray, Top
 
 Policy = Callable[[tuple[int, ...]], Sequence[float]] | Mapping[tuple[int, ...], Sequence[float]]
@@ -77,69 +78,34 @@ class _Drawn:
     rows: list[_Row] = field(default_factory=list[_Row])
 
 
-class TabularRun:
+class TabularRun(BaseRun):
     """A request in flight in a `TabularEngine`."""
 
     def __init__(self, engine: TabularEngine, request: Request) -> None:
-        self.request = request
+        super().__init__(request)
         self._engine = engine
         self._prefix = tuple(int(t) for t in request.prefix)
         self._drawn = _Drawn()
-        self._done: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
-        self._news = asyncio.Event()
         seed = request.sampling.seed
         self._random = random.Random(engine.fresh_seed() if seed is None else seed)
         for _ in range(request.sampling.offset):
             self._random.random()
 
-    def __await__(self) -> Generator[Any, None, Sample]:
-        # Shielded: whoever gives up waiting does not take the run away from the others.
-        return asyncio.shield(self._done).__await__()
-
-    async def __aiter__(self) -> AsyncIterator[Sample]:
-        seen = 0
-        while True:
-            now = len(self._drawn.actions)
-            if now > seen:
-                yield self._sample("abort", seen)
-                seen = now
-            elif self._done.done():
-                self._done.result()
-                return
-            else:
-                self._news.clear()
-                await self._news.wait()
-
-    def stop(self, finish: Finish = "abort") -> None:
-        """End it with what exists."""
-        if not self._done.done():
-            self._end(finish)
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will come."""
-        return self._done.done()
-
     def advance(self) -> None:
         """Draw one token, unless it has ended."""
         if self.ended:
             return
+        self.begun = True
         try:
             self._draw()
         except Exception as error:
-            self.fail(error)
+            self.settle(error)
         self._news.set()
-
-    def fail(self, error: Exception) -> None:
-        """End it with an exception: what a broken engine does."""
-        if not self._done.done():
-            self._done.set_exception(error)
-            self._news.set()
 
     def _draw(self) -> None:
         s, d = self.request.sampling, self._drawn
         if len(d.actions) >= s.max_tokens:
-            return self._end("length")
+            return self._halt("length")
         raw = self._engine.row(self._prefix + tuple(d.actions))
         logq = _shaped(raw, d.actions, s)
         token = int(np.argmax(logq)) if s.temperature == 0 else _draw_from(logq, self._random.random())
@@ -152,16 +118,19 @@ class TabularRun:
         text = codec.decode(d.actions) if s.stop else ""
         fired = next((stop for stop in s.stop if stop in text), "")
         if token == codec.eos_id and not s.ignore_eos:
-            self._end("eos")
+            self._halt("eos")
         elif fired or token in s.stop_ids:
-            self._end("stop", fired)
+            self._halt("stop", fired)
         elif len(d.actions) == s.max_tokens:
-            self._end("length")
+            self._halt("length")
         return None
 
-    def _end(self, finish: Finish, stopped_by: str = "") -> None:
-        self._done.set_result(self._sample(finish, 0, stopped_by))
-        self._news.set()
+    def _halt(self, finish: Finish, stopped_by: str = "") -> None:
+        self.settle(self._sample(finish, 0, stopped_by))
+
+    def _after(self, seen: int) -> tuple[Sample, int] | None:
+        now = len(self._drawn.actions)
+        return (self._sample("abort", seen), now) if now > seen else None
 
     def _sample(self, finish: Finish, start: int, stopped_by: str = "") -> Sample:
         d, want = self._drawn, self.request.want
@@ -298,7 +267,7 @@ class TabularEngine:
                 await (asyncio.sleep(0) if self._pace is None else self._pace())
             except Exception as error:
                 for run in self._runs:
-                    run.fail(error)
+                    run.settle(error)
 
     def _whose_turn(self) -> list[TabularRun]:
         if self._shuffle is None:

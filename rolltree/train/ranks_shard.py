@@ -1,7 +1,8 @@
 """One rank's part of a learner: parameters and optimizer state are cut over ranks with FSDP2 (arXiv 2304.11277).
 
 Weights are whole during a step and cut between steps. Gradients gather on the whole weights of each rank, however many
-micro-batches it has, and are summed once per update: folding has divided by the whole batch's weights already.
+micro-batches it has, and are summed once per update: folding has divided by the whole batch's weights already. Blocks
+are gathered and summed one by one, so what is sent stands in memory beside what it is made of for one block at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.language import LanguagePolicy, core_of
 
 T = TypeVar("T")
 
@@ -31,7 +32,8 @@ class Sharded:
 
     def unite(self, policy: LanguagePolicy) -> None:
         """Gather the weights, unless they are whole."""
-        _fsdp(policy).unshard()
+        for part in _parts(policy):
+            part.unshard()
 
     def reduce(self, policy: LanguagePolicy) -> None:
         """Sum the gradients and keep this rank's part.
@@ -39,9 +41,9 @@ class Sharded:
         FSDP2 does so behind a backward pass through the model's own forward, which packed rows do not take. One token
         whose loss counts nothing takes it, so that a rank without micro-batches has a backward pass too.
         """
-        token = torch.zeros(1, 1, dtype=torch.int64, device=policy.device)
-        model: Any = policy.model
-        (model(input_ids=token, use_cache=False).logits.sum() * 0.0).backward()
+        _summing(policy, True)
+        (_token(policy) * 0.0).backward()
+        _summing(policy, False)
 
     def clip(self, policy: LanguagePolicy, limit: float) -> float:
         """See `Team.clip`."""
@@ -55,10 +57,21 @@ class Sharded:
 
 def shard(policy: LanguagePolicy) -> None:
     """Cut a policy's parameters over the ranks; every rank holds the same whole ones before."""
-    fully_shard(cast(Any, policy.model), reshard_after_forward=False)
-    module = _fsdp(policy)
-    module.set_gradient_divide_factor(1.0)
-    module.set_force_sum_reduction_for_comms(True)
+    core: Any = core_of(policy.model)
+    kinds: set[str] = set(core._no_split_modules or ())
+    for module in [*(m for m in core.modules() if type(m).__name__ in kinds), cast(Any, policy.model)]:
+        fully_shard(module, reshard_after_forward=False)
+    for part in _parts(policy):
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)
+        # Guessing what a backward pass needs next goes by the passes before it, of which ranks make unequal numbers.
+        part.set_modules_to_backward_prefetch([part])
+    # The whole model's first pass tells its blocks that they are parts of it; packed rows may run a block by itself.
+    with torch.no_grad():
+        _token(policy)
+    for part in _parts(policy):
+        part.reshard()
+    _summing(policy, False)
 
 
 def trained_weights(policy: LanguagePolicy) -> dict[str, Tensor]:
@@ -95,8 +108,24 @@ def _mapped(
     return {**state, "state": changed}
 
 
-def _fsdp(policy: LanguagePolicy) -> FSDPModule:
-    return cast(FSDPModule, cast(Any, policy.model))
+def _parts(policy: LanguagePolicy) -> list[FSDPModule]:
+    """The blocks that are gathered and summed by themselves; the model, which has the rest, is the first."""
+    model: Any = policy.model
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+
+
+def _summing(policy: LanguagePolicy, last: bool) -> None:
+    """Whether a backward pass ends the update: then gradients are summed and weights are cut again."""
+    whole = _parts(policy)[0]
+    whole.set_requires_gradient_sync(last)
+    whole.set_reshard_after_backward(last)
+
+
+def _token(policy: LanguagePolicy) -> Tensor:
+    """A number that the model's own forward computes from one token."""
+    token = torch.zeros(1, 1, dtype=torch.int64, device=policy.device)
+    model: Any = policy.model
+    return model(input_ids=token, use_cache=False).logits.sum()
 
 
 def _whole(value: Tensor) -> Tensor:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from rolltree.cluster import ClusterError, PoolEngine
+from rolltree.cluster.run import PoolRun
 from rolltree.contract.tiny import CODEC, Spell, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget, Limits
+from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.independent import Independent
@@ -245,6 +247,79 @@ def test_growing_and_shrinking_moves_what_is_in_flight(seed: int) -> None:
         assert pool.health.lost == pool.health.in_flight == 0
 
     in_pool(work, size=2, make=gate.engine)
+
+
+def narrow() -> LocalEngine:
+    """An engine that works on two requests at a time."""
+    return tiny.engine(max_batch=2)
+
+
+async def working(pool: PoolEngine, affinities: str) -> list[PoolRun]:
+    """A request for each letter, in a paused pool that has begun only the first of them."""
+    sampling = [Sampling(max_tokens=40, ignore_eos=True, seed=seed) for seed in range(len(affinities))]
+    asked = [Request(PREFIX, s, affinity=name) for s, name in zip(sampling, affinities, strict=True)]
+    first = pool.submit(asked[0])
+    await _first(first, 1)
+    await pool.pause()
+    return [first, *map(pool.submit, asked[1:])]
+
+
+def test_a_pool_that_grows_gives_the_new_engine_of_what_waits() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        alone = tiny.engine()
+        runs = await working(pool, "a" * 4 + "b" * 4 + "c" * 4 + "d" * 4)
+        truth = await asyncio.gather(*(alone.submit(run.request) for run in runs))
+        await alone.close()
+        await pool.resize(2)
+        # The two last prefixes, which nobody had read, with all their requests.
+        assert pool.health.loads == (8, 8)
+        assert pool.health.moved == 8
+        assert {job.affinity for job in pool._hub.crew.members[1].jobs.values()} == {"c", "d"}
+        await pool.resize(4)
+        assert max(pool.health.loads) <= 4
+        await pool.resume()
+        for got, expected in zip(await asyncio.gather(*runs), truth, strict=True):
+            assert np.array_equal(got.actions, expected.actions)
+            assert np.allclose(got.logp, expected.logp, atol=1e-5)
+            assert got.finish == expected.finish
+        assert pool.health.reissued == pool.health.in_flight == pool.health.lost == 0
+
+    in_pool(work, size=1, make=narrow, lives=1)
+
+
+def test_what_has_been_begun_and_what_shares_its_prefix_stays() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        runs = await working(pool, "a" * 8)
+        await pool.resize(2)
+        assert pool.health.loads == (8, 0)
+        runs += [pool.submit(run.request) for run in runs]
+        await asyncio.sleep(0)
+        await pool.resize(3)
+        # Fifteen wait, but their prefix is read where they are: eight and half as many again as elsewhere may stay.
+        old, *others = pool.health.loads
+        assert sum((old, *others)) == 16
+        assert old <= 8 + 1.5 * min(others) + 1
+        await pool.resume()
+        assert all(len(sample.actions) == 40 for sample in await asyncio.gather(*runs))
+
+    in_pool(work, size=1, make=narrow)
+
+
+def test_an_engine_that_dies_while_it_hands_over_loses_nothing() -> None:
+    async def work(pool: PoolEngine, transport: InProcess) -> None:
+        runs = await working(pool, "abcdefgh" * 2)
+        growing = asyncio.ensure_future(pool.resize(3))
+        busy = pool._hub.crew.members[0]
+        while not growing.done() and not any(job.moving for job in list(busy.jobs.values())):
+            await asyncio.sleep(0)
+        pool._loop.call_soon_threadsafe(transport.processes[0].kill)
+        await growing
+        await pool.resize(3)
+        await pool.resume()
+        assert all(len(sample.actions) == 40 for sample in await asyncio.gather(*runs))
+        assert pool.health.engines == 3
+
+    in_pool(work, size=1, make=narrow)
 
 
 def test_a_request_that_kills_its_engines_fails_and_others_live() -> None:

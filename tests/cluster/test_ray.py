@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ import numpy as np
 import pytest
 
 from rolltree.cli import main
-from rolltree.cluster import ClusterError, PoolEngine, RemoteTask
+from rolltree.cluster import ClusterError, Health, PoolEngine, RemoteTask
 from rolltree.cluster.rays import RayTransport
 from rolltree.contract.engine import ENGINE_CHECKS
 from rolltree.contract.faulty import Wrapped
 from rolltree.contract.tiny import CODEC, Spell, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget
-from rolltree.engine.protocol import EngineError, Request, Sampling
+from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow
@@ -27,6 +28,7 @@ from rolltree.task.protocol import Task
 from rolltree.tree import Forest
 from tests.cluster.deadly import Deadly
 from tests.cluster.test_faults import PREFIX, forest_of
+from tests.engine import tiny
 
 pytestmark = pytest.mark.ray
 ray = pytest.importorskip("ray")
@@ -147,6 +149,41 @@ def test_weights_reach_everybody_and_the_sizes_change(pool: PoolEngine) -> None:
         assert await versions() == {version + 1}
 
     asyncio.run(main())
+
+
+def test_a_pool_that_grows_gives_the_new_engines_of_what_waits(cluster: Any) -> None:
+    asked = [Request(PREFIX, Sampling(max_tokens=30, ignore_eos=True, seed=i), affinity=str(i // 4)) for i in range(24)]
+
+    async def alone() -> list[Sample]:
+        engine = tiny.engine()
+        samples = await asyncio.gather(*map(engine.submit, asked))
+        await engine.close()
+        return samples
+
+    async def main() -> tuple[list[Sample], Health]:
+        runs = [made.submit(asked[0])]
+        async for _ in runs[0]:
+            break
+        await made.pause()
+        runs += map(made.submit, asked[1:])
+        await made.resize(3)
+        between = made.health
+        await made.resume()
+        return await asyncio.gather(*runs), between
+
+    made = PoolEngine(partial(tiny.engine, max_batch=2), 1, RayTransport(num_cpus=0), patience=300)
+    try:
+        samples, between = asyncio.run(main())
+        assert len(between.pids) == 3
+        # Whole prefixes moved; some of them twice, where one engine came after the other.
+        assert between.loads == (8, 8, 8)
+        assert between.moved >= 16
+        for got, expected in zip(samples, asyncio.run(alone()), strict=True):
+            assert np.array_equal(got.actions, expected.actions)
+            assert got.finish == expected.finish
+        assert made.health.lost == made.health.reissued == made.health.in_flight == 0
+    finally:
+        asyncio.run(made.close())
 
 
 def test_verifiers_that_die_are_failed_nodes_and_all_others_are_scored(cluster: Any) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +16,18 @@ import pytest
 import torch
 
 import rolltree
+from rolltree.cli import main
 from rolltree.credit.fold import expand, leaf_weights
 from rolltree.objective.batch import Batch, Level
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.lora import with_lora
 from rolltree.recipe.grpo import Grpo
 from rolltree.recipe.recipe import Parts, Peer
 from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim, TrainError
 from rolltree.train.loop import Live
+from rolltree.train.metrics import read_metrics
 from rolltree.train.pack import micro_batches
 from rolltree.train.ranks import crewed, shared_out
 from rolltree.train.start import Result
@@ -112,6 +119,39 @@ def test_three_ranks_make_the_steps_that_one_makes() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_two_ranks_train_adapters_as_one_does() -> None:
+    def adapted() -> Learner:
+        torch.manual_seed(3)
+        model = with_lora(tiny_llama(), rank=2, alpha=4.0, targets=("q_proj", "down_proj"))
+        # Adapters begin in single precision, where an optimizer that divides by a gradient's size magnifies rounding.
+        policy = LanguagePolicy(model.double())
+        anchors = {"reference": LanguagePolicy(tiny_llama(seed=1))}
+        return Learner(policy, make_optimizer(policy, OPTIM), OPTIM, anchors)
+
+    def trained(mine: Learner) -> torch.Tensor:
+        return torch.cat([p.detach().flatten() for p in mine.policy.parameters()])
+
+    alone, together = adapted(), adapted()
+    frozen = {n: p.clone() for n, p in together.policy.model.named_parameters() if not p.requires_grad}
+    start = trained(together)
+    with crewed(together, PARTS, 2):
+        for seed in (0, 2):
+            (a, read_a), (b, read_b) = step(alone, "clipped", seed), step(together, "clipped", seed)
+            assert a["micro_batches"] > 2
+            assert a["grad_norm"] > 0
+            for key, value in a.items():
+                assert b[key] == pytest.approx(value, rel=1e-7, abs=1e-9), (seed, key)
+            assert torch.allclose(trained(alone), trained(together), atol=1e-9)
+            assert read_a == read_b
+            if seed == 0:
+                # The state holds adapters alone, and is that of one rank.
+                together.load_state_dict(deepcopy(alone.state_dict()))
+                assert len(together.state_dict()["optimizer"]["state"]) == len(list(together.policy.parameters()))
+    assert not torch.equal(trained(together), start)
+    for name, value in together.policy.model.named_parameters():
+        assert name not in frozen or torch.equal(value, frozen[name]), name
+
+
 def test_shares_are_whole_and_even() -> None:
     view, folded, _ = rollouts(0, trees=30)
     part = micro_batches(view, folded, 40)
@@ -162,3 +202,22 @@ def test_what_ranks_cannot_share_is_refused_before_any_begins() -> None:
         with pytest.raises(TrainError, match=rf"{said}.*ranks=2.*ranks=1"), crewed(learner(), parts, 2):
             pass
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_the_command_line_trains_with_two_ranks_what_it_trains_with_one(tmp_path: Path) -> None:
+    knobs = "--steps 2 --prompts 2 --group 4 --max-tokens 24 --token-budget 128 --eval-every 0 --doctor 0 --json"
+    asked = ["train", "grpo", "--task", "countdown", *knobs.split()]
+    assert main([*asked, "--out", str(tmp_path / "one")]) == 0
+    command = [sys.executable, "-m", "rolltree", *asked, "--ranks", "2", "--out", str(tmp_path / "two")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["why"]
+    one, two = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))
+    assert [line["step"] for line in one] == [line["step"] for line in two] == [1, 2]
+    for a, b in zip(one, two, strict=True):
+        assert a["grad_norm"] > 0.01
+        for name in ("loss", "grad_norm", "policy_entropy", "trained_tokens", "micro_batches", "decoded", "reward"):
+            assert b[name] == pytest.approx(a[name], rel=1e-4, abs=1e-6), (a["step"], name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -20,6 +20,8 @@ from rolltree.engine.protocol import (
     Sampling,
     Scored,
 )
+from rolltree.engine.run import ToldRun
+from rolltree.engine.samples import nothing
 from rolltree.tree.node import Array, Finish
 
 FOLLOWS = 16
@@ -34,36 +36,25 @@ class ServerEngine:
     """
 
     def __init__(self, client: Any, codec: Codec, max_context: int, defaults: Mapping[str, Any] | None = None) -> None:
-        self._client, self._codec, self._defaults = client, codec, dict(defaults or {})
-        self._capabilities = Capabilities(frozenset({"greedy", "versions", "shared-prefix"}), max_context)
-        self._version = 0
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Sampling, and the version of the weights."""
-        return self._capabilities
-
-    @property
-    def codec(self) -> Codec:
+        self.codec = codec
         """verl's tokenizer."""
-        return self._codec
-
-    @property
-    def version(self) -> int:
+        self.capabilities = Capabilities(frozenset({"greedy", "versions", "shared-prefix"}), max_context)
+        """Sampling, and the version of the weights."""
+        self.version = 0
         """verl's step, as the server last reported it."""
-        return self._version
+        self._client, self._defaults = client, dict(defaults or {})
 
     def submit(self, request: Request) -> ServerRun:
         """Ask the server for a continuation."""
-        room = self._capabilities.max_context - len(request.prefix)
+        room = self.capabilities.max_context - len(request.prefix)
         if room < 1:
             raise EngineError(
                 f"a prefix of {len(request.prefix)} tokens leaves no room in a context of "
-                f"{self._capabilities.max_context}; raise rollout.max_model_len or shorten the prompts"
+                f"{self.capabilities.max_context}; raise rollout.max_model_len or shorten the prompts"
             )
         if request.want or request.sampling.hook is not None:
             raise EngineError(f"verl's server reports no {', '.join(request.want) or 'hooks'}; choose another strategy")
-        return ServerRun(asyncio.ensure_future(self._ask(request, room)))
+        return ServerRun(request, self._ask(request, room))
 
     async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:
         """Not offered: verl scores in its trainer."""
@@ -97,7 +88,7 @@ class ServerEngine:
         # The law sampled from is the policy's own where nothing was changed; verl's trainer computes the other anew.
         plain = (sampling.temperature, sampling.top_p, sampling.top_k) == (1.0, 1.0, 0)
         version = told.extra_fields.get("global_steps")
-        self._version = max(self._version, int(version or 0))
+        self.version = max(self.version, int(version or 0))
         finish, by = self._finish(ids, told.stop_reason, sampling)
         return Sample(
             ids, logq if plain else np.full(len(ids), np.nan, np.float32), logq,
@@ -108,44 +99,37 @@ class ServerEngine:
         """Why it ended, read from what was written: the server only says whether it was aborted."""
         if reason == "aborted":
             return "abort", ""
-        if len(ids) and int(ids[-1]) == self._codec.eos_id and not sampling.ignore_eos:
+        if len(ids) and int(ids[-1]) == self.codec.eos_id and not sampling.ignore_eos:
             return "eos", ""
         if len(ids) and int(ids[-1]) in sampling.stop_ids:
             return "stop", ""
-        tail = self._codec.decode(ids)[-FOLLOWS - max(map(len, sampling.stop), default=0) :]
+        tail = self.codec.decode(ids)[-FOLLOWS - max(map(len, sampling.stop), default=0) :]
         for stop in sampling.stop:
             if stop in tail:
                 return "stop", stop
         return "length", ""
 
 
-class ServerRun:
-    """A request on its way."""
+class ServerRun(ToldRun):
+    """A request on its way; it comes whole or, given up, not at all."""
 
-    def __init__(self, asked: asyncio.Future[Sample]) -> None:
-        self._asked = asked
-        self._stopped: Finish | None = None
+    def __init__(self, request: Request, answer: Coroutine[Any, Any, Sample]) -> None:
+        super().__init__(request)
+        self._asked = asyncio.ensure_future(answer)
+        self._asked.add_done_callback(self._hear)
 
-    def __await__(self) -> Generator[Any, None, Sample]:
-        return self._whole().__await__()
+    def _halt(self, finish: Finish) -> None:
+        with suppress(RuntimeError):  # its loop is closed already
+            self._asked.cancel()
+            self.settle(nothing(finish))
 
-    async def _whole(self) -> Sample:
-        if self._stopped is None:
-            await asyncio.wait([self._asked])
-        if self._asked.cancelled() or not self._asked.done():
-            none = np.zeros(0, np.float32)
-            return Sample(none.astype(np.int32), none, none, none.astype(np.int32), self._stopped or "abort")
-        return self._asked.result()
-
-    async def __aiter__(self) -> AsyncIterator[Sample]:
-        yield await self
-
-    def stop(self, finish: Finish = "abort") -> None:
-        """Give the request up; its tokens are lost."""
-        if not self._asked.done():
-            self._stopped = finish
-            with suppress(RuntimeError):  # its loop is closed already
-                self._asked.cancel()
+    def _hear(self, asked: asyncio.Future[Sample]) -> None:
+        if asked.cancelled():
+            self.settle(nothing("abort"))
+        elif (error := asked.exception()) is not None:
+            self.settle(error)
+        else:
+            self.end(asked.result(), asked.result())
 
 
 def _parameters(sampling: Sampling, room: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from rolltree.engine.local.prefix import PrefixCache
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
+from rolltree.engine.samples import nothing
 from rolltree.policy.decoder import Decoder
 from rolltree.policy.slab import Slab
 from rolltree.tree.node import Finish, FloatArray
@@ -103,8 +104,7 @@ class Core:
         news = News()
         if run in self.queue:
             self.queue.remove(run)
-            nothing = nothing_of(run, finish)
-            news.ended.append((run, nothing, nothing))
+            news.ended.append((run, nothing(finish), None))
         elif run in self.batch.runs:
             self._let_go([(self.batch.runs.index(run), finish, "")], news)
         return news
@@ -149,8 +149,7 @@ class Core:
         n, lim = len(self.batch), self.limits
         while self.queue and self.queue[0].limit == len(self.queue[0].ids):
             run = self.queue.popleft()
-            nothing = nothing_of(run, "length")
-            news.ended.append((run, nothing, nothing))
+            news.ended.append((run, nothing("length"), None))
         if not self.queue:
             return []
         inside = int(self.batch.limit[:n].max(initial=0))
@@ -170,6 +169,7 @@ class Core:
             self._slab.resize(self._room.rows, columns, len(self.batch), used, room=self._room.columns)
 
     def _sit(self, run: LocalRun, prefilled: int) -> None:
+        run.begun = True
         self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled)
 
     def _decode(self, rows: int) -> Tensor:
@@ -242,12 +242,6 @@ class Core:
         ids = torch.tensor([[int(b.ids[row, at])]], device=device)
         view = self._slab.view(row, row + 1)
         return _numpy(self.decoder.extend(ids, torch.tensor([at], device=device), view, at + 1)[0, 0])
-
-
-def nothing_of(run: LocalRun, finish: Finish) -> Sample:
-    """The empty sample of a run that ended before its first token."""
-    none = np.empty(0, np.float32)
-    return Sample(np.empty(0, np.int32), none, none, np.empty(0, np.int32), finish)
 
 
 def _numpy(hidden: Tensor) -> FloatArray:

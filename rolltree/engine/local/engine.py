@@ -61,7 +61,8 @@ class LocalEngine:
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
-        source, self._codec = _source(model, codec)
+        source, self.codec = _source(model, codec)
+        """Its tokenizer."""
         decoder = decoder_of(source, dtype, torch.device(device))
         context = min(max_context or decoder.max_context, decoder.max_context)
         memory = max_tokens_in_memory or _default_memory(decoder, max_batch, context)
@@ -70,23 +71,14 @@ class LocalEngine:
         kept = memory // 4 if share_prefixes else 0
         max_top = min(decoder.vocab_size, _MAX_TOP)
         limits = Limits(max_batch, memory - kept, kept, context, max_top)
-        self._capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
+        self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
+        """What it can do."""
         self._rng = np.random.default_rng(seed)
-        self._worker = Worker(Core(decoder, self._codec, limits, version), lockstep=lockstep)
+        self._worker = Worker(Core(decoder, self.codec, limits, version), lockstep=lockstep)
         self._fresh: list[LocalRun] = []
         self._table: tuple[int, FloatArray] | None = None
         # An engine that is dropped without close() must not leave its thread behind.
         weakref.finalize(self, self._worker.shutdown)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        return self._capabilities
-
-    @property
-    def codec(self) -> Codec:
-        """Its tokenizer."""
-        return self._codec
 
     @property
     def version(self) -> int:

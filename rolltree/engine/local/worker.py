@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from rolltree.engine.local.core import Core, News, nothing_of
+from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob, score, take
 from rolltree.engine.protocol import EngineError
+from rolltree.engine.samples import nothing
 
 Order = Callable[[], News | None]
 
@@ -48,7 +49,7 @@ class Worker:
 
         def order() -> News | None:
             if self.closed:
-                return News([(run, (gone := nothing_of(run, "abort")), gone) for run in runs])
+                return News([(run, nothing("abort"), None) for run in runs])
             self.core.queue.extend(runs)
             return None
 

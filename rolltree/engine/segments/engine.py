@@ -30,11 +30,14 @@ class SegmentEngine:
     def __init__(
         self, backend: Backend, codec: Codec, *, patience: Patience | None = None, seed: int | None = None
     ) -> None:
-        self._backend = backend
-        self._codec = codec
+        self.backend = backend
+        """The foreign engine behind it."""
+        self.codec = codec
+        """Its tokenizer."""
+        self.capabilities = _capabilities(backend)
+        """What it can do."""
         self._patience = patience or Patience()
         self._tables = StopTables(codec, backend.reach.vocab)
-        self._capabilities = _capabilities(backend)
         self._rng = np.random.default_rng(seed)
         self._salt = f"rolltree-{backend.version}"
         self._writing, self._reading = Turnstile(), Turnstile()
@@ -43,34 +46,19 @@ class SegmentEngine:
         self._closed = False
 
     @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        return self._capabilities
-
-    @property
-    def codec(self) -> Codec:
-        """Its tokenizer."""
-        return self._codec
-
-    @property
     def version(self) -> int:
         """Version of the weights that write now."""
-        return self._backend.version
+        return self.backend.version
 
     @property
     def in_flight(self) -> list[SegmentRun]:
         """Runs that have not ended."""
         return [run for _, run in self._tasks.values() if not run.ended]
 
-    @property
-    def backend(self) -> Backend:
-        """The foreign engine behind it."""
-        return self._backend
-
     def submit(self, request: Request) -> SegmentRun:
         """Start a request; it is sent with the loop's next turn."""
         self._open()
-        reach, s = self._backend.reach, request.sampling
+        reach, s = self.backend.reach, request.sampling
         ids = check_tokens(request.prefix, reach.vocab, "prefix")
         check_sampling(s, reach.vocab)
         if s.hook is not None:
@@ -84,7 +72,7 @@ class SegmentEngine:
             run.end("length")
             return run
         writer = Writer(
-            self._backend, self._writing, self._tables, self._codec.eos_id, self._patience, lambda: self._salt
+            self.backend, self._writing, self._tables, self.codec.eos_id, self._patience, lambda: self._salt
         )
         task = writer.start(run)
         self._tasks[task] = writer, run
@@ -94,7 +82,7 @@ class SegmentEngine:
     async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:
         """Log-probs of tokens[start:]; start must be 1 or more, since the first token follows nothing."""
         self._open()
-        reach = self._backend.reach
+        reach = self.backend.reach
         if not reach.scores:
             raise EngineError(f"{self._name} cannot score given tokens; use an engine that can.")
         ids = check_tokens(tokens, reach.vocab, "tokens to score").tolist()
@@ -129,14 +117,14 @@ class SegmentEngine:
     async def update_weights(self, weights: Any, version: int, *, caches: Caches = "recompute") -> None:
         """Take new weights under a new version; what is in flight is interrupted and then goes on under them."""
         self._open()
-        if not self._backend.reach.updates:
+        if not self.backend.reach.updates:
             raise EngineError(f"{self._name} takes no new weights; use the local or the vllm engine to train.")
         if version <= self.version:
             raise EngineError(f"Version {version} is not above the present {self.version}; versions only grow.")
         await self._quiet()
         await self._reading.close()
         try:
-            await self._backend.load(weights, version)
+            await self.backend.load(weights, version)
             if caches == "recompute":
                 self._salt = f"rolltree-{version}"
         finally:
@@ -151,7 +139,7 @@ class SegmentEngine:
         for _, run in list(self._tasks.values()):
             run.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._backend.close()
+        await self.backend.close()
 
     async def _quiet(self) -> None:
         closing = asyncio.ensure_future(self._writing.close())
@@ -164,7 +152,7 @@ class SegmentEngine:
         failed = 0
         while True:
             try:
-                return await self._backend.read(ids, start, alternatives)
+                return await self.backend.read(ids, start, alternatives)
             except BrokenError as broken:
                 failed += 1
                 if failed >= self._patience.tries:
@@ -177,10 +165,10 @@ class SegmentEngine:
         for name in want:
             head, _, count = name.partition(":")
             need = "entropy:full" if name == "entropy" else name
-            if self._capabilities.lacking(frozenset({need})) or (head == "top" and not count.isdigit()):
-                can = ", ".join(sorted(self._capabilities.features)) or "nothing"
+            if self.capabilities.lacking(frozenset({need})) or (head == "top" and not count.isdigit()):
+                can = ", ".join(sorted(self.capabilities.features)) or "nothing"
                 raise EngineError(
-                    f"{self._name} cannot give {name!r} (it offers {can}, at most {self._capabilities.max_top} "
+                    f"{self._name} cannot give {name!r} (it offers {can}, at most {self.capabilities.max_top} "
                     "alternatives); use the local engine, or ask for less."
                 )
             entropy = entropy or head == "entropy"
@@ -196,7 +184,7 @@ class SegmentEngine:
 
     @property
     def _name(self) -> str:
-        return self._backend.name
+        return self.backend.name
 
 
 def _capabilities(backend: Backend) -> Capabilities:

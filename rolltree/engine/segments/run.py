@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rolltree.engine.protocol import EngineError, Request, Sample
+from rolltree.engine.protocol import Request, Sample
+from rolltree.engine.run import BaseRun
 from rolltree.engine.segments.wire import Alternatives
 from rolltree.tree.node import Finish, FloatArray, Top
 
 
-class SegmentRun:
-    """A `Run`. Cancelling a task that awaits it aborts it; what exists can still be awaited afterwards."""
+class SegmentRun(BaseRun):
+    """A run whose calls bring its tokens; it has begun with the first of them."""
 
     def __init__(self, request: Request, ids: list[int], most: int, seed: int, top: int, reported: int) -> None:
-        self.request = request
+        super().__init__(request)
         self.ids = ids
         """Prefix."""
         self.most = most
@@ -40,46 +39,6 @@ class SegmentRun:
         self._version: list[int] = []
         self._spread: list[float] = []
         self._best: list[Alternatives] = []
-        self._done: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
-        self._news = asyncio.Event()
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will come."""
-        return self._done.done()
-
-    def __await__(self) -> Generator[Any, None, Sample]:
-        return self._wait().__await__()
-
-    async def _wait(self) -> Sample:
-        try:
-            return await asyncio.shield(self._done)
-        except asyncio.CancelledError:
-            self.stop()
-            raise
-
-    async def __aiter__(self) -> AsyncIterator[Sample]:
-        seen = 0
-        while True:
-            now = len(self._logp)
-            if now > seen:
-                yield self._sample("abort", seen)
-                seen = now
-            elif self._done.done():
-                self._done.result()
-                return
-            else:
-                self._news.clear()
-                await self._news.wait()
-
-    def stop(self, finish: Finish = "abort") -> None:
-        """End it now; awaiting it gives what exists."""
-        if self.ended or self.asked is not None:
-            return
-        self.asked = finish
-        if not self.holding:
-            self.end(finish)
-        self.halt()
 
     def take(
         self, ids: Sequence[int], logp: Sequence[float], logq: Sequence[float], version: int,
@@ -101,16 +60,19 @@ class SegmentRun:
     def end(self, finish: Finish, stopped_by: str = "") -> None:
         """It is over."""
         if not self.ended:
-            self._done.set_result(self._sample(finish, 0, stopped_by))
-            self._news.set()
+            self.settle(self._sample(finish, 0, stopped_by))
 
-    def fail(self, error: EngineError) -> None:
-        """It cannot go on."""
-        if not self.ended:
-            self._done.set_exception(error)
-            # Retrieved here so that a run nobody awaits any more (its siblings failed first) does not warn.
-            self._done.exception()
-            self._news.set()
+    def _halt(self, finish: Finish) -> None:
+        if self.asked is not None:
+            return
+        self.asked = finish
+        if not self.holding:
+            self.end(finish)
+        self.halt()
+
+    def _after(self, seen: int) -> tuple[Sample, int] | None:
+        now = len(self._logp)
+        return (self._sample("abort", seen), now) if now > seen else None
 
     def _sample(self, finish: Finish, start: int, stopped_by: str = "") -> Sample:
         return Sample(

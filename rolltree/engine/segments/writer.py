@@ -88,9 +88,9 @@ class Writer:
                         raise EngineError(f"{self._backend.name} failed {failed} times in a row: {broken}") from broken
                     await asyncio.sleep(max(broken.after, self._patience.wait(failed)))
         except EngineError as error:
-            run.fail(error)
+            run.settle(error)
         except Exception as error:
-            run.fail(EngineError(f"{self._backend.name} failed: {type(error).__name__}: {error}"))
+            run.settle(EngineError(f"{self._backend.name} failed: {type(error).__name__}: {error}"))
 
     async def _segment(self, run: SegmentRun) -> None:
         async with self._gate:
@@ -114,6 +114,7 @@ class Writer:
         try:
             async with aclosing(backend.write(self._ask(run, prefix))) as pieces:
                 async for whole in pieces:
+                    run.begun = True
                     run.prefilled += whole.prefilled
                     if finish is not None or not (whole.ids or whole.finish):
                         continue
