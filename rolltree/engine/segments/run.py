@@ -31,6 +31,10 @@ class SegmentRun:
         """Ends the call in flight, whoever writes it."""
         self.holding = False
         """Tokens have arrived whose log-probs are still to be read; a stop waits for them."""
+        self.keeping = False
+        """The engine may hold tokens that it hands over when its call is ended; a stop waits for them."""
+        self.watched = False
+        """Somebody wants its tokens as they come."""
         self.asked: Finish | None = None
         """How it was stopped."""
         self._top = top
@@ -59,7 +63,7 @@ class SegmentRun:
             raise
 
     async def __aiter__(self) -> AsyncIterator[Sample]:
-        seen = 0
+        seen, self.watched = 0, True
         while True:
             now = len(self._logp)
             if now > seen:
@@ -77,7 +81,7 @@ class SegmentRun:
         if self.ended or self.asked is not None:
             return
         self.asked = finish
-        if not self.holding:
+        if not (self.holding or self.keeping):
             self.end(finish)
         self.halt()
 
