@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -122,7 +122,7 @@ class Game:
     async def _run(self, task: Any) -> None:
         """What verifiers does for an episode, with our agent in it."""
         vf = library()
-        from verifiers.v1 import episode as episodes  # pyright: ignore[reportMissingImports]
+        from verifiers.v1 import episode as episodes
 
         about = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
         episode = episodes.Episode(env=episodes.EnvInfo(id=self._env.config.env_id), task=about)
@@ -151,7 +151,7 @@ class Player:
         self._game = game
 
     @asynccontextmanager
-    async def interaction(self, task: Any, **borrowed: Any) -> AsyncIterator[Any]:
+    async def interaction(self, task: Any, **borrowed: Any) -> AsyncGenerator[Any]:
         """A conversation turn by turn; leaving it scores the trace by the task's own rewards."""
         for name in ("runtime", "tools"):
             if borrowed.get(name):
@@ -182,7 +182,7 @@ class Run:
     """What `verifiers.v1.Interaction` drives: a rollout without a harness, a runtime or a model server."""
 
     def __init__(self, game: Game, task: Any, trace: Any, config: Any) -> None:
-        from verifiers.v1 import session  # pyright: ignore[reportMissingImports]
+        from verifiers.v1 import session
 
         self.trace = trace
         self.closed = False
@@ -234,8 +234,8 @@ def content_of(message: Any) -> str:
 
 def _stops(task: Any) -> list[Any]:
     """The task's stop conditions on its trace; hooks on requests and responses have nothing to hook into here."""
-    from verifiers.v1 import session, types  # pyright: ignore[reportMissingImports]
-    from verifiers.v1.utils import decorators  # pyright: ignore[reportMissingImports]
+    from verifiers.v1 import session, types
+    from verifiers.v1.utils import decorators
 
     stops = [(session.hook_boundary(stop, allow_trace=True), stop) for stop in task.hooks("stop")]
     if any(where in (types.Request, types.Response) for where, _ in stops) or decorators.discover_decorated(

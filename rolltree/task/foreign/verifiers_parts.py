@@ -78,7 +78,7 @@ def prompt_of(messages: Sequence[Mapping[str, Any]], render: Render | None, who:
 
 def typed(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Messages in verifiers' own types."""
-    from verifiers.v1 import types  # pyright: ignore[reportMissingImports]
+    from verifiers.v1 import types
 
     kinds: dict[str, Any] = {"system": types.SystemMessage, "user": types.UserMessage}
     return [kinds.get(m["role"], types.AssistantMessage)(content=m["content"]) for m in messages]
@@ -86,7 +86,7 @@ def typed(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 def new_trace(task: Any, name: str, config: Any = None) -> Any:
     """An empty trace of a task."""
-    from verifiers.v1 import state  # pyright: ignore[reportMissingImports]
+    from verifiers.v1 import state
 
     vf = library()
     return vf.Trace(
@@ -97,7 +97,7 @@ def new_trace(task: Any, name: str, config: Any = None) -> Any:
 
 def commit_reply(trace: Any, history: list[Any], text: str) -> Any:
     """Write down that the policy said this after those messages; returns its message."""
-    from verifiers.v1 import graph, types  # pyright: ignore[reportMissingImports]
+    from verifiers.v1 import graph, types
 
     said = types.AssistantMessage(content=text)
     reply = types.Response(id="rolltree", created=0, model="policy", message=said, finish_reason="stop")
