@@ -4,10 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl test-vllm test-ray lint types imports unit slow bench docs format clean
+.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit slow bench docs format clean
 
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## create .venv with everything for work on Rolltree
 
@@ -50,6 +50,16 @@ test-verl: setup ## the verl adapter against verl itself, in an environment of i
 	@touch $(VERL)/.installed
 	$(VERL)/bin/python -m pytest tests/adapt/verl --hypothesis-profile=repeatable
 
+VERIFIERS := .venv-verifiers
+test-verifiers: setup ## the adapter for verifiers against verifiers itself, in an environment of its own
+	@test -x $(VERIFIERS)/bin/python || $(BIN)/python -m venv $(VERIFIERS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' > \
+	  "$$($(VERIFIERS)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/shared.pth"
+	@test -f $(VERIFIERS)/.installed || \
+	  $(VERIFIERS)/bin/pip install -q --disable-pip-version-check --no-deps -r tests/task/foreign/requirements.txt
+	@touch $(VERIFIERS)/.installed
+	$(VERIFIERS)/bin/python -m pytest tests/task/foreign --hypothesis-profile=repeatable
+
 # Its own environment: vLLM pins its own transformers. A machine with an accelerator sets VLLM=vllm, which pip resolves.
 VLLM ?=
 VLLM_BIN := .venv-vllm/bin
@@ -83,4 +93,4 @@ format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and caches (never runs/)
-	rm -rf .venv .venv-verl .venv-vllm site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache
+	rm -rf .venv .venv-verl .venv-verifiers .venv-vllm site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache
