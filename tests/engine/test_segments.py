@@ -24,15 +24,17 @@ def other(prefix):
 
 
 class Exact:
-    """A backend over the tabular engine; `lump` tokens come in one piece, and stop ids are overrun within it."""
+    """A backend over the tabular engine; `lump` tokens come in one piece, and stop ids are overrun within it. With
+    `keeps` as many come together as the ask allows, and what is held is handed over at a cancellation."""
 
     name = "the exact backend"
 
-    def __init__(self, law=False, lump=1, updates=True):
+    def __init__(self, law=False, lump=1, updates=True, keeps=False):
         self.inner = TabularEngine(policy, CODEC, max_context=256)
         self.reach = Reach(CODEC.vocab_size, 256, CODEC.vocab_size, law=law, updates=updates)
         self.version = 0
-        self.lump = lump
+        self.lump, self.keeps = lump, keeps
+        self.made = 0
         self.salts, self.calls, self.working = [], 0, 0
         self.broken = 0
         self.lingers = False
@@ -55,18 +57,24 @@ class Exact:
             Request(np.array(ask.tokens, np.int32), law, frozenset({f"top:{ask.alternatives}"} - {"top:0"}))
         )
         held, first = [], len(ask.tokens)
+        together = ask.together if self.keeps else self.lump
         try:
             async for part in run:
                 logp = part.logq if self.reach.law and s.temperature else part.logp
                 rows = [] if part.top is None else list(zip(part.top.ids.tolist(), part.top.logp.tolist(), strict=True))
                 held += zip(part.actions.tolist(), logp.tolist(), rows or [()] * len(logp), strict=True)
-                if len(held) >= self.lump:
+                self.made += len(logp)
+                if len(held) >= together:
                     yield _piece(held, first)
                     held, first = [], 0
             if self.lingers:
                 yield _piece(held, first)
                 await asyncio.Event().wait()
             yield _piece(held, first, finish="length" if (await run).finish == "length" else "stop")
+        except asyncio.CancelledError:
+            if ask.together == 1 or not self.keeps:
+                raise
+            yield _piece(held, first, finish="abort")
         finally:
             run.stop()
             self.working -= 1
@@ -103,11 +111,64 @@ def exact(sample, start, stop, law):
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("lump", [1, 5])
-def test_it_keeps_the_contract(check, lump):
-    if lump > 1 and check.__name__ == "sampling_follows_the_law":
+@pytest.mark.parametrize("how", [{"lump": 1}, {"lump": 5}, {"keeps": True}], ids=["single", "lumps", "kept"])
+def test_it_keeps_the_contract(check, how):
+    if how != {"lump": 1} and check.__name__ == "sampling_follows_the_law":
         pytest.skip("one token a request, whatever the lumps")
-    run_check(check, lambda: engine(lump=lump), prefix=PREFIX.tolist())
+    run_check(check, lambda: engine(**how), prefix=PREFIX.tolist())
+
+
+@pytest.mark.parametrize("law", [False, True])
+@pytest.mark.parametrize("stop", [(), ("~",), ("~~",)])
+def test_a_stop_keeps_every_token_that_was_made_and_not_yet_handed_over(stop, law):
+    async def main():
+        e = engine(keeps=True, law=law)
+        run = e.submit(Request(PREFIX, Sampling(max_tokens=200, ignore_eos=True, seed=2, stop=stop, temperature=0.9)))
+        while e.backend.made < 9:
+            await asyncio.sleep(0)
+        together = len(run.written) < 9
+        run.stop("budget")
+        got = await run
+        assert together == (law or stop != ("~~",))
+        assert (got.finish, len(got.actions)) == ("budget", e.backend.made)
+        assert exact(got, 0, len(got.actions), policy)
+        await e.close()
+
+    asyncio.run(main())
+
+
+def test_whoever_watches_gets_tokens_one_by_one_and_whoever_awaits_gets_the_same_ones():
+    async def main():
+        e = engine(keeps=True)
+        knobs = Sampling(max_tokens=40, ignore_eos=True, seed=6)
+        sizes = [len(part.actions) async for part in e.submit(Request(PREFIX, knobs))]
+        whole = await e.submit(Request(PREFIX, knobs))
+        assert sizes == [1] * 40
+        parts = [p.actions async for p in e.submit(Request(PREFIX, knobs))]
+        assert np.array_equal(np.concatenate(parts), whole.actions)
+        await e.close()
+
+    asyncio.run(main())
+
+
+def test_a_pause_keeps_what_was_held_and_the_run_goes_on_from_there():
+    async def main():
+        e = engine(keeps=True)
+        run = e.submit(Request(PREFIX, Sampling(max_tokens=60, ignore_eos=True, seed=4)))
+        while e.backend.made < 9:
+            await asyncio.sleep(0)
+        await e.pause()
+        assert len(run.written) == e.backend.made >= 9
+        await e.update_weights(other, 1)
+        cut = len(run.written)
+        await e.resume()
+        got = await run
+        assert got.version.tolist() == [0] * cut + [1] * (60 - cut)
+        assert exact(got, 0, cut, policy)
+        assert exact(got, cut, 60, other)
+        await e.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("law", [False, True])

@@ -31,6 +31,7 @@ class StopTables:
         self._vocab = vocab_size
         self._pieces: list[str] | None = None
         self._tables: OrderedDict[tuple[object, ...], Meaning] = OrderedDict()
+        self._certain: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def meaning(self, sampling: Sampling) -> Meaning:
         """One byte per token of the vocabulary."""
@@ -41,6 +42,20 @@ class StopTables:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(key)
         return self._tables[key]
+
+    def certain(self, stop: tuple[str, ...]) -> tuple[int, ...]:
+        """Ids that complete a stop string whatever stands before them, since their own text holds all of it.
+
+        Strings with a blank are left out: some decoders drop one.
+        """
+        if stop not in self._certain:
+            whole = [s for s in stop if " " not in s]
+            self._certain[stop] = tuple(
+                i for i, piece in enumerate(self._pieces_of_all() if whole else ()) if any(s in piece for s in whole)
+            )
+            if len(self._certain) > _KEPT:
+                del self._certain[next(iter(self._certain))]
+        return self._certain[stop]
 
     def fired(self, generated: Sequence[int] | NDArray[np.int64], stop: tuple[str, ...]) -> str:
         """The stop string that stands first in the end of the text; "" if none does.
@@ -60,15 +75,18 @@ class StopTables:
         for i in sampling.stop_ids:
             table[i] |= STOP
         if sampling.stop:
-            if self._pieces is None:
-                self._pieces = pieces(self._codec, self._vocab)
             last = {s[-1] for s in sampling.stop}
             # U+FFFD: part of a character, which a later token may complete.
             last.add("\ufffd")
-            for i, piece in enumerate(self._pieces):
+            for i, piece in enumerate(self._pieces_of_all()):
                 if not last.isdisjoint(piece):
                     table[i] |= MAYBE
         return table
+
+    def _pieces_of_all(self) -> list[str]:
+        if self._pieces is None:
+            self._pieces = pieces(self._codec, self._vocab)
+        return self._pieces
 
 
 def pieces(codec: Codec, vocab_size: int) -> list[str]:

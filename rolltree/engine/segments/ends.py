@@ -11,6 +11,8 @@ from rolltree.tree.node import Finish
 
 _READ = 8
 """Tokens read back per character of the longest stop string: characters can take several tokens."""
+_NAMED = 1024
+"""Most ids an engine is told to end at for the sake of stop strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,19 @@ class End:
     keep: int
     finish: Finish | None = None
     stopped_by: str = ""
+
+
+def foreseen(tables: StopTables, s: Sampling, eos: int) -> tuple[tuple[int, ...], bool]:
+    """Ids at which an engine may end a sample by itself, and whether a sample can end nowhere else before its limit.
+
+    A stop string of one ASCII character stands in one token, whatever the tokenizer; a longer one may straddle several,
+    and only we find it.
+    """
+    eos_too = () if s.ignore_eos or eos < 0 else (eos,)
+    certain = tables.certain(s.stop) if s.stop else ()
+    many = len(certain) > _NAMED
+    alone = all(len(x) == 1 and x.isascii() and x != " " for x in s.stop) and not many
+    return (*s.stop_ids, *(() if many else certain), *eos_too), alone
 
 
 def find_end(tables: StopTables, s: Sampling, written: Sequence[int], ids: Sequence[int], room: int) -> End:

@@ -30,6 +30,10 @@ class SegmentRun(BaseRun):
         """Ends the call in flight, whoever writes it."""
         self.holding = False
         """Tokens have arrived whose log-probs are still to be read; a stop waits for them."""
+        self.keeping = False
+        """The engine may hold tokens that it hands over when its call is ended; a stop waits for them."""
+        self.watched = False
+        """Somebody wants its tokens as they come."""
         self.asked: Finish | None = None
         """How it was stopped."""
         self._top = top
@@ -66,9 +70,12 @@ class SegmentRun(BaseRun):
         if self.asked is not None:
             return
         self.asked = finish
-        if not self.holding:
+        if not (self.holding or self.keeping):
             self.end(finish)
         self.halt()
+
+    def _attend(self) -> None:
+        self.watched = True
 
     def _after(self, seen: int) -> tuple[Sample, int] | None:
         now = len(self._logp)

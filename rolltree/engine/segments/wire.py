@@ -60,6 +60,9 @@ class Ask:
     """How many to report at each step."""
     salt: str
     """Caches made under another salt must not be read."""
+    together: int = 1
+    """Up to so many tokens may be handed over together. A backend that makes use of it hands over what it still holds
+    when its caller is cancelled, as a last piece with the finish "abort"."""
 
 
 @dataclass(frozen=True, slots=True)

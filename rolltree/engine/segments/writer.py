@@ -17,13 +17,16 @@ import numpy as np
 from rolltree.engine.local.stops import StopTables
 from rolltree.engine.local.streams import stream_key
 from rolltree.engine.protocol import EngineError, Sampling
-from rolltree.engine.segments.ends import find_end
+from rolltree.engine.segments.ends import find_end, foreseen
 from rolltree.engine.segments.law import entropy_of, law_of, neutral
 from rolltree.engine.segments.run import SegmentRun
 from rolltree.engine.segments.turnstile import Turnstile
 from rolltree.engine.segments.wire import Ask, Backend, BrokenError, Piece
 
 _SEEDS = (1 << 63) - 1
+TOGETHER = 32
+"""Tokens that may come together where nobody watches and the engine finds every end by itself: handing over each one
+alone costs a small model more than computing it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,10 @@ class Writer:
         prefix, so_far, held = [*run.ids, *run.written], list(run.written), list[Piece]()
         version, finish, stopped_by = backend.version, None, ""
         late = backend.reach.law and not neutral(s, backend.reach.vocab) and s.temperature > 0
+        ask = self._ask(run, prefix)
+        run.keeping = ask.together > 1
         try:
-            async with aclosing(backend.write(self._ask(run, prefix))) as pieces:
+            async with aclosing(backend.write(ask)) as pieces:
                 async for whole in pieces:
                     run.begun = True
                     run.prefilled += whole.prefilled
@@ -139,7 +144,7 @@ class Writer:
                 if finish is not None:
                     run.end(finish, stopped_by)
             finally:
-                run.holding = False
+                run.holding = run.keeping = False
                 if run.asked is not None:
                     run.end(run.asked)
         if finish is None:
@@ -147,10 +152,11 @@ class Writer:
 
     def _ask(self, run: SegmentRun, prefix: list[int]) -> Ask:
         s, start = run.request.sampling, len(run.written)
-        ends = s.stop_ids if s.ignore_eos or self._eos < 0 else (*s.stop_ids, self._eos)
+        ends, alone = foreseen(self._tables, s, self._eos)
         # A later segment draws from a stream of its own, or it would repeat the numbers of the first.
         seed = stream_key((run.seed << 32) + start) & _SEEDS
-        return Ask(prefix, run.most - start, s, ends, seed, run.reported, self._salt())
+        together = TOGETHER if alone and not run.watched else 1
+        return Ask(prefix, run.most - start, s, ends, seed, run.reported, self._salt(), together)
 
     async def _read_late(self, run: SegmentRun, prefix: list[int], held: list[Piece], version: int) -> None:
         """Log-probs of the policy for tokens whose engine told only those of the law."""
@@ -191,7 +197,10 @@ def _cut(piece: Piece, keep: int) -> Piece:
     return Piece(piece.ids[:keep], piece.logp[:keep], piece.alternatives[:keep])
 
 
-def _premature(backend: Backend, finish: str) -> Exception:
+def _premature(backend: Backend, finish: str) -> BaseException:
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        return asyncio.CancelledError()  # our own doing: the last piece was what the engine still held
     if finish == "abort":
         return BrokenError("it aborted the request")
     return EngineError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -38,14 +39,15 @@ class VllmBackend:
         params = SamplingParams(
             max_tokens=ask.most, temperature=s.temperature, top_p=s.top_p, top_k=s.top_k, seed=ask.seed,
             stop_token_ids=list(ask.ends), ignore_eos=True, logprobs=ask.alternatives, flat_logprobs=True,
-            detokenize=False, output_kind=RequestOutputKind.DELTA, skip_clone=True,
+            detokenize=False, output_kind=RequestOutputKind.DELTA, stream_interval=ask.together, skip_clone=True,
         )  # fmt: skip
         first, label = True, str(self.version)
-        async with aclosing(self._generate(ask.tokens, params, ask.salt)) as outputs:
+        async with aclosing(self._outputs(ask.tokens, params, ask.salt, keep=ask.together > 1)) as outputs:
             async for out in outputs:
                 done = out.outputs[0]
-                prefilled = len(ask.tokens) - (out.num_cached_tokens or 0) if first else 0
-                first = False
+                prefilled = 0
+                if first and done.token_ids:
+                    first, prefilled = False, len(ask.tokens) - (out.num_cached_tokens or 0)
                 if any(span.version != label for span in done.weight_versions or ()):
                     raise EngineError(f"vLLM reports other weights than version {label}; update them through Rolltree")
                 logp, best = columns(done.logprobs, ask.alternatives)
@@ -60,7 +62,7 @@ class VllmBackend:
             max_tokens=1, temperature=0.0, prompt_logprobs=alternatives, flat_logprobs=True, detokenize=False,
             ignore_eos=True, output_kind=RequestOutputKind.FINAL_ONLY, skip_clone=True,
         )  # fmt: skip
-        async with aclosing(self._generate(tokens, params, None)) as outputs:
+        async with aclosing(self._outputs(tokens, params, None)) as outputs:
             async for out in outputs:
                 return Read(*columns(out.prompt_logprobs[start:], alternatives))
         raise EngineError("vLLM ended a scoring request without an answer")
@@ -75,17 +77,36 @@ class VllmBackend:
         """End vLLM's processes."""
         self._llm.shutdown()
 
-    async def _generate(self, tokens: Sequence[int], params: Any, salt: str | None) -> AsyncGenerator[Any]:
+    async def _outputs(
+        self, tokens: Sequence[int], params: Any, salt: str | None, *, keep: bool = False
+    ) -> AsyncGenerator[Any]:
+        """What vLLM answers to a request, which ends with this generator. With `keep`, a cancellation brings what vLLM
+        has made and not handed over, as the last answer (finish "abort"), and is not raised.
+        """
         from vllm.inputs.engine import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        prompt = tokens_input(list(tokens), cache_salt=salt)
+        name, ended = f"rolltree-{next(self._names)}", False
         try:
-            async with aclosing(self._llm.generate(prompt, params, f"rolltree-{next(self._names)}")) as outputs:
-                async for out in outputs:
-                    yield out
+            coming = await self._llm.add_request(name, tokens_input(list(tokens), cache_salt=salt), params)
+            while not ended:
+                try:
+                    out = coming.get_nowait() or await coming.get()
+                except asyncio.CancelledError:
+                    if not keep:
+                        raise
+                    await self._llm.abort(name)
+                    out = coming.get_nowait()
+                    if out is None:
+                        raise
+                ended = out.finished
+                yield out
         except EngineDeadError as error:
+            ended = True
             raise EngineError("vLLM's engine process died; its log says why. Start a new engine.") from error
+        finally:
+            if not ended:
+                await self._llm.abort(name)
 
     async def _tell(self) -> None:
         """Label the first weights, once there is a loop to do it in."""

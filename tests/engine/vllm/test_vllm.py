@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,28 @@ def test_an_update_in_flight_splits_runs_into_segments_of_one_version(engine, ru
         assert sample.version.tolist() == [before] * cut + [before + 1] * (120 - cut)
         assert np.abs(sample.logp[:cut] - truth(LOADED.model, PREFIX, sample.actions)[:cut]).max(initial=0) < 1e-3
         assert np.abs(sample.logp[cut:] - truth(new, PREFIX, sample.actions)[cut:]).max() < 1e-3
+
+
+def test_a_stop_keeps_what_vllm_made_and_had_not_handed_over(engine, run):
+    async def main():
+        knobs = Sampling(max_tokens=400, ignore_eos=True)
+        runs = [engine.submit(Request(PREFIX, replace(knobs, seed=s))) for s in range(4)]
+        watched = engine.submit(Request(PREFIX, replace(knobs, seed=9)))
+        async for _ in watched:
+            if len(watched.written) >= 24:
+                break
+        seen = [len(r.written) for r in runs]
+        for r in (*runs, watched):
+            r.stop("budget")
+        return seen, [await r for r in runs], await watched, len(watched.written)
+
+    seen, got, watched, written = run(main())
+    assert len(watched.actions) == written
+    assert max(seen) < 16  # what nobody watches comes in lumps
+    for sample in got:
+        assert sample.finish == "budget"
+        assert 16 <= len(sample.actions) < 400
+        assert np.abs(sample.logp - truth(LOADED.model, PREFIX, sample.actions)).max() < 1e-3
 
 
 def test_versions_only_grow_and_what_is_no_weights_is_refused(engine, run):
