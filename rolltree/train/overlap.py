@@ -47,7 +47,7 @@ class Overlap:
             self.batch = await self.flight.batch()
         kept = [group.item.tree for group in self.batch]
         rest = [*(tree for group in self.batch for tree in group.item.lost), *self.flight.dropped()]
-        out = Harvest(_named(kept), rest, 1, version, recalls, self.flight.waves.told())
+        out = Harvest(_named(kept), rest, 1, version, recalls, self.flight.sowing.waves.told())
         for tree in out.kept:
             for shape in self.flight.parts.shapers:
                 shape(tree, self.flight.limit)

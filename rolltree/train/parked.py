@@ -24,7 +24,7 @@ def save_flight(flight: Flight, folder: Path) -> None:
     folder.mkdir(parents=True)
     state = {
         "scheduler": scheduler.state_dict(), "beds": {str(g.number): _bed(g.item) for g in groups},
-        "waves": flight.waves.state(), "clock": flight.clock(),
+        "waves": flight.sowing.waves.state(), "clock": flight.clock(),
     }  # fmt: skip
     (folder / "flight.json").write_text(dumps(state))
     trees: dict[str, Tree] = {}
@@ -45,10 +45,10 @@ def load_flight(flight: Flight, folder: Path) -> None:
     state: dict[str, Any] = loads((folder / "flight.json").read_text())
     trees = load(folder / "trees") if (folder / "trees").is_dir() else Forest()
     flight.began -= float(state["clock"])
-    flight.waves.restore(state["waves"])
+    flight.sowing.waves.restore(state["waves"])
     known: dict[str, list[Any]] = state["beds"]
     flight.scheduler.load_state_dict(state["scheduler"], lambda number: _restored(flight, number, known, trees))
-    flight.wait_again()
+    flight.sowing.wait_again()
 
 
 def _bed(bed: Bed) -> list[Any]:
@@ -62,7 +62,7 @@ def _bed(bed: Bed) -> list[Any]:
 
 def _restored(flight: Flight, number: int, known: dict[str, list[Any]], trees: Forest) -> Bed:
     wave, place, teaches, name, plots = known[str(number)]
-    bed, live = Bed(wave, place, teaches), flight.waves.live.get(wave)
+    bed, live = Bed(wave, place, teaches), flight.sowing.waves.live.get(wave)
     if str(number) in trees:
         bed.gathered = trees[str(number)]
         bed.gathered.id = name
@@ -70,7 +70,7 @@ def _restored(flight: Flight, number: int, known: dict[str, list[Any]], trees: F
             live.gathering.restored(place, bed.gathered)
     for part, round, index, name, tops, reported in plots:
         assert live is not None, "a plan is over when everything it asked for is delivered, and not before"
-        plot = flight.plot(live.sheets[tuple(round)], index)
+        plot = flight.sowing.plot(live.sheets[tuple(round)], index)
         if f"{number}.{part}" in trees:
             plot.tree = trees[f"{number}.{part}"]
             plot.tree.id = name

@@ -7,13 +7,14 @@ simulated time (`rolltree.lab.clock`).
 from rolltree.control.schedule.admission import Admission, Ahead, Bounded, Load, OverSample, TopUp
 from rolltree.control.schedule.age import Age
 from rolltree.control.schedule.correction import Correction
+from rolltree.control.schedule.executor import Executor, Finish
 from rolltree.control.schedule.presets import PRESETS, Schedule, preset
 from rolltree.control.schedule.resume import Resume
 from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
-from rolltree.control.schedule.scheduler import Executor, Scheduler
+from rolltree.control.schedule.scheduler import Scheduler
 from rolltree.control.schedule.stop import Stop
 
 __all__ = [
-    "PRESETS", "Admission", "Age", "Ahead", "Bounded", "Correction", "Executor", "Group", "Load", "Offer",
+    "PRESETS", "Admission", "Age", "Ahead", "Bounded", "Correction", "Executor", "Finish", "Group", "Load", "Offer",
     "OverSample", "Resume", "Rollout", "Schedule", "Scheduler", "Segment", "Stop", "TopUp", "preset",
 ]  # fmt: skip

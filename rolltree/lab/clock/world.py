@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rolltree.control.schedule import Group, Offer, Rollout, Schedule, Scheduler, Segment
-from rolltree.control.schedule.scheduler import Finish
+from rolltree.control.schedule.executor import Finish
 from rolltree.errors import RolltreeError
 from rolltree.lab.clock.engine import SimEngine, Trip
 from rolltree.lab.clock.hardware import Hardware

@@ -65,7 +65,7 @@ def check(flown: Flown, *, moved: bool = False) -> None:
 def test_every_control_under_every_preset(control: str, schedule: str) -> None:
     flown = fly(preset(schedule), task=Told(), engine=engine(), control=steers(control))
     check(flown)
-    assert flown.flight.waves.begun >= 5
+    assert flown.flight.sowing.waves.begun >= 5
     assert flown.flight.steering.history.arms, "what came is remembered"
     if schedule == "sync":
         assert all(g.lag == 0 for b in flown.trained for g in b), "nothing is trained late"
@@ -119,7 +119,7 @@ def test_plans_under_way_come_back_after_a_restart(schedule: Schedule, control: 
                 )
                 after = flown.flight
                 assert after.scheduler.state_dict() == before.scheduler.state_dict()
-                assert dumps(after.waves.state()) == dumps(before.waves.state())
+                assert dumps(after.sowing.waves.state()) == dumps(before.sowing.waves.state())
                 assert after.steering.state_dict() == before.steering.state_dict()
         await flown.flight.close()
         return flown
