@@ -188,3 +188,18 @@ def test_a_recipe_without_claim_says_so():
     silent = next(name for name, recipe in recipes().items() if recipe.card.evidence is None)
     with pytest.raises(LabError, match=f"{silent}.*names no evidence"):
         claim_of(silent)
+
+
+def test_a_run_that_rounding_parted_must_begin_as_it_is_stored(tmp_path):
+    runner = Simulated({"grpo": 0.1, "rloo": 0.25})
+    entry = measure(training(), runner, tmp_path, quiet())
+
+    def parted(at: int):
+        first = entry.results[0]
+        curves = {k: (x, [v if i < at else v + 0.01 for i, v in enumerate(y)]) for k, (x, y) in first.curves.items()}
+        return replace(entry, results=(replace(first, value=first.value + 0.01, curves=curves), *entry.results[1:]))
+
+    late, soon = parted(5), parted(4)
+    assert verify(training(), late, runner).reproduced
+    assert "the first 5 of" in verify(training(), late, runner).words
+    assert not verify(training(), soon, runner).reproduced, "another beginning is other code"
