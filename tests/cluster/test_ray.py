@@ -176,7 +176,8 @@ def test_a_pool_that_grows_gives_the_new_engines_of_what_waits(cluster: Any) -> 
         samples, between = asyncio.run(main())
         assert len(between.pids) == 3
         # Whole prefixes moved; some of them twice, where one engine came after the other.
-        assert between.loads == (8, 8, 8)
+        # The one that was read before the pause may have ended by then.
+        assert sorted(between.loads) in ([8, 8, 8], [7, 8, 8])
         assert between.moved >= 16
         for got, expected in zip(samples, asyncio.run(alone()), strict=True):
             assert np.array_equal(got.actions, expected.actions)
