@@ -60,7 +60,7 @@ def _trace(label: str, run: Mapping[str, Any], every: int, columns: Sequence[Col
     steps: list[Row] = []
     for k, (a, b) in enumerate(pairwise(judged)):
         made = int(run["steps"]) - every * k if k == len(judged) - 2 else every
-        for share in np.arange(1, made + 1) / made:
+        for share in (step / made for step in range(1, made + 1)):
             steps.append({x: a[x] + (b[x] - a[x]) * share for x in ("decoded", "trained", "seconds")} | means)
     return Trace(label, int(run["seed"]), (*judged, *steps))
 

@@ -111,6 +111,8 @@ def test_an_arm_joins_a_table_that_stands_without_the_others_being_trained_again
         (c.subject, c.effect, c.words) for c in whole.contrasts
     ], "every arm is judged among all of them"
     assert command(Settings(only=("xrpo",), keep=True)) == "python -m rolltree.lab.controllers"
+    write_page(tmp_path / "controllers.md", "All", [board(added)], "python -m x")
+    assert {t.label for t in stored(tmp_path / "controllers.json", 5)} == {"grpo", "vade", "dars", "xrpo"}
 
     on["cache"] = tmp_path / "changed"
     with pytest.raises(LabError, match="grpo, seed 1, does not repeat"):
