@@ -185,7 +185,7 @@ class Scheduler:
             "numbers": dict(self.numbers), "tokens": dict(self.tokens),
             "groups": [g.state() for g in (*self.unfinished.values(), *self.ready.values())],
             "ready": list(self.ready), "partial": list(self.partial), "running": list(self.running),
-            "held": [r.id for r in self._held],
+            "held": [r.id for r in self._held if not r.fate],
             "inside": sorted((key, g.number) for key, g in self._inside if not g.fate),
             "outside": sorted((number, key) for number, key, g in self._outside if not g.fate),
         }  # fmt: skip

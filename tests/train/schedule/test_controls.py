@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rolltree
@@ -17,7 +17,7 @@ from rolltree.contract.faulty import Flaky
 from rolltree.control.order import Delivery, Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
 from rolltree.control.registry import controls, load_control
-from rolltree.control.schedule import PRESETS, Schedule, preset
+from rolltree.control.schedule import PRESETS, Resume, Schedule, Stop, TopUp, preset
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
 from rolltree.generate.segments import SegmentTree
@@ -105,6 +105,8 @@ def test_failures_under_a_control_are_told_to_it(schedule: Schedule, control: st
 
 @settings(max_examples=12, deadline=None)
 @given(schedules, st.sampled_from(sorted(controls())), st.integers(0, 2**16))
+# A spare was held when its group went.
+@example(Schedule(TopUp(1.0), Stop(spare=1), Resume("keep", "interrupt")), "dots", 0)
 def test_plans_under_way_come_back_after_a_restart(schedule: Schedule, control: str, seed: int) -> None:
     made = engine(seed)
 
