@@ -100,7 +100,8 @@ class Scheduler:
         group = rollout.group
         if rollout.fate:
             self.tokens["carried" if rollout.fate == "carried" else "wasted"] += sum(s.tokens for s in made)
-            if self.phase == "stopping" and not self.running:
+            # A spare of one part may be the last that a recalled group waits for.
+            if self._carry(group) or (self.phase == "stopping" and not self.running):
                 self.pump()
             return
         rollout.segments.extend(made)
@@ -113,10 +114,7 @@ class Scheduler:
             self._failed(rollout)
         else:
             self._stopped(rollout, loose)
-        if group.recalled and group.number in self.unfinished and self._at_rest(group):
-            group.recalled = False
-            if not group.full:
-                self.partial[group.number] = group
+        self._carry(group)
         if group.number not in self.unfinished or group.number in self.partial or not self.running:
             self.pump()
 
@@ -260,8 +258,14 @@ class Scheduler:
         else:
             self._launch(rollout)
 
-    def _at_rest(self, group: Group) -> bool:
-        return not any(r.id in self.running for r in group.members)
+    def _carry(self, group: Group) -> bool:
+        """Keep a recalled group for later once it is at rest and lacks something; whether it is kept now."""
+        if not (group.recalled and group.number in self.unfinished) or any(r.id in self.running for r in group.members):
+            return False
+        group.recalled = False
+        if not group.full:
+            self.partial[group.number] = group
+        return not group.full
 
     def _stopped(self, rollout: Rollout, loose: int) -> None:
         resume, made = self.schedule.resume, rollout.tokens

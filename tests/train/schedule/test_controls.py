@@ -17,7 +17,7 @@ from rolltree.contract.faulty import Flaky
 from rolltree.control.order import Delivery, Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
 from rolltree.control.registry import controls, load_control
-from rolltree.control.schedule import PRESETS, Resume, Schedule, Stop, TopUp, preset
+from rolltree.control.schedule import PRESETS, OverSample, Resume, Schedule, Stop, TopUp, preset
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
 from rolltree.generate.segments import SegmentTree
@@ -80,6 +80,10 @@ def test_every_control_over_trees_that_cannot_be_cut(control: str, schedule: str
 
 @settings(max_examples=10, deadline=None)
 @given(schedules, st.sampled_from(sorted(controls())), st.booleans(), st.integers(0, 2**16), st.integers(0, 12))
+# A spare of one part was the last that a recalled group waited for.
+@example(
+    Schedule(OverSample(2.0), Stop(window=1.5, abort=True, spare=1), Resume("keep", "interrupt")), "hbpo", False, 2, 0
+)
 def test_any_control_under_any_schedule(
     schedule: Schedule, control: str, filtered: bool, seed: int, ticks: int
 ) -> None:
