@@ -260,8 +260,7 @@ class Sowing:
         for place, other in mine:
             if other.open and not other.item.plots and (over or place in closed):
                 self.scheduler.release(other)
-        if self.queue:
-            self.scheduler.pump()
+        self.scheduler.pump()
         self.look_after()
 
     # -- where it grows --------------------------------------------------------------------------------------------

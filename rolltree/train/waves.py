@@ -22,8 +22,8 @@ from rolltree.train.config import TrainError
 from rolltree.train.gathering import Gathering
 from rolltree.train.steering import Steering, allocation
 
-EVERY = 8
-"""Waves between two copies of the control's state."""
+EVERY = 64
+"""Waves between two copies of the control's state. All plans end before one is taken: it knows nothing of plans."""
 FRUITLESS = 32
 """Waves in a row without an order after which a run ends."""
 CAME = tuple(f.name for f in fields(Delivery) if f.name != "order")
@@ -71,16 +71,17 @@ class Waves:
     begun: int = 0
     live: dict[int, Wave] = field(default_factory=dict[int, Wave])
     _journal: list[Any] = field(default_factory=list[Any])
-    """Since the oldest copy: how many prompts where a wave began, else (wave, round, what came)."""
-    _copies: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list[tuple[int, int, dict[str, Any]]])
-    """Wave before whose beginning it was taken, place in the journal, and the state."""
+    """Since the copy: how many prompts where a wave began, else (wave, round, what came)."""
+    _copy: tuple[int, dict[str, Any]] = (0, {})
+    """The state before the wave with this number began, when no other one was under way."""
     _numbers: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
     @property
     def filling(self) -> bool:
-        """Whether the latest plan may still name prompts of its own, so that the next one has to wait."""
+        """Whether the next plan has to wait: for the latest one, which may still name prompts, or for all of them."""
         wave = self.live.get(self.begun - 1)
-        return wave is not None and len(wave.places) < wave.prompts
+        all_ = bool(self.live) and self.begun % EVERY == 0
+        return all_ or (wave is not None and len(wave.places) < wave.prompts)
 
     def begin(self) -> list[Sheet]:
         """The first rounds of the next plan that orders anything."""
@@ -110,7 +111,7 @@ class Waves:
 
     def state(self) -> dict[str, Any]:
         """All of it, as `rolltree.tree.values` stores it."""
-        first, _, copy = self._copies[0]
+        first, copy = self._copy
         open_ = [
             (wave.number, sheet.name, [None if d is None else _told(d) for d in sheet.came])
             for wave in self.live.values() for sheet in wave.sheets.values()
@@ -123,7 +124,7 @@ class Waves:
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to that; refuses a control that does not repeat itself."""
         copy: dict[str, Any] = state["copy"]
-        self.begun, self.live, self._journal, self._copies = int(state["first"]), {}, [], []
+        self.begun, self.live = int(state["first"]), {}
         self.cursor.rewind(int(copy["taken"]))
         self.steering.load_state_dict(copy["control"])
         for entry in state["journal"]:
@@ -146,8 +147,8 @@ class Waves:
             )
 
     def _begin(self) -> list[Sheet]:
-        if self.begun % EVERY == 0 or not self._copies:
-            self._copies.append((self.begun, len(self._journal), self._now()))
+        if self.begun % EVERY == 0:
+            self._copy, self._journal = (self.begun, self._now()), []
         self._journal.append(self.prompts)
         step, gathering = self.step(self.begun, self.prompts)
         wave = Wave(
@@ -174,18 +175,7 @@ class Waves:
         if wave.following.over:
             del self.live[wave.number]
             self._numbers.append(allocation(wave.following.out, wave.gathering.bands))
-            self._forget()
         return sheets
-
-    def _forget(self) -> None:
-        """What came before the latest copy that is older than all live waves is not needed any more."""
-        oldest = min(self.live, default=self.begun)
-        while len(self._copies) > 1 and self._copies[1][0] <= oldest:
-            del self._copies[0]
-        gone = self._copies[0][1]
-        if gone:
-            del self._journal[:gone]
-            self._copies = [(wave, at - gone, copy) for wave, at, copy in self._copies]
 
     def _now(self) -> dict[str, Any]:
         return {"taken": self.cursor.taken, "control": self.steering.state_dict()}
