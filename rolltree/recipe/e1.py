@@ -23,7 +23,7 @@ class E1:
     card: ClassVar[Card] = Card(
         "e1", "Adaptive effort control", "2510.27042", 2025,
         "two to three times shorter reasoning at equal or better accuracy (1.5B to 32B)", ("control", "credit"), "grpo",
-        Evidence("length", "grpo", "lower", 1.0, "countdown", 150_000, 3),
+        Evidence("pass@1", "grpo", task="countdown", budget=150_000),
     )  # fmt: skip
     group: int = 8
     least: float = 0.2

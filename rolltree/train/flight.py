@@ -29,6 +29,8 @@ from rolltree.tree import Tree
 
 GIVE_UP = 32
 """Groups in a row lost to failures after which a run ends: what they need is broken for good."""
+IN_VAIN = 64
+"""Batches' worth of groups dropped in a row, by filters and rules, after which a run ends: nothing of it teaches."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +67,7 @@ class Flight:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _since: float = 0.0
     _lost: int = 0
+    _vain: int = 0
     _stopping: set[int] = field(default_factory=set[int])
     _late: set[int] = field(default_factory=set[int])
     """Rollouts that were to be stopped before they began; not reported yet."""
@@ -271,6 +274,15 @@ class Flight:
         self.sowing.settled(group)
         if group.fate.startswith("dropped"):
             self.settled.append(group)
+        if group.item.teaches:
+            self._vain = self._vain + 1 if group.fate.startswith("dropped") else 0
+        if self._vain >= IN_VAIN * self.config.prompts:
+            rule = group.fate.removeprefix("dropped: ")
+            self._error = TrainError(
+                f"{self._vain} groups in a row were dropped and none was left to train "
+                f"({(self.sowing.refusal(group.item) or rule) if rule == 'filter' else rule}); choose prompts of another "
+                "level, another control, or a recipe without the filter, and go on with resume=True (--resume)"
+            )
         self._lost = self._lost + 1 if group.fate == "dropped: failures" else 0
         if self._lost >= GIVE_UP:
             events = [e.why for e in group.item.tree.events if e.kind == "fail"]

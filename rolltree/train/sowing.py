@@ -114,7 +114,7 @@ class Sowing:
         if not self.queue:
             if self.waves.filling:
                 return None
-            self._ask(self.waves.begin())
+            self._hear(self.waves.begin())
         queue = self.queue[0]
         waits = queue.together and not queue.begun and bool(self.scheduler.running)
         if waits and self.scheduler.schedule.admission.room(self.scheduler.load) < len(queue.lots):
@@ -154,7 +154,7 @@ class Sowing:
 
     # -- what plans ask for ----------------------------------------------------------------------------------------
 
-    def ask(self, sheet: Sheet, indices: Iterable[int]) -> None:
+    def _wait(self, sheet: Sheet, indices: Iterable[int]) -> None:
         """Let these orders of a round wait for their turn, in groups of one prompt each."""
         lots: dict[int, list[int]] = {}
         for i in indices:
@@ -173,14 +173,14 @@ class Sowing:
         for wave in self.waves.live.values():
             for name, sheet in wave.sheets.items():
                 missing = (i for i, d in enumerate(sheet.came) if d is None and (wave.number, name, i) not in begun)
-                self.ask(sheet, missing)
+                self._wait(sheet, missing)
 
-    def _ask(self, sheets: list[Sheet]) -> None:
+    def _hear(self, sheets: list[Sheet]) -> None:
         """New rounds of a plan. The groups of prompts that it had asked before grow, or were given up."""
         while sheets:
             sheet = sheets.pop(0)
             known = [i for i, o in enumerate(sheet.orders) if o.teaches and o.prompt.place not in sheet.new]
-            self.ask(sheet, sorted({*range(len(sheet.orders))} - {*known}))
+            self._wait(sheet, sorted({*range(len(sheet.orders))} - {*known}))
             lots: dict[int, list[int]] = {}
             for i in known:
                 lots.setdefault(sheet.orders[i].prompt.place, []).append(i)
@@ -252,7 +252,7 @@ class Sowing:
         sheets = self.waves.deliver(plot.sheet, plot.index, delivery)
         if name not in wave.sheets:
             del self._work[wave.number, name]
-        self._ask(sheets)
+        self._hear(sheets)
         if not bed.teaches:
             self.scheduler.release(group)
         closed, over = wave.following.closed, wave.following.over

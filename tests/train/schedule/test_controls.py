@@ -88,10 +88,16 @@ def test_any_control_under_any_schedule(
     schedule: Schedule, control: str, filtered: bool, seed: int, ticks: int
 ) -> None:
     filters = (Mixed(),) if filtered else ()
-    check(fly(
-        schedule, task=Told(), engine=engine(seed), control=steers(control), filters=filters, seed=seed, ticks=ticks,
-        updates=3,
-    ))  # fmt: skip
+    try:
+        flown = fly(
+            schedule, task=Told(), engine=engine(seed), control=steers(control), filters=filters, seed=seed,
+            ticks=ticks, updates=3,
+        )  # fmt: skip
+    except TrainError as error:  # hints may solve everything, and the filter then keeps nothing
+        assert filtered
+        assert "groups in a row were dropped" in str(error)
+    else:
+        check(flown)
 
 
 @settings(max_examples=10, deadline=None)

@@ -184,6 +184,12 @@ def test_trees_that_cannot_be_cut_begin_again_after_a_restart(tmp_path: Path) ->
     assert len({g.number for g in flown.groups}) == len(flown.groups)
 
 
+def test_a_filter_that_keeps_nothing_ends_the_run_with_a_sentence() -> None:
+    for name in ("sync", "april", "areal"):
+        with pytest.raises(TrainError, match=r"192 groups in a row were dropped .*all alike\); choose prompts"):
+            fly(preset(name), filters=(lambda tree: "all alike",))
+
+
 def test_a_dead_engine_ends_the_run_with_a_sentence() -> None:
     class Shut(TabularEngine):
         def submit(self, request):  # pyright: ignore
