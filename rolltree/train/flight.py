@@ -128,9 +128,8 @@ class Flight:
         out: list[Tree] = []
         for group in there:
             bed: Bed = group.item
-            why = group.fate.removeprefix("dropped: ")
             for tree in bed.trees():
-                drop(tree, (self.sowing.refusal(bed) or why) if why == "filter" else why)
+                drop(tree, self._why(group))
             out += bed.trees()
         return out
 
@@ -270,6 +269,10 @@ class Flight:
     def _accepts(self, group: Group) -> bool:
         return self.sowing.refusal(group.item) is None
 
+    def _why(self, group: Group) -> str:
+        rule = group.fate.removeprefix("dropped: ")
+        return (self.sowing.refusal(group.item) or rule) if rule == "filter" else rule
+
     def _settled(self, group: Group) -> None:
         self.sowing.settled(group)
         if group.fate.startswith("dropped"):
@@ -277,11 +280,10 @@ class Flight:
         if group.item.teaches:
             self._vain = self._vain + 1 if group.fate.startswith("dropped") else 0
         if self._vain >= IN_VAIN * self.config.prompts:
-            rule = group.fate.removeprefix("dropped: ")
             self._error = TrainError(
-                f"{self._vain} groups in a row were dropped and none was left to train "
-                f"({(self.sowing.refusal(group.item) or rule) if rule == 'filter' else rule}); choose prompts of another "
-                "level, another control, or a recipe without the filter, and go on with resume=True (--resume)"
+                f"{self._vain} groups in a row were dropped and none was left to train ({self._why(group)}); choose "
+                "prompts of another level, another control, or a recipe without the filter, and go on with resume=True "
+                "(--resume)"
             )
         self._lost = self._lost + 1 if group.fate == "dropped: failures" else 0
         if self._lost >= GIVE_UP:

@@ -93,10 +93,10 @@ def test_any_control_under_any_schedule(
             schedule, task=Told(), engine=engine(seed), control=steers(control), filters=filters, seed=seed,
             ticks=ticks, updates=3,
         )  # fmt: skip
-    except TrainError as error:  # hints may solve everything, and the filter then keeps nothing
-        assert filtered
-        assert "groups in a row were dropped" in str(error)
-    else:
+    except TrainError as error:
+        if not filtered or "groups in a row were dropped" not in str(error):
+            raise
+    else:  # hints may solve everything, and the filter then keeps nothing
         check(flown)
 
 
