@@ -22,6 +22,7 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.random import mix
 from rolltree.objective.hooks import at_step
 from rolltree.policy.publish import weights_of
+from rolltree.policy.team import release_team
 from rolltree.recipe.recipe import Parts
 from rolltree.replay.admission import room
 from rolltree.replay.age import age_numbers
@@ -256,6 +257,7 @@ class Loop:
                 told = peer.learner.step(objective, view, own, None, version=peer.version, knobs=knobs)
                 numbers |= {f"{name}.{key}": value for key, value in told.items()}
         numbers |= self.readings.learn(view, self.config.token_budget)
+        release_team()
         clock.lap("learn")
         written = view.flat("version", -1.0).astype(np.int64)[folded.weight > 0]
         if again:

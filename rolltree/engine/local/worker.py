@@ -15,10 +15,13 @@ from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob, score, take
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.samples import nothing
+from rolltree.policy.team import release_team
 
 Order = Callable[[], News | None]
 
 _LOGITS_AT_ONCE = 1 << 24
+PATIENCE = 0.005
+"""Seconds without work after which the engine's threads are given back to whoever computes now."""
 TURNS = 64
 """Turns of an event loop that whoever awaits a run gets to react in, in lockstep."""
 
@@ -37,7 +40,8 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     def post(self, order: Order) -> None:
-        """Have something done between two steps."""
+        """Have something done between two steps. Whoever asks has computed enough for now: its team ends."""
+        release_team()
         self._inbox.append(order)
         self._wake.set()
         if self._thread is None:
@@ -116,7 +120,8 @@ class Worker:
                 _publish(news)
                 if self.lockstep and news.ended:
                     self._let_react({run.loop for run, _, _ in news.ended})
-            elif not self._jobs:
+            elif not self._jobs and not self._wake.wait(PATIENCE):
+                release_team()
                 self._wake.wait()
 
     def _step(self) -> News:
