@@ -226,7 +226,9 @@ class Loop:
     def learn(self, harvest: Harvest, clock: _Clock) -> dict[str, float]:
         """Credit, fold, pack and update."""
         settle_rest(harvest.dropped)
-        again = self.past.draw(harvest.recalls, mix(self.config.seed, "recall", self.done + 1))
+        # Batches that waited were grown when the past held other trees; it may hold fewer now.
+        recalls = min(harvest.recalls, len(self.past.trees))
+        again = self.past.draw(recalls, mix(self.config.seed, "recall", self.done + 1))
         if self.recipe.recall:
             self.past.remember(harvest, self.recipe.recall)
         view = table([*harvest.kept, *again])
@@ -256,7 +258,7 @@ class Loop:
                 own = written_by(view, folded, [name])
                 told = peer.learner.step(objective, view, own, None, version=peer.version, knobs=knobs)
                 numbers |= {f"{name}.{key}": value for key, value in told.items()}
-        numbers |= self.readings.learn(view, self.config.token_budget)
+        numbers |= self.readings.learn(view, self.config.token_budget, again)
         release_team()
         clock.lap("learn")
         written = view.flat("version", -1.0).astype(np.int64)[folded.weight > 0]

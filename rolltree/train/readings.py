@@ -7,7 +7,7 @@ so no value has seen the outcome it is compared with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rolltree.control.order import PLAIN
 from rolltree.credit.fold import Folded
 from rolltree.credit.returns import granted, to_go
 from rolltree.credit.store import BetaStore
@@ -23,6 +24,7 @@ from rolltree.policy.language import LanguagePolicy, core_of
 from rolltree.policy.packed import Packed
 from rolltree.train.config import Optim
 from rolltree.train.pack import Micro, micro_batches
+from rolltree.tree import Tree
 from rolltree.tree.table import Floats, Table
 
 SOLVED = 0.5
@@ -106,12 +108,19 @@ class Readings:
             for row, first in zip(*_heads(view, values), strict=True):
                 view.nodes[row].scores.update({n[5:]: first for n in self.needs & VALUES if n.startswith("turn:")})
 
-    def learn(self, view: Table, budget: int) -> dict[str, float]:
-        """Let the critic and the memory of success rates learn from the step."""
+    def learn(self, view: Table, budget: int, again: Collection[Tree] = ()) -> dict[str, float]:
+        """Let the critic and the memory of success rates learn from the step.
+
+        The memory counts an outcome once, and unassisted ones alone: not those of trees that come back (`again`), and
+        none of an arm with hints, examples or another question.
+        """
         if self.priors is not None:
+            known = {id(tree) for tree in again}
             for leaf, tree in zip(view.leaf[view.live], view.leaf_tree[view.live], strict=True):
-                scores, owner = view.nodes[leaf].scores, view.trees[tree]
-                self.priors.update(owner.item or owner.id, scores.get("outcome", scores["reward"]) > SOLVED)
+                node, owner = view.nodes[leaf], view.trees[tree]
+                if id(owner) not in known and node.notes.get("arm", PLAIN) == PLAIN:
+                    outcome = node.scores.get("outcome", node.scores["reward"])
+                    self.priors.update(owner.item or owner.id, outcome > SOLVED)
         return {} if self.critic is None else self.critic.learn(view, budget)
 
     def state_dict(self) -> dict[str, Any]:

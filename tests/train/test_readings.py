@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,13 @@ import torch
 
 import rolltree
 from rolltree.contract.forests import episodes
+from rolltree.credit.registry import load_credit
+from rolltree.credit.store import BetaStore
 from rolltree.policy.language import LanguagePolicy
+from rolltree.recipe.registry import load_recipe
+from rolltree.replay.recall import Recall
 from rolltree.train.config import Optim
+from rolltree.train.loop import Live
 from rolltree.train.readings import Critic, make_readings
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -71,6 +77,40 @@ def test_a_prior_is_read_before_its_outcome_is_told_and_never_overwrites_one() -
         tree.root.scores.clear()
     again.write(table(trees), 16)
     assert trees[0].root.scores["prior"] > 0.5 > trees[1].root.scores["prior"]
+
+
+def test_what_an_assisted_arm_solved_is_no_success_of_the_prompt() -> None:
+    tree = Tree("a", [1], item="x")
+    tree.extend(0, [2], status="done", scores={"reward": 0.0})
+    for arm in ("guided", "hint", "meta"):
+        tree.extend(0, [3], status="done", scores={"reward": 1.0}, notes={"arm": arm})
+    readings = make_readings(frozenset({"root:prior"}), tiny_policy().model, Optim())
+    readings.learn(table([tree]), 16)
+    alone = BetaStore()
+    alone.update("x", success=False)
+    assert readings.priors is not None
+    assert readings.priors.counts == alone.counts
+
+
+def test_an_outcome_that_comes_back_is_counted_once(tmp_path: Path) -> None:
+    """A success rate remembers as many outcomes of a prompt as were sampled, however often its tree teaches."""
+    told: list[tuple[str, bool]] = []
+
+    def listen(live: Live) -> None:
+        if live.kind == "grown":
+            told.extend((t.item, leaf.scores["reward"] > 0.5) for t in live.trees for leaf in t.leaves())
+
+    recipe = replace(load_recipe("grpo").build(), credit=load_credit("prior_baseline"), recall=Recall(0.5, 1))
+    knobs = {**KNOBS, "steps": 3, "eval_every": 0, "checkpoint_every": 3}
+    rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "run", listen=listen, **knobs)
+    expected = BetaStore()
+    for item, success in told:
+        expected.update(item, success)
+    state = torch.load(next((tmp_path / "run").rglob("training.pt")), map_location="cpu", weights_only=True)
+    held = state["readings"]["priors"]
+    assert {item: sum(counts) for item, counts in held.items()} == pytest.approx(
+        {item: sum(counts) for item, counts in expected.counts.items()}
+    )
 
 
 def test_a_critic_learns_the_returns_it_is_shown_and_leaves_the_policy_alone() -> None:

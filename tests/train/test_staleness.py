@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import rolltree
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.recall import Recall
+from rolltree.task.protocol import Item, Verdict
 from rolltree.train.config import TrainError
 from rolltree.train.loop import Live
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
@@ -80,6 +81,25 @@ def test_recalled_trees_teach_beside_fresh_ones(tmp_path: Path) -> None:
     assert fresh == [4, 2, 2, 2, 4, 4]
     assert [line.get("recalled", 0) for line in done.metrics] == [0, 2, 2, 2, 0, 0]
     assert all((line["age.stale"] > 0) == (line.get("recalled", 0) > 0) for line in done.metrics)
+
+
+@dataclass(frozen=True)
+class Dusk(Early):
+    """Mixed for the first batch, and solved by every rollout from then on."""
+
+    mixed: int = 32
+    asked: list[int] = field(default_factory=list[int])
+
+    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
+        self.asked.append(1)
+        return Verdict(float(len(self.asked) > self.mixed or len(self.asked) % 2))
+
+
+def test_a_batch_that_waited_recalls_no_more_than_there_still_is(tmp_path: Path) -> None:
+    """When the third batch was grown two trees could be recalled; when it is trained the past holds none."""
+    parts = recalling(share=0.5, window=1, informative=True)
+    done = rolltree.train(parts, tiny_policy(), Dusk(), out=tmp_path / "run", **{**QUIET, "staleness": 1, "steps": 4})
+    assert [line.get("recalled", 0) for line in done.metrics] == [0, 0, 0, 0]
 
 
 def test_importance_weights_see_how_stale_a_batch_is(tmp_path: Path) -> None:
