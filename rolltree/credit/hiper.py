@@ -29,7 +29,7 @@ class HiPER:
     Each turn's node carries scores `switch` (1 = a new segment; the first turn always is one), `value_low`,
     `value_high`, `value_term` and `notes["spans"]`, name → (from, to) for "action", "subgoal", "switch"; actions
     outside spans get 0. Unbiased with exact values; wrong V_high biases it even at λ = 1, which flat GAE avoids.
-    `whiten` does each of the three separately over the step, as released. `bootstrap` uses V_low after truncation.
+    `whiten` does each of the three separately over the turns that have the span, as released. `bootstrap` uses V_low after truncation.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset(
@@ -52,17 +52,18 @@ class HiPER:
             boundary[:, 0] = run.valid[:, 0]
         cut_off = np.array([table.nodes[table.leaf[i]].finish in TRUNCATED for i in run.leaf], np.bool_)
         advantages = self._recur(run, boundary, (low, high, term), cut_off & self.bootstrap)
-        use = (run.valid, boundary, run.valid)
-        if self.whiten:
-            advantages = [_whiten(a, u) for a, u in zip(advantages, use, strict=True)]
+        places = list(zip(*np.nonzero(run.valid), strict=True))
+        spans = [_spans(table, int(run.row[place])) for place in places]
         out = np.zeros(table.actions)
-        for e, t in zip(*np.nonzero(run.valid), strict=True):
-            row = int(run.row[e, t])
-            spans = _spans(table, row)
-            for name, values, used in zip(SPANS, advantages, use, strict=True):
-                if name in spans and used[e, t]:
-                    first, stop = spans[name]
-                    out[table.start[row] + first : table.start[row] + stop] = values[e, t]
+        for name, values, may in zip(SPANS, advantages, (run.valid, boundary, run.valid), strict=True):
+            use = np.zeros(run.valid.shape, np.bool_)
+            use[run.valid] = [name in found for found in spans]
+            use &= may
+            told = _whiten(values, use) if self.whiten else values
+            for place, found in zip(places, spans, strict=True):
+                if use[place]:
+                    first, stop = (int(table.start[run.row[place]]) + at for at in found[name])
+                    out[first:stop] = told[place]
         return Advantage(action=out)
 
     def _recur(

@@ -154,6 +154,18 @@ def test_hiper_by_hand():
     assert high == pytest.approx(0.3 + 0.5 - 0.5 + 0.5 * (1 - 0.5))
 
 
+def test_hiper_whitens_over_the_turns_that_have_the_span():
+    """A turn whose action could not be parsed says nothing about the scale of those that could."""
+    tree = Tree("t", [1], item="t")
+    for reward, spans in ((0.0, ("action",)), (1.0, ("action",)), (9.0, ("switch",))):
+        scores = {"reward": reward, "switch": 1.0, "value_low": 0.0, "value_high": 0.0, "value_term": 0.0}
+        tree.extend(0, [2], status="done", scores=scores, notes={"spans": {name: (0, 1) for name in spans}})
+    tab = table([tree])
+    acted = load_credit("hiper")(tab).action[tab.teaches]
+    np.testing.assert_allclose(acted[:2], [-(0.5**0.5), 0.5**0.5], atol=1e-6)
+    assert acted[2] == 9.0, "one value alone stays as it is"
+
+
 def test_hiper_refuses_shared_turns():
     tree = Tree("t", [0])
     head = tree.extend(0, [1], status="done", state_key="s")
