@@ -29,7 +29,8 @@ class HiPER:
     Each turn's node carries scores `switch` (1 = a new segment; the first turn always is one), `value_low`,
     `value_high`, `value_term` and `notes["spans"]`, name → (from, to) for "action", "subgoal", "switch"; actions
     outside spans get 0. Unbiased with exact values; wrong V_high biases it even at λ = 1, which flat GAE avoids.
-    `whiten` does each of the three separately over the turns that have the span, as released. `bootstrap` uses V_low after truncation.
+    `whiten` does each of the three separately over the turns that have the span, as released. `bootstrap` uses V_low
+    after truncation.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset(

@@ -159,7 +159,7 @@ def test_hiper_whitens_over_the_turns_that_have_the_span():
     tree = Tree("t", [1], item="t")
     for reward, spans in ((0.0, ("action",)), (1.0, ("action",)), (9.0, ("switch",))):
         scores = {"reward": reward, "switch": 1.0, "value_low": 0.0, "value_high": 0.0, "value_term": 0.0}
-        tree.extend(0, [2], status="done", scores=scores, notes={"spans": {name: (0, 1) for name in spans}})
+        tree.extend(0, [2], status="done", scores=scores, notes={"spans": dict.fromkeys(spans, (0, 1))})
     tab = table([tree])
     acted = load_credit("hiper")(tab).action[tab.teaches]
     np.testing.assert_allclose(acted[:2], [-(0.5**0.5), 0.5**0.5], atol=1e-6)
