@@ -123,11 +123,8 @@ def recompose(table: Table, share: float, correct: float = 0.5) -> Bools:
 
 
 def recalled(table: Table) -> Bools:
-    """Trees whose newest action is older than the newest of the step: they were trained before."""
-    version = table.flat("version", -1.0)
-    newest = np.full(len(table.trees), -1.0)
-    np.maximum.at(newest, np.repeat(table.tree, table.length)[table.teaches], version[table.teaches])
-    return (newest >= 0) & (newest < newest.max(initial=-1.0))
+    """Trees that were trained before: those whose prompt has the score `recalled`, which the trainer writes."""
+    return np.nan_to_num(table.score("recalled")[table.root]) > 0
 
 
 @register("recomposed", paper="RoRecomp, arXiv:2509.25958", family="shaping")
@@ -136,7 +133,7 @@ class Recomposed:
     """The base's advantages over the full group, taught by the short right and the long wrong leaves only (RoRecomp).
 
     Advantages are computed BEFORE the selection: renormalising within it would kill or flip the signal. share = 1 is
-    the base. With `compensate` a tree that comes back from an earlier step (older than the newest of this one, see
+    the base. With `compensate` a tree that comes back from an earlier step (score `recalled` on its prompt, see
     `Recall`) is taught by the leaves that were left aside then: they have the advantages they had, and their turn comes
     in order of age.
     """

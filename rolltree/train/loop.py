@@ -229,6 +229,8 @@ class Loop:
         # Batches that waited were grown when the past held other trees; it may hold fewer now.
         recalls = min(harvest.recalls, len(self.past.trees))
         again = self.past.draw(recalls, mix(self.config.seed, "recall", self.done + 1))
+        for tree in again:
+            tree.root.scores["recalled"] = 1.0
         if self.recipe.recall:
             self.past.remember(harvest, self.recipe.recall)
         view = table([*harvest.kept, *again])

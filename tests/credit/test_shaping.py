@@ -242,14 +242,17 @@ def test_recompose_prefers_short_right_and_long_wrong():
 
 def test_what_was_left_aside_is_taught_when_its_tree_comes_back():
     old, new = flat([1, 1, 0], [5, 1, 3], id="old"), flat([1, 1, 0], [5, 1, 3], id="new")
-    for version, tree in ((3, old), (4, new)):
+    late = flat([1, 1, 0], [5, 1, 3], id="late")
+    for version, tree in ((3, old), (4, new), (3, late)):
         for leaf in tree.leaves():
             leaf.version = np.full(len(leaf), version, np.int32)
+    old.root.scores["recalled"] = 1.0
     credit = load_credit("recomposed", base="dr_grpo", share=0.5, compensate=True)
     got = credit(table([old, new]))
     np.testing.assert_array_equal(got.counted, [True, False, False, False, True, True])
     np.testing.assert_array_equal(got.leaf[:3], got.leaf[3:])
-    np.testing.assert_array_equal(credit(table([old])).counted, [False, True, True])
+    # A group that older weights wrote and that teaches for the first time did not come back.
+    np.testing.assert_array_equal(credit(table([late, new])).counted, [False, True, True, False, True, True])
 
 
 def test_shapings_refuse_what_they_cannot_shape():
