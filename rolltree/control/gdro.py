@@ -97,6 +97,7 @@ class WidthState:
 class RolloutGdro:
     """Each bin plays EXP3P over widths; a dynamic programme picks one per bin so that the step costs its budget.
 
+    Bins are of mean pass rates, not of "any rollout right" as Prompt-GDRO's: that share grows with the width itself.
     A width n of a bin with within-prompt variance σ² loses σ²/n · mean + price · n, the theory's variance proxy; its
     minimum is the square-root law n ∝ σ. "code" lets losing widths gain, as the released code does. That the choice
     is perturbed by Gumbel noise, and so a draw (`draw`), is reconstructed.

@@ -59,7 +59,7 @@ class Downsampled:
     """Keep the share of leaves that maximises Var(A) over the step, then the actions with the largest |A_t| H_t (D3S).
 
     Selection is over the whole batch: within one group normalised advantages already have variance 1. Dropped actions
-    get factor 0, and the kept ones are scaled up by kept/total so that the step does not shrink (`rescale`). What is
+    get factor 0, and the kept ones are scaled up by total/kept so that the step does not shrink (`rescale`). What is
     kept no longer sums to 0. Grow both shares over training. 1 and 1 are the base. On an action shared by leaves |A|
     is that of their mean; that tokens are ranked over the selected leaves only is reconstructed.
     """

@@ -46,6 +46,7 @@ class Himac:
     """Only executions of the best plan teach how to execute."""
     clip: float = 0.2
     kl: float = 0.0
+    """Weight of the penalty towards the starting policy; 0.01 in the paper."""
 
     def build(self) -> Parts:
         """Plans and their executions, credit by level, clipped surrogate; an action shared by leaves counts once."""

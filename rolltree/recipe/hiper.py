@@ -36,6 +36,7 @@ class Hiper:
     """Each kind of advantage over the step."""
     clip: float = 0.2
     kl: float = 0.0
+    """Weight of the penalty towards the starting policy; 0.01 in the paper."""
 
     def build(self) -> Parts:
         """Independent episodes in segments, hierarchical advantages under the trainer's critic, clipped surrogate."""

@@ -41,6 +41,7 @@ class McGrpo:
     flat: Literal["one", "std", "eps"] = "one"
     clip: float = 0.2
     kl: float = 0.0
+    """Weight of the penalty towards the starting policy; 0.04 in the paper."""
 
     def build(self) -> Parts:
         """G + 1 independent rollouts, median credit, clipped surrogate."""

@@ -35,6 +35,7 @@ class Mssr:
     """Weight of the entropy in the bonus, which never exceeds half of the advantage."""
     clip: float = 0.2
     kl: float = 0.0
+    """Weight of the penalty towards the starting policy; 0.01 in the paper."""
 
     def build(self) -> Parts:
         """Single rollouts with entropies, a remembered baseline per prompt and an entropy bonus, clipped surrogate."""

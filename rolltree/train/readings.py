@@ -35,8 +35,9 @@ VALUES = frozenset({"action:value", "turn:value_low", "turn:value_high", "turn:v
 class Critic:
     """V of the state before each action: a trunk of its own, begun as the policy's, under a linear head.
 
-    It regresses on the undiscounted return (step rewards and outcome) with one update a step. Hierarchical credit asks
-    for a value of acting, of a new segment and of switching: with γ = 1 all three are this expectation, at one state.
+    It regresses on the undiscounted return (step rewards and outcome) with one update a step, whatever the credit's γ:
+    below 1 these are not the values such a credit bootstraps from. Hierarchical credit asks for a value of acting, of a
+    new segment and of switching: with γ = 1 all three are this expectation, at one state.
     """
 
     def __init__(self, model: Any, optim: Optim) -> None:
