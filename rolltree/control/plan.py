@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
@@ -120,28 +120,52 @@ class Uniform:
         yield [Order(prompt, last=True) for prompt in step.take()]
 
 
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """A supply whose items at given places leave out those that were asked, unless all of them were."""
+
+    inner: Supply
+    asked: Set[str]
+
+    @property
+    def taken(self) -> int:
+        return self.inner.taken
+
+    def take(self, count: int) -> list[Item]:
+        return self.inner.take(count)
+
+    def at(self, places: Sequence[int]) -> list[Item]:
+        items = self.inner.at(places)
+        return [item for item in items if item.id not in self.asked] or items
+
+
 def refilled(control: Control, state: Any, step: Step, rounds: int) -> Plan:
     """A control's plan again and again until the step has its prompts or `rounds` are used up.
 
     Prompts whose groups the recipe's filters drop are replaced by others, as many as the share kept so far makes
-    likely to be enough: dynamic sampling (DAPO, arXiv 2503.14476, algorithm 1).
+    likely to be enough: dynamic sampling (DAPO, arXiv 2503.14476, algorithm 1). A control that chooses from a pool
+    chooses among prompts that were not asked in this step, as long as there are any.
     """
     kept: dict[int, bool] = {}
+    asked: set[str] = set()
     for _ in range(rounds):
         missing = step.prompts - sum(kept.values())
         if missing <= 0:
             return
         rate = sum(kept.values()) / len(kept) if kept else 1.0
         count = min(math.ceil(missing / max(rate, 1e-9)), MOST_PER_ROUND * missing) if kept else missing
-        plan = control.plan(replace(step, prompts=count), state)
+        plan = control.plan(replace(step, prompts=count, supply=_Others(step.supply, asked)), state)
         answer: Sequence[Delivery] | None = None
+        told: list[Delivery] = []
         while True:
             try:
                 orders = next(plan) if answer is None else plan.send(answer)
             except StopIteration:
                 break
             answer = yield orders
+            told += (d for d in answer if d.order.teaches)
             kept |= {d.order.prompt.place: d.kept for d in answer if d.order.teaches}
+        asked |= {d.order.prompt.uid for d in told}
 
 
 def one_by_one(plan: Callable[[Prompt], Plan], prompts: Sequence[Prompt]) -> Apart:

@@ -82,6 +82,18 @@ def test_refills_replace_prompts_without_variance_under_any_control():
         assert log.groups > 6
 
 
+@pytest.mark.parametrize("name", ["vade", "dots", "shuffled"])
+def test_a_refill_from_a_pool_does_not_ask_a_prompt_again(name):
+    """Half of the prompts have no variance, so a step takes several rounds; no prompt becomes two of its groups."""
+    world = World(logits=np.tile([50.0, 0.0], 40), drift=0.0, gain=0.0)
+    logs = run(load_control(name, pool=60), world, 4, prompts=8, width=8, rounds=4)
+    asked = [[d.order.prompt.uid for d in log.delivered if d.order.teaches] for log in logs]
+    assert max(map(len, asked)) > 8
+    assert all(len(set(uids)) == len(uids) for uids in asked)
+    for log in run(load_control(name, pool=10), replace_taken(world), 2, prompts=8, width=8, rounds=4):
+        assert log.groups >= 10, "a pool that is used up is asked again"
+
+
 def replace_taken(world: World) -> World:
     return replace(world, taken=0)
 
