@@ -36,8 +36,8 @@ def read(text: str) -> Foretold:
     """
     for found in reversed(OBJECT.findall(text)):
         try:
-            said: dict[str, Any] = json.loads(found)
-        except json.JSONDecodeError:
+            said: dict[str, Any] = json.loads(found, parse_int=_number)
+        except (json.JSONDecodeError, RecursionError):
             continue
         listed: Any = said.get("math_notion", ())
         notions = cast(list[Any], listed) if isinstance(listed, list) else []
@@ -45,8 +45,7 @@ def read(text: str) -> Foretold:
             _eighths(said.get("pass_rate")), _whole(said.get("solution_length")),
             tuple(_singular(n.lower().strip()) for n in notions if isinstance(n, str) and n.strip()),
         )  # fmt: skip
-    # Numbers of absurd length cannot be meant, and are slow to read.
-    numbers = [int(n) if len(n) < 10 else None for n in NUMBER.findall(text)[:2]]
+    numbers = [_number(n) for n in NUMBER.findall(text)[:2]]
     first, second = (*numbers, None, None)[:2]
     return Foretold(_eighths(first), second, tuple(_singular(w.lower()) for w in WORD.findall(text)))
 
@@ -142,6 +141,11 @@ class Trust:
         """Take note of a prediction whose truth is known."""
         self.made = self.keep * self.made + 1
         self.true = self.keep * self.true + came_true
+
+
+def _number(digits: str) -> int | None:
+    """A number as written; those of absurd length cannot be meant, and are slow or impossible to read."""
+    return int(digits) if len(digits) < 10 else None
 
 
 def _eighths(value: Any) -> int | None:

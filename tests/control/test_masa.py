@@ -29,6 +29,9 @@ def test_predictions_are_read_from_json_or_from_numbers_in_order():
     assert read('{"pass_rate": "many", "solution_length": -3, "math_notion": "x"}') == Foretold()
     assert read('{"pass_rate": ') == read("").__class__(None, None, ("pas", "rate"))
     assert read("9" * 5000) == Foretold()
+    for digits in (400, 5000):
+        assert read(f'{{"pass_rate": 3, "solution_length": {"9" * digits}}}') == Foretold(3)
+    assert read(f'{{"math_notion": {"[" * 5000}{"]" * 5000}}}').passes is None
 
 
 def test_rewards_are_those_of_the_released_code():
