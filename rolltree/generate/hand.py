@@ -278,13 +278,14 @@ class Hand:
         """The node on a leaf's path that ends `end` actions from the start of the prompt, cutting a run if need be.
 
         Positions on a path never shift, so several forks of one leaf can be addressed before any of them is made.
+        Where the environment answered with nothing, the place is behind that answer, not before it.
         """
-        start = 0
-        for node in self.tree.path(leaf):
-            if start + len(node) >= end:
-                if end < start or (node.parent is None and end < len(node)):
+        path, start = self.tree.path(leaf), 0
+        for i, node in enumerate(path):
+            if (over := start + len(node) - end) >= 0:
+                if end < start or (node.parent is None and over):
                     break
-                return self.cut(node, end - start)
+                return self.cut(node, end - start) if over else outside.behind_silence(path[i:])
             start += len(node)
         raise HandError(
             f"no place {end} on the path to node {leaf.id} of tree {self.tree.id!r}: give a position from "

@@ -6,7 +6,8 @@ exception's text in its event. No crash ever turns into a reward of zero.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -195,3 +196,8 @@ def place(hand: Hand, node: Node, actions: Array, role: Role, birth: Birth) -> N
     child = hand.tree.extend(node, actions, role=role, actor=actor, level=hand.level, birth=birth, forced=forced)
     christen(child, run)
     return child
+
+
+def behind_silence(path: Sequence[Node]) -> Node:
+    """The first node, or the last of the answers of no tokens that follow it and are themselves followed by others."""
+    return [path[0], *takewhile(lambda n: n.role == "env" and not len(n), path[1:-1])][-1]

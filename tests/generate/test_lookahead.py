@@ -145,6 +145,24 @@ def test_a_pruned_fork_frees_its_place() -> None:
     assert found[0] == (True, True)
 
 
+@pytest.mark.parametrize(("age", "dropped"), [(3, True), (4, True), (5, False), (6, False)])
+def test_no_row_is_judged_by_a_window_in_which_it_ends(age: int, dropped: bool) -> None:
+    """Two rows that say the same behind their first token and end with their fifth."""
+
+    def alike(prefix: tuple[int, ...]) -> list[float]:
+        row = np.full(11, 1e-9)
+        if len(prefix) == 1:
+            row[1], row[2] = 0.52, 0.48
+        else:
+            row[5 if len(prefix) < 5 else CODEC.eos_id] = 1.0
+        return list(row / row.sum())
+
+    task = Choices(stop=(), max_tokens=12)
+    strategy = Lookahead(2, 1.0, Look(ages=(age,)), full=2.0, most=10, fill="none")
+    tree = next(iter(asyncio.run(grow(strategy, TabularEngine(alike, CODEC), task, islice(task.items("train"), 1)))))
+    assert [leaf.status == "pruned" for leaf in tree.leaves()] == [False, dropped]
+
+
 @pytest.mark.parametrize(
     ("limit", "ages"), [(1024, (20, 30, 50)), (200, (20, 30, 50)), (48, (5, 7, 12)), (24, (3, 4, 6)), (10, (3,))]
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Walk
+from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
@@ -32,6 +33,28 @@ class Stumbling(Walk):
         if text[:1] > "s":
             return Reply("y", state, state_key=str(state), failed=True)
         return await super().step(item, state, text)
+
+
+class Taciturn(Stumbling):
+    """One that says nothing when all went well."""
+
+    async def step(self, item: Item, state: int, text: str) -> Reply:
+        reply = await super().step(item, state, text)
+        return reply if reply.failed else replace(reply, text="")
+
+
+def test_a_repair_leaves_an_empty_answer_before_the_failed_turn_in_place() -> None:
+    task = Taciturn()
+    spliced = 0
+    for tree in asyncio.run(grow(Repairing(4), tiny_engine(), task, islice(task.items("train"), 30))):
+        for event in tree.events:
+            if event.kind == "splice":
+                spliced += 1
+                assert [tree[i].role for i in event.numbers["removed"]].count("env") == 1
+                assert all(
+                    not (above.role == below.role == "policy") for above, below in pairwise(tree.path(event.node))
+                )
+    assert spliced
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from rolltree.generate.signals import Signal
 from rolltree.generate.stems import BySignal, OneAtATime, TwoWaves, best, scored
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.turnforks import TurnForks
+from rolltree.task.protocol import Item, Reply
 from rolltree.tree import Forest, Tree
 
 ENTROPY = Signal("entropy:full")
@@ -149,6 +151,53 @@ def test_backfill_is_recorded_with_its_reason() -> None:
         backfills = [e for e in tree.events if e.kind == "backfill"]
         assert backfills
         assert all(e.numbers["missing"] > 0 for e in backfills)
+
+
+def test_what_ends_in_the_first_segment_hands_its_fork_rights_on() -> None:
+    """B = max(live, min(N - finished, d·ended + d·live)): one of two ended, so the other goes on four ways, not two."""
+
+    def first_or_never(prefix: tuple[int, ...]) -> list[float]:
+        return [0.5, 0.0, 0.5] if len(prefix) == 2 else [0.5, 0.5, 0.0]
+
+    task = Spell(stop=(), max_tokens=6)
+    items = list(itertools.islice(task.items("train"), 20))
+    items = [type(item)(item.id, "aa", item.answer) for item in items]
+    engine = TabularEngine(first_or_never, Letters("ab", eos_id=2))
+    seen = set[tuple[int, int]]()
+    for tree in asyncio.run(grow(SegmentTree(leaves=16, segment=2, ways=2, fill="none"), engine, task, items)):
+        first = tree.children(tree.root)
+        ended = sum(node.finish == "eos" for node in first)
+        if ended < len(first):
+            seen.add((ended, sum(len(node.children) for node in first)))
+    assert seen == {(0, 4), (1, 4)}
+
+
+def test_backfill_never_writes_behind_a_call_that_awaits_its_answer() -> None:
+    places = 0
+    for tree in grown(SegmentTree(leaves=8, segment=4, ways=1), Walk(), n=20):
+        for event in tree.events:
+            if event.kind == "backfill":
+                places += 1
+                assert tree[event.node].finish != "tool"
+    assert places
+
+
+class Silent(Walk):
+    """A walk that is answered with nothing, in states that go on."""
+
+    async def step(self, item: Item, state: int, text: str) -> Reply:
+        return replace(await super().step(item, state, text), text="")
+
+
+def test_a_fork_at_the_head_of_a_turn_stands_behind_an_answer_of_no_tokens() -> None:
+    forks = 0
+    for tree in grown(TwoWaves(2, 4, 2, scorer=BySignal(Signal("entropy:full"))), Silent(), n=20):
+        for leaf in tree.leaves():
+            path = tree.path(leaf)
+            for above, below in itertools.pairwise(path):
+                forks += below.birth == "resample" and above.role == "env"
+                assert not (above.role == below.role == "policy" and above.finish == "tool")
+    assert forks
 
 
 def test_a_budget_that_ends_mid_tree_leaves_every_leaf_with_a_reason() -> None:
