@@ -151,6 +151,9 @@ class Rows:
         """Drop a row that still says what its parent says; nothing is judged where either has ended."""
         window = slice(row.birth, row.birth + age)
         mine, theirs = row.tokens[window], parent.tokens[window]
+        # One that ended with the window's last token has ended in it.
+        if any(each.ended and len(each.tokens) <= window.stop for each in (row, parent)):
+            return
         if len(mine) < age or len(theirs) < age:
             return
         alike = self.look.measure(mine, theirs)
