@@ -115,5 +115,6 @@ def _boundary(hand: Hand, turn: int) -> Node:
         return hand.tree.root
     rng = hand.rng.child("backfill", turn).generator()
     path = hand.tree.path(qualified[int(rng.integers(len(qualified)))])
-    places = [n for n in path[:-1] if n.role != "prompt" or len(path) == 2]
+    # Behind a call that was made it is the environment's turn, not the policy's: the place is after its answer.
+    places = [n for n in path[:-1] if (n.role != "prompt" or len(path) == 2) and n.finish != "tool"]
     return places[int(rng.integers(len(places)))] if places else hand.tree.root
