@@ -43,7 +43,6 @@ class Nested:
         use = forks(table)
         if self.drop_equal:
             use &= backup(table, own, "any") > -backup(table, -own, "any")
-        use |= table.parent < 0
         mass = table.below(table.live.astype(np.float64))
         weight = np.where(use, mass if self.mix == "size" else 1.0, 0.0)
         total = table.down(weight)[table.leaf]

@@ -60,6 +60,18 @@ def test_nested_by_hand_and_unmoved_by_cuts():
     np.testing.assert_allclose(load_credit("nested", whiten=False)(table([tree])).leaf, want)
 
 
+def test_nested_counts_all_leaves_once_where_the_root_has_one_way_on():
+    tree = Tree("t", [0, 1])
+    only = tree.extend(0, [2], status="done")
+    tree.extend(only, [3], status="done", scores={"reward": 1.0})
+    lower = tree.extend(only, [4], status="done")
+    tree.extend(lower, [5], status="done", scores={"reward": 1.0})
+    tree.extend(lower, [6], status="done", scores={"reward": 0.0})
+    # Groups: all three (2/3) and the last two (1/2).
+    want = [1 / 3, (1 / 3 + 1 / 2) / 2, (-2 / 3 - 1 / 2) / 2]
+    np.testing.assert_allclose(load_credit("nested", whiten=False)(table([tree])).leaf, want)
+
+
 @pytest.mark.parametrize("name", ["node_delta", "sibling", "nested"])
 def test_forks_at_the_root_only_give_the_group_mean(name):
     tab = table([flat([1, 0, 0, 2])])
