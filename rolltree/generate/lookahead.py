@@ -47,6 +47,8 @@ class Look:
     by: Literal["similarity", "chance"] = "similarity"
     """"chance" drops a row with probability `chance` at each age instead: the ablation at an equal rate."""
     chance: float = 0.0
+    spare: str = ""
+    """Characters at which a row is never judged: it keeps its place where its parent goes on with one of them."""
 
     @property
     def youngest(self) -> int:
@@ -154,7 +156,7 @@ class Rows:
         # One that ended with the window's last token has ended in it.
         if any(each.ended and len(each.tokens) <= window.stop for each in (row, parent)):
             return
-        if len(mine) < age or len(theirs) < age:
+        if len(mine) < age or len(theirs) < age or self.spared(theirs[:1]):
             return
         alike = self.look.measure(mine, theirs)
         self.judged += 1
@@ -163,6 +165,11 @@ class Rows:
                 self.drop(row, f"by chance at age {age}", alike)
         elif alike > self.look.alike:
             self.drop(row, f"still like its parent at age {age}", alike)
+
+    def spared(self, token: Ids) -> bool:
+        """Whether a parent's token is one at which nothing is judged."""
+        said = self.hand.codec.decode(token).strip() if self.look.spare else ""
+        return bool(said) and said in self.look.spare
 
     def drop(self, row: Row, why: str, alike: float) -> None:
         """Drop a row and every row that left it or its descendants."""

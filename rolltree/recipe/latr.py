@@ -21,10 +21,12 @@ class Latr:
     The update is GRPO's (`filtered` adds DAPO's mixed groups). Thresholds are those of the Countdown scripts; the
     mathematics scripts swap them (0.15, 0.25) and test by suffixes and ROUGE-L instead of edit distance. `ages` are in
     tokens; left empty they are the paper's 20, 30 and 50, or 10, 15 and 25 % of the task's limit where that is less,
-    and ages that can never drop a row are refused. Rows are looked at every `chunk` tokens. The published group is
+    and ages that can never drop a row are refused. Released code judges no row whose parent goes on with a digit or a
+    sign (`spare="+-*/\\<>=()[]{}_^&%$0123456789"`); on countdown and arithmetic every token is one, so nothing would
+    ever be dropped, and the default spares none. Rows are looked at every `chunk` tokens. The published group is
     filled up with copies (`fill="copy"`); here with fresh rollouts. `share` and `full` are constant; the paper lets
-    both fall over training. `random_prune` > 0 drops rows by chance instead of similarity: the control at an equal
-    rate.
+    both fall over training. Its KL weight of 0.01 is `kl`, off by default. `random_prune` > 0 drops rows by chance
+    instead of similarity: the control at an equal rate.
     """
 
     card: ClassVar[Card] = Card(
@@ -39,6 +41,8 @@ class Latr:
     ages: tuple[int, ...] = ()
     alike: float = 0.6
     random_prune: float = 0.0
+    spare: str = ""
+    """Characters at which a row is never judged: it keeps its place where its parent goes on with one of them."""
     full: float = 0.98
     most: int = 512
     chunk: int = 16
@@ -54,6 +58,7 @@ class Latr:
         look = Look(
             absolute=self.absolute, relative=self.relative, ages=tuple(self.ages), alike=self.alike,
             by="chance" if self.random_prune else "similarity", chance=self.random_prune,
+            spare=self.spare,
         )  # fmt: skip
         return Parts(
             "latr",

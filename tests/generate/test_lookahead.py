@@ -145,6 +145,14 @@ def test_a_pruned_fork_frees_its_place() -> None:
     assert found[0] == (True, True)
 
 
+@pytest.mark.parametrize(("spare", "judged"), [("", True), ("+-*/", True), ("+A", False)])
+def test_rows_are_not_judged_where_their_parent_goes_on_with_what_is_spared(spare: str, judged: bool) -> None:
+    tree = next(iter(looked(Look(ages=(8,), spare=spare), leaves=2)))
+    first = next(node for node in tree if node.forced)
+    assert CODEC.decode(first.actions) == "B"  # and the row it left says "A"
+    assert all(leaf.status == "pruned" for leaf in tree.leaves(first)) == judged
+
+
 @pytest.mark.parametrize(("age", "dropped"), [(3, True), (4, True), (5, False), (6, False)])
 def test_no_row_is_judged_by_a_window_in_which_it_ends(age: int, dropped: bool) -> None:
     """Two rows that say the same behind their first token and end with their fifth."""
