@@ -24,7 +24,9 @@ class TurnForks:
     """ARPO's generator (arXiv 2507.19849): P(fork) = clip(base + slope·(H − H₀)), one extra branch a turn.
 
     With `penalty` > 0 it is AEPO's (arXiv 2510.14545): the odds shrink by (1 − penalty·l), l = rounds in a row in which
-    this prompt forked.
+    this prompt forked. Released code shrinks its random number instead, so that nothing forks from l = 10 on, where the
+    formula still gives half the odds. It also adds one root rollout a round where no path is live, which may fork like
+    the others; here what is missing is restarted at once and does not fork.
     """
 
     leaves: int = 16

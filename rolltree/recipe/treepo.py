@@ -20,10 +20,11 @@ class TreePo:
     """Paths decode segment by segment and fork where a segment ends; prefixes are paid once.
 
     Each leaf is compared with all leaves and with those that share more and more of its prefix; the result is whitened
-    over the step. Around it stands DAPO: asymmetric clip, token averaging, mixed groups only, overlong penalty. The
-    paper's segment is 512 of 7,168 tokens; `segment` is in tokens. A temperature of the split that changes over
-    training (the code's half-sine) is left out. Released code cuts a finished leaf back without telling the request,
-    so a deep fallback glues tokens onto another prefix; here the prefix is always the node's.
+    over the step. Around it stands DAPO: asymmetric clip, token averaging, mixed groups only, overlong penalty (over
+    the last fifth of the limit, as DAPO's; TreePO's own buffer is 512 of 7,168 tokens). The paper's segment is 512 of
+    7,168 tokens; `segment` is in tokens. A temperature of the split that changes over training
+    (the code's half-sine) is left out. Released code cuts a finished leaf back without telling the request, so a deep
+    fallback glues tokens onto another prefix; here the prefix is always the node's.
     """
 
     card: ClassVar[Card] = Card(
@@ -45,7 +46,8 @@ class TreePo:
     rounds: int = 14
     repeat_window: int = 32
     repeat_times: int = 8
-    """A segment in which a window of characters stands so often ends its path; 0 = never."""
+    """A segment in which a window of characters stands so often ends its path; 0 = never. A segment must show
+    `repeat_window` + `repeat_times` − 1 characters for that: with one character a token, 16 tokens never do."""
     subgroups: str = "average"
     """How nested subgroups are averaged: "average" or "size"."""
     whiten: bool = True
