@@ -42,6 +42,7 @@ class ADHint:
         """An unhinted round, then a hinted one."""
         assert step.solution is not None  # `needs` was checked
         half = max(step.width // 2, 1)
+        rest = max(step.width - half, 1)
         delivered = yield [Order(prompt, half) for prompt in step.take()]
         orders: list[Order] = []
         for d in delivered:
@@ -52,7 +53,7 @@ class ADHint:
             text = beginning(answer, min(max(share, 0.0), 1.0))[: len(answer) - 1] if d.n and missed > 0 else ""
             why = f"{missed:.2f} missed: {len(text)} of {len(answer)} characters shown"
             if text:
-                orders.append(Order(prompt, half, "hint", Edit(text, joins=True, teaches=True), why=why, last=True))
+                orders.append(Order(prompt, rest, "hint", Edit(text, joins=True, teaches=True), why=why, last=True))
             else:
-                orders.append(Order(prompt, half, why="solved without a hint", last=True))
+                orders.append(Order(prompt, rest, why="solved without a hint", last=True))
         yield orders

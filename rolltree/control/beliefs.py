@@ -25,12 +25,9 @@ class Beliefs:
     """First parameter of the prior."""
     wrong: float = 1.0
     step: int = 0
+    """The step it is now; whoever plans sets it."""
     held: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     """Prompt → successes, failures (discounted) and the step they were last touched in."""
-
-    def tick(self, steps: int = 1) -> None:
-        """Let time pass."""
-        self.step += steps
 
     def observe(self, uid: str, solved: float, n: int) -> None:
         """Add the outcomes of a visit; a visit without outcomes changes nothing."""

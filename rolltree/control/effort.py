@@ -28,8 +28,11 @@ class Effort:
     """What stands in front of the prompt."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.least <= self.most:
-            raise ControlError(f"e1: efforts from {self.least} to {self.most} make no sense; give 0 < least <= most")
+        if not 0.1 <= self.least <= self.most:
+            raise ControlError(
+                f"e1: efforts from {self.least} to {self.most} make no sense; give 0.1 <= least <= most (an effort is "
+                "asked with one digit after the point)"
+            )
         if "{effort" not in self.template:
             raise ControlError(f"e1: template={self.template!r} does not say the effort; write {{effort}} in it")
 

@@ -35,7 +35,7 @@ class Seele:
     needs: ClassVar[frozenset[str]] = frozenset({"solution", "one turn"})
     rounds: int = 4
     width: int = 0
-    """Rollouts of a round; 0 = the strategy's width over `rounds`, at least 2."""
+    """Rollouts of a round; 0 = the strategy's width over `rounds`, at least 2; what is over goes to the last rounds."""
     accuracy: float = 0.5
     first: float = 0.9
     """Share of the answer shown at the very first visit ((steps − 1)/steps in the paper)."""
@@ -61,11 +61,12 @@ class Seele:
     def _one(self, prompt: Prompt, step: Step, state: Hinted) -> Plan:
         assert step.solution is not None  # `needs` was checked
         answer = step.solution(prompt.item)
-        width = self.width or max(step.width // self.rounds, 2)
+        share, over = divmod(step.width, self.rounds)
+        widths = [self.width or max(share + (i >= self.rounds - over), 2) for i in range(self.rounds)]
         old = state.points.get(prompt.uid, []) if self.stored else []
         rate = state.rate.get(prompt.uid, self.first)
         points: list[list[float]] = []
-        for _ in range(self.rounds):
+        for width in widths:
             text = beginning(answer, rate)
             # All of the answer leaves nothing to do.
             text = text[:-1] if text == answer else text

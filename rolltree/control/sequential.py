@@ -63,7 +63,7 @@ class V05:
 
     def plan(self, step: Step, state: Beliefs) -> Plan:
         """Every prompt by itself."""
-        state.tick()
+        state.step = step.number
         delivered = yield one_by_one(lambda prompt: self._one(prompt, state), step.take())
         seen: dict[int, tuple[str, float, int]] = {}
         for d in delivered:

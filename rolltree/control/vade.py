@@ -56,7 +56,7 @@ class Vade:
     def plan(self, step: Step, state: VadeState) -> Plan:
         """One round."""
         beliefs = state.beliefs
-        beliefs.tick()
+        beliefs.step = step.number
         items = state.pool.items(step.supply)
         theta = np.array([beliefs.draw(i.id, step.rng) if self.thompson else beliefs.mean(i.id) for i in items])
         chosen = highest(theta * (1 - theta), step.prompts, step.rng)

@@ -21,8 +21,8 @@ class ACE:
 
     Reference log-probs stand in `notes["reference"]` per action. As published c is a SUM over the response, which
     explodes on long ones: `length="mean"` normalises, `cap` bounds the factor. Errors are leaves with a negative
-    advantage, or a reward below `correct` when that is given. Even at c = 0 the factor is 1 + α ln 2, which is why
-    `uniform` gives it to every error: the control that shows what confidence adds. α = 0 is the base.
+    advantage, and with a reward below `correct` when that is given. Even at c = 0 the factor is 1 + α ln 2, which is
+    why `uniform` gives it to every error: the control that shows what confidence adds. α = 0 is the base.
     """
 
     base: Credit | str = "grpo"
@@ -45,7 +45,7 @@ class ACE:
         advantage = resolve(self.base)(table)
         leaf = leaf_only("ace", advantage)
         shift = np.zeros(len(leaf)) if self.uniform else self._shift(table)
-        wrong = leaf < 0 if self.correct is None else outcomes(table) < self.correct
+        wrong = leaf < 0 if self.correct is None else (leaf < 0) & (outcomes(table) < self.correct)
         factor = np.minimum(1 + self.alpha * np.logaddexp(0.0, shift), max(self.cap, 1.0))
         return replace(advantage, leaf=np.where(wrong & table.live, leaf * factor, leaf))
 

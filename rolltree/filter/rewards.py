@@ -102,7 +102,7 @@ def json_parts(text: str, keys: Sequence[str]) -> dict[str, float]:
     if inner is not None:
         try:
             parsed = json.loads(inner.group())
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # numbers and nestings that Python does not read
             parsed = None
     found = set(cast(dict[str, Any], parsed)) if isinstance(parsed, dict) else set[str]()
     wanted = set(keys)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
+from rolltree.generate.decide import decide
 from rolltree.generate.frontier import Round, grow_rounds
 from rolltree.generate.hand import Hand
 from rolltree.generate.signals import features
@@ -39,6 +40,8 @@ class ForkAll:
     """"chance" prunes random paths instead: the control at an equal rate."""
     want: frozenset[str] = frozenset()
     """Extras to record for the credit."""
+    decides: bool = False
+    """Whether the majority of the leaves becomes the tree's answer (`notes["answer"]`)."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -51,6 +54,8 @@ class ForkAll:
             hand, leaves=self.leaves, first=self.ways, widths=self.widths, draw={}, want=self.want,
             review=self.review, why="every path goes on several ways",
         )  # fmt: skip
+        if self.decides:
+            decide(hand, [leaf for leaf in tree.leaves() if leaf.status == "done"], "vote")
 
     def widths(self, hand: Hand, round: Round) -> Sequence[int]:
         """The same for every path."""

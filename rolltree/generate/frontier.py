@@ -28,7 +28,7 @@ class Round:
     finished: int
     """Leaves that have ended so far, in all rounds."""
     ended_now: int
-    """Of those, in this round."""
+    """Of those, in the stretch before this round."""
     leaves: int
     """Leaves asked for in all."""
 
@@ -57,10 +57,10 @@ async def grow_rounds(
     review: Review | None = None,
     why: str = "the rule's width",
 ) -> None:
-    """Grow the hand's tree from its root until no path is live, or after so many rounds (the rest ends as "depth")."""
-    live = await stretch(hand, hand.tree.root, min(first, leaves), want=want, **draw)
+    """Grow the hand's tree from its root until no path is live; one of so many stretches ends as "depth"."""
     ended = _ended(hand)
-    for number in range(rounds):
+    live = await stretch(hand, hand.tree.root, min(first, leaves), want=want, **draw)
+    for number in range(rounds - 1):
         now = _ended(hand)
         live = [n for n in live if n.status == "open"]
         if review is not None and live:

@@ -73,9 +73,7 @@ class SegmentTree:
     def widths(self, hand: Hand, round: Round) -> Sequence[int]:
         """The fork budget of this round over the live paths."""
         live = len(round.live)
-        # What ended in the very first segment ended before the first round is counted.
-        ended = round.finished if round.number == 0 else round.ended_now
-        budget = max(live, min(round.leaves - round.finished, self.ways * ended + self.ways * live))
+        budget = max(live, min(round.leaves - round.finished, self.ways * round.ended_now + self.ways * live))
         if self.split == "even":
             share, rest = divmod(budget, live)
             return [share + (i == live - 1) * rest for i in range(live)]

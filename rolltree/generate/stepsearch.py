@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -10,6 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from rolltree.engine.protocol import Embedder
+from rolltree.generate.decide import decide
 from rolltree.generate.decode import Draw
 from rolltree.generate.frontier import Round, grow_rounds
 from rolltree.generate.hand import Hand
@@ -109,24 +109,6 @@ class StepSearch:
         for leaf, value in zip(done, await self.scorer(hand, done), strict=True):
             leaf.scores["value"] = value
         decide(hand, done, self.final)
-
-
-def decide(hand: Hand, leaves: Sequence[Node], how: Literal["vote", "best"]) -> str | None:
-    """The answer of a search, written into the tree's notes: most `value` in all, or that of the best leaf."""
-    worth: defaultdict[str, float] = defaultdict(float)
-    for leaf in leaves:
-        answer = leaf.notes.get("answer")
-        if answer is not None:
-            value = leaf.scores["value"]
-            worth[str(answer)] = max(worth[str(answer)], value) if how == "best" else worth[str(answer)] + value
-    if not worth:
-        hand.event("note", None, "no leaf has an answer to choose")
-        return None
-    answer = max(worth, key=lambda a: worth[a])
-    share = worth[answer] / sum(worth.values())
-    hand.tree.notes["answer"] = answer
-    hand.event("note", None, f"the answer by {how} is {answer!r}", share=share, answers=len(worth))
-    return answer
 
 
 class _Search:

@@ -34,6 +34,7 @@ class April:
     truncate: float | None = None
     """Largest importance weight of a token that older weights wrote; None = all tokens count as today's."""
     clip: float = 0.2
+    """On both sides; its scripts take 0.28 above."""
 
     def build(self) -> Parts:
         """GRPO with a schedule that stops what it does not wait for."""

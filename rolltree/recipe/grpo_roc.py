@@ -10,7 +10,7 @@ from rolltree.filter.clean import Cleanest
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class GrpoRoc:
 
     def build(self) -> Parts:
         """Oversampled rollouts, mixed groups, selection, group credit on what is kept."""
-        check_group("grpo_roc", self.keep)
+        if self.keep < 3:
+            raise RecipeError(f"grpo_roc: keep={self.keep} may keep wrong rollouts alone; give at least 3")
         if self.group < self.keep:
             raise RecipeError(f"grpo_roc: {self.keep} of {self.group} rollouts cannot be kept; sample at least as many")
         return Parts(

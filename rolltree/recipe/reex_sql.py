@@ -21,8 +21,8 @@ class ReExSql:
     has five parts (`rolltree.filter.executed.Executed`; 0 leaves one out); group credit and a clipped surrogate do the
     rest. No code was released: the exploration term, the overlap of schema items and tree decoding are (reconstructed).
     `decode="tree"` is for a frozen policy: each path goes on `ways` ways after each result, siblings that saw the same
-    result are merged, and up to `width` paths live; the answer is the majority of `group` leaves. A merged sibling has
-    no vote, so the majority is over different ways and not over samples.
+    result are merged, and up to `width` paths live; the answer, in the tree's notes, is the majority of `group` leaves.
+    A merged sibling has no vote, so the majority is over different ways and not over samples.
     """
 
     card: ClassVar[Card] = Card(
@@ -47,7 +47,7 @@ class ReExSql:
     def build(self) -> Parts:
         """Rollouts with execution inside, five-part reward, GRPO's credit and objective."""
         check_group("reex_sql", self.group)
-        tree = ForkAll(like_results, self.group, self.ways, self.width, same=1.0)
+        tree = ForkAll(like_results, self.group, self.ways, self.width, same=1.0, decides=True)
         return Parts(
             "reex_sql", tree if self.decode == "tree" else Independent(self.group, needs=frozenset({"turns"})),
             load_credit("grpo"), load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl),

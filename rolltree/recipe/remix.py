@@ -18,8 +18,8 @@ class Remix:
 
     Two passes over a batch, a KL divided between the base and the policy one step back, and after `switch` steps the
     base is replaced by the present policy and only fresh rollouts follow. Whole groups are recalled, so their
-    statistics hold. `switch=None` goes on as it began; the two passes stay after it. The paper counts rollouts, not
-    steps, and so does its evidence.
+    statistics hold. `switch=None` goes on as it began; the two passes and both anchors of the KL stay after it. The
+    paper counts rollouts, not steps, and so does its evidence.
     """
 
     card: ClassVar[Card] = Card(

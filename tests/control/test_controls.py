@@ -94,6 +94,22 @@ def test_a_refill_from_a_pool_does_not_ask_a_prompt_again(name):
         assert log.groups >= 10, "a pool that is used up is asked again"
 
 
+def test_a_step_of_several_rounds_is_one_step_for_what_was_seen_before():
+    """Evidence fades with steps; refills within a step are no steps."""
+    world = World(logits=np.tile([50.0, 0.0], 40), drift=0.0, gain=0.0)
+    control = load_control("vade", pool=60)
+    state = control.start()
+    logs = run(control, world, 3, prompts=8, width=8, rounds=4, state=state)
+    assert max(log.groups for log in logs) > 8
+    assert state.beliefs.step == 3
+
+
+@pytest.mark.parametrize(("name", "width"), [("adhint", 5), ("adhint", 8), ("seele", 11), ("seele", 8)])
+def test_what_several_rounds_spend_on_a_prompt_is_the_recipes_width(name, width):
+    for log in run(load_control(name), World(40, seed=1), 2, prompts=6, width=width):
+        assert log.rollouts == 6 * width
+
+
 def replace_taken(world: World) -> World:
     return replace(world, taken=0)
 
@@ -136,6 +152,7 @@ def test_names_and_knobs_that_make_no_sense_are_refused_in_one_sentence():
         (lambda: load_control("v05", least=9, most=4), "least=9"),
         (lambda: load_control("hbpo", budgets=(3,)), "budgets="),
         (lambda: load_control("guide", template="x"), "template='x'"),
+        (lambda: load_control("e1", least=0.01, most=0.04), "from 0.01 to 0.04"),
         (lambda: Order(prompt, 0), "0 rollouts of 'a'"),
         (lambda: Order(prompt, edit=Edit("x")), "an arm of its own"),
         (lambda: Edit("x", before=True), "hide it"),

@@ -71,7 +71,7 @@ def test_what_is_not_visited_becomes_uncertain_again():
     beliefs = Beliefs()
     beliefs.observe("a", 8, 8)
     sure = beliefs.variance("a")
-    beliefs.tick(1000)
+    beliefs.step = 1000
     assert beliefs.variance("a") > 5 * sure
     assert beliefs.mean("a") == pytest.approx(0.5, abs=0.05)
 

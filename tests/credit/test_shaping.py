@@ -124,6 +124,14 @@ def test_ace_by_hand():
     assert load_credit("ace", base="dr_grpo", cap=3.0)(table([tree])).leaf[1] == pytest.approx(-1.5)
 
 
+def test_ace_never_amplifies_an_error_that_is_better_than_its_group():
+    tab = table([flat([0.4, 0.1, 0.1, 0.1], [2, 2, 2, 2])])
+    base = load_credit("dr_grpo")(tab).leaf
+    got = load_credit("ace", base="dr_grpo", alpha=2.0, correct=0.5, uniform=True)(tab).leaf
+    assert got[0] == base[0] > 0
+    np.testing.assert_allclose(got[1:], base[1:] * (1 + 2 * np.log(2)))
+
+
 def test_the_uniform_control_of_ace_knows_no_confidence():
     tab = table([flat([1, 0, 0], [2, 2, 1])])
     got = load_credit("ace", base="dr_grpo", alpha=2.0, uniform=True)

@@ -55,6 +55,8 @@ def test_json_parts():
     assert fenced == {"structure": pytest.approx(1 / 3), "format": 0.0, "validity": 1.0}
     assert json_parts('{"a": 1', ["a"]) == {"structure": 0.0, "format": 0.0, "validity": 0.0}
     assert json_parts("no", [])["validity"] == 0.0
+    for endless in ('{"a": ' + "9" * 5000 + "}", '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}"):
+        assert json_parts(endless, ["a"]) == {"structure": 0.0, "format": 1.0, "validity": 0.0}
 
 
 def test_a_brief_read_back_from_the_deck():

@@ -172,6 +172,14 @@ def test_what_ends_in_the_first_segment_hands_its_fork_rights_on() -> None:
     assert seen == {(0, 4), (1, 4)}
 
 
+def test_a_path_has_no_more_segments_than_rounds() -> None:
+    engine = TabularEngine(lambda prefix: [0.5, 0.5, 0.0], Letters("ab", eos_id=2))
+    task = Spell(stop=(), max_tokens=12)
+    for tree in asyncio.run(grow(SegmentTree(leaves=4, segment=2, rounds=3, fill="none"), engine, task, [Item("x", "aa", "a")])):
+        assert {len(tree.prefix(leaf)) - len(tree.root) for leaf in tree.leaves()} == {6}
+        assert {leaf.finish for leaf in tree.leaves()} == {"depth"}
+
+
 def test_backfill_never_writes_behind_a_call_that_awaits_its_answer() -> None:
     places = 0
     for tree in grown(SegmentTree(leaves=8, segment=4, ways=1), Walk(), n=20):

@@ -73,6 +73,8 @@ def test_a_group_of_one_is_refused() -> None:
     with pytest.raises(RecipeError, match="group=1"):
         load_recipe("grpo", group=1).build()
     load_recipe("reinforce_pp", group=1, baseline=False).build()
+    with pytest.raises(RecipeError, match="keep=2 may keep wrong rollouts alone"):
+        load_recipe("grpo_roc", keep=2).build()
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,9 @@ def answered(prompts: int = 12, **knobs: object) -> tuple[list[str], int]:
     strategy = load_recipe("reex_sql", **knobs).build().strategy
     forest = asyncio.run(grow(strategy, TabularEngine(analyst, CODEC), Sql(), items, budget=budget, max_tokens=200))
     votes = [Counter(leaf.notes["answer"] for leaf in tree.leaves() if leaf.status == "done") for tree in forest]
+    for tree, vote in zip(forest, votes, strict=True):
+        if "decode" in knobs:
+            assert vote[tree.notes["answer"]] == max(vote.values())
     return [vote.most_common(1)[0][0] for vote in votes], budget.spent.decoded
 
 

@@ -80,7 +80,7 @@ def coverage(visit: float, idle: float, seed: int, steps: int = 60) -> tuple[flo
     inside: list[float] = []
     error: list[float] = []
     for number in range(1, steps + 1):
-        beliefs.tick()
+        beliefs.step += 1
         (log,) = run(control, world, 1, prompts=32, state=state, history=history, first=number)
         for d in log.delivered:
             beliefs.observe(d.order.prompt.uid, d.solved, d.n)

@@ -75,6 +75,8 @@ class Tagged:
             said = json.loads(inside)
         except json.JSONDecodeError as error:
             raise CallError(f"the call is not JSON: {error.msg} at column {error.colno}") from None
+        except (ValueError, RecursionError) as error:  # numbers and nestings that Python does not read
+            raise CallError(f"the call cannot be read: {error}") from None
         if not isinstance(said, dict) or not isinstance(said.get("name"), str):
             raise CallError('the call must be an object with "name" and "arguments"')
         arguments = said.get("arguments") or {}

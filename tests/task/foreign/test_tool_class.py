@@ -190,6 +190,8 @@ def test_tagged_calls_are_what_chat_models_write():
     [
         ("</tool_call>", "there is no <tool_call>"),
         ("<tool_call>{oops</tool_call>", "the call is not JSON"),
+        ("<tool_call>" + "9" * 5000 + "</tool_call>", "the call cannot be read"),
+        ("<tool_call>" + "[" * 100_000 + "]" * 100_000 + "</tool_call>", "the call cannot be read"),
         ("<tool_call>[1]</tool_call>", "must be an object"),
         ('<tool_call>{"name": "fly"}</tool_call>', "there is no tool 'fly'; there are add, crash"),
         ('<tool_call>{"name": "add", "arguments": {"by": 1}}</tool_call>', "add: missing a required argument: 'step'"),
