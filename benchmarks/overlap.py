@@ -1,20 +1,26 @@
 """Training under a schedule against synchronous training, on the embedded engine with a long tail of lengths.
 
-    python benchmarks/overlap.py [--schedules areal april] [--repeats 3] [--steps 4] [--slots 32] [--json FILE]
+    python benchmarks/overlap.py [--schedules areal april] [--repeats 3] [--steps 4] [--slots 32]
+        [--sync-threads 1 2] [--json FILE]
 
 A random model ends one token in a hundred, so lengths have an exponential tail: the longest of a batch is about five
 times the mean. The engine has fewer slots than a batch has rollouts. Rates are trained tokens a second of the wall
 clock, after as many steps as a schedule needs to be in full swing; every ratio compares a run with the synchronous one
 made just before it. Idle shares: of the engine the time without any rollout, of the trainer the time it did not learn.
-One thread for the engine and one for the trainer. On a machine that others use, two threads get twice the share of one
-and the ratio says more about them than about the schedule: `work` is the processor time per trained token over that of
-the synchronous run, which others hardly distort. Above 1 it is what interrupting and starting again costs.
+
+The engine and the trainer have one thread each. The synchronous run first has one too, which tells what overlapping is
+worth by itself, and then all processors, which tells what somebody gains who has this machine and no more. On a machine
+that others use, two threads get twice the share of one and the ratio says more about them than about the schedule:
+`work` is the processor time per trained token over that of the synchronous run, which others hardly distort. Above 1 it
+is what interrupting and starting again costs.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
+import os
 import statistics
 import time
 from dataclasses import dataclass
@@ -52,6 +58,7 @@ class Row:
     """One schedule against sync: medians, and the ratio's range over repeats."""
 
     schedule: str
+    sync_threads: int
     prompts: int
     group: int
     longest: int
@@ -68,8 +75,9 @@ class Row:
     work: float
 
 
-def rate(schedule: str, shape: tuple[int, int, int], slots: int, steps: int) -> Rate:
+def rate(schedule: str, shape: tuple[int, int, int], slots: int, steps: int, threads: int) -> Rate:
     """Some steps of the real loop."""
+    torch.set_num_threads(threads)
     prompts, group, longest = shape
     task = Parity(20, longest)
     config = TrainConfig(prompts=prompts, optim=Optim(lr=1e-6), scheduler=schedule)
@@ -100,14 +108,16 @@ def rate(schedule: str, shape: tuple[int, int, int], slots: int, steps: int) -> 
     return asyncio.run(run())
 
 
-def row(schedule: str, shape: tuple[int, int, int], slots: int, steps: int, repeats: int) -> Row:
+def row(schedule: str, threads: int, shape: tuple[int, int, int], slots: int, steps: int, repeats: int) -> Row:
     """Pairs, one after the other."""
-    pairs = [(rate("sync", shape, slots, steps), rate(schedule, shape, slots, steps)) for _ in range(repeats)]
+    pairs = [
+        (rate("sync", shape, slots, steps, threads), rate(schedule, shape, slots, steps, 1)) for _ in range(repeats)
+    ]
     ratios = [ours.tokens / sync.tokens for sync, ours in pairs]
     work = statistics.median(ours.work / sync.work for sync, ours in pairs)
     sync, ours = ([statistics.median(x) for x in zip(*side, strict=True)] for side in zip(*pairs, strict=True))
     return Row(
-        schedule, *shape, slots, sync[0], ours[0], sync[1], ours[1], sync[2], ours[2], min(ratios),
+        schedule, threads, *shape, slots, sync[0], ours[0], sync[1], ours[1], sync[2], ours[2], min(ratios),
         statistics.median(ratios), max(ratios), work,
     )  # fmt: skip
 
@@ -117,18 +127,18 @@ def main() -> None:
     parser.add_argument("--schedules", nargs="*", default=["areal", "april"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--sync-threads", type=int, nargs="+", default=[1, os.cpu_count() or 1])
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--shape", type=int, nargs=3, default=(8, 8, 384), metavar=("PROMPTS", "GROUP", "LONGEST"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    torch.set_num_threads(1)
     done: list[Row] = []
-    print("schedule  sync tokens/s  tokens/s   engine idle   trainer idle   ratio min med max   work")
-    for schedule in options.schedules:
-        r = row(schedule, tuple(options.shape), options.slots, options.steps, options.repeats)
+    print("schedule  sync threads, tokens/s  tokens/s   engine idle   trainer idle   ratio min med max   work")
+    for schedule, threads in itertools.product(options.schedules, dict.fromkeys(options.sync_threads)):
+        r = row(schedule, threads, tuple(options.shape), options.slots, options.steps, options.repeats)
         done.append(r)
         print(
-            f"{r.schedule:9} {r.theirs:13,.0f} {r.ours:9,.0f}   {r.sync_engine_idle:.2f} → {r.engine_idle:.2f}   "
+            f"{r.schedule:9} {r.sync_threads:12} {r.theirs:9,.0f} {r.ours:9,.0f}   {r.sync_engine_idle:.2f} → {r.engine_idle:.2f}   "
             f"{r.sync_trainer_idle:.2f} → {r.trainer_idle:.2f}    {r.ratio_min:.2f} {r.ratio_median:.2f} "
             f"{r.ratio_max:.2f}   {r.work:.2f}", flush=True,
         )  # fmt: skip
