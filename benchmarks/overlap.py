@@ -138,7 +138,8 @@ def main() -> None:
         r = row(schedule, threads, tuple(options.shape), options.slots, options.steps, options.repeats)
         done.append(r)
         print(
-            f"{r.schedule:9} {r.sync_threads:12} {r.theirs:9,.0f} {r.ours:9,.0f}   {r.sync_engine_idle:.2f} → {r.engine_idle:.2f}   "
+            f"{r.schedule:9} {r.sync_threads:12} {r.theirs:9,.0f} {r.ours:9,.0f}   "
+            f"{r.sync_engine_idle:.2f} → {r.engine_idle:.2f}   "
             f"{r.sync_trainer_idle:.2f} → {r.trainer_idle:.2f}    {r.ratio_min:.2f} {r.ratio_median:.2f} "
             f"{r.ratio_max:.2f}   {r.work:.2f}", flush=True,
         )  # fmt: skip
