@@ -45,9 +45,19 @@ class Slab:
         cls, shapes: tuple[LayerShape, ...], rows: int, capacity: int, dtype: torch.dtype, device: torch.device
     ) -> Slab:
         """An empty slab."""
+        slab = cls.unwritten(shapes, rows, capacity, dtype, device)
+        for t in (*slab.keys, *slab.values):
+            t.zero_()
+        return slab
+
+    @classmethod
+    def unwritten(
+        cls, shapes: tuple[LayerShape, ...], rows: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> Slab:
+        """A slab of which nothing may be read that was not written before; the system gives its memory when it is."""
         return cls(
-            [torch.zeros(rows, s.heads, capacity + 1, s.key_dim, dtype=dtype, device=device) for s in shapes],
-            [torch.zeros(rows, s.heads, capacity + 1, s.value_dim, dtype=dtype, device=device) for s in shapes],
+            [torch.empty(rows, s.heads, capacity + 1, s.key_dim, dtype=dtype, device=device) for s in shapes],
+            [torch.empty(rows, s.heads, capacity + 1, s.value_dim, dtype=dtype, device=device) for s in shapes],
         )
 
     @property

@@ -54,6 +54,25 @@ def test_what_is_found_is_exact_and_as_long_as_anything_stored(stored, asked):
             assert torch.equal(a[row, :, :length], b[row, :, :length])
 
 
+def test_memory_that_was_never_written_is_never_handed_out(monkeypatch):
+    """Attention multiplies what it masks by zero, so a row must not even hold what nobody reads."""
+    unwritten = Slab.unwritten
+
+    def poisoned(*shape):
+        slab = unwritten(*shape)
+        for t in (*slab.keys, *slab.values):
+            t.fill_(torch.nan)
+        return slab
+
+    monkeypatch.setattr(Slab, "unwritten", poisoned)
+    kept = cache()
+    ids = np.arange(2 * BLOCK + 3)
+    kept.store([(0, ids)], Slab.zeros(SHAPES, 1, COLUMNS, torch.float64, CPU))
+    target = Slab.zeros(SHAPES, 3, COLUMNS, torch.float64, CPU)
+    kept.restore([kept.find(asked)[1] for asked in (ids, ids[:2], ids[:0])], target, 0)
+    assert all(t.isfinite().all() for t in (*target.keys, *target.values))
+
+
 def _common(a, b):
     n = min(len(a), len(b))
     return n if (a[:n] == b[:n]).all() else int((a[:n] == b[:n]).argmin())

@@ -105,7 +105,8 @@ class PrefixCache:
         if not pieces:
             return
         if self._pool is None:
-            self._pool = Slab.zeros(self._shapes, self.size, BLOCK, self._dtype, self._device)
+            # A block is written whole before it is found, so memory that no block has needed yet costs nothing.
+            self._pool = Slab.unwritten(self._shapes, self.size, BLOCK, self._dtype, self._device)
         row, start, slot = torch.tensor([(p.row, p.start, p.slot) for p in pieces], device=self._device).unbind(1)
         within = torch.arange(BLOCK, device=self._device)
         column = (start[:, None] + within).clamp(max=slab.capacity)
