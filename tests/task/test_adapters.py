@@ -156,3 +156,15 @@ def test_a_missing_library_is_one_sentence_naming_the_extra(name, library, extra
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf"pip install 'rolltree\[{extra}\]'"):
         load_task(name)
+
+
+def test_texts_that_a_data_set_evaluates_reach_nothing_and_end(tmp_path):
+    pytest.importorskip("reasoning_gym")
+    task = load_task("reasoning-gym:countdown")
+    item = next(task.items("train"))
+    assert judge(task, item, item.answer["metadata"]["expression"]).score == 1
+    judge(task, item, f"__import__('os').system('touch {tmp_path}/reached')")
+    judge(task, item, f"open('{tmp_path}/reached', 'w')")
+    assert not (tmp_path / "reached").exists()
+    assert "computing" in judge(task, item, "9**9**9**9").why
+    assert judge(task, item, item.answer["metadata"]["expression"]).score == 1
