@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
+from rolltree.policy.context import exact_context, window_of
 from rolltree.policy.decoder import ModelError
 from rolltree.policy.slab import LayerShape, Slab
 
@@ -72,7 +73,7 @@ class ForeignDecoder:
             raise ModelError(f"The forward of {self.name!r} takes no position_ids, so rows cannot differ in length.")
         self.dtype, self.device = dtype, device
         self.vocab_size = int(self._head.weight.shape[0])
-        self.max_context = int(getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 2048))
+        self.max_context = exact_context(config)
         self.shapes, self.hidden_size = self._probe()
         self._scale, self._cap = self._readout(config)
         self._check()
@@ -175,8 +176,9 @@ def _check_ids(vocab: int, device: torch.device) -> Tensor:
 
 
 def _refuse_windows(config: Any, name: str) -> None:
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    kinds = set(getattr(config, "layer_types", None) or getattr(config, "attention_layers", None) or ())
+    kinds -= {"full_attention", "global"}
+    window = window_of(config)
     context = getattr(config, "max_position_embeddings", None) or 0
     if kinds or (window and window < context):
         what = ", ".join(sorted(kinds)) or f"a window of {window}"

@@ -19,9 +19,10 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from rolltree.policy.attention import Bucket, buckets, tree_attention
+from rolltree.policy.context import exact_context
 from rolltree.policy.decoder import ModelError
 from rolltree.policy.llama_train import covers, hidden_states
-from rolltree.policy.packed import Packed
+from rolltree.policy.packed import Packed, Spans
 
 NAME = "rolltree"
 """Name of the attention function in transformers' registry."""
@@ -59,11 +60,13 @@ class LanguagePolicy:
         _check(core_of(model).config)
         if self.attention != "dense":
             core_of(model).set_attn_implementation(NAME)
+            if not covers(core_of(model)):
+                self._try_out()
 
     @property
     def max_context(self) -> int:
-        """Longest path the model has positions for."""
-        return int(core_of(self.model).config.max_position_embeddings)
+        """Longest path that is read exactly (see `exact_context`)."""
+        return exact_context(core_of(self.model).config)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """What is trained."""
@@ -111,6 +114,41 @@ class LanguagePolicy:
             attention_mask=mask, use_cache=False, **extra,
         )  # fmt: skip
         return out.last_hidden_state[0].index_select(0, self._to(packed.reads))
+
+    def _try_out(self) -> None:
+        """Refuse a model whose forward does not attend along the tree it is given, before its numbers train it."""
+        core: Any = core_of(self.model)
+        learning = [module for module in core.modules() if module.training]
+        core.eval()
+        why: Exception | None = None
+        try:
+            agrees = self._agrees(core)
+        except Exception as error:  # whatever a forward raises that was not made for this
+            agrees, why = False, error
+        finally:
+            for module in learning:
+                module.training = True
+        if not agrees:
+            raise ModelError(
+                f"cannot train a {core.config.model_type} model: its forward does not attend along a tree"
+                f"{f' ({type(why).__name__}: {why})' if why else ''}; choose another model"
+            ) from why
+
+    @torch.no_grad()
+    def _agrees(self, core: Any) -> bool:
+        """Whether a trunk with two branches reads as the model's plain forward reads either path."""
+        token, every = (np.arange(10) * 7 + 2) % _head(self.model).out_features, np.arange(10)
+        spans = Spans(np.array([4, 3, 3]), np.array([10, 3, 3]))
+        tree = Packed(token, np.array([0, 1, 2, 3, 4, 5, 6, 4, 5, 6]), spans, every, every, token, every)
+        mine = _head(self.model)(self._hidden(tree)).log_softmax(-1)
+        near = 1e-3 if mine.dtype in (torch.float32, torch.float64) else 0.1
+        return all(
+            torch.allclose(
+                mine[path], core(input_ids=self._to(token[path])[None], use_cache=False).logits[0].log_softmax(-1),
+                rtol=near, atol=near,
+            )
+            for path in ([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 7, 8, 9])
+        )  # fmt: skip
 
     def _to(self, array: np.ndarray[Any, Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)

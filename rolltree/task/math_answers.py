@@ -14,42 +14,17 @@ from random import Random
 from typing import Any
 
 from rolltree.task.items import TaskError, check_item, digest, split_of
+from rolltree.task.math_judge import judge_math
+from rolltree.task.math_score import require_math
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
-
-
-class ScorerMissingError(ImportError):
-    """math-verify is not installed."""
-
-
-def _library() -> Any:
-    """math-verify, or one sentence on how to get it."""
-    try:
-        import math_verify
-    except ImportError:
-        raise ScorerMissingError("math answers are scored by math-verify: pip install 'rolltree[math]'") from None
-    return math_verify
-
-
-def score_math(answer: str, text: str) -> Verdict:
-    """Whether the last expression of a text equals the answer. The verdict's answer is that expression, simplified."""
-    library = _library()
-    gold = library.parse(answer, parsing_timeout=None)
-    if not gold:
-        raise TaskError(f"the reference answer {answer!r} is not a mathematical expression math-verify can read")
-    found = library.parse(text, parsing_timeout=None)
-    if not found:
-        return Verdict(0.0, {"parses": 0.0}, why="no mathematical expression was found")
-    right = bool(library.verify(gold, found, timeout_seconds=None))
-    why = "" if right else f"found {found[-1]} instead of {answer}"
-    return Verdict(float(right), {"parses": 1.0}, str(found[0]), why)
 
 
 class MathAnswers(SingleTurn):
     """The items of a file, reshuffled on every pass."""
 
     def __init__(self, path: str, max_tokens: int = 1024, stop: tuple[str, ...] = ()) -> None:
-        _library()
+        require_math()
         self.name = f"jsonl:{path}"
         self.level = 0
         self.stop = stop
@@ -69,7 +44,7 @@ class MathAnswers(SingleTurn):
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """Equality in value with the answer."""
-        return score_math(str(item.answer), text)
+        return await judge_math(str(item.answer), text)
 
 
 def read_jsonl(path: str) -> tuple[Item, ...]:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rolltree.task.items import digest
-from rolltree.task.math_answers import MathAnswers, score_math
+from rolltree.task.math_answers import MathAnswers
+from rolltree.task.math_judge import judge_math
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.task.sandbox.box import Box, Ran
 from rolltree.task.sandbox.run import run_python, survey
@@ -74,7 +75,7 @@ class PythonTool(MathAnswers):
     async def verify(self, item: Item, state: Notebook, text: str) -> Verdict:
         """Equality in value of what was said after the last output; `calls` counts the blocks."""
         said = text.rpartition(state.reply)[2] if state.reply else text
-        verdict = score_math(str(item.answer), said)
+        verdict = await judge_math(str(item.answer), said)
         return replace(verdict, parts={**verdict.parts, "calls": float(state.calls)})
 
     def _shown(self, ran: Ran) -> str:

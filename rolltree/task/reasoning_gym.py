@@ -14,7 +14,9 @@ from random import Random
 from typing import Any
 
 from rolltree.errors import did_you_mean
+from rolltree.task.gym_judge import judge_gym
 from rolltree.task.items import TaskError, digest, stream
+from rolltree.task.math_judge import SECONDS
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
@@ -59,7 +61,7 @@ class ReasoningGym(SingleTurn):
         self.max_turns = 0
         self._dataset = dataset
         self._config = _config(dataset, level, knobs)
-        self._scorer = self._block(0)
+        self._block(0)  # a configuration that it refuses is refused here
 
     def _block(self, seed: int) -> Any:
         """The data set under one seed."""
@@ -93,7 +95,9 @@ class ReasoningGym(SingleTurn):
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """The data set's own score of the text without surrounding blanks."""
         answer = text.strip()
-        score = float(self._scorer.score_answer(answer, item.answer))
+        score = await judge_gym(self._dataset, {**self._config, "seed": 0, "size": BLOCK}, item.answer, answer)
+        if score is None:
+            return Verdict(0.0, answer=answer or None, why=f"scoring it takes more than {SECONDS:g} s of computing")
         why = "" if score == 1 else f"scored {score:.3g} by {self._dataset}"
         return Verdict(score, answer=answer or None, why=why)
 

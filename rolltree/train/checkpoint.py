@@ -67,7 +67,9 @@ def save_checkpoint(
         files = sorted(f for f in partial.rglob("*") if f.is_file())
         seal = {str(f.relative_to(partial)): [f.stat().st_size, _digest(f)] for f in files}
         (partial / SEAL).write_text(json.dumps({"step": step, "files": seal}, indent=1))
-    for old in checkpoints(folder)[:-keep]:
+    # Later ones are damaged ones that the run was resumed without: they must not count as the newest.
+    mine = [c for c in checkpoints(folder) if c.step <= step]
+    for old in (*mine[:-keep], *(c for c in checkpoints(folder) if c.step > step)):
         shutil.rmtree(old.path)
     return Checkpoint(path, step)
 

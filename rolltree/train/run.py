@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from hashlib import blake2b
@@ -156,7 +157,8 @@ def plain(value: Any) -> Any:
         return {"is": type(value).__name__, **asdict(value)}
     if isinstance(value, (set, frozenset)):
         return sorted(cast(set[Any], value), key=str)
-    return str(value) if isinstance(value, Path) else repr(value)
+    # Where something lies in memory is no knob, and another in every process.
+    return str(value) if isinstance(value, Path) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
 def _version(name: str) -> str:

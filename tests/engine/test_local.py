@@ -4,6 +4,7 @@ import asyncio
 import copy
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -313,3 +314,50 @@ async def _get(engine, prefix, **knobs):
 
 async def _wait(handle):
     return await handle
+
+
+def test_a_score_asked_for_while_the_engine_closes_is_answered():
+    async def main():
+        engine = tiny.engine()
+        ask(engine, max_tokens=100, ignore_eos=True)
+        held = threading.Event()
+        engine._worker.post(lambda: held.wait() and None)
+        closing = asyncio.ensure_future(engine.close())
+        await asyncio.sleep(0)
+        scoring = asyncio.ensure_future(engine.score(PREFIX, 1))
+        await asyncio.sleep(0)
+        held.set()
+        await closing
+        with pytest.raises(EngineError, match="closed before it could score"):
+            await asyncio.wait_for(scoring, 20)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_log_probs_of_half_precision_models_are_not_rounded_to_it(dtype):
+    async def main():
+        engine = tiny.engine(tiny.llama(), dtype=dtype)
+        decoder = engine._worker.core.decoder
+        got = await ask(engine, max_tokens=12, temperature=0.8, seed=3, ignore_eos=True, want=["entropy", "top:3"])
+        scored = await engine.score(np.append(PREFIX, got.actions), len(PREFIX), frozenset({"entropy"}))
+        await engine.close()
+        ids = torch.tensor(np.append(PREFIX, got.actions))[None]
+        with torch.inference_mode():
+            whole, prompt = (
+                decoder.logits(decoder.extend(ids[:, :n], torch.zeros(1, dtype=torch.long), None, n))[0]
+                for n in (ids.shape[1], len(PREFIX))
+            )
+        assert whole.dtype == dtype
+        return got, scored, whole[len(PREFIX) - 1 : -1].double(), prompt[-1].double()
+
+    got, scored, logits, first = asyncio.run(main())
+    policy, at = logits.log_softmax(-1), torch.arange(len(got.actions))
+    exact = policy[at, torch.tensor(got.actions).long()].numpy()
+    np.testing.assert_allclose(scored.logp, exact, atol=1e-5)
+    np.testing.assert_allclose(scored.entropy, torch.special.entr(policy.exp()).sum(-1).numpy(), atol=1e-5)
+    # The engine read the prompt in one piece, so that the first token's numbers must be those of the same logits.
+    policy, law, token = first.log_softmax(-1), (first / 0.8).log_softmax(-1), int(got.actions[0])
+    assert got.logp[0] == pytest.approx(float(policy[token]), abs=1e-5)
+    assert got.top.logp[0] == pytest.approx(policy.topk(3).values.numpy(), abs=1e-5)
+    assert got.logq[0] == pytest.approx(float(law[token]), abs=1e-5)

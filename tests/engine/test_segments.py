@@ -292,6 +292,23 @@ def test_closing_ends_what_is_in_flight_with_what_it_has():
     asyncio.run(main())
 
 
+def test_a_break_during_an_update_is_an_error_of_the_engine():
+    async def main():
+        e = engine()
+
+        async def load(weights, version):
+            raise BrokenError("it answered 500")
+
+        e.backend.load = load
+        with pytest.raises(EngineError, match=r"broke while it was to take version 1: it answered 500"):
+            await e.update_weights(other, 1)
+        assert e.version == 0
+        assert len((await e.submit(Request(PREFIX, Sampling(max_tokens=3, ignore_eos=True)))).actions) == 3
+        await e.close()
+
+    asyncio.run(main())
+
+
 def test_what_cannot_be_updated_says_so():
     async def main():
         e = engine(updates=False)

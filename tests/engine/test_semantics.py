@@ -131,6 +131,20 @@ def test_10_max_tokens_zero_gives_an_empty_sample_of_finish_length():
     run(scenario)
 
 
+def test_10b_who_may_write_nothing_writes_nothing_also_behind_others_that_write():
+    async def scenario(engine):
+        long = np.resize(PREFIX, 64)
+        runs = [ask(engine, long[:5], max_tokens=4, ignore_eos=True), ask(engine, long, max_tokens=0, want=["top:2"])]
+        runs.append(ask(engine, max_tokens=3, ignore_eos=True))
+        assert [(len((await r).actions), (await r).finish) for r in runs] == [
+            (4, "length"),
+            (0, "length"),
+            (3, "length"),
+        ]
+
+    run(scenario)
+
+
 def test_11_a_sample_that_reaches_the_context_ends_with_length():
     async def scenario(engine):
         got = await ask(engine, np.resize(PREFIX, 120), max_tokens=50, ignore_eos=True)

@@ -6,10 +6,12 @@ from transformers import (
     CohereConfig,
     Gemma2Config,
     GPT2Config,
+    GPTNeoConfig,
     GraniteConfig,
     LlamaConfig,
     MistralConfig,
     OPTConfig,
+    Phi3Config,
     Qwen2Config,
     Qwen3Config,
 )
@@ -143,7 +145,19 @@ def test_padding_beyond_the_capacity_is_harmless():
     assert gap(decoder.logits(hidden[1, 0]), truth[1, 15]) < 1e-4
 
 
-@pytest.mark.parametrize("config", [Gemma2Config(**SHAPE, head_dim=8), MistralConfig(**SHAPE, sliding_window=8)])
+NEO = GPTNeoConfig(
+    **IDS,
+    vocab_size=61,
+    hidden_size=32,
+    num_layers=2,
+    num_heads=4,
+    window_size=8,
+    max_position_embeddings=64,
+    attention_types=[[["global", "local"], 1]],
+)
+
+
+@pytest.mark.parametrize("config", [Gemma2Config(**SHAPE, head_dim=8), MistralConfig(**SHAPE, sliding_window=8), NEO])
 def test_models_with_sliding_windows_are_refused_by_name(config):
     with pytest.raises(ModelError, match=config.model_type):
         decoder_of(model_of(config), torch.float32, CPU)
@@ -153,3 +167,17 @@ def test_what_the_native_forward_does_not_cover_runs_foreign():
     dynamic = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 64}
     for extra in ({"hidden_act": "gelu"}, {"rope_parameters": dynamic}):
         assert isinstance(decoder_of(model_of(LlamaConfig(**SHAPE, **extra)), torch.float32, CPU), ForeignDecoder)
+
+
+def test_rows_of_a_batch_do_not_share_rotations_that_depend_on_the_longest():
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "long_factor": [4.0] * 4, "short_factor": [1.0] * 4}
+    rope["original_max_position_embeddings"] = 16
+    config = Phi3Config(**SHAPE, sliding_window=None, rope_parameters=rope, original_max_position_embeddings=16)
+    model = model_of(config)
+    decoder = decoder_of(model, torch.float32, CPU)
+    assert decoder.max_context == 16
+    ids = torch.randint(1, 61, (2, 32), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        both = decoder.extend(ids, torch.zeros(2, dtype=torch.long), None, 32)
+        alone = model(input_ids=ids[1:, :8]).logits
+        torch.testing.assert_close(decoder.logits(both[1:, :8]), alone, atol=1e-4, rtol=1e-4)

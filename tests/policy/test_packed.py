@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    GPTJConfig,
+    GPTNeoXConfig,
+    MistralConfig,
+    MixtralConfig,
+    Phi3Config,
+    StableLmConfig,
+)
 
 from rolltree.policy import attention
 from rolltree.policy.decoder import ModelError
@@ -16,8 +27,13 @@ from rolltree.policy.language import Attention, LanguagePolicy
 from rolltree.policy.packed import PackError, pack
 from rolltree.tree import Tree
 from rolltree.tree.table import table
-from tests.policy.forests import path_logp, random_tree, tiny_llama
+from tests.policy.forests import VOCAB, path_logp, random_tree, tiny_llama
 
+IDS: Any = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+SHAPE: Any = IDS | {
+    "vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+    "max_position_embeddings": 64,
+}  # fmt: skip
 MODELS = {kv: tiny_llama(kv_heads=kv) for kv in (1, 2, 4)}
 
 
@@ -164,3 +180,57 @@ def test_models_with_other_attention_are_refused() -> None:
     model.config.layer_types = ["sliding_attention", "full_attention"]
     with pytest.raises(ModelError, match="sliding_attention"):
         LanguagePolicy(model)
+
+
+OTHERS = {
+    "gptneox": GPTNeoXConfig(**SHAPE, num_attention_heads=4),
+    "mixtral": MixtralConfig(**SHAPE, num_attention_heads=4, num_key_value_heads=2, num_local_experts=2),
+    "gptj": GPTJConfig(vocab_size=VOCAB, n_embd=16, n_layer=2, n_head=4, n_positions=64, rotary_dim=4, **IDS),
+    "stablelm": StableLmConfig(**SHAPE, num_attention_heads=4, num_key_value_heads=2),
+    "bloom": BloomConfig(vocab_size=VOCAB, hidden_size=16, n_layer=2, n_head=4, **IDS),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models_are_read_exactly_or_refused(name: str) -> None:
+    model = _model_of(OTHERS[name]).train()
+    if name in ("gptneox", "mixtral"):
+        LanguagePolicy(model)
+        assert model.training
+        return
+    with pytest.raises(ModelError, match=r"cannot train a \w+ model: its forward does not attend along a tree"):
+        LanguagePolicy(model)
+
+
+@pytest.mark.parametrize("kind", ["window", "longrope"])
+def test_paths_are_no_longer_than_is_read_exactly(kind: str) -> None:
+    if kind == "window":
+        config: Any = MistralConfig(**SHAPE, num_attention_heads=4, num_key_value_heads=2, sliding_window=8)
+    else:
+        rope = {"rope_type": "longrope", "rope_theta": 1e4, "long_factor": [4.0, 4.0], "short_factor": [1.0, 1.0]}
+        rope["original_max_position_embeddings"] = 8
+        config = Phi3Config(
+            **SHAPE, num_attention_heads=4, num_key_value_heads=4, sliding_window=None, rope_parameters=rope,
+            original_max_position_embeddings=8,
+        )  # fmt: skip
+    model = _model_of(config)
+    policy = LanguagePolicy(model)
+    tree = Tree("t", [1, 2])
+    tree.extend(0, [3, 4, 5, 6, 7, 8])
+    view = table([tree])
+    with torch.no_grad():
+        plain = model(input_ids=torch.arange(1, 9)[None]).logits[0].log_softmax(-1)
+        own = policy.read(pack(view, view.teaches)).logp
+    torch.testing.assert_close(own, plain[torch.arange(1, 7), torch.arange(3, 9)], atol=1e-5, rtol=0)
+    tree.extend(1, [9, 10])
+    view = table([tree])
+    with pytest.raises(ModelError, match="does not fit the model's context of 8"):
+        policy.read(pack(view, view.teaches))
+
+
+def _model_of(config: Any) -> Any:
+    torch.manual_seed(0)
+    model: Any = AutoModelForCausalLM.from_config(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model

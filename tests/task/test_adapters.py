@@ -8,6 +8,7 @@ from itertools import islice
 import pytest
 
 from rolltree.contract import task as contract
+from rolltree.task import math_judge
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
 
@@ -33,6 +34,34 @@ def test_answers_are_compared_by_value(tmp_path):
     assert (wrong.score, wrong.answer) == (0, "2")
     assert wrong.why.startswith("found 2 instead of 1/2")
     assert judge(task, item, "I do not know").answer is None
+
+
+def test_an_expression_that_never_ends_is_wrong_and_holds_nobody_up(tmp_path):
+    pytest.importorskip("math_verify")
+    task = load_task(write(tmp_path, {"prompt": "p", "answer": "3", "split": "train"}))
+    item = next(task.items("train"))
+
+    async def main():
+        endless = asyncio.ensure_future(task.verify(item, None, r"\boxed{9^{9^{9^{9}}}}"))
+        good = await task.verify(item, None, r"\boxed{3}")
+        assert (good.score, endless.done()) == (1, False)
+        return await endless
+
+    verdict = asyncio.run(main())
+    assert verdict.score == 0
+    assert "computing" in verdict.why
+    assert judge(task, item, "3").score == 1
+
+
+def test_a_judge_that_is_killed_is_a_crash_and_no_zero():
+    pytest.importorskip("math_verify")
+    dead = math_judge.Judge()
+    assert dead.score("3", "3").score == 1
+    dead._process.kill()
+    dead._process.wait()
+    with pytest.raises(math_judge.JudgeError, match="ended with -9"):
+        dead.score("3", "3")
+    assert not dead.alive
 
 
 def test_equal_values_are_one_answer_for_votes(tmp_path):
@@ -127,3 +156,15 @@ def test_a_missing_library_is_one_sentence_naming_the_extra(name, library, extra
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf"pip install 'rolltree\[{extra}\]'"):
         load_task(name)
+
+
+def test_texts_that_a_data_set_evaluates_reach_nothing_and_end(tmp_path):
+    pytest.importorskip("reasoning_gym")
+    task = load_task("reasoning-gym:countdown")
+    item = next(task.items("train"))
+    assert judge(task, item, item.answer["metadata"]["expression"]).score == 1
+    judge(task, item, f"__import__('os').system('touch {tmp_path}/reached')")
+    judge(task, item, f"open('{tmp_path}/reached', 'w')")
+    assert not (tmp_path / "reached").exists()
+    assert "computing" in judge(task, item, "9**9**9**9").why
+    assert judge(task, item, item.answer["metadata"]["expression"]).score == 1

@@ -99,6 +99,26 @@ def test_a_damaged_checkpoint_is_refused_and_replaced_only_when_told(tmp_path: P
     assert timeless(again.metrics) == timeless(whole.metrics)
 
 
+def test_what_follows_a_fallback_is_kept_and_the_damaged_ones_go(tmp_path: Path) -> None:
+    run(tmp_path / "run", steps=6, keep_checkpoints=1, checkpoint_every=2)
+    folder = tmp_path / "run" / "checkpoints"
+    run(tmp_path / "other", steps=2, keep_checkpoints=1, checkpoint_every=2)
+    (tmp_path / "other" / "checkpoints" / "step-000002").rename(folder / "step-000002")
+    (folder / "step-000006" / "training.pt").unlink()
+    run(tmp_path / "run", steps=4, resume=True, fallback=True, keep_checkpoints=1, checkpoint_every=2)
+    assert [c.step for c in checkpoints(folder)] == [4]
+    assert run(tmp_path / "run", steps=5, resume=True).last("train")["step"] == 5
+
+
+def test_knobs_that_are_functions_are_the_same_in_another_process() -> None:
+    told = "import json; from rolltree.recipe.latr import Latr; from rolltree.train.run import plain; "
+    told += "print(json.dumps(Latr().build(), default=plain, sort_keys=True))"
+    command = [sys.executable, "-c", told]
+    here, there = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    assert "similarity" in here
+    assert here == there
+
+
 def test_other_knobs_cannot_resume(tmp_path: Path) -> None:
     run(tmp_path / "run", steps=2)
     with pytest.raises(TrainError, match=r"train.prompts=4 and cannot be resumed with 5"):

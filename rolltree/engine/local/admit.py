@@ -30,6 +30,8 @@ def wave(
     taken, seen, cost = list[LocalRun](), set[bytes](), 0
     while queue:
         run = queue[0]
+        if taken and run.limit == len(run.ids):
+            break  # it may write nothing, so it is no row; it ends as soon as it is first
         wider = max(longest, run.limit)
         if inside + len(taken) + 1 > min(max_batch, budget // columns_for(wider, budget)):
             break

@@ -17,6 +17,7 @@ from torch import Tensor
 from rolltree.engine.local.admit import Room, room_for, wave
 from rolltree.engine.local.batch import Batch
 from rolltree.engine.local.choose import choose
+from rolltree.engine.local.law import wide
 from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import PrefixCache
 from rolltree.engine.local.run import LocalRun
@@ -94,7 +95,7 @@ class Core:
             states.append(read(self.decoder, seating, self._cache, self._slab, first=old, most=self.limits.chunk))
         if states:
             hidden = torch.cat(states) if len(states) > 1 else states[0]
-            failures = choose(self.decoder.logits(hidden), self.batch, self.version)
+            failures = choose(wide(self.decoder.logits(hidden)), self.batch, self.version)
             self._let_go(self._endings(failures), news)
             self._report(range(len(self.batch)), None, news)
         return news

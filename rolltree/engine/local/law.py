@@ -29,6 +29,11 @@ class Draw:
     logq: Tensor
 
 
+def wide(logits: Tensor) -> Tensor:
+    """Logits in which log-probs can be told: a model of half precision gives them too coarse a grid."""
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+
+
 def draw(logits: Tensor, law: Law, uniform: Tensor) -> Draw:
     """Draw one token per row of logits (rows, vocab) with uniforms in [0, 1)."""
     scaled = logits

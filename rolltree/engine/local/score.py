@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rolltree.engine.local.law import wide
 from rolltree.engine.protocol import Scored
 from rolltree.policy.decoder import Decoder
 from rolltree.tree.node import FloatArray
@@ -67,7 +68,7 @@ def _measure(
     size = max(1, most // decoder.vocab_size)
     logps, entropies = [torch.empty(0)], [torch.empty(0)]
     for state, chosen in zip(before.split(size), token.split(size), strict=True):
-        table = torch.log_softmax(decoder.logits(state), -1)
+        table = torch.log_softmax(wide(decoder.logits(state)), -1)
         logps.append(table.gather(1, chosen.unsqueeze(1)).squeeze(1).float().cpu())
         if want_entropy:
             entropies.append(torch.special.entr(table.exp()).sum(-1).float().cpu())

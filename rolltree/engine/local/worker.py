@@ -20,6 +20,7 @@ from rolltree.policy.team import release_team
 Order = Callable[[], News | None]
 
 _LOGITS_AT_ONCE = 1 << 24
+_UNSCORED = "The engine was closed before it could score."
 PATIENCE = 0.005
 """Seconds without work after which the engine's threads are given back to whoever computes now."""
 TURNS = 64
@@ -61,7 +62,14 @@ class Worker:
 
     def score(self, job: ScoreJob) -> None:
         """Queue a score."""
-        self.post(lambda: self._jobs.append(job))
+
+        def order() -> None:
+            if self.closed:
+                _call(job.done.get_loop(), _fail, job.done, EngineError(_UNSCORED))
+            else:
+                self._jobs.append(job)
+
+        self.post(order)
 
     async def ask(self, work: Callable[[], News | None]) -> None:
         """Have something done between two steps and wait for it; its exception is raised here."""
@@ -86,7 +94,7 @@ class Worker:
         """End every run with what it has; the thread leaves after this order."""
         self.closed = True
         for job in self._jobs:
-            _call(job.done.get_loop(), _fail, job.done, EngineError("The engine was closed before it could score."))
+            _call(job.done.get_loop(), _fail, job.done, EngineError(_UNSCORED))
         self._jobs.clear()
         return self.core.stop_all("abort")
 

@@ -124,7 +124,11 @@ class SegmentEngine:
         await self._quiet()
         await self._reading.close()
         try:
-            await self.backend.load(weights, version)
+            try:
+                await self.backend.load(weights, version)
+            except BrokenError as broken:
+                # Not tried again: nobody knows which weights it has, and it may be reading them still.
+                raise EngineError(f"{self._name} broke while it was to take version {version}: {broken}") from broken
             if caches == "recompute":
                 self._salt = f"rolltree-{version}"
         finally:
