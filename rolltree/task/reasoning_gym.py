@@ -16,7 +16,7 @@ from typing import Any
 from rolltree.errors import did_you_mean
 from rolltree.task.gym_judge import judge_gym
 from rolltree.task.items import TaskError, digest, stream
-from rolltree.task.math_judge import SECONDS
+from rolltree.task.judge import SECONDS
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 

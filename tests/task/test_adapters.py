@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from rolltree.contract import task as contract
-from rolltree.task import math_judge
 from rolltree.task.items import TaskError
+from rolltree.task.judge import Judge, JudgeError
 from rolltree.task.registry import load_task
 
 
@@ -55,12 +55,12 @@ def test_an_expression_that_never_ends_is_wrong_and_holds_nobody_up(tmp_path):
 
 def test_a_judge_that_is_killed_is_a_crash_and_no_zero():
     pytest.importorskip("math_verify")
-    dead = math_judge.Judge()
-    assert dead.score("3", "3").score == 1
+    dead = Judge("rolltree.task.math_judge")
+    assert dead.ask(b'["3", "3"]')["score"] == 1
     dead._process.kill()
     dead._process.wait()
-    with pytest.raises(math_judge.JudgeError, match="ended with -9"):
-        dead.score("3", "3")
+    with pytest.raises(JudgeError, match="ended with -9"):
+        dead.ask(b'["3", "3"]')
     assert not dead.alive
 
 
