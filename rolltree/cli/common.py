@@ -11,6 +11,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from rolltree.errors import RolltreeError
+
 T = TypeVar("T")
 
 PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands)
@@ -46,6 +48,14 @@ def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     for row in rows:
         out.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
     return out
+
+
+def at_least(least: int, **counts: int) -> None:
+    """Refuse a count below what makes sense, by the name of its option."""
+    for name, count in counts.items():
+        if count < least:
+            option = f"--{name.replace('_', '-')}"
+            raise RolltreeError(f"{option} {count} makes no sense; give a whole number of at least {least}")
 
 
 def first_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -64,6 +64,18 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("credit gigp nodes.jsonl", "did you mean 'gigpo'"),
         ("bench engin", "did you mean 'engine'"),
         ("card nothing-here", "nothing-here"),
+        ("train grpo --out nodes.jsonl", "nodes.jsonl: "),
+        ("tasks countdown --items -1", "--items -1"),
+        ("budget run --top -1", "--top -1"),
+        ("rollout grpo --items 0", "--items 0"),
+        ("rollout grpo --show -1", "--show -1"),
+        ("rollout grpo --temperature -1", "--temperature -1"),
+        ("rollout grpo --temperature nan", "--temperature nan"),
+        ("rollout grpo --top-p 5", "--top-p 5"),
+        ("rollout grpo --jsonl nodes.jsonl", "nodes.jsonl exists"),
+        ("rollout grpo --out nodes.jsonl", "nodes.jsonl exists"),
+        ("credit grpo nodes.jsonl --out nodes.jsonl/adv.jsonl", "nodes.jsonl: "),
+        ("card nodes.jsonl --out nodes.jsonl", "nodes.jsonl: "),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing_behind(
