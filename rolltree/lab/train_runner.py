@@ -40,6 +40,18 @@ IDLE = 25
 """Steps in a row without a trained token after which a budget of trained tokens is given up."""
 
 
+SHARED: Mapping[str, str] = {
+    "seed": "--first-seed",
+    "steps": "--budget",
+    "decoded": "--budget",
+    "seconds": "--budget",
+    "eval_every": "--eval-every",
+    "eval_items": "--eval-items",
+    "eval_samples": "--eval-samples",
+}
+"""Knobs of the trainer that a comparison sets for all arms and seeds, and the option that does."""
+
+
 class LoadTask(Protocol):
     """Makes a task by name, as the registry does."""
 
@@ -113,7 +125,11 @@ def settings(spec: Spec) -> TrainConfig:
         eval_samples=on.eval_samples,
         keep_checkpoints=1,
     )
-    return with_knobs(base, dict(_knobs(spec, "train") + _knobs(spec, "optim")))
+    own = dict(_knobs(spec, "train") + _knobs(spec, "optim"))
+    for knob in own:
+        if knob in SHARED:
+            raise LabError(f"train.{knob} would make the runs of a comparison unequal; {SHARED[knob]} sets it for all")
+    return with_knobs(base, own)
 
 
 def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int) -> Trace:
