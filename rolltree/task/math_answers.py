@@ -13,12 +13,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from rolltree.errors import RolltreeError
 from rolltree.task.items import TaskError, check_item, digest, split_of
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
 
-class ScorerMissingError(ImportError):
+class ScorerMissingError(RolltreeError, ImportError):
     """math-verify is not installed."""
 
 
@@ -78,10 +79,13 @@ def read_jsonl(path: str) -> tuple[Item, ...]:
     if not file.is_file():
         raise TaskError(f"there is no file {path}: jsonl:PATH needs JSON lines with prompt and answer")
     items: list[Item] = []
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                items.append(_item(line, f"{path} line {number}"))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start})") from None
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            items.append(_item(line, f"{path} line {number}"))
     seen: dict[str, Item] = {}
     for item in items:
         if seen.setdefault(item.id, item) is not item:

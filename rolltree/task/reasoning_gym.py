@@ -13,7 +13,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from rolltree.errors import did_you_mean
+from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.task.items import TaskError, digest, stream
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
@@ -22,7 +22,7 @@ BLOCK = 256
 """Questions drawn from one data set seed; the next block takes the next seed."""
 
 
-class GymMissingError(ImportError):
+class GymMissingError(RolltreeError, ImportError):
     """reasoning-gym is not installed."""
 
 

@@ -1,6 +1,7 @@
 """What a person at the command line gets: help that teaches, JSON for machines, one line for bad input."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,10 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("bench engin", "did you mean 'engine'"),
         ("card nothing-here", "nothing-here"),
         ("train grpo --out nodes.jsonl", "nodes.jsonl: "),
+        ("train grpo --threads 0", "--threads 0"),
+        ("train grpo --lora -3", "--lora -3"),
+        ("train grpo --doctor -1", "--doctor -1"),
+        ("tasks jsonl:bytes.jsonl", "bytes.jsonl is not UTF-8 text"),
         ("tasks countdown --items -1", "--items -1"),
         ("budget run --top -1", "--top -1"),
         ("rollout grpo --items 0", "--items 0"),
@@ -83,6 +88,7 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
 ) -> None:
     (tmp_path / "nodes.jsonl").write_text(NODES)
     (tmp_path / "broken.jsonl").write_text(NODES + '{"tree":"t0","id":3,"parent":9,"actions":[1]}\n')
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe\x00")
     before = sorted(p.name for p in tmp_path.rglob("*"))
     assert main(words.split()) == 2
     told = capsys.readouterr().err.strip()
@@ -90,6 +96,23 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
     assert told.count("\n") == 0
     assert told.startswith("rolltree: ")
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("library", "task"),
+    [
+        ("math_verify", "jsonl:items.jsonl"),
+        ("reasoning_gym", "reasoning-gym:chain_sum"),
+        ("gymnasium", "gym:FrozenLake-v1"),
+        ("verifiers", "verifiers:x"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named(
+    library: str, task: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    assert main(["tasks", task]) == 2
+    assert "pip install 'rolltree[" in capsys.readouterr().err
 
 
 def test_an_unknown_option_names_the_near_one(capsys: pytest.CaptureFixture[str]) -> None:
