@@ -69,6 +69,26 @@ def test_runs_of_other_code_are_made_anew(tmp_path):
     assert Shelf(tmp_path, Simulated({"a": 0.1})).place(spec) != Shelf(tmp_path, Changed({"a": 0.1})).place(spec)
 
 
+def test_runs_on_other_data_are_made_anew(tmp_path):
+    """The same name, another content: data of a task, code of an environment, weights of a model."""
+    data, code, model = tmp_path / "items.jsonl", tmp_path / "env.py", tmp_path / "model"
+    model.mkdir()
+    weights = model / "weights"
+    shelf = Shelf(tmp_path / "cache", Simulated({"a": 0.1}))
+    for path, changes in (
+        (data, {"task": f"jsonl:{data}"}),
+        (data, {"task": f"jsonl:{data}?max_tokens=8"}),
+        (code, {"task": f"trl:{code}:Env"}),
+        (weights, {"model": str(model)}),
+    ):
+        spec = Spec(arms(["a"])[0], 0, conditions(**changes))
+        path.write_text("one")
+        first = shelf.place(spec)
+        assert shelf.place(spec) == first
+        path.write_text("two")
+        assert shelf.place(spec) != first
+
+
 def test_an_interrupted_comparison_keeps_whole_seeds_and_continues(tmp_path):
     runner = Simulated({"a": 0.1, "b": 0.2}, stop_after=5)
     config = CompareConfig(("a", "b"), budget="10k", seeds=4, out=tmp_path / "out", cache=tmp_path / "cache")
