@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
@@ -56,6 +57,12 @@ def at_least(least: int, **counts: int) -> None:
         if count < least:
             option = f"--{name.replace('_', '-')}"
             raise RolltreeError(f"{option} {count} makes no sense; give a whole number of at least {least}")
+
+
+def kept(source: Path, out: Path | None) -> None:
+    """Refuse to write over the very file that is read, whatever may be overwritten."""
+    if out is not None and out.resolve() == source.resolve():
+        raise RolltreeError(f"--out {out} is the file that is read, and would be lost; give another name")
 
 
 def first_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -78,6 +78,8 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("train grpo --lora -3", "--lora -3"),
         ("train grpo --doctor -1", "--doctor -1"),
         ("tasks jsonl:bytes.jsonl", "bytes.jsonl is not UTF-8 text"),
+        ("credit grpo nodes.jsonl --out nodes.jsonl --overwrite", "is the file that is read"),
+        ("doctor nodes.jsonl --out ./nodes.jsonl", "is the file that is read"),
         ("tasks countdown --items -1", "--items -1"),
         ("budget run --top -1", "--top -1"),
         ("rollout grpo --items 0", "--items 0"),
