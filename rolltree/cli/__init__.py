@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -45,15 +46,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         return _dispatch(arguments[0], arguments[1:])
-    except RolltreeError as error:
-        print(f"rolltree: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except (RolltreeError, OSError) as error:
+        print(f"rolltree: {_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("rolltree: interrupted; what was finished is kept", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+
+
+def _sentence(error: RolltreeError | OSError) -> str:
+    """What is said of bad input, and of a place the system refuses; other failures are defects and are raised again."""
+    if isinstance(error, RolltreeError):
+        return str(error)
+    if error.filename is None and error.errno != errno.ENOSPC:
+        raise error
+    where = "" if error.filename is None else f"{error.filename}: "
+    return f"{where}{error.strerror}; give another place or mend this one"
 
 
 def overview() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rolltree.cli.common import first_name, parse
+from rolltree.cli.common import at_least, first_name, parse
 from rolltree.lab.budget import BudgetConfig, main
 
 ABOUT = """Say where a run's tokens went: by difficulty and prompt, on groups without variance, pruned, carried over.
@@ -18,4 +18,6 @@ def run(arguments: Sequence[str]) -> int:
     """Parse and print."""
     name, rest = first_name(arguments)
     given = ["--run", name] if name else []
-    return main(parse(BudgetConfig, [*given, *rest], "budget", ABOUT))
+    asked = parse(BudgetConfig, [*given, *rest], "budget", ABOUT)
+    at_least(0, top=asked.top)
+    return main(asked)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
 from rich.console import Console
 from rich.table import Table
+
+from rolltree.errors import RolltreeError
 
 T = TypeVar("T")
 
@@ -46,6 +49,20 @@ def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     for row in rows:
         out.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
     return out
+
+
+def at_least(least: int, **counts: int) -> None:
+    """Refuse a count below what makes sense, by the name of its option."""
+    for name, count in counts.items():
+        if count < least:
+            option = f"--{name.replace('_', '-')}"
+            raise RolltreeError(f"{option} {count} makes no sense; give a whole number of at least {least}")
+
+
+def kept(source: Path, out: Path | None) -> None:
+    """Refuse to write over the very file that is read, whatever may be overwritten."""
+    if out is not None and out.resolve() == source.resolve():
+        raise RolltreeError(f"--out {out} is the file that is read, and would be lost; give another name")
 
 
 def first_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from rolltree.cli.common import console, emit, first_name, grid, parse
+from rolltree.cli.common import console, emit, first_name, grid, kept, parse
 from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import credits, load_credit
@@ -82,6 +82,7 @@ def _list(arguments: Sequence[str]) -> int:
 
 
 def _compute(name: str, asked: Arguments, credit: Any) -> int:
+    kept(asked.nodes, asked.out)
     forest = read(asked.nodes)
     view = table(forest)
     check_needs(view, credit)

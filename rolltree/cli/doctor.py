@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from rolltree.cli.common import console, emit, first_name, grid, parse
+from rolltree.cli.common import console, emit, first_name, grid, kept, parse
 from rolltree.doctor.detector import detectors, thresholds
 from rolltree.doctor.examination import Report, examine
 from rolltree.doctor.finding import SEVERITIES, Finding
@@ -65,6 +65,7 @@ def run(arguments: Sequence[str]) -> int:
     for detector in asked.only:
         if detector not in detectors():
             raise unknown("detector", detector, detectors(), "rolltree doctor --list shows them")
+    kept(asked.run, asked.out)
     report = examine(asked.run, thresholds(map(setting, asked.set)), only=asked.only)
     if asked.out is not None:
         with new_file(asked.out, overwrite=True) as sink:

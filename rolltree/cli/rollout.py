@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rolltree.cli.common import console, emit, first_name, parse
+from rolltree.cli.common import at_least, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, complete, placed
 from rolltree.cli.show import show_tree
 from rolltree.cluster.pool import PoolEngine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
-from rolltree.errors import unknown
+from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
@@ -85,6 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
     asked: Arguments = parsed.arguments
+    _check(asked)
     task = load_task(asked.task, level=asked.level)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     parts = parsed.recipe.build()
@@ -137,3 +139,16 @@ def run(arguments: Sequence[str]) -> int:
         out.print()
     out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))
     return 0
+
+
+def _check(asked: Arguments) -> None:
+    """Refuse before anything is sampled what could not be sampled, shown or saved."""
+    at_least(1, items=asked.items)
+    at_least(0, show=asked.show)
+    if not (math.isfinite(asked.temperature) and asked.temperature >= 0):
+        raise RolltreeError(f"--temperature {asked.temperature} samples nothing; give a number of 0 (greedy) or more")
+    if not 0 < asked.top_p <= 1:
+        raise RolltreeError(f"--top-p {asked.top_p} makes no sense; give a number above 0 and at most 1 (no limit)")
+    for option, path in (("--out", asked.out), ("--jsonl", asked.jsonl)):
+        if path is not None and path.exists():
+            raise RolltreeError(f"{option} {path} exists and is kept as it is; give another name")

@@ -11,7 +11,7 @@ import tyro
 from rich.panel import Panel
 from rich.text import Text
 
-from rolltree.cli.common import console, emit, grid, parse
+from rolltree.cli.common import at_least, console, emit, grid, parse
 from rolltree.task.protocol import Task
 from rolltree.task.registry import NANO, PREFIXES, list_tasks, load_task
 
@@ -42,6 +42,7 @@ class Arguments:
 def run(arguments: Sequence[str]) -> int:
     """List or show."""
     asked = parse(Arguments, arguments, "tasks", ABOUT)
+    at_least(0, items=asked.items)
     return _show(asked) if asked.name else _list(asked.json)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import torch
 import tyro
 
-from rolltree.cli.common import emit, first_name, parse
+from rolltree.cli.common import at_least, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, complete, placed
 from rolltree.control.plan import Control
 from rolltree.control.registry import controls
@@ -96,7 +96,9 @@ def run(arguments: Sequence[str]) -> int:
     about = ABOUT.format(controls=", ".join(controls()))
     parsed: Any = parse(shape, complete(rest), f"train {name}", about, prefixes=control is not None)
     asked: Arguments = parsed.arguments
+    at_least(0, doctor=asked.doctor, lora=asked.lora)
     if asked.threads is not None:
+        at_least(1, threads=asked.threads)
         torch.set_num_threads(asked.threads)
     config: TrainConfig = parsed.run
     if asked.lora:

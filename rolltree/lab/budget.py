@@ -73,7 +73,10 @@ def page(run: Path, top: int = 10) -> Page:
     path = run / "metrics.jsonl"
     if not path.is_file():
         raise LabError(f"{run} is no run folder: it has no metrics.jsonl; give the folder that rolltree train wrote")
-    lines = [line for line in read_metrics(path) if line["kind"] == "train"]
+    try:
+        lines = [line for line in read_metrics(path) if line["kind"] == "train"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{path} cannot be read ({error}); restore it or cut off the damaged line") from error
     steered = any(f"control.tokens.{name}" in line for line in lines for name in BANDS)
     scheduled = any("schedule.rollouts.submitted" in line for line in lines)
     if not steered and not scheduled:

@@ -93,7 +93,10 @@ def as_json(made: RolloutCard) -> dict[str, Any]:
 
 
 def _of_run(path: Path) -> RolloutCard:
-    settings = cast("dict[str, Any]", json.loads((path / "config.json").read_text(encoding="utf-8")))
+    settings: Any = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    if not isinstance(settings, dict):
+        raise LabError(f"{path / 'config.json'} holds no settings of a run; restore it")
+    settings = cast("dict[str, Any]", settings)
     counted = _of_forests(path / "forests", path.name)
     name = str(settings.get("parts", {}).get("name", ""))
     known = recipes().get(name)

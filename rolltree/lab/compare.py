@@ -7,6 +7,8 @@ strategy does with it. Runs are made seed by seed over all arms, so an interrupt
 from __future__ import annotations
 
 import json
+import math
+import os
 import shlex
 import sys
 import time
@@ -19,7 +21,17 @@ import tyro
 from rich.console import Console
 
 from rolltree.lab.arms import Arm, amount, arms
-from rolltree.lab.contrast import SHARES, Contrast, Measure, check_metric, common_target, contrasts, held_out, measures
+from rolltree.lab.contrast import (
+    FEWER,
+    SHARES,
+    Contrast,
+    Measure,
+    check_metric,
+    common_target,
+    contrasts,
+    held_out,
+    measures,
+)
 from rolltree.lab.progress import metered
 from rolltree.lab.report import print_page, versions, write_html
 from rolltree.lab.runner import Conditions, Runner, Shelf, Spec
@@ -44,7 +56,8 @@ class CompareConfig:
     axis: Axis = "decoded"
     """What the budget counts: decoded tokens, trained tokens or seconds of training."""
     metric: str = "pass@1"
-    """What the verdict is about: pass@1 or pass@k at the budget, "pass@1 area" on the way, or a metric of rollouts."""
+    """What the verdict is about: pass@1 or pass@k at the budget, "pass@1 area" on the way, or a metric of rollouts
+    (less is better of zero_variance, truncated, failed, decoded_per_leaf and env_steps_per_leaf)."""
     least: float = 0.0
     """Smallest gain of interest, as a share (0.02 = 2 points): an interval below it is a "fails"."""
     confidence: float = 0.95
@@ -119,6 +132,7 @@ def compare(
     if not seeds:
         raise LabError("a comparison needs at least one seed")
     name = check_metric(metric, conditions.eval_samples)
+    _check_judging(least, confidence, target)
     for arm in chosen:
         shelf.runner.check(Spec(arm, seeds[0], conditions))
     started = time.monotonic()
@@ -150,7 +164,10 @@ def conclude(
     by_arm = {a.label: [t for t in traces if t.label == a.label and t.seed in both] for a in chosen}
     headline = {a: measures(ts, name, conditions.budget, conditions.axis, confidence) for a, ts in by_arm.items()}
     unit = "points" if held_out(name) or name in SHARES else ""
-    made = contrasts(headline, chosen[0].label, name, least=least, level=confidence, unit=unit)
+    direction = "lower" if name in FEWER else "higher"
+    made = contrasts(
+        headline, chosen[0].label, name, direction=direction, least=least, level=confidence, unit=unit
+    )  # fmt: skip
     return Comparison(
         arms=tuple(chosen),
         conditions=conditions,
@@ -182,6 +199,8 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         task=config.task, budget=budget, level=config.level, model=config.model, axis=config.axis,
         eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
     )  # fmt: skip
+    for folder in (config.out, config.cache):
+        _check_place(folder)
     seeds = range(config.first_seed, config.first_seed + config.seeds)
     result = compare(
         arms(config.recipes, config.set, config.sweep), conditions, seeds, Shelf(config.cache, runner),
@@ -211,13 +230,28 @@ def command(config: CompareConfig) -> str:
     words = ["rolltree", "compare", *config.recipes]
     for name, default in CompareConfig(()).__dict__.items():
         value = getattr(config, name)
-        if name in ("recipes", "json", "out", "cache") or (
-            value == default and name not in ("task", "budget", "seeds")
-        ):
+        if name in ("recipes", "json", "out") or (value == default and name not in ("task", "budget", "seeds")):
             continue
         for one in cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,)):
             words.extend([f"--{name.replace('_', '-')}", str(one)])
     return shlex.join(words)
+
+
+def _check_judging(least: float, confidence: float, target: float | None) -> None:
+    """Refuse what no verdict could be made with, before anything is spent."""
+    if not 0 < confidence < 1:
+        raise LabError(f"the confidence {confidence} is no level; give a number between 0 and 1, as in 0.95")
+    if not 0 <= least < math.inf:
+        raise LabError(f"the least gain {least} is no size; give 0 or a share above it (0.02 = 2 points)")
+    if target is not None and not 0 < target <= 1:
+        raise LabError(f"the target {target} is no share; give a pass@1 between 0 and 1, as in 0.5 for half")
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a folder that nothing can be written into, before anything is spent."""
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise LabError(f"nothing can be written to {folder}: {nearest} is no folder to write into; give another")
 
 
 def _make_all(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rolltree.lab.compare import Comparison
-from rolltree.lab.contrast import Measure, measures, reach_words, reaches, run_means
+from rolltree.lab.contrast import FEWER, SHARES, Measure, held_out, measures, reach_words, reaches, run_means
 from rolltree.lab.curves import FEW, band
 from rolltree.lab.report import Chart, Finding, Grid, Page, Series, duration, shown
 from rolltree.lab.stats import Interval
@@ -126,7 +126,7 @@ def _grids(result: Comparison) -> list[Grid]:
     few = len(result.seeds) < FEW
     spread = "(lowest–highest run)" if few else "± half of its interval"
     tests = [
-        [c.subject, _points(c.effect), f"{100 * c.effect.level:.3g} %", shown(c.p), shown(c.p_holm),
+        [c.subject, _difference(c.effect, result.metric), f"{100 * c.effect.level:.3g} %", shown(c.p), shown(c.p_holm),
          shown(c.p_sign_flip), c.outcome]
         for c in result.contrasts
     ]  # fmt: skip
@@ -161,14 +161,20 @@ def _number(measure: Measure, kind: str) -> str:
     return shown(measure.interval.estimate, "share" if kind == "share" else "number")
 
 
-def _points(effect: Interval) -> str:
+def _difference(effect: Interval, metric: str) -> str:
+    """In points for shares, else in the metric's own unit."""
+    points = held_out(metric) or metric in SHARES
+
+    def signed(x: float) -> str:
+        return f"{100 * x:+.1f}" if points else f"{x:+.4g}"
+
     if effect.n == 1:
-        return f"{100 * effect.estimate:+.1f}"
-    return f"{100 * effect.estimate:+.1f} ({100 * effect.low:+.1f} to {100 * effect.high:+.1f})"
+        return signed(effect.estimate)
+    return f"{signed(effect.estimate)} ({signed(effect.low)} to {signed(effect.high)})"
 
 
 def _notes(result: Comparison) -> list[str]:
-    several, seeds = len(result.contrasts) > 1, len(result.seeds)
+    several, seeds, less = len(result.contrasts) > 1, len(result.seeds), result.metric in FEWER
     return [
         "Every recipe has the same start, prompts, held-out items, seeds and budget; values at the budget lie on the "
         "straight line between the two evaluations around it.",
@@ -179,7 +185,8 @@ def _notes(result: Comparison) -> list[str]:
           if several else []),
         "“On the way” is the average over the learning curve up to the budget.",
         "“No difference found” does not mean equal: the interval says which differences are still possible.",
-        "“Holds” means the interval lies above 0. “Fails” means it lies below the smallest gain of interest.",
+        f"“Holds” means the interval lies {'below' if less else 'above'} 0. “Fails” means it lies "
+        f"{'above' if less else 'below'} the smallest gain of interest{', and less is better' if less else ''}.",
         "pass@k is the unbiased estimator from all samples of an item. Sharing is tokens on paths per token decoded.",
     ]  # fmt: skip
 

@@ -29,6 +29,8 @@ from rolltree.lab.trace import Axis, LabError, Trace
 SHARES = ("solved", "unique", "zero_variance", "truncated")
 NUMBERS = ("reward", "sharing", "length", "entropy", "failed", "decoded_per_leaf", "env_steps_per_leaf")
 """Metrics of training rollouts, averaged over a run: shares between 0 and 1, and other numbers."""
+FEWER = ("zero_variance", "truncated", "failed", "decoded_per_leaf", "env_steps_per_leaf")
+"""Of these less is better; a comparison takes more of any other metric for a gain."""
 
 
 @dataclass(frozen=True)

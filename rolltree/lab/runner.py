@@ -102,4 +102,23 @@ class Shelf:
         libraries = {name: value for name, value in versions() if name in ("torch", "numpy", "transformers", "machine")}
         whole = cast("dict[str, Any]", json.loads(json.dumps(asdict(spec))))
         del whole["arm"]["label"]
-        return {**whole, "code": self._hashes[made], "libraries": libraries}
+        files = files_of(spec.conditions)
+        return {**whole, "code": self._hashes[made], "libraries": libraries, **({"files": files} if files else {})}
+
+
+def files_of(conditions: Conditions) -> dict[str, str]:
+    """Hashes of the files that task and model are made from, where their names are paths: another content, another run.
+
+    A task may name data (`jsonl:items.jsonl`) or code (`trl:env.py:Env`), with or without knobs; a model is a folder.
+    """
+    rest = conditions.task.partition(":")[2]
+    plain = rest.partition("?")[0]
+    named = [Path(name) for name in (rest, plain, plain.rpartition(":")[0]) if name]
+    model = Path(conditions.model)
+    weights = sorted(p for p in model.rglob("*") if p.is_file()) if model.is_dir() else []
+    return {str(p): _digest(p) for p in dict.fromkeys([*(p for p in named if p.is_file()), *weights])}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()[:16]

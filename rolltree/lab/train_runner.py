@@ -6,20 +6,20 @@ import asyncio
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from rolltree.control.registry import load_control
+from rolltree.control.registry import controls, load_control
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace
 from rolltree.lab.watch import Watch, noted
 from rolltree.recipe.check import check
-from rolltree.recipe.registry import load_recipe
+from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
-from rolltree.train.config import TrainConfig
+from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Live
 from rolltree.train.metrics import read_metrics
 from rolltree.train.start import parts_of, train, with_knobs
@@ -38,6 +38,18 @@ TRAIN_METRICS: Mapping[str, str] = {
 
 IDLE = 25
 """Steps in a row without a trained token after which a budget of trained tokens is given up."""
+
+
+SHARED: Mapping[str, str] = {
+    "seed": "--first-seed",
+    "steps": "--budget",
+    "decoded": "--budget",
+    "seconds": "--budget",
+    "eval_every": "--eval-every",
+    "eval_items": "--eval-items",
+    "eval_samples": "--eval-samples",
+}
+"""Knobs of the trainer that a comparison sets for all arms and seeds, and the option that does."""
 
 
 class LoadTask(Protocol):
@@ -113,7 +125,13 @@ def settings(spec: Spec) -> TrainConfig:
         eval_samples=on.eval_samples,
         keep_checkpoints=1,
     )
-    return with_knobs(base, dict(_knobs(spec, "train") + _knobs(spec, "optim")))
+    own = dict(_knobs(spec, "train") + _knobs(spec, "optim"))
+    _check_kinds(spec, TrainConfig, own)
+    _check_kinds(spec, Optim, own)
+    for knob in own:
+        if knob in SHARED:
+            raise LabError(f"train.{knob} would make the runs of a comparison unequal; {SHARED[knob]} sets it for all")
+    return with_knobs(base, own)
 
 
 def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int) -> Trace:
@@ -163,10 +181,25 @@ def _recipe(spec: Spec) -> Any:
     """The recipe, or its parts under another control: the knob `control` names it, `control.X` sets its knobs."""
     own, steering = dict(_knobs(spec, "")), dict(_knobs(spec, "control"))
     name = own.pop("control", None)
+    if spec.arm.recipe in recipes():
+        _check_kinds(spec, recipes()[spec.arm.recipe], own)
+    if name in controls():
+        _check_kinds(spec, controls()[str(name)], steering)
     recipe = load_recipe(spec.arm.recipe, **own)
     if name is None and steering:
         raise LabError(f"control.{min(steering)} is set for {spec.arm.label!r} but no control; add control=NAME")
     return recipe if name is None else replace(recipe.build(), control=load_control(str(name), **steering))
+
+
+def _check_kinds(spec: Spec, cls: type[Any], knobs: Mapping[str, Any]) -> None:
+    """Refuse a value of another kind than its knob's, where the knob takes one kind only."""
+    for field in fields(cls):
+        kind, value = str(field.type).partition("[")[0], knobs.get(field.name)
+        if value is not None and kind in _KINDS and type(value) not in _KINDS[kind]:
+            raise LabError(f"{field.name}={value} of {spec.arm.label!r} is no {_KINDS[kind][0].__name__}; give one")
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,), "tuple": (tuple,)}
 
 
 def _knobs(spec: Spec, owner: str) -> list[tuple[str, Any]]:

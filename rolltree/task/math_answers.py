@@ -53,10 +53,13 @@ def read_jsonl(path: str) -> tuple[Item, ...]:
     if not file.is_file():
         raise TaskError(f"there is no file {path}: jsonl:PATH needs JSON lines with prompt and answer")
     items: list[Item] = []
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                items.append(_item(line, f"{path} line {number}"))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start})") from None
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            items.append(_item(line, f"{path} line {number}"))
     seen: dict[str, Item] = {}
     for item in items:
         if seen.setdefault(item.id, item) is not item:

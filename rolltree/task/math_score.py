@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from rolltree.errors import RolltreeError
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Verdict
 
 
-class ScorerMissingError(ImportError):
+class ScorerMissingError(RolltreeError, ImportError):
     """math-verify is not installed."""
 
 

@@ -13,7 +13,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from rolltree.errors import did_you_mean
+from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.task.gym_judge import judge_gym
 from rolltree.task.items import TaskError, digest, stream
 from rolltree.task.judge import SECONDS
@@ -24,7 +24,7 @@ BLOCK = 256
 """Questions drawn from one data set seed; the next block takes the next seed."""
 
 
-class GymMissingError(ImportError):
+class GymMissingError(RolltreeError, ImportError):
     """reasoning-gym is not installed."""
 
 

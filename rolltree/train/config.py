@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any
 
 from rolltree.control.schedule import preset
@@ -106,9 +107,12 @@ class TrainConfig:
             raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
         if self.scheduler:
             preset(self.scheduler)  # an unknown name is refused here
+        for name in ("max_tokens", "decoded", "seconds"):
+            if (limit := getattr(self, name)) is not None and not limit > 0:
+                raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
         check_optim(self.optim)
-        if self.temperature <= 0:
-            raise TrainError(f"temperature={self.temperature} cannot explore; give a number above 0")
+        if not 0 < self.temperature < inf:
+            raise TrainError(f"temperature={self.temperature} cannot explore; give a finite number above 0")
 
 
 def check_optim(optim: Optim) -> None:
@@ -116,6 +120,13 @@ def check_optim(optim: Optim) -> None:
     for name in ("lr", "clip_norm"):
         if not getattr(optim, name) > 0:
             raise TrainError(f"optim.{name}={getattr(optim, name)} makes no sense; give a number above 0")
+    if optim.lr == inf:
+        raise TrainError("optim.lr=inf makes no sense; give a finite number above 0")
+    for name in ("eps", "weight_decay", "warmup"):
+        if not 0 <= getattr(optim, name) < inf:
+            raise TrainError(f"optim.{name}={getattr(optim, name)} makes no sense; give 0 or a number above it")
+    if not all(0 <= beta < 1 for beta in optim.betas):
+        raise TrainError(f"optim.betas={optim.betas} make no sense; give two numbers of at least 0 and below 1")
     for name in ("epochs", "minibatches"):
         if getattr(optim, name) < 1:
             raise TrainError(f"optim.{name}={getattr(optim, name)} makes no sense; give a whole number of at least 1")

@@ -80,5 +80,5 @@ def free_port(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except (OSError, OverflowError) as error:
-            raise ViewError(f"cannot listen on {host} port {port} ({error}); choose another --port") from None
+            raise ViewError(f"cannot listen on {host} port {port} ({error}); choose another --port or --host") from None
         return int(probe.getsockname()[1])

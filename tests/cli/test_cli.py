@@ -1,6 +1,7 @@
 """What a person at the command line gets: help that teaches, JSON for machines, one line for bad input."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,32 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("credit gigp nodes.jsonl", "did you mean 'gigpo'"),
         ("bench engin", "did you mean 'engine'"),
         ("card nothing-here", "nothing-here"),
+        ("train grpo --out nodes.jsonl", "nodes.jsonl: "),
+        ("train grpo --threads 0", "--threads 0"),
+        ("train grpo --lr inf", "optim.lr=inf"),
+        ("train grpo --temperature nan", "temperature=nan"),
+        ("train grpo --max-tokens 0", "max_tokens=0"),
+        ("train grpo --decoded -1", "decoded=-1"),
+        ("train grpo --seconds 0", "seconds=0"),
+        ("train grpo --betas 2 3", "optim.betas=(2.0, 3.0)"),
+        ("train grpo --eps -1", "optim.eps=-1.0"),
+        ("train grpo --warmup -5", "optim.warmup=-5"),
+        ("train grpo --lora -3", "--lora -3"),
+        ("train grpo --doctor -1", "--doctor -1"),
+        ("tasks jsonl:bytes.jsonl", "bytes.jsonl is not UTF-8 text"),
+        ("credit grpo nodes.jsonl --out nodes.jsonl --overwrite", "is the file that is read"),
+        ("doctor nodes.jsonl --out ./nodes.jsonl", "is the file that is read"),
+        ("tasks countdown --items -1", "--items -1"),
+        ("budget run --top -1", "--top -1"),
+        ("rollout grpo --items 0", "--items 0"),
+        ("rollout grpo --show -1", "--show -1"),
+        ("rollout grpo --temperature -1", "--temperature -1"),
+        ("rollout grpo --temperature nan", "--temperature nan"),
+        ("rollout grpo --top-p 5", "--top-p 5"),
+        ("rollout grpo --jsonl nodes.jsonl", "nodes.jsonl exists"),
+        ("rollout grpo --out nodes.jsonl", "nodes.jsonl exists"),
+        ("credit grpo nodes.jsonl --out nodes.jsonl/adv.jsonl", "nodes.jsonl: "),
+        ("card nodes.jsonl --out nodes.jsonl", "nodes.jsonl: "),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing_behind(
@@ -71,6 +98,7 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
 ) -> None:
     (tmp_path / "nodes.jsonl").write_text(NODES)
     (tmp_path / "broken.jsonl").write_text(NODES + '{"tree":"t0","id":3,"parent":9,"actions":[1]}\n')
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe\x00")
     before = sorted(p.name for p in tmp_path.rglob("*"))
     assert main(words.split()) == 2
     told = capsys.readouterr().err.strip()
@@ -78,6 +106,23 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
     assert told.count("\n") == 0
     assert told.startswith("rolltree: ")
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("library", "task"),
+    [
+        ("math_verify", "jsonl:items.jsonl"),
+        ("reasoning_gym", "reasoning-gym:chain_sum"),
+        ("gymnasium", "gym:FrozenLake-v1"),
+        ("verifiers", "verifiers:x"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named(
+    library: str, task: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    assert main(["tasks", task]) == 2
+    assert "pip install 'rolltree[" in capsys.readouterr().err
 
 
 def test_an_unknown_option_names_the_near_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,3 +80,9 @@ def test_it_is_printed_written_and_refused(run, tmp_path, capsys):
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"kind": "train", "step": 1}) + "\n")
     with pytest.raises(LabError, match="recorded no spending"):
         page(tmp_path)
+
+
+def test_a_damaged_log_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "eval", "step": 0}\ngarbage\n{"kind": "eval", "step": 1}\n')
+    with pytest.raises(LabError, match="cut off the damaged line"):
+        page(tmp_path)

@@ -149,3 +149,9 @@ def test_what_is_no_run_is_named(tmp_path, made):
         (path / "config.json").write_text("{")
     with pytest.raises(LabError, match=str(path)):
         card(path)
+
+
+def test_settings_that_are_none_are_named(tmp_path):
+    (tmp_path / "config.json").write_text("[1]")
+    with pytest.raises(LabError, match="holds no settings of a run"):
+        card(tmp_path)

@@ -13,7 +13,7 @@ from rolltree.lab.compare import CompareConfig, compare, main
 from rolltree.lab.compare_page import page
 from rolltree.lab.contrast import contrasts, measures
 from rolltree.lab.runner import Shelf, Spec
-from rolltree.lab.trace import LabError
+from rolltree.lab.trace import LabError, Trace
 from tests.lab.simulated import Simulated, conditions, simulate
 
 
@@ -69,6 +69,26 @@ def test_runs_of_other_code_are_made_anew(tmp_path):
     assert Shelf(tmp_path, Simulated({"a": 0.1})).place(spec) != Shelf(tmp_path, Changed({"a": 0.1})).place(spec)
 
 
+def test_runs_on_other_data_are_made_anew(tmp_path):
+    """The same name, another content: data of a task, code of an environment, weights of a model."""
+    data, code, model = tmp_path / "items.jsonl", tmp_path / "env.py", tmp_path / "model"
+    model.mkdir()
+    weights = model / "weights"
+    shelf = Shelf(tmp_path / "cache", Simulated({"a": 0.1}))
+    for path, changes in (
+        (data, {"task": f"jsonl:{data}"}),
+        (data, {"task": f"jsonl:{data}?max_tokens=8"}),
+        (code, {"task": f"trl:{code}:Env"}),
+        (weights, {"model": str(model)}),
+    ):
+        spec = Spec(arms(["a"])[0], 0, conditions(**changes))
+        path.write_text("one")
+        first = shelf.place(spec)
+        assert shelf.place(spec) == first
+        path.write_text("two")
+        assert shelf.place(spec) != first
+
+
 def test_an_interrupted_comparison_keeps_whole_seeds_and_continues(tmp_path):
     runner = Simulated({"a": 0.1, "b": 0.2}, stop_after=5)
     config = CompareConfig(("a", "b"), budget="10k", seeds=4, out=tmp_path / "out", cache=tmp_path / "cache")
@@ -107,6 +127,7 @@ def test_what_is_written_can_be_read_by_others(tmp_path):
     assert told["metric"] == "pass@8 area"
     assert told["command"] == (
         "rolltree compare a b --task countdown --budget 10k --seeds 1 --metric 'pass@k area' --set b:bonus=0.1"
+        f" --cache {tmp_path / 'cache'}"
     )
     assert told["command"] in (tmp_path / "out/report.html").read_text().replace("&#x27;", "'")
     assert "report" in out.file.getvalue()
@@ -125,6 +146,47 @@ def test_metrics_of_rollouts_are_judged_by_their_mean(tmp_path):
     assert "points" not in made.contrasts[0].words
     with pytest.raises(LabError, match="'length'; it has"):
         compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="length", console=quiet())
+
+
+def test_of_some_metrics_less_is_better(tmp_path):
+    def falling(spec, folder, tick):
+        rate = 0.6 - (0.3 if spec.arm.recipe == "b" else 0.0) + 0.001 * spec.seed * (spec.arm.recipe == "b")
+        told = {"pass@1": 0.2, "pass@8": 0.2, "truncated": rate, "length": 40 * rate}
+        rows = tuple({"decoded": c, "trained": c, "seconds": c, **told} for c in (0.0, 10_000.0))
+        return Trace(spec.arm.label, spec.seed, rows)
+
+    runner = Simulated({"a": 0.1, "b": 0.1})
+    runner.run = falling
+    shelf = Shelf(tmp_path, runner)
+    made = compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="truncated", console=quiet())
+    assert made.contrasts[0].words.startswith("holds: b is better than a, -29.9 points in truncated")
+    made = compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="length", console=quiet())
+    (row,) = next(g.rows for g in page(made).grids if g.title.startswith("Against"))
+    assert row[1].startswith("-11.96 (")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"confidence": 95}, "as in 0.95"),
+        ({"confidence": float("nan")}, "as in 0.95"),
+        ({"least": -0.1}, "least gain -0.1"),
+        ({"target": 5}, "target 5"),
+        ({"out": "file"}, "nothing can be written to"),
+        ({"cache": "file/below"}, "nothing can be written to"),
+    ],
+)
+def test_what_cannot_be_judged_or_written_is_refused_before_anything_is_spent(tmp_path, changes, says):
+    (tmp_path / "file").write_text("kept")
+    where = {"out": "out", "cache": "cache"} | {k: v for k, v in changes.items() if k in ("out", "cache")}
+    runner = Simulated({"a": 0.1, "b": 0.2})
+    config = CompareConfig(
+        ("a", "b"), budget="10k", **{**changes, **{name: tmp_path / place for name, place in where.items()}}
+    )
+    with pytest.raises(LabError, match=says):
+        main(config, runner, quiet())
+    assert not runner.made
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_sweeps_make_arms(tmp_path):

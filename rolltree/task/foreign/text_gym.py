@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
+from rolltree.errors import RolltreeError
 from rolltree.task.foreign.episode import Episode, Foreign, Heard
 from rolltree.task.foreign.rewards import number
 from rolltree.task.foreign.starts import Seeds
@@ -21,7 +22,7 @@ TURNS = 64
 """Most steps of an environment that sets no limit itself."""
 
 
-class GymnasiumMissingError(ImportError):
+class GymnasiumMissingError(RolltreeError, ImportError):
     """Gymnasium is not installed."""
 
 

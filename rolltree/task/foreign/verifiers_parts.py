@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
+from rolltree.errors import RolltreeError
 from rolltree.task.foreign.messages import Render, text_of
 from rolltree.task.foreign.rewards import UnscorableError, number
 from rolltree.task.items import TaskError
@@ -16,7 +17,7 @@ LIMIT = 4096
 """Tasks read of a task set; those without end are cut here."""
 
 
-class VerifiersMissingError(ImportError):
+class VerifiersMissingError(RolltreeError, ImportError):
     """verifiers is not installed."""
 
 
