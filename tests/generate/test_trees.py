@@ -174,8 +174,8 @@ def test_what_ends_in_the_first_segment_hands_its_fork_rights_on() -> None:
 
 def test_a_path_has_no_more_segments_than_rounds() -> None:
     engine = TabularEngine(lambda prefix: [0.5, 0.5, 0.0], Letters("ab", eos_id=2))
-    task = Spell(stop=(), max_tokens=12)
-    for tree in asyncio.run(grow(SegmentTree(leaves=4, segment=2, rounds=3, fill="none"), engine, task, [Item("x", "aa", "a")])):
+    task, item = Spell(stop=(), max_tokens=12), Item("x", "aa", "a")
+    for tree in asyncio.run(grow(SegmentTree(leaves=4, segment=2, rounds=3, fill="none"), engine, task, [item])):
         assert {len(tree.prefix(leaf)) - len(tree.root) for leaf in tree.leaves()} == {6}
         assert {leaf.finish for leaf in tree.leaves()} == {"depth"}
 
