@@ -33,7 +33,7 @@ class CardConfig:
     run: Path
     """A run folder, a folder of forests, or a file of nodes in the interchange format."""
     out: Path | None = None
-    """Folder for card.json and card.md; default: the run folder, or beside the file."""
+    """Folder for card.json and card.md; default: the run folder, or beside the file, whose name then goes before."""
     json: bool = False
     """Print the JSON instead of the page."""
 
@@ -61,9 +61,11 @@ def main(config: CardConfig, console: Console | None = None) -> int:
 
     made = card(config.run)
     folder = config.out or (config.run if config.run.is_dir() else config.run.parent)
-    write_json(folder / "card.json", as_json(made))
+    # Several files may lie in one folder, and each has its card.
+    name = "card" if config.out or config.run.is_dir() else f"{config.run.stem}.card"
+    write_json(folder / f"{name}.json", as_json(made))
     text = markdown(made)
-    (folder / "card.md").write_text(text, encoding="utf-8")
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
     if config.json:
         print(json.dumps(as_json(made)))
     else:

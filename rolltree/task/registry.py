@@ -94,6 +94,8 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     prefix, colon, rest = name.partition(":")
     if level is not None:
         knobs["level"] = level
+    if type(knobs.get("level", 0)) is not int:
+        raise TaskError(f"level={knobs['level']!r} of {name} is no level; give a whole number")
     if colon:
         make, fixed = _adapter(prefix), (rest,)
     elif name in NANO:

@@ -16,7 +16,7 @@ from rolltree.tree.values import StoreError
 def new_file(path: Path, *, overwrite: bool = False) -> Generator[IO[str]]:
     """A text file that takes its name only once it is complete and on the disk."""
     if path.exists() and not overwrite:
-        raise StoreError(f"{path} exists; choose another file or allow it to be overwritten")
+        raise StoreError(f"{path} exists; choose another file (or say `overwrite`, where that can be said)")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(path, "partial")
     try:
@@ -42,7 +42,7 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
     if aside.exists() and not path.exists():
         aside.rename(path)
     if path.exists() and not overwrite:
-        raise StoreError(f"{path} exists; choose another folder or allow it to be overwritten")
+        raise StoreError(f"{path} exists; choose another folder (or say `overwrite`, where that can be said)")
     path.parent.mkdir(parents=True, exist_ok=True)
     for stale in (aside, partial):
         shutil.rmtree(stale, ignore_errors=True)

@@ -129,6 +129,18 @@ def test_forests_of_other_programs_get_a_card(tmp_path):
         assert as_json(made)["settings"] is None
 
 
+def test_files_in_one_folder_have_a_card_each(tmp_path):
+    for name in ("one", "two"):
+        tree = Tree(name, [1])
+        leaf(tree, 0)
+        jsonl.write([tree], tmp_path / f"{name}.jsonl")
+        main(CardConfig(tmp_path / f"{name}.jsonl", json=True))
+    assert [json.loads((tmp_path / f"{name}.card.json").read_text())["source"] for name in ("one", "two")] == [
+        "one.jsonl", "two.jsonl",
+    ]  # fmt: skip
+    assert (tmp_path / "one.card.md").is_file()
+
+
 def test_text_of_a_run_stays_text(tmp_path):
     tree = Tree("t", [1])
     leaf(tree, 0, fate="dropped: <script>|x|\n# y")

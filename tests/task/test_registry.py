@@ -34,6 +34,7 @@ def test_levels_and_knobs_reach_the_task():
         ("grid", {"level": 7}, "grid has levels 1-4, not 7: the nearest is 4"),
         ("jsonll:x", {}, "there is no adapter 'jsonll' (did you mean 'jsonl'?)"),
         ("jsonl:x", {"level": 2}, "jsonl:x has no knob 'level'"),
+        ("countdown?level=x", {}, "level='x' of countdown is no level; give a whole number"),
     ],
 )
 def test_what_is_unknown_is_refused_with_the_nearest_known(name, knobs, sentence):
