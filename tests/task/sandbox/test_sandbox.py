@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 
+import psutil
 import pytest
 
 from rolltree.task.sandbox import run as running
@@ -99,13 +100,13 @@ def results():
         done = await asyncio.gather(*(run_python(code, SMALL) for code in codes.values()))
         return dict(zip(codes, done, strict=True))
 
+    before = set(psutil.Process().children(recursive=True))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
         patch.setenv("TOKEN", "secret")
         found = asyncio.run(go())
         assert os.listdir(folder) == []
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert set(psutil.Process().children(recursive=True)) <= before, "dead ones that nobody waited for included"
     return found
 
 
