@@ -7,6 +7,7 @@ so no value has seen the outcome it is compared with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from rolltree.credit.returns import granted, to_go
 from rolltree.credit.store import BetaStore
 from rolltree.policy.language import LanguagePolicy, core_of
 from rolltree.policy.packed import Packed
+from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.tree import Tree
@@ -66,6 +68,10 @@ class Critic:
             part = (self.values(micro.packed) - wanted).square().sum() / count
             part.backward()
             loss += float(part.detach())
+        if not math.isfinite(loss):
+            error = DivergedError(f"the critic's loss is {loss:g}", None, range(len(view.trees)))
+            error.trees = list(view.trees)
+            raise error
         nn.utils.clip_grad_norm_([*self.trunk.parameters(), *self.head.parameters()], self.clip_norm)
         self.optimizer.step()
         variance = float(np.var(np.concatenate([target[m.packed.action] for m in batches])))

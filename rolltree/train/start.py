@@ -295,6 +295,9 @@ def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
 def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to resume under other knobs; only where to stop and what never changes a number may."""
     free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints", "ranks"}
+    old, new = (Path(str(about["model"])).name if about.get("model") else "" for about in (before, now))
+    if old and old != new:  # the same weights may lie in another place now
+        raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
     for part in ("parts", "task", "train"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):

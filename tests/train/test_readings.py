@@ -16,6 +16,7 @@ from rolltree.credit.store import BetaStore
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.recall import Recall
+from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
 from rolltree.train.loop import Live
 from rolltree.train.readings import Critic, make_readings
@@ -111,6 +112,18 @@ def test_an_outcome_that_comes_back_is_counted_once(tmp_path: Path) -> None:
     assert {item: sum(counts) for item, counts in held.items()} == pytest.approx(
         {item: sum(counts) for item, counts in expected.counts.items()}
     )
+
+
+def test_a_critic_whose_loss_is_no_number_stops_the_run_and_learns_nothing() -> None:
+    view = table(episodes(np.random.default_rng(1)))
+    critic = Critic(tiny_policy().model, Optim())
+    with torch.no_grad():
+        critic.head.bias.fill_(torch.nan)
+    before = [p.detach().clone() for p in critic.trunk.parameters()]
+    with pytest.raises(DivergedError, match="the critic's loss is nan") as stopped:
+        critic.learn(view, 64)
+    assert stopped.value.trees == list(view.trees)
+    assert all(torch.equal(a, b) for a, b in zip(before, critic.trunk.parameters(), strict=True))
 
 
 def test_a_critic_learns_the_returns_it_is_shown_and_leaves_the_policy_alone() -> None:

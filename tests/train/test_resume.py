@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,9 @@ def test_other_knobs_cannot_resume(tmp_path: Path) -> None:
         run(tmp_path / "run", resume=True, prompts=5)
     with pytest.raises(TrainError, match="cannot be resumed"):
         rolltree.train(Gspo(), tiny_policy(), Early(), out=tmp_path / "run", resume=True, **KNOBS)
+    other = replace(tiny_policy(), name="somewhere/other")
+    with pytest.raises(TrainError, match=r"model .* and cannot be resumed with other"):
+        rolltree.train("grpo", other, Early(), out=tmp_path / "run", resume=True, **KNOBS)
 
 
 def test_a_folder_in_use_is_refused_and_a_dead_lock_is_not(tmp_path: Path) -> None:
