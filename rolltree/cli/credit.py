@@ -14,7 +14,7 @@ from rolltree.cli.common import console, emit, first_name, grid, kept, parse
 from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import credits, load_credit
-from rolltree.errors import unknown
+from rolltree.errors import RolltreeError, unknown
 from rolltree.tree.jsonl import credit_lines, read, write_credit
 from rolltree.tree.table import table
 
@@ -84,6 +84,8 @@ def _list(arguments: Sequence[str]) -> int:
 def _compute(name: str, asked: Arguments, credit: Any) -> int:
     kept(asked.nodes, asked.out)
     forest = read(asked.nodes)
+    if not len(forest):
+        raise RolltreeError(f"{asked.nodes} holds no trees; give a file with nodes")
     view = table(forest)
     check_needs(view, credit)
     advantage = credit(view)

@@ -53,7 +53,10 @@ def swept(text: str) -> tuple[str, tuple[Value, ...]]:
 
 
 def arms(recipes: Sequence[str], settings: Sequence[str] = (), sweeps: Sequence[str] = ()) -> tuple[Arm, ...]:
-    """Every recipe with every combination of swept values. `recipe:knob=value` sets a knob of one recipe only."""
+    """Every recipe with every combination of swept values. `recipe:knob=value` sets a knob of one recipe only.
+
+    What is swept goes before what is set, and what is set for one recipe before what is set for all, in any order.
+    """
     fixed = [_owned(s) for s in settings]
     for owner, text in fixed:
         if owner and owner not in recipes:
@@ -61,7 +64,7 @@ def arms(recipes: Sequence[str], settings: Sequence[str] = (), sweeps: Sequence[
     axes = [swept(s) for s in sweeps]
     out: list[Arm] = []
     for recipe in recipes:
-        own = dict(setting(text) for owner, text in fixed if owner in ("", recipe))
+        own = {name: value for of in ("", recipe) for name, value in (setting(t) for o, t in fixed if o == of)}
         for values in product(*(values for _, values in axes)):
             chosen = dict(zip((name for name, _ in axes), values, strict=True))
             label = " ".join([recipe, *(f"{name}={value}" for name, value in chosen.items())])

@@ -62,6 +62,7 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("credit grpo missing.jsonl", "missing.jsonl"),
         ("credit gigpo nodes.jsonl", "state_key"),
         ("credit grpo broken.jsonl", "broken.jsonl"),
+        ("credit grpo empty.jsonl", "empty.jsonl holds no trees"),
         ("credit gigp nodes.jsonl", "did you mean 'gigpo'"),
         ("bench engin", "did you mean 'engine'"),
         ("card nothing-here", "nothing-here"),
@@ -97,6 +98,7 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
     words: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "nodes.jsonl").write_text(NODES)
+    (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "broken.jsonl").write_text(NODES + '{"tree":"t0","id":3,"parent":9,"actions":[1]}\n')
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe\x00")
     before = sorted(p.name for p in tmp_path.rglob("*"))

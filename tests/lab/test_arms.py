@@ -30,6 +30,11 @@ def test_knobs_for_all_and_for_one():
     assert made[1] == Arm("dapo", "dapo", (("optim.lr", 1e-3), ("rounds", 2)))
 
 
+def test_what_is_set_for_one_recipe_goes_before_what_is_set_for_all_in_any_order():
+    for order in (["dapo:clip_low=0.1", "clip_low=0.3"], ["clip_low=0.3", "dapo:clip_low=0.1"]):
+        assert [dict(a.knobs)["clip_low"] for a in arms(["gspo", "dapo"], order)] == [0.3, 0.1]
+
+
 def test_sweeps_combine():
     made = arms(["grpo"], ["clip=0.5"], ["group=4,8", "clip=0.1,0.2"])
     assert [a.label for a in made] == [f"grpo group={g} clip={c}" for g in (4, 8) for c in (0.1, 0.2)]
