@@ -17,6 +17,7 @@ BENCHMARKS = {
     "hand": "scheduling alone: node operations a second with an engine that computes nothing",
     "overlap": "training under a schedule against synchronous training, with a long tail of lengths",
     "soak": "asynchronous training while everything breaks: nothing lost, no deadlock, memory flat",
+    "team": "small operations beside the idle threads of another thread, and without them",
     "ranks": "what a trainer rank holds at most, by number of ranks",
     "cluster": "a pool of Ray actors against the engine itself, on the same requests",
     "scheduler": "the asynchronous scheduler alone: operations a second, by requests in flight",
