@@ -13,6 +13,9 @@ from rolltree.tree.table import Floats, Ints
 Scale = Literal["none", "std", "mad"]
 """Nothing, the standard deviation, or the median absolute deviation from the median."""
 
+ROUNDING = 1e-9
+"""Values that differ by a smaller share of their size are the same number worked out in another order."""
+
 Eps = Literal["outside", "inside"]
 """Where eps stands: x / (s + eps), or x / sqrt(s² + eps)."""
 
@@ -29,7 +32,10 @@ def spread_of(
         return np.sqrt(np.divide(squares, mass - ddof, out=np.full(len(mass), np.nan), where=mass > ddof))
     if scale == "mad":
         middle = partition.spread(partition.median(values, group, median), group)
-        return partition.median(np.abs(values - middle), group, median)
+        away = np.abs(values - middle)
+        # Rewards that are sums of the same parts differ by rounding: that is no spread, and dividing by it no unit.
+        away[away <= ROUNDING * np.abs(values)] = 0.0
+        return partition.median(away, group, median)
     raise CreditError(f"scale {scale!r} is unknown; choose none, std or mad")
 
 

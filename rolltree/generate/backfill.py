@@ -22,7 +22,7 @@ import numpy as np
 
 from rolltree.generate.decode import Draw
 from rolltree.generate.hand import Hand
-from rolltree.generate.turns import play
+from rolltree.generate.turns import Watch, play
 from rolltree.tree import Node
 
 Backfill = Literal["none", "restart", "boundary", "copy", "glued"]
@@ -32,12 +32,13 @@ _COUNTED = ("done", "failed", "paused")
 
 
 async def backfill(
-    hand: Hand, mode: Backfill, leaves: int, *, ways: int = 2, want: Collection[str] = (), draw: Draw | None = None
+    hand: Hand, mode: Backfill, leaves: int, *, ways: int = 2, want: Collection[str] = (), draw: Draw | None = None,
+    watch: Watch | None = None,
 ) -> int:  # fmt: skip
     """Grow the leaves that are missing to reach `leaves` and return how many were asked for.
 
     `boundary` cuts a random finished leaf (by eos or answer) at a random node boundary of its path and grows `ways`
-    branches there, until nothing is missing; where no leaf qualifies it restarts.
+    branches there, until nothing is missing; where no leaf qualifies it restarts. `watch` looks at them as `play` says.
     """
     asked = 0
     while mode != "none":
@@ -60,9 +61,13 @@ async def backfill(
                 break
             continue
         async with asyncio.TaskGroup() as group:
-            grown = [group.create_task(play(hand, place, birth=birth, want=want, **(draw or {}))) for _ in range(count)]
+            grown = [
+                group.create_task(play(hand, place, birth=birth, want=want, watch=watch, **(draw or {})))
+                for _ in range(count)
+            ]
         asked += count
-        if not any(task.result() is not place for task in grown):
+        # What a watch gave up is not made up for once more: it may give up whatever is written.
+        if watch is not None or not any(task.result() is not place for task in grown):
             break  # nothing grew: the budget has ended
     return asked
 

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from statistics import mean
 
 from rolltree.generate.hand import Hand
+from rolltree.generate.signals import head_sum
 from rolltree.generate.turnforks import TurnForks
 from rolltree.generate.turns import play
-from rolltree.tree import Node, Tree
+from rolltree.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
 class Balanced:
     """AEPO's pre-monitoring (arXiv 2510.14545): m of k leaves start at the root, m as of `starts`.
 
-    One whole rollout is played first: H_root is the mean uncertainty of the first tokens of its first turn, H̄_tool
-    that of the heads of all its turns, both over ln V. Released code throws this rollout away; here it is the first of
-    the m. Means per token instead of sums make windows of different length comparable (reconstructed).
+    One whole rollout is played first and its turns are read as the inner strategy reads them: a sum over the first
+    `window` tokens of a turn, over ln V. H_root is that of the first turn, H̄_tool the mean of all turns, the first
+    included. Released code throws this rollout away; here it is the first of the m.
     """
 
     inner: TurnForks = field(default_factory=lambda: TurnForks(penalty=0.05))
     beta: float = 0.5
-    head: int = 50
-    """Tokens of the first turn that H_root is read over."""
     keep: bool = True
     """Whether the probe is a leaf like the others; released code pays for it and throws it away."""
 
@@ -49,8 +47,8 @@ class Balanced:
         if probe is tree.root:
             return
         turns = [n for n in tree.path(probe) if n.role == "policy" and len(n)]
-        heads = [(turn, self.inner.window) for turn in turns]
-        root, tools = self._mean(hand, [(turn, self.head) for turn in turns[:1]]), self._mean(hand, heads)
+        heads = [head_sum(self.inner.signal.read(turn), self.inner.window) for turn in turns] or [0.0]
+        root, tools = heads[0] / math.log(hand.codec.vocab_size), mean(heads) / math.log(hand.codec.vocab_size)
         total = starts(self.inner.leaves, self.beta * (root - tools))
         why = f"{total} of {self.inner.leaves} leaves start at the root"
         hand.event("allocate", tree.root, why, starts=total, at_root=root, at_tools=tools)
@@ -58,10 +56,6 @@ class Balanced:
             hand.prune(tree.path(probe)[1], why="the probe is thrown away")
         # One more rollout at least, so that there is something to branch from.
         await replace(self.inner, first=max(1, total - self.keep)).grow_tree(tree, hand)
-
-    def _mean(self, hand: Hand, heads: list[tuple[Node, int]]) -> float:
-        read = [self.inner.signal.read(turn)[:window].mean() for turn, window in heads]
-        return float(np.mean(read)) / math.log(hand.codec.vocab_size) if read else 0.0
 
 
 def starts(leaves: int, gap: float) -> int:

@@ -26,8 +26,8 @@ Alike = Callable[[Hand, Node, Node], float]
 class ForkAll:
     """Each live path goes on `ways` ways; then siblings that are alike are pruned until `width` paths live.
 
-    Paths that have answered are never pruned; when `leaves` have, the rest is. Up to width·ways − 1 more leaves than
-    asked for can end in the same round.
+    Paths that have answered are never pruned; of the others never more live than leaves are missing, so `width` =
+    `leaves` keeps as many as are missing. Up to width·ways − 1 more leaves than asked for can end in the same round.
     """
 
     alike: Alike
@@ -37,7 +37,10 @@ class ForkAll:
     same: float | None = None
     """Siblings at least so alike are merged (the later is pruned) even below the width; None = never."""
     by: Literal["likeness", "chance"] = "likeness"
-    """"chance" prunes random paths instead: the control at an equal rate."""
+    """"chance" prunes random paths instead: the control at an equal rate. A path that has a sibling left goes before
+    one that has none, so that what came before is not lost."""
+    first: int = 0
+    """Ways of the first step, from the prompt; 0 = `ways`."""
     want: frozenset[str] = frozenset()
     """Extras to record for the credit."""
     decides: bool = False
@@ -51,7 +54,7 @@ class ForkAll:
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Turn by turn until all have answered."""
         await grow_rounds(
-            hand, leaves=self.leaves, first=self.ways, widths=self.widths, draw={}, want=self.want,
+            hand, leaves=self.leaves, first=self.first or self.ways, widths=self.widths, draw={}, want=self.want,
             review=self.review, why="every path goes on several ways",
         )  # fmt: skip
         if self.decides:
@@ -85,7 +88,8 @@ class ForkAll:
         self, hand: Hand, kept: list[Node], alike: dict[tuple[int, int], float], mates: set[tuple[int, int]]
     ) -> tuple[Node, dict[str, float]]:
         if self.by == "chance":
-            return max(kept, key=lambda n: hand.rng_at(n, "prune").uniform()), {}
+            twins = {n for a, b in combinations(kept, 2) if (a.id, b.id) in mates for n in (a.id, b.id)}
+            return max([n for n in kept if n.id in twins] or kept, key=lambda n: hand.rng_at(n, "prune").uniform()), {}
         if len(kept) == 1:
             return kept[0], {}
         first, second = max(

@@ -68,7 +68,7 @@ class GatedForks:
         async with asyncio.TaskGroup() as group:
             for node in forced:
                 group.create_task(proceed(hand, node, want=self.want, watch=self.doubt, **draw))
-        await backfill(hand, "restart", self.leaves, want=self.want)
+        await backfill(hand, "restart", self.leaves, want=self.want, draw=draw, watch=self.doubt)
 
     async def _alternatives(self, hand: Hand, leaf: Node, spare: int) -> list[Node]:
         """Force the likeliest untaken tokens where the gate opens first on a leaf's path."""

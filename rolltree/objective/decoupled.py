@@ -86,9 +86,10 @@ class Decoupled:
 
 
 def loglinear(logp: Tensor, sampled: Tensor, lag: Tensor) -> Tensor:
-    """log π_prox one version before the current weights, on the line between log π_sampled and log π (A-3PO).
+    """log π_prox on the line between log π_sampled and log π, by versions (A-3PO). Detached.
 
-    α = (lag − 1)/lag; at lag 0 the sampling weights are the proximal ones. Detached.
+    α = (v_prox − v_sampled)/(v − v_sampled). A step begins at v_prox and makes v = v_prox + 1, and `lag` counts up to
+    its beginning: v_prox − v_sampled. So α = lag/(lag + 1), and at lag 0 the sampling weights are the proximal ones.
     """
-    alpha = torch.where(lag > 0, (lag - 1) / lag.clamp(min=1), 0).to(logp.dtype)
+    alpha = (lag.clamp(min=0) / (lag.clamp(min=0) + 1)).to(logp.dtype)
     return (sampled + alpha * (logp.detach() - sampled)).detach()

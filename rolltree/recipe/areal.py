@@ -17,8 +17,9 @@ class AReaL:
 
     The clip bounds what the updates of a step do; a constant weight, proximal over sampling policy and masked above
     `high`, corrects for what happened since. `prox="loglinear"` saves the forward pass that recomputes the proximal
-    policy (A-3PO, 2512.06547). The paper takes four updates a step (`optim.minibatches`); current code leaves the
-    weight out by default. Running ahead is the trainer's: `train.staleness`, the paper's η.
+    policy (A-3PO, 2512.06547). With a single update the clip could never act: a step has four, as the paper's, and
+    `clip_fraction` counts what the clip stopped. Current code leaves the weight out by default. Running ahead is the
+    trainer's: `train.staleness`, the paper's η.
     """
 
     card: ClassVar[Card] = Card(
@@ -27,7 +28,7 @@ class AReaL:
         ("objective",), "dual_clip",
         Evidence(
             "pass@1", "dual_clip", task="arithmetic", budget=120_000,
-            settings=("train.staleness=8", "dual_clip:dual=None"),
+            settings=("train.staleness=8", "dual_clip:dual=None", "optim.minibatches=4"),
         ),
     )  # fmt: skip
     group: int = 8
@@ -35,6 +36,7 @@ class AReaL:
     prox: Literal["old", "loglinear"] = "old"
     bound: Literal["mask", "truncate", "none"] = "mask"
     high: float = 5.0
+    updates: int = 4
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, decoupled surrogate, token averaging."""
@@ -44,5 +46,5 @@ class AReaL:
             load_objective(
                 "decoupled", clip_low=self.clip, clip_high=self.clip, prox=self.prox, bound=self.bound, high=self.high
             ),
-            averaging="token",
+            averaging="token", optim={"minibatches": self.updates},
         )  # fmt: skip

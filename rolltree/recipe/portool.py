@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
+from rolltree.filter.calls import CallFormat
 from rolltree.generate.forkall import ForkAll, like_look_ups
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
@@ -15,10 +16,12 @@ from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 class Portool:
     """Every unfinished trajectory tries several next calls, some are kept, and a step is worth what it led to.
 
-    A step shared by several trajectories has one reward: the discounted mean outcome below it. Its advantage is that
-    among its siblings blended with the trajectory's among all leaves. Which candidates are kept is not published (by
-    chance is reconstructed); the granular reward for a call's format belongs to tasks that have one. The evidence is
-    exact: gradients of a chain of tool calls whose first choice decides, at as many calls as independent rollouts make.
+    n first steps are opened at the prompt; then each unfinished trajectory has `ways` candidates for its next one, and
+    as many are kept as are missing of n. Which ones is not published: by chance, a path without siblings last, is
+    reconstructed. A step shared by several trajectories has one reward, the discounted mean outcome below it and
+    `format` where its call worked (reconstructed: the paper's granular terms are read off the environment's word). Its
+    advantage is that among its siblings blended with the trajectory's among all leaves. The evidence samples this
+    generator on an exact chain of tool calls whose first choice decides; `tree.pruned` counts candidates not kept.
     """
 
     card: ClassVar[Card] = Card(
@@ -29,10 +32,11 @@ class Portool:
                  check="rolltree.lab.exact.checks:portool"),
     )  # fmt: skip
     leaves: int = 16
+    """n: trajectories opened, and kept until all have ended."""
     ways: int = 2
-    """Candidates for the next step of a trajectory."""
-    width: int = 8
-    """Trajectories kept after each step."""
+    """f: candidates for the next step of a trajectory."""
+    format: float = 0.1
+    """Reward of a step whose call worked; its size is not published."""
     gamma: float = 0.95
     w_path: float = 1.0
     """Weight of the comparison of whole trajectories."""
@@ -42,10 +46,12 @@ class Portool:
     kl: float = 0.0
 
     def build(self) -> Parts:
-        """Forks of all, kept by chance, fork-relative credit, clipped surrogate."""
+        """Forks of all, kept by chance, fork-relative credit with a reward per call, clipped surrogate."""
         check_group("portool", self.leaves)
+        n = self.leaves
         return Parts(
-            "portool", ForkAll(like_look_ups, self.leaves, self.ways, self.width, by="chance"),
+            "portool", ForkAll(like_look_ups, n, self.ways, width=n, by="chance", first=n),
             load_credit("fork_relative", gamma=self.gamma, w_path=self.w_path, w_fork=self.w_fork),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
+            shapers=(CallFormat(self.format),),
         )  # fmt: skip

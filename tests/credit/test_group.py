@@ -35,6 +35,15 @@ def test_equal_rewards_and_groups_of_one_are_exactly_zero(name):
     assert not leaf(name, [7.3]).any()
 
 
+def test_a_deviation_of_rounding_is_no_spread():
+    """0.1 + 0.2 is not 0.3 in floating point: the MAD was 6e-17, and 1.03 became an advantage of 1030."""
+    nearly = leaf("mc_grpo", [0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2, 1.33])
+    np.testing.assert_allclose(nearly, leaf("mc_grpo", [0.3, 0.3, 0.3, 0.3, 1.33]), atol=1e-12)
+    assert nearly[-1] == pytest.approx(1.03)
+    # A spread that is small beside 1 and not beside the rewards is one.
+    assert leaf("mc_grpo", [1e-12, 2e-12, 3e-12], eps=0.0).tolist() == pytest.approx([-1, 0, 1])
+
+
 def test_singletons_follow_the_policy():
     tab = table([flat([3.0], id="a"), flat([1.0, 0.0], id="b")])
     assert load_credit("grpo", singleton="raw")(tab).leaf[0] == 3.0

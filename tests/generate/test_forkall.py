@@ -78,3 +78,41 @@ def test_overlap_is_jaccards_index() -> None:
     assert overlap({"a", "b"}, {"b", "c"}) == pytest.approx(1 / 3)
     assert overlap(set(), set()) == 1.0
     assert overlap({"a"}, set()) == 0.0
+
+
+def rounds_of(tree: Tree) -> dict[int, int]:
+    """The round in which a node came to be, from 1."""
+    return {n.id: sum(x.role == "env" for x in tree.path(n)) + (n.role == "policy") for n in tree}
+
+
+def missing_after(tree: Tree, n: int, turn: int) -> int:
+    """n − n_c after a round."""
+    rounds = rounds_of(tree)
+    return max(n - sum("reward" in x.scores for x in tree if rounds[x.id] <= turn), 0)
+
+
+def test_the_first_step_opens_its_own_number_and_as_many_go_on_as_leaves_are_missing() -> None:
+    """PORTool: n at the prompt, then of all candidates n − n_c are kept."""
+    n = 6
+    for tree in grown(ForkAll(like_look_ups, n, 2, n, by="chance", first=n), policy=None, n=10):
+        assert len(tree.children(tree.root)) == n
+        rounds = rounds_of(tree)
+        for turn in range(1, max(rounds.values())):
+            live = [x for x in tree if x.role == "env" and rounds[x.id] == turn and "reward" not in x.scores]
+            assert sum(bool(x.children) for x in live) == min(missing_after(tree, n, turn), len(live))
+
+
+def test_by_chance_a_path_that_has_siblings_goes_before_one_that_has_none() -> None:
+    n, seen = 6, 0
+    for tree in grown(ForkAll(like_look_ups, n, 2, n, by="chance", first=n), policy=None, n=60):
+        rounds = rounds_of(tree)
+        for turn in range(2, max(rounds.values())):
+            families: dict[int, list[bool]] = {}
+            for node in tree:
+                if node.role == "env" and rounds[node.id] == turn and "reward" not in node.scores:
+                    came = tree[tree[node.parent].parent].id  # type: ignore[index]
+                    families.setdefault(came, []).append(node.status != "pruned")
+            if len(families) <= missing_after(tree, n, turn) < sum(map(len, families.values())):
+                seen += 1
+                assert all(any(kept) for kept in families.values())
+    assert seen > 5

@@ -169,3 +169,19 @@ def test_a_chain_of_uncertain_tokens_swallows_entropy_forks_but_not_gated_ones()
         effective[name] = np.mean([effective_branches(tree) for tree in stuck])
         assert all(len(tree.leaves()) == 16 for tree in forest)
     assert effective["gated"] > 1.3 * effective["entropy"]
+
+
+def test_restarts_are_watched_like_stems() -> None:
+    """A sign that shows on every path: no leaf is longer than the chunk in which it shows."""
+    task = Spell(stop=(), max_tokens=40)
+    doubt = Doubt(floor=0.099, tail_floor=0.08, spike=0.4, ending="truncate")
+    shut = Gate(entropy=2.3, confidence=0.0385, rise=2.0, depth=1)
+    strategy = GatedForks(leaves=8, stems=2, gate=shut, doubt=doubt, chunk=4)
+    forest = asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), 4), seed=3))
+    for tree in forest:
+        restarts = [n for n in tree.walk() if n.birth == "restart"]
+        assert len(restarts) == 6
+        for leaf in tree.leaves():
+            path = tree.prefix(leaf)[len(tree.root) :]
+            signs = [e for e in tree.events if e.kind == "close" and e.node == leaf.id and "position" in e.numbers]
+            assert leaf.finish == "eos" or signs or len(path) < 8, (len(path), leaf.finish)

@@ -99,8 +99,24 @@ def test_loglinear_proximal_policy() -> None:
     logp = torch.tensor([-1.0, -1.0, -1.0, -1.0], dtype=torch.float64, requires_grad=True)
     sampled = torch.tensor([-3.0, -3.0, -3.0, -3.0], dtype=torch.float64)
     got = loglinear(logp, sampled, torch.tensor([0, 1, 2, 4]))
-    assert got.tolist() == pytest.approx([-3.0, -3.0, -2.0, -1.5])
+    assert got.tolist() == pytest.approx([-3.0, -2.0, -5 / 3, -1.4])
     assert not got.requires_grad
+
+
+def test_the_loglinear_proximal_policy_is_the_one_a_step_began_with() -> None:
+    """Log-probs that drift evenly: sampled at version 3, the step begins at 5 and makes version 6."""
+    at = {version: torch.tensor([-4.0 + 0.25 * version], dtype=torch.float64) for version in (3, 5, 6)}
+    torch.testing.assert_close(loglinear(at[6], at[3], torch.tensor([5 - 3])), at[5])
+    one_old = loglinear(at[6], at[5], torch.tensor([0]))
+    torch.testing.assert_close(one_old, at[5])
+
+
+def test_a_lag_of_one_is_corrected_for(pair) -> None:
+    """w = π_prox/π_sampled was 1 at a lag of 1, whatever had happened since."""
+    sampled = pair.folded.logp.detach() - 0.4
+    batch = replace(pair.folded, lag=torch.ones_like(pair.folded.lag), sampled=sampled)
+    known = replace(batch, old=sampled + 0.2)
+    assert Decoupled(prox="loglinear")(batch)[0].item() == pytest.approx(Decoupled()(known)[0].item())
 
 
 def test_loglinear_falls_back_to_the_recomputed_policy_where_the_version_is_unknown(pair) -> None:

@@ -25,7 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "mc_grpo": {},
     "rorecomp": {},
     "d3s": {"tokens": 0.5},
-    "portool": {"leaves": 6, "ways": 3, "width": 2},
+    "portool": {"leaves": 6, "ways": 2},
     "ui_s1": {"group": 5},
     "brpo": {"group": 8, "skew": 1.0},
     "self_pretraining": {"rollouts": 3},

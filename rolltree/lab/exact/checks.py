@@ -8,8 +8,10 @@ from rolltree.credit.registry import load_credit
 from rolltree.lab.claim import Measured
 from rolltree.lab.exact.forest import Forks, sample
 from rolltree.lab.exact.measure import gradients, summarise
+from rolltree.lab.exact.play import grown
 from rolltree.lab.exact.problem import solve
 from rolltree.lab.exact.problems import PROBLEMS
+from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats
 
@@ -40,9 +42,15 @@ def at_equal_calls(credit: str, calls_wanted: float, seed: int) -> float:
 
 
 def portool(seed: int) -> Measured:
-    """Noise of fork-relative credit on trees with two forks per first call, against GRPO at as many calls."""
-    forked, used = noise("fork_relative", 8, "even", seed)
-    return Measured(forked, at_equal_calls("grpo", used, seed))
+    """Noise of the recipe's gradient on trees of its own generator, against GRPO at as many calls."""
+    parts = load_recipe("portool", leaves=8).build()
+    made = PROBLEMS["tools"]()
+    forest = grown(made, parts.strategy, seed, TREES)
+    for tree in forest:
+        for shape in parts.shapers:
+            shape(tree, 0)
+    found = summarise(gradients(forest, parts.credit, made.policy, prompts=0), solve(made).gradient)
+    return Measured(found.noise, at_equal_calls("grpo", calls(forest), seed))
 
 
 def remax(seed: int) -> Measured:

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from rolltree.credit.registry import load_credit
-from rolltree.lab.exact import judged, languages
+from rolltree.generate.forkall import ForkAll
+from rolltree.generate.independent import Independent
+from rolltree.lab.exact import checks, judged, languages, play
 from rolltree.lab.exact.checks import noise
 from rolltree.lab.exact.languages import BAD, TOKENS, bad_rate, corpus, lost_at, mended, written
+from rolltree.lab.exact.problem import solve
+from rolltree.lab.exact.problems import PROBLEMS
 from rolltree.lab.prompts import chain
 from rolltree.objective.registry import load_objective
 
@@ -55,6 +59,37 @@ def test_more_rollouts_are_less_noisy_and_make_more_calls() -> None:
     (few, used), (many, more) = noise("rloo", 2, "flat", 0), noise("rloo", 8, "flat", 0)
     assert many < few
     assert more > 3 * used
+
+
+def test_portool_is_measured_on_the_forks_of_its_own_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    grown: list[ForkAll] = []
+
+    async def grow_tree(self, tree, hand):  # type: ignore[no-untyped-def]
+        grown.append(self)
+        await original(self, tree, hand)
+
+    original = ForkAll.grow_tree
+    monkeypatch.setattr(ForkAll, "grow_tree", grow_tree)
+    monkeypatch.setattr(checks, "TREES", 20)
+    first = checks.portool(0)
+    assert len(grown) == 20
+    assert checks.portool(0) == first
+    assert first.value > 0
+
+
+def test_a_played_problem_has_the_problems_law() -> None:
+    """What independent rollouts earn is what enumeration says, and rows are those the actions were drawn from."""
+    problem = PROBLEMS["tools"]()
+    trees = play.grown(problem, Independent(4), seed=3, trees=150)
+    earned = np.array([leaf.scores["reward"] for tree in trees for leaf in tree.leaves()])
+    truth = solve(problem).objective
+    assert earned.mean() == pytest.approx(truth, abs=4 * np.sqrt(truth * (1 - truth) / len(earned)))
+    for tree in trees[:10]:
+        for node in tree:
+            if node.trains:
+                assert np.exp(node.logp[0]) == pytest.approx(  # type: ignore[index]
+                    problem.policy[int(node.notes["row"][0]), node.actions[0]], rel=1e-4
+                )
 
 
 def test_masked_hints_are_not_unlearned() -> None:
