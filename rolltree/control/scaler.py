@@ -25,6 +25,8 @@ class ScalerState:
 
     known: dict[str, Environment] = field(default_factory=dict[str, Environment])
     active: list[str] = field(default_factory=list[str])
+    retired: int = 0
+    """How often one has made room."""
 
     def see(self, items: Sequence[Item]) -> None:
         """Take note of environments and levels."""
@@ -45,8 +47,9 @@ class Scaler:
     name: ClassVar[str] = "scaler"
     paper: ClassVar[str] = "2601.04809"
     needs: ClassVar[frozenset[str]] = frozenset()
-    active: int = 64
-    """Environments that supply prompts; each step has as many of each, or visits as many as it has prompts."""
+    active: int = 0
+    """Environments that supply prompts (64 in the paper, of 2,739); each step has as many of each, or visits as many as
+    it has prompts. 0 = half of those there are, so that whoever makes room has somebody to take its place."""
     target: float = 0.5
     gain: float = 2.0
     most: float = 1.0
@@ -62,9 +65,9 @@ class Scaler:
     """Items of the stream looked at before the first step to learn which levels there are."""
 
     def __post_init__(self) -> None:
-        for knob in ("active", "patience", "survey"):
-            if getattr(self, knob) < 1:
-                raise ControlError(f"scaler: {knob}={getattr(self, knob)} makes no sense; give at least 1")
+        for knob, least in (("active", 0), ("patience", 1), ("survey", 1)):
+            if getattr(self, knob) < least:
+                raise ControlError(f"scaler: {knob}={getattr(self, knob)} makes no sense; give at least {least}")
         if self.window < 2:
             raise ControlError(f"scaler: window={self.window} has no slope; give at least 2")
         if not 0 < self.target < 1 or self.gain <= 0 or self.most <= 0:
@@ -96,7 +99,8 @@ class Scaler:
         """Let new ones in where there is room, by chance."""
         state.active = [name for name in state.active if state.known[name].levels]
         others = [name for name, env in state.known.items() if name not in state.active and env.levels]
-        room = min(self.active - len(state.active), len(others))
+        places = self.active or max(1, len(state.active + others) // 2)
+        room = min(places - len(state.active), len(others))
         if room > 0:
             state.active += [others[i] for i in step.rng.permutation(len(others))[:room]]
 
@@ -115,6 +119,7 @@ class Scaler:
             # With nobody to take its place, an environment stays.
             if crowd and finished(env, self.patience, self.window, self.slope):
                 env.leave()
+                state.retired += 1
                 state.active = [other for other in state.active if other != name]
 
     @property

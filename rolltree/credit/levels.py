@@ -53,11 +53,20 @@ def two_levels(table: Table, plan: Ints, macro: Floats, micro: Floats) -> Advant
     return Advantage(leaf=micro, action=np.where(planned, node, 0.0), factor=np.where(planned, 0.0, 1.0))
 
 
-def plan_values(table: Table, plan: Ints, *, std: bool, ddof: int, eps: float) -> Floats:
-    """Per node: on plans the mean outcome of their executions against the other plans of the tree; 0 elsewhere."""
+def plan_values(
+    table: Table, plan: Ints, *, std: bool, ddof: int, eps: float, failures: bool = False
+) -> Floats:  # fmt: skip
+    """Per node: on plans the mean outcome of their executions against the other plans of the tree; 0 elsewhere.
+
+    With `failures` an execution that failed counts as one of outcome 0.
+    """
     rows = np.unique(plan[plan >= 0])
     value, group = np.zeros(len(table.nodes)), np.full(len(table.nodes), -1, np.int64)
     value[rows] = backup(table, outcomes(table), "leaf_mean")[rows]
+    if failures:
+        done = table.below(table.live.astype(np.float64))[rows]
+        broken = table.below(np.array([table.nodes[i].status == "failed" for i in table.leaf], np.float64))[rows]
+        value[rows] *= done / (done + broken)
     group[rows] = table.tree[rows]
     return normalised(value, group, std, ddof, eps)
 
@@ -134,12 +143,14 @@ class DesignerExecutor:
     against all executions of the question or those of its design (MetaAgent-X, arXiv:2605.14212).
 
     `group="auto"` takes "question" up to two executions per design, else "design". With "question" the executor's
-    advantage contains the design's quality. Failed executions are left out; let the task score them 0 if they are the
-    design's fault. Fold with multiplicity "once", or a design is trained once per execution.
+    advantage contains the design's quality. Executions that failed count as 0 for their design, whose program broke
+    (`failures=False` leaves them out, where ours did); they have no advantage of their own, and a design of which
+    none stands none either. Fold with multiplicity "once", or a design is trained once per execution.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     group: Literal["auto", "question", "design"] = "auto"
+    failures: bool = True
     std: bool = True
     ddof: int = 1
     eps: float = 1e-6
@@ -147,7 +158,7 @@ class DesignerExecutor:
     def __call__(self, table: Table) -> Advantage:
         """Designer advantages on designs, executor advantages below them."""
         plan = plans(table, "designer_executor")
-        macro = plan_values(table, plan, std=self.std, ddof=self.ddof, eps=self.eps)
+        macro = plan_values(table, plan, std=self.std, ddof=self.ddof, eps=self.eps, failures=self.failures)
         if self.group not in ("auto", "question", "design"):
             raise CreditError(f'designer_executor: group is {self.group!r}; choose "auto", "question" or "design"')
         most = int(partition.count(plan).max(initial=0))

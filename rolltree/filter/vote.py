@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import drop, live_leaves
 from rolltree.tree import Node, Tree
+
+Weigh = Literal["leaf", "fork", "posterior"]
+"""What a vote counts."""
+LEAST = 1e-6
+"""Weight of a vote that counts for nothing, so that there is a winner among such votes too."""
 
 
 class VoteError(RolltreeError, ValueError):
@@ -32,14 +37,14 @@ class MajorityVote:
     silent: Literal["wrong", "vote", "drop"] = "wrong"
     """Leaves without an answer: do not vote and are wrong; vote for "no answer" (ECHO's released code, where it can
     win); or do not teach."""
-    weigh: Literal["leaf", "fork"] = "leaf"
-    """A vote per leaf, or one vote shared out evenly at each fork, so that branches of one wrong stem do not outvote
-    independent leaves."""
+    weigh: Weigh = "leaf"
+    """A vote per leaf; one vote shared out evenly at each fork, so that branches of one wrong stem do not outvote
+    independent leaves; or each leaf's chance of being right, as seen in flight (ARRoL)."""
     least: float = 0.0
     """Share of the votes below which there is no majority, and the group is dropped."""
 
     def __post_init__(self) -> None:
-        known = {"ties": ("first", "shared", "drop"), "silent": ("wrong", "vote", "drop"), "weigh": ("leaf", "fork")}
+        known = {"ties": ("first", "shared", "drop"), "silent": ("wrong", "vote", "drop"), "weigh": get_args(Weigh)}
         for name, values in known.items():
             if getattr(self, name) not in values:
                 raise VoteError(f"majority vote: {name}={getattr(self, name)!r} is none of {', '.join(values)}")
@@ -75,9 +80,38 @@ class MajorityVote:
         )  # fmt: skip
 
 
-def tally(tree: Tree, voters: list[Node], weigh: Literal["leaf", "fork"]) -> dict[str | None, float]:
+@dataclass(frozen=True, slots=True)
+class WeighedVote:
+    """Says what a prompt's leaves agree on under another weight of votes, and changes nothing.
+
+    The event has how often the most frequent answer and the heaviest one are right: 1 or 0 each.
+    """
+
+    weigh: Weigh = "posterior"
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """One event for the tree; `limit` is not used."""
+        voters = [leaf for leaf in live_leaves(tree) if _answer(leaf) is not None]
+        if not voters:
+            return
+        right = {_answer(leaf): leaf.scores.get("outcome", leaf.scores["reward"]) for leaf in voters}
+        plain, heavy = (max(shares, key=lambda a: shares[a]) for shares in
+                        (tally(tree, voters, "leaf"), tally(tree, voters, self.weigh)))  # fmt: skip
+        tree.event(
+            "note", None, f"votes weighed by {self.weigh} say {heavy!r}", frequent=right[plain], heavy=right[heavy],
+            voters=len(voters),
+        )  # fmt: skip
+
+
+def tally(tree: Tree, voters: list[Node], weigh: Weigh) -> dict[str | None, float]:
     """Share of the votes per answer, in order of first appearance."""
-    weight = dict.fromkeys((leaf.id for leaf in voters), 1.0) if weigh == "leaf" else _fork_weights(tree, voters)
+    match weigh:
+        case "leaf":
+            weight = dict.fromkeys((leaf.id for leaf in voters), 1.0)
+        case "fork":
+            weight = _fork_weights(tree, voters)
+        case "posterior":
+            weight = _posteriors(tree, voters)
     out: defaultdict[str | None, float] = defaultdict(float)
     for leaf in voters:
         out[_answer(leaf)] += weight[leaf.id]
@@ -94,6 +128,16 @@ def _fork_weights(tree: Tree, voters: list[Node]) -> dict[int, float]:
         for child in ways:
             weight[child] = weight[node.id] / len(ways)
     return {leaf.id: weight[leaf.id] for leaf in voters}
+
+
+def _posteriors(tree: Tree, voters: list[Node]) -> dict[int, float]:
+    """Each voter's latest chance of being right; one that was never looked at has the mean of those that were."""
+    seen = {
+        leaf.id: said[-1] for leaf in voters
+        if (said := [n.scores["posterior"] for n in tree.path(leaf) if "posterior" in n.scores])
+    }  # fmt: skip
+    rest = sum(seen.values()) / len(seen) if seen else 1.0
+    return {leaf.id: max(seen.get(leaf.id, rest), LEAST) for leaf in voters}
 
 
 def _answer(leaf: Node) -> str | None:

@@ -9,6 +9,7 @@ from rolltree.control.arrol import Arrol
 from rolltree.control.probe import Over
 from rolltree.control.survival import Rule
 from rolltree.credit.registry import load_credit
+from rolltree.filter.vote import WeighedVote
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
@@ -19,8 +20,9 @@ class ArrolRecipe:
     """GRPO on the survivors of groups from which half of the rollouts were pruned in flight.
 
     Advantages are of survivors alone. `rule="signed"` mends the published rule where fewer than half of the rollouts
-    are right. In a run as short as the evidence here the head has a warm-up of a few steps instead of 20, and fewer
-    bins, which few outcomes can fill.
+    are right. The head's posterior is also the weight of a rollout's vote: each group says in an event what its
+    frequent and its heavy answer are worth. In a run as short as the evidence here the head has a warm-up of a few steps
+    instead of 20, and fewer bins, which few outcomes can fill. `tokens.pruned` counts what that cost.
     """
 
     card: ClassVar[Card] = Card(
@@ -57,4 +59,5 @@ class ArrolRecipe:
         return Parts(
             "arrol", Independent(self.group), load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip), averaging="sequence", control=control,
+            shapers=(WeighedVote(),),
         )  # fmt: skip

@@ -44,6 +44,6 @@ class Remix:
         return Parts(
             "remix", Independent(self.group), load_credit("grpo"),
             load_objective("remix", clip_low=self.clip, clip_high=self.clip, beta=self.beta, mixing=None),
-            averaging="token", recall=Recall(self.share, self.window, self.switch), reanchor=self.switch,
+            averaging="token", recall=Recall(self.share, self.window, until=self.switch), reanchor=self.switch,
             optim={"epochs": self.passes},
         )  # fmt: skip

@@ -18,21 +18,23 @@ class RoRecomp:
     """Advantages over the whole group; only its shortest right and longest wrong answers teach.
 
     No length enters the reward: which responses are seen makes the policy brief. What the share is taken of is
-    reconstructed (of each kind, at least one). `compensate` is the share of a step's prompts that come back from the
-    step before to teach by what was left aside then, under the ordinary clip against the law they were sampled from;
-    at 0.5 all of it is taught, one step late. None by default: in the simulation of its card compensation changed
-    neither length nor accuracy. The evidence counts moves on the easiest grid.
+    reconstructed (of each kind, at least one). What is left aside waits in a queue: `compensate` is the share of a
+    step's prompts whose places the oldest of it take, each once, under the ordinary clip against the law they were
+    sampled from (`recalled` counts them). That the share is 0.3 is reconstructed; at 0.5 all of it is taught. What has
+    waited `window` steps is forgotten, so that no age is without bound. The evidence counts moves on the easiest grid.
     """
 
     card: ClassVar[Card] = Card(
         "rorecomp", "Rollout response recomposition", "2509.25958", 2025,
-        "27.7 % shorter answers (zero RL) and 46.8 % fewer tool calls at better accuracy", ("filter", "credit"), "grpo",
+        "27.7 % shorter answers (zero RL) and 46.8 % fewer tool calls at better accuracy", ("filter", "replay", "credit"), "grpo",
         Evidence("length", "grpo", "lower", 0.3, "grid", 45_000, level=1),
     )  # fmt: skip
     group: int = 8
     share: float = 0.5
     """Of each kind that teaches; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
-    compensate: float = 0.0
+    compensate: float = 0.3
+    window: int = 8
+    """Steps after which what was left aside is not taught any more."""
     until: int | None = None
     """Steps after which nothing comes back any more; None = never."""
     clip: float = 0.2
@@ -48,5 +50,5 @@ class RoRecomp:
                 "clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl,
                 correction=against("sampled" if again else "old"),
             ),
-            averaging="sequence", recall=Recall(self.compensate, 1, self.until) if again else None,
+            averaging="sequence", recall=Recall(self.compensate, self.window, "age", self.until) if again else None,
         )  # fmt: skip

@@ -18,7 +18,8 @@ class ScalerRecipe:
 
     The paper's environments are synthesised from programming problems with up to 100 levels each; here they are the
     tasks and levels of the stream, so it wants one that mixes them (`mixed:arithmetic`). On a task of one level it is
-    GRPO.
+    GRPO. An environment that makes room is only seen to where others wait for its place: `active` must stay below
+    their number, and a prompt's order says where its environment stands.
     """
 
     card: ClassVar[Card] = Card(
@@ -29,7 +30,8 @@ class ScalerRecipe:
                  check="rolltree.lab.prompts.levels:scaler"),
     )  # fmt: skip
     group: int = 8
-    active: int = 64
+    active: int = 0
+    """Environments that supply prompts; 0 = half of those there are (64 of 2,739 in the paper)."""
     target: float = 0.5
     gain: float = 2.0
     slope: float | None = 0.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
+from rolltree.filter.first_returns import FirstReturns
 from rolltree.generate.semi_online import SemiOnline
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
@@ -16,15 +17,16 @@ class UiS1:
     """Multi-turn rollouts on logged data: turns that leave the demonstration are patched by it and taught all the same.
 
     Each turn is compared with the same turn of the prompt's other rollouts by what it led to, and with all turns of the
-    prompt by what it earned. The paper writes a thought beside each patched action and keeps sampling until a task's
-    returns spread enough; both are left out. `patches=-1, gamma=0, w_episode=0` is offline training turn by turn. As
-    published, an equally good way that is not the demonstration's counts as wrong.
+    prompt by what it earned. Tasks whose rollouts' first returns have a standard deviation of `spread` or less make
+    room for others, up to `rounds` rounds; dropped ones say so in their events. The paper writes a thought beside each
+    patched action, which is left out. `patches=-1, gamma=0, w_episode=0` is offline training turn by turn. As published,
+    an equally good way that is not the demonstration's counts as wrong.
     """
 
     card: ClassVar[Card] = Card(
         "ui_s1", "Semi-online reinforcement learning", "2509.11543", 2025,
         "12.0 (AndroidWorld) and 23.8 points (AITW) over the base model (7B), without an online environment",
-        ("generate", "credit"), "grpo",
+        ("generate", "filter", "credit"), "grpo",
         Evidence("pass@1 area", "grpo", "higher", 0.02, "grid", 40_000, level=3),
     )  # fmt: skip
     group: int = 8
@@ -32,6 +34,10 @@ class UiS1:
     gamma: float = 0.5
     w_episode: float = 1.0
     w_step: float = 1.0
+    spread: float = 0.3
+    """Standard deviation of the first turn's return that a task must exceed; below 0 every task teaches."""
+    rounds: int = 3
+    """Most rounds of sampling in a step."""
     clip: float = 0.2
     kl: float = 0.0
     """Weight of the penalty towards the starting policy; 0.0001 in the paper."""
@@ -43,5 +49,5 @@ class UiS1:
             "ui_s1", SemiOnline(self.group, self.patches),
             load_credit("semi_online", gamma=self.gamma, w_episode=self.w_episode, w_step=self.w_step),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
-            multiplicity="once",
+            multiplicity="once", filters=(FirstReturns(self.spread, self.gamma),), rounds=self.rounds,
         )  # fmt: skip

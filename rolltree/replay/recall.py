@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import Mixed
@@ -19,11 +20,13 @@ from rolltree.tree import Node, Tree
 class Recall:
     """A share of a step's prompts is not asked anew: their trees are drawn from the `window` steps before.
 
-    Whole trees are recalled, so the statistics of a group stay those of its own rollouts.
+    Whole trees are recalled, so the statistics of a group stay those of its own rollouts. By `order` "chance" they are
+    drawn at random and stay for the next draw; by "age" they stand in a queue, and the oldest leave it for good.
     """
 
     share: float = 0.4
     window: int = 2
+    order: Literal["chance", "age"] = "chance"
     until: int | None = None
     """Steps after which nothing is recalled any more; None = never."""
     informative: bool = False
@@ -34,6 +37,8 @@ class Recall:
             raise RolltreeError(f"recall: share={self.share} must lie between 0 and 1; leave recall out for none")
         if self.window < 1:
             raise RolltreeError(f"recall: window={self.window} makes no sense; give a whole number of at least 1")
+        if self.order not in ("chance", "age"):
+            raise RolltreeError(f"recall: order={self.order!r} is neither 'chance' nor 'age'")
 
     def count(self, prompts: int, step: int, available: int) -> int:
         """How many of a step's trees are recalled, given how many there are to choose from."""
@@ -53,12 +58,20 @@ class Past:
         """All of them, oldest first."""
         return [tree for harvest in self.steps for tree in harvest.kept]
 
-    def draw(self, count: int, seed: int) -> list[Tree]:
+    def draw(self, count: int, seed: int, order: Literal["chance", "age"] = "chance") -> list[Tree]:
         """Some of them without repetition, as they were before they taught: leaves forget what became of them."""
-        drawn = Random(seed).sample(self.trees, count)
+        drawn = Random(seed).sample(self.trees, count) if order == "chance" else self._oldest(count)
         for tree in drawn:
             forget(tree.leaves())
         return drawn
+
+    def _oldest(self, count: int) -> list[Tree]:
+        out: list[Tree] = []
+        for harvest in self.steps:
+            due = min(count - len(out), len(harvest.kept))
+            out += harvest.kept[:due]
+            harvest.kept = harvest.kept[due:]
+        return out
 
     def remember(self, harvest: Harvest, recall: Recall) -> None:
         """Add a step's own trees, of which a rule may want only some, and let the oldest beyond the window go."""

@@ -228,11 +228,12 @@ class Loop:
         settle_rest(harvest.dropped)
         # Batches that waited were grown when the past held other trees; it may hold fewer now.
         recalls = min(harvest.recalls, len(self.past.trees))
-        again = self.past.draw(recalls, mix(self.config.seed, "recall", self.done + 1))
+        recall = self.recipe.recall
+        again = self.past.draw(recalls, mix(self.config.seed, "recall", self.done + 1), recall.order) if recall else []
         for tree in again:
             tree.root.scores["recalled"] = 1.0
-        if self.recipe.recall:
-            self.past.remember(harvest, self.recipe.recall)
+        if recall:
+            self.past.remember(harvest, recall)
         view = table([*harvest.kept, *again])
         if not len(view.leaf) or not view.live.any():
             settle_rest(harvest.kept)
@@ -260,7 +261,7 @@ class Loop:
                 own = written_by(view, folded, [name])
                 told = peer.learner.step(objective, view, own, None, version=peer.version, knobs=knobs)
                 numbers |= {f"{name}.{key}": value for key, value in told.items()}
-        numbers |= self.readings.learn(view, self.config.token_budget, again)
+        numbers |= self.readings.learn(view, self.config.token_budget, again, self.learner.policy)
         release_team()
         clock.lap("learn")
         written = view.flat("version", -1.0).astype(np.int64)[folded.weight > 0]

@@ -115,12 +115,16 @@ class Readings:
             for row, first in zip(*_heads(view, values), strict=True):
                 view.nodes[row].scores.update({n[5:]: first for n in self.needs & VALUES if n.startswith("turn:")})
 
-    def learn(self, view: Table, budget: int, again: Collection[Tree] = ()) -> dict[str, float]:
+    def learn(
+        self, view: Table, budget: int, again: Collection[Tree] = (), policy: LanguagePolicy | None = None
+    ) -> dict[str, float]:  # fmt: skip
         """Let the critic and the memory of success rates learn from the step.
 
         The memory counts an outcome once, and unassisted ones alone: not those of trees that come back (`again`), and
-        none of an arm with hints, examples or another question.
+        none of an arm with hints, examples or another question. How fast it forgets follows how far `policy`, as the
+        step left it, has moved from what wrote the step.
         """
+        numbers: dict[str, float] = {}
         if self.priors is not None:
             known = {id(tree) for tree in again}
             for leaf, tree in zip(view.leaf[view.live], view.leaf_tree[view.live], strict=True):
@@ -128,7 +132,11 @@ class Readings:
                 if id(owner) not in known and node.notes.get("arm", PLAIN) == PLAIN:
                     outcome = node.scores.get("outcome", node.scores["reward"])
                     self.priors.update(owner.item or owner.id, outcome > SOLVED)
-        return {} if self.critic is None else self.critic.learn(view, budget)
+            if policy is not None:
+                moved = _moved(view, _read(view, budget, lambda packed: policy.read(packed).logp))
+                self.priors.move(moved)
+                numbers = {"prior.moved": moved, "prior.forgetting": self.priors.forgetting}
+        return numbers if self.critic is None else numbers | self.critic.learn(view, budget)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold."""
@@ -136,6 +144,7 @@ class Readings:
             "reference": None if self.reference is None else self.reference.model.state_dict(),
             "critic": None if self.critic is None else self.critic.state_dict(),
             "priors": None if self.priors is None else dict(self.priors.counts),
+            "moves": None if self.priors is None else list(self.priors.moves),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -146,6 +155,7 @@ class Readings:
             self.critic.load_state_dict(state["critic"])
         if self.priors is not None:
             self.priors.counts = {key: (float(a), float(b)) for key, (a, b) in state["priors"].items()}
+            self.priors.moves = [float(kl) for kl in state["moves"]]
 
 
 def make_readings(needs: frozenset[str], model: Any, optim: Optim) -> Readings:
@@ -169,6 +179,13 @@ def _read(view: Table, budget: int, read: Callable[[Packed], Tensor]) -> Floats:
         for micro in _batches(view, budget):
             out[micro.packed.action] = read(micro.packed).cpu().double().numpy()
     return out
+
+
+def _moved(view: Table, now: Floats) -> float:
+    """KL of the law that wrote the step to the present one, by the estimator r − 1 − log r; 0 where nothing is known."""
+    gap = now - view.flat("logp", np.nan)
+    gap = gap[np.isfinite(gap)]
+    return float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0
 
 
 def _heads(view: Table, values: Floats) -> tuple[list[int], list[float]]:

@@ -100,6 +100,16 @@ def test_environments_come_and_go_and_keep_their_level() -> None:
     assert len(seen) > 3
 
 
+def test_by_default_somebody_waits_so_that_retirement_can_happen() -> None:
+    """Seven environments of 64 places were all active, and none ever made room for another."""
+    control, world = Scaler(), Ladders(seed=1, gain=0.0)
+    state = control.start()
+    run(control, world, 40, prompts=12, state=state, history=History())
+    assert len(state.known) == 8
+    assert len(state.active) <= 4
+    assert state.retired > 0
+
+
 def test_following_the_skill_beats_even_levels_and_trains_faster() -> None:
     ours, even = informative(Scaler(), 0), informative(Scaler(gain=1e-9), 0)
     assert ours[0] > even[0]
@@ -140,7 +150,7 @@ def test_a_level_that_no_longer_comes_is_forgotten_and_its_places_are_filled() -
 
 
 def test_knobs_that_make_no_sense_are_refused() -> None:
-    for knobs, said in (({"active": 0}, "active=0"), ({"window": 1}, "window=1"), ({"target": 1.0}, "target=1"),
+    for knobs, said in (({"active": -1}, "active=-1"), ({"window": 1}, "window=1"), ({"target": 1.0}, "target=1"),
                         ({"gain": 0.0}, "gain=0")):  # fmt: skip
         with pytest.raises(ControlError, match=said):
             Scaler(**knobs)

@@ -151,8 +151,15 @@ def test_beta_store_reads_before_it_learns_and_forgets_monotonically():
     assert store.value("q") == 0.5
     store.update("q", success=True)
     assert store.value("q") > 0.5
-    swept = [store.forgetting(moved) for moved in (0, 0.002, 0.01, 1.0)]
+    swept = []
+    for moved in (0, 0.002, 0.01, 1.0):
+        store.moves = []
+        store.move(moved)
+        swept.append(store.forgetting)
     assert swept == sorted(swept, reverse=True)
+    assert swept[0] == store.most
+    assert swept[2] == swept[3] == pytest.approx(store.least)
+    store.moves = []
     for _ in range(500):
         store.update("q", success=True)
     assert sum(store.counts["q"]) == pytest.approx(1 / (1 - store.most), rel=1e-3)

@@ -112,6 +112,22 @@ def test_what_is_recalled_is_a_share_that_ends() -> None:
             Recall(**bad)
 
 
+def test_a_queue_gives_each_tree_back_once_oldest_first(tmp_path: Path) -> None:
+    past, rule = Past(), Recall(share=0.4, window=3, order="age")
+    for step in range(3):
+        past.remember(Harvest([tree(step, f"{step}{i}") for i in range(2)], version=step), rule)
+    assert [t.id for t in past.draw(3, 0, "age")] == ["00", "01", "10"]
+    past.save(tmp_path / "past")
+    again = Past()
+    again.load(tmp_path / "past")
+    for one in (past, again):
+        one.remember(Harvest([tree(3, "30")]), rule)
+        assert [t.id for t in one.draw(9, 1, "age")] == ["11", "20", "21", "30"]
+        assert one.trees == []
+    with pytest.raises(RolltreeError, match="order='size'"):
+        Recall(order="size")  # type: ignore[arg-type]
+
+
 def test_a_rule_may_remember_only_groups_with_variance() -> None:
     mixed, flat_ = (flat(rewards, id=str(i)) for i, rewards in enumerate(([0.0, 1.0], [1.0, 1.0])))
     past = Past()

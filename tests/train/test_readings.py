@@ -95,23 +95,38 @@ def test_what_an_assisted_arm_solved_is_no_success_of_the_prompt() -> None:
 
 def test_an_outcome_that_comes_back_is_counted_once(tmp_path: Path) -> None:
     """A success rate remembers as many outcomes of a prompt as were sampled, however often its tree teaches."""
-    told: list[tuple[str, bool]] = []
+    expected = BetaStore()
 
     def listen(live: Live) -> None:
         if live.kind == "grown":
-            told.extend((t.item, leaf.scores["reward"] > 0.5) for t in live.trees for leaf in t.leaves())
+            for tree in live.trees:
+                for leaf in tree.leaves():
+                    expected.update(tree.item, leaf.scores["reward"] > 0.5)
+        if live.kind == "trained":
+            expected.move(live.numbers["prior.moved"])
 
     recipe = replace(load_recipe("grpo").build(), credit=load_credit("prior_baseline"), recall=Recall(0.5, 1))
     knobs = {**KNOBS, "steps": 3, "eval_every": 0, "checkpoint_every": 3}
     rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "run", listen=listen, **knobs)
-    expected = BetaStore()
-    for item, success in told:
-        expected.update(item, success)
     state = torch.load(next((tmp_path / "run").rglob("training.pt")), map_location="cpu", weights_only=True)
     held = state["readings"]["priors"]
     assert {item: sum(counts) for item, counts in held.items()} == pytest.approx(
         {item: sum(counts) for item, counts in expected.counts.items()}
     )
+
+
+def test_the_memory_forgets_faster_the_further_the_policy_moves(tmp_path: Path) -> None:
+    """ρ stood at 0.96 whatever happened: nobody told the store how far the policy had moved."""
+    told = {}
+    for lr in (1e-6, 3e-2):
+        run = rolltree.train(
+            "mssr", tiny_policy(), Early(), out=tmp_path / str(lr), **{**KNOBS, "eval_every": 0, "lr": lr}
+        )
+        told[lr] = run.last("train")
+    assert told[1e-6]["prior.forgetting"] == pytest.approx(0.96, abs=1e-3)
+    assert 0 <= told[1e-6]["prior.moved"] < 1e-4
+    assert told[3e-2]["prior.moved"] > 1e-3
+    assert 0.875 - 1e-9 <= told[3e-2]["prior.forgetting"] < 0.955
 
 
 def test_a_critic_whose_loss_is_no_number_stops_the_run_and_learns_nothing() -> None:

@@ -63,7 +63,7 @@ class Played:
 
 
 def grown(problem: Problem, strategy: Strategy | TreeStrategy, seed: int, trees: int) -> list[Tree]:
-    """Trees that a strategy grows on a problem, with the rows of the policy's table that its actions were drawn from."""
+    """Trees that a strategy grows on a problem, with the row of the policy's table behind each action."""
     rows, actions = problem.policy.shape
     codec = Letters(ROWS[:rows] + ACTIONS[:actions] + ".")
 
