@@ -26,7 +26,8 @@ class RoRecomp:
 
     card: ClassVar[Card] = Card(
         "rorecomp", "Rollout response recomposition", "2509.25958", 2025,
-        "27.7 % shorter answers (zero RL) and 46.8 % fewer tool calls at better accuracy", ("filter", "replay", "credit"), "grpo",
+        "27.7 % shorter answers (zero RL) and 46.8 % fewer tool calls at better accuracy",
+        ("filter", "replay", "credit"), "grpo",
         Evidence("length", "grpo", "lower", 0.3, "grid", 45_000, level=1),
     )  # fmt: skip
     group: int = 8

@@ -19,8 +19,8 @@ class UiS1:
     Each turn is compared with the same turn of the prompt's other rollouts by what it led to, and with all turns of the
     prompt by what it earned. Tasks whose rollouts' first returns have a standard deviation of `spread` or less make
     room for others, up to `rounds` rounds; dropped ones say so in their events. The paper writes a thought beside each
-    patched action, which is left out. `patches=-1, gamma=0, w_episode=0` is offline training turn by turn. As published,
-    an equally good way that is not the demonstration's counts as wrong.
+    patched action, which is left out. `patches=-1, gamma=0, w_episode=0` is offline training turn by turn. As
+    published, an equally good way that is not the demonstration's counts as wrong.
     """
 
     card: ClassVar[Card] = Card(

@@ -182,7 +182,7 @@ def _read(view: Table, budget: int, read: Callable[[Packed], Tensor]) -> Floats:
 
 
 def _moved(view: Table, now: Floats) -> float:
-    """KL of the law that wrote the step to the present one, by the estimator r − 1 − log r; 0 where nothing is known."""
+    """KL of the law that wrote the step to the present one, by the estimator r − 1 − log r."""
     gap = now - view.flat("logp", np.nan)
     gap = gap[np.isfinite(gap)]
     return float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0
