@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from rolltree.errors import RolltreeError
+from rolltree.errors import RolltreeError, did_you_mean
+from rolltree.varying import schedule
 
 T = TypeVar("T")
 
@@ -63,6 +65,34 @@ def kept(source: Path, out: Path | None) -> None:
     """Refuse to write over the very file that is read, whatever may be overwritten."""
     if out is not None and out.resolve() == source.resolve():
         raise RolltreeError(f"--out {out} is the file that is read, and would be lost; give another name")
+
+
+def varying(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The arguments without the options whose value is a schedule (see `rolltree.varying`), and those by knob."""
+    rest, texts = list[str](), dict[str, str]()
+    todo = list(arguments)
+    while todo:
+        option, equals, value = todo[0].partition("=")
+        text = value if equals else todo[1] if len(todo) > 1 else ""
+        if option.startswith("--") and schedule(text) is not None:
+            texts[option[2:].replace("-", "_")] = text
+            todo = todo[1 if equals else 2 :]
+        else:
+            rest.append(todo.pop(0))
+    return rest, texts
+
+
+def take(texts: dict[str, str], knobs: T) -> T:
+    """A dataclass of knobs with those of its own that vary; they leave the texts."""
+    own = {f.name: texts.pop(f.name) for f in fields(cast(Any, knobs)) if f.name in texts}
+    return replace(cast(Any, knobs), **own) if own else knobs
+
+
+def refuse_rest(texts: Mapping[str, str], known: Sequence[str]) -> None:
+    """Refuse options that vary and belong to nothing that may."""
+    for name, text in texts.items():
+        way = did_you_mean(name, known) or f"{', '.join(known)} may"
+        raise RolltreeError(f"no knob {name!r} may vary over a run as in {text!r}; {way}")
 
 
 def first_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -11,6 +11,7 @@ import tyro
 from rich.markdown import Markdown
 
 from rolltree.cli.common import console, emit, grid, parse
+from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import list_recipes, load_recipe
 
 ABOUT = """List the recipes, or describe one: its paper, its claim, its knobs and the parts it is made of.
@@ -53,7 +54,7 @@ def _list(as_json: bool) -> int:
 
 def _describe(name: str, as_json: bool) -> int:
     recipe: Any = load_recipe(name)
-    card, parts = recipe.card, recipe.build()
+    card, parts = recipe.card, compose(recipe)
     made_of = {f.name: getattr(parts, f.name) for f in fields(parts) if f.name != "name"}
     if as_json:
         emit({"card": asdict(card), "knobs": asdict(recipe), "parts": {k: repr(v) for k, v in made_of.items()}})

@@ -21,6 +21,7 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
+from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import recipes
 from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
@@ -89,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     _check(asked)
     task = load_task(asked.task, level=asked.level)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
-    parts = parsed.recipe.build()
+    parts = compose(parsed.recipe)
     budget = Budget(Limits(decoded=asked.decoded))
 
     draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)

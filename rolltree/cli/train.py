@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,17 +12,18 @@ from typing import Annotated, Any
 import torch
 import tyro
 
-from rolltree.cli.common import at_least, emit, first_name, parse
+from rolltree.cli.common import at_least, emit, first_name, parse, refuse_rest, take, varying
 from rolltree.cli.placed import ClusterArguments, complete, placed
 from rolltree.control.plan import Control
 from rolltree.control.registry import controls
 from rolltree.doctor.live import Monitor
 from rolltree.errors import RolltreeError, unknown
+from rolltree.recipe.compose import Steered
 from rolltree.recipe.registry import recipes
-from rolltree.recipe.swap import swapped
+from rolltree.recipe.swap import Swapped
 from rolltree.task.registry import load_task
 from rolltree.train.config import LoraKnobs, TrainConfig
-from rolltree.train.start import Result, parts_of, train
+from rolltree.train.start import Result, train
 
 ABOUT = """Train a policy on a task with a recipe, into a run folder.
 
@@ -31,6 +32,7 @@ ABOUT = """Train a policy on a task with a recipe, into a run folder.
   rolltree train grpo --task grid --out runs/first --resume      go on exactly where it stopped
   rolltree train treepo --control dars --control.schedule hard   any control over any recipe
   rolltree train grpo --scheduler areal --threads 1              rollouts and training overlap
+  rolltree train grpo --lr "5e-4->0 over 200" --kl "0.1, 0 at 50"  knobs that vary over the run
   rolltree train grpo --task grid --cluster local:4              engines and verifiers on Ray, the trainer here
 
 The first word is the recipe (rolltree recipes lists them); its knobs and the run's are options below. --control says
@@ -94,6 +96,7 @@ def run(arguments: Sequence[str]) -> int:
         parts.append(("control", control, field(default_factory=control)))
     shape = make_dataclass("TrainArguments", parts, frozen=True)
     about = ABOUT.format(controls=", ".join(controls()))
+    rest, texts = varying(rest)
     parsed: Any = parse(shape, complete(rest), f"train {name}", about, prefixes=control is not None)
     asked: Arguments = parsed.arguments
     at_least(0, doctor=asked.doctor, lora=asked.lora)
@@ -101,15 +104,18 @@ def run(arguments: Sequence[str]) -> int:
         at_least(1, threads=asked.threads)
         torch.set_num_threads(asked.threads)
     config: TrainConfig = parsed.run
+    recipe = take(texts, parsed.recipe)
+    if control is not None:
+        own = {f.name: texts.pop(f"control.{f.name}", getattr(parsed.control, f.name)) for f in fields(parsed.control)}
+        recipe = Steered(recipe, asked.control, own)
+    config = replace(config, optim=take(texts, config.optim))
+    refuse_rest(texts, [f.name for knobs in (parsed.recipe, config.optim) for f in fields(knobs)])
     if asked.lora:
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
     task = load_task(asked.task, level=asked.level)
     out = asked.out or Path("runs") / f"{name}-{asked.task.replace(':', '-')}-{config.seed}"
-    recipe = parsed.recipe
     if asked.use_credit or asked.use_objective:
-        recipe = swapped(recipe.build(), asked.use_credit, asked.use_objective)
-    if control is not None:
-        recipe = replace(parts_of(recipe), control=parsed.control)
+        recipe = Swapped(recipe, asked.use_credit, asked.use_objective)
     with ExitStack() as stack:
         engine, answering = asked.engine, task
         if asked.cluster:

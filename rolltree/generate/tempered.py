@@ -39,42 +39,39 @@ class ByEntropy:
         return logits / (1 + self.tau * min(max(h, -1.0), 1.0))
 
 
-def scale_of(entropy: np.ndarray[Any, np.dtype[np.floating[Any]]], tau: float, quantile: float) -> ByEntropy:
-    """The hook for a scale read off entropies seen before."""
-    e = np.log(np.maximum(entropy.astype(np.float64), FLOOR))
-    pivot = float(np.quantile(e, quantile))
-    return ByEntropy(tau, pivot, float(e.max()) - pivot or 1.0, pivot - float(e.min()) or 1.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Tempered:
-    """`n` independent rollouts, the first half at the policy's own law, the others with a temperature per token.
+    """`n` independent rollouts with a temperature per token; at the policy's own law while no scale is known.
 
-    The paper reads the scale off the training step before; here it is read off the prompt's own first half, so that
-    nothing has to survive a step (reconstructed). `logq` is the tempered law: objectives should take their ratio
-    against it.
+    The scale is that of log-entropies seen before: their pivot, the most and the least of them. `logq` is the tempered
+    law: objectives should take their ratio against it.
     """
 
     n: int = 8
     tau: float = 0.05
-    quantile: float = 0.8
+    pivot: float | None = None
+    most: float = 0.0
+    least: float = 0.0
     want: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset({"entropy:full", "hook"})
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
-        """The plain half, then the tempered one."""
-        want = self.want | {"entropy"}
-        begun = len(tree.children(tree.root))
-        plain = max((self.n + 1) // 2 - begun, 0)
-        await self._play(tree, hand, plain, want, None)
-        seen = [node.entropy for node in tree if node.trains and node.entropy is not None and len(node)]
-        hook = scale_of(np.concatenate(seen), self.tau, self.quantile) if seen else None
-        await self._play(tree, hand, self.n - begun - plain, want, hook)
+        """All at once."""
+        want, hook = self.want | {"entropy"}, self.hook
+        if hook is not None:
+            told = {"pivot": hook.pivot, "top": hook.top, "bottom": hook.bottom}
+            hand.event("note", None, "drawn hotter where uncertain, colder where certain", tau=self.tau, **told)
+        missing = max(self.n - len(tree.children(tree.root)), 0)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(int(min(missing, hand.budget.remaining("leaves")))):
+                group.create_task(play(hand, tree.root, want=want, hook=hook))
         for leaf in tree.leaves():
             if lacks_outcome(leaf):
                 await hand.verify(leaf)
 
-    async def _play(self, tree: Tree, hand: Hand, count: int, want: frozenset[str], hook: ByEntropy | None) -> None:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(int(min(max(count, 0), hand.budget.remaining("leaves")))):
-                group.create_task(play(hand, tree.root, want=want, hook=hook))
+    @property
+    def hook(self) -> ByEntropy | None:
+        """What tempers every token; None while nothing is known."""
+        if self.pivot is None:
+            return None
+        return ByEntropy(self.tau, self.pivot, self.most - self.pivot or 1.0, self.pivot - self.least or 1.0)

@@ -20,6 +20,7 @@ from rich.markdown import Markdown
 from rolltree.errors import RolltreeError
 from rolltree.lab.card_numbers import Numbers, numbers
 from rolltree.lab.trace import LabError, write_json
+from rolltree.recipe.compose import compose
 from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.train.metrics import read_metrics
@@ -112,7 +113,7 @@ def _parts(name: str, stored: Any) -> dict[str, str] | None:
     """The parts of the recipe with the knobs the run had; None when this version's recipe has other knobs."""
     knobs = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
     try:
-        made = load_recipe(name, **{k: v for k, v in knobs.items() if k != "is"}).build()
+        made = compose(load_recipe(name, **{k: v for k, v in knobs.items() if k != "is"}))
     except RolltreeError:
         return None
     whole = {"strategy": (made.strategy,), "filters": made.filters, "shapers": made.shapers}

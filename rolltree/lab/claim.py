@@ -13,6 +13,7 @@ from rolltree.lab.arms import Arm, arms
 from rolltree.lab.runner import Conditions
 from rolltree.lab.sources import BASE, MACHINERY, STAGES, closure, hashes, recipe_sources
 from rolltree.lab.trace import LabError
+from rolltree.recipe.compose import compose
 from rolltree.recipe.recipe import Card, Evidence
 from rolltree.recipe.registry import load_recipe, recipes
 
@@ -127,4 +128,4 @@ def _is_part_of_a_check(module: str) -> bool:
 
 def _recipe_hashes(name: str) -> dict[str, str]:
     recipe: Any = load_recipe(name)
-    return recipe_sources(recipe, recipe.build())
+    return recipe_sources(recipe, compose(recipe))

@@ -28,6 +28,7 @@ from rolltree.lab.runner import Conditions, Runner, Shelf
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError
 from rolltree.lab.train_runner import TrainRunner
+from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe, recipes
 
 BASELINE = "grpo"
@@ -64,7 +65,7 @@ class Settings:
 
 def steered(settings: Sequence[str] = ()) -> tuple[Arm, ...]:
     """The baseline, what is set beside it, and every control: in its own recipe, or over the baseline."""
-    own = {name: load_recipe(name).build() for name in recipes()}
+    own = {name: compose(load_recipe(name)) for name in recipes()}
     mine = [name for name, parts in own.items() if _controls(parts) and name not in (BASELINE, *BESIDE)]
     covered = {type(parts.control) for parts in own.values()}
     bare = [name for name, made in controls().items() if made not in covered and made is not Uniform]

@@ -13,6 +13,7 @@ from typing import Any
 
 from rolltree.lab.entry import load_entries, load_entry
 from rolltree.lab.evidence_pages import found, overview
+from rolltree.recipe.compose import compose
 from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import list_recipes, load_recipe
 
@@ -27,7 +28,7 @@ _SET = re.compile(r"(?<=frozenset\(\{)[^{}]*(?=\}\))")
 def page(name: str, evidence: Path = EVIDENCE) -> str:
     """One recipe: what it is, its claim, its knobs, its parts and what was found."""
     recipe: Any = load_recipe(name)
-    card, parts = recipe.card, recipe.build()
+    card, parts = recipe.card, compose(recipe)
     knobs = "\n".join(f"| `{k}` | `{v}` |" for k, v in asdict(recipe).items())
     made = "\n".join(
         f"| {f.name} | `{_shown(getattr(parts, f.name))}` |"

@@ -6,16 +6,17 @@ import asyncio
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from rolltree.control.registry import controls, load_control
+from rolltree.control.registry import controls
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace
 from rolltree.lab.watch import Watch, noted
 from rolltree.recipe.check import check
+from rolltree.recipe.compose import Steered
 from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
@@ -23,6 +24,7 @@ from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Live
 from rolltree.train.metrics import read_metrics
 from rolltree.train.start import parts_of, train, with_knobs
+from rolltree.varying import schedule
 
 TRAIN_METRICS: Mapping[str, str] = {
     "reward": "reward",
@@ -188,13 +190,15 @@ def _recipe(spec: Spec) -> Any:
     recipe = load_recipe(spec.arm.recipe, **own)
     if name is None and steering:
         raise LabError(f"control.{min(steering)} is set for {spec.arm.label!r} but no control; add control=NAME")
-    return recipe if name is None else replace(recipe.build(), control=load_control(str(name), **steering))
+    return recipe if name is None else Steered(recipe, str(name), steering)
 
 
 def _check_kinds(spec: Spec, cls: type[Any], knobs: Mapping[str, Any]) -> None:
     """Refuse a value of another kind than its knob's, where the knob takes one kind only."""
     for field in fields(cls):
         kind, value = str(field.type).partition("[")[0], knobs.get(field.name)
+        if isinstance(value, str) and schedule(value) is not None:
+            continue
         if value is not None and kind in _KINDS and type(value) not in _KINDS[kind]:
             raise LabError(f"{field.name}={value} of {spec.arm.label!r} is no {_KINDS[kind][0].__name__}; give one")
 

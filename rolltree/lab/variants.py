@@ -26,6 +26,7 @@ from rolltree.generate.thompson import Prior
 from rolltree.lab import searches
 from rolltree.lab.stats import Interval, paired_interval
 from rolltree.recipe.check import check
+from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.registry import load_task
 from rolltree.tree import Node, Tree
@@ -79,7 +80,7 @@ class Rollouts:
 
     def forest(self, engine: Engine, knobs: Knobs, items: int, seed: int) -> list[Tree]:
         """Trees with rewards as they would be credited."""
-        parts = load_recipe(self.recipe, **self.common, **knobs).build()
+        parts = compose(load_recipe(self.recipe, **self.common, **knobs))
         task = load_task(self.task, level=self.level)
         check(parts, engine, task)
         asked = islice(task.items("train", seed), items)

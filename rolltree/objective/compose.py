@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, fit, step_wide
 from rolltree.objective.correction import Correction, StepWideCorrection, fit_correction
-from rolltree.objective.hooks import Accumulator, accumulator_of, at_step, skips_idle, step_factor
+from rolltree.objective.hooks import Accumulator, accumulator_of, skips_idle, step_factor
 from rolltree.objective.penalty import Penalty
 
 
@@ -64,11 +64,6 @@ class Composed:
             batches = [correct(batch)[0] for batch in batches]
             fitted.append(correct)
         return replace(self, corrections=tuple(fitted), surrogate=fit(self.surrogate, batches))
-
-    def at(self, step: int) -> Objective:
-        """The composition with the surrogate as its schedule wants it."""
-        now = at_step(self.surrogate, step)
-        return self if now is self.surrogate else replace(self, surrogate=now)
 
     def step_factor(self, batches: Sequence[Batch]) -> float | None:
         """The surrogate's."""

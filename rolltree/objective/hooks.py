@@ -1,4 +1,4 @@
-"""What an objective may ask of the trainer beyond a loss: another step size, gradients path by path, a schedule.
+"""What an objective may ask of the trainer beyond a loss: another step size, gradients path by path.
 
 Each is a protocol with one method. An objective without it costs nothing; `Composed` passes its surrogate's on.
 """
@@ -13,15 +13,6 @@ import torch
 from torch import Tensor
 
 from rolltree.objective.batch import Batch, Objective, need_paths
-
-
-@runtime_checkable
-class Scheduled(Protocol):
-    """An objective whose knobs follow the step of the run."""
-
-    def at(self, step: int) -> Objective:
-        """The objective for the step after so many finished ones."""
-        ...
 
 
 @runtime_checkable
@@ -66,11 +57,6 @@ class PathWise(Protocol):
     def accumulator(self) -> Accumulator | None:
         """An empty accumulator for one update; None = the loss is enough after all."""
         ...
-
-
-def at_step(objective: Objective, step: int) -> Objective:
-    """The objective as its schedule, if it has one, wants it."""
-    return objective.at(step) if isinstance(objective, Scheduled) else objective
 
 
 def step_factor(objective: Objective, batches: Sequence[Batch]) -> float | None:

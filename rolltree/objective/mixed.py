@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
+from rolltree.objective.batch import Batch, Level, ObjectiveError, need
 from rolltree.objective.penalty import Anchor, Estimator, KlPenalty
 from rolltree.objective.ratio import behaviour, ratio
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, two_channel
@@ -18,39 +17,35 @@ class Remix:
     """PPO-clip on r = π/π_sampled with the window c ± ε, c = π_old/π_sampled, plus a convex pair of KL penalties.
 
     "Squeeze the Soaked Sponge", arXiv 2507.06892: Mix-PPG, and β[λ·KL(π‖base) + (1 − λ)·KL(π‖previous)]. The base is
-    the batch's `reference`; `mixing_schedule` gives the paper's λ. ε is added to the centre, as written, so the window
-    is narrow in relative terms where c is large, and open below where c < ε; `relative` multiplies instead, which is
-    decoupled PPO with an unbounded weight. An action without a sampling probability gets c = 1.
+    the batch's `reference`; the paper's λ falls over the run, which is a schedule of the knob. ε is added to the
+    centre, as written, so the window is narrow in relative terms where c is large, and open below where c < ε;
+    `relative` multiplies instead, which is decoupled PPO with an unbounded weight. An action without a sampling
+    probability gets c = 1.
     """
 
     clip_low: float = 0.2
     clip_high: float = 0.2
     relative: bool = False
     beta: float = 0.0
-    mixing: float | None = 1.0
-    """λ, the share of the base's KL; None = the paper's schedule over the steps of the run."""
+    mixing: float = 1.0
+    """λ, the share of the base's KL."""
     kl_estimator: Estimator = "k2"
     level: Level = "token"
 
     def __post_init__(self) -> None:
         check_window("remix", self.clip_low, self.clip_high)
-        if self.mixing is not None and not 0 <= self.mixing <= 1:
+        if not 0 <= self.mixing <= 1:
             raise ObjectiveError(f"remix: mixing={self.mixing} is the share of the base's KL and must lie in [0, 1]")
 
     @property
     def needs(self) -> frozenset[str]:
         """The sampling law, and an anchor for each KL with a weight."""
-        scheduled = {"reference", "previous"} if self.beta and self.mixing is None else frozenset[str]()
-        return frozenset({"sampled"}).union(scheduled, *(penalty.needs for penalty in self._penalties()))
+        return frozenset({"sampled"}).union(*(penalty.needs for penalty in self._penalties()))
 
     @property
     def skips_idle(self) -> bool:
         """Whether only the credit counts: a KL reads every action."""
         return not self.beta
-
-    def at(self, step: int) -> Objective:
-        """With the mixing of that step, where it follows the paper's schedule."""
-        return self if self.mixing is not None else replace(self, mixing=mixing_schedule(step))
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss, the clip shares and the KL of each anchor."""
@@ -67,11 +62,5 @@ class Remix:
         return loss, metrics
 
     def _penalties(self) -> list[KlPenalty]:
-        mixing = mixing_schedule(0) if self.mixing is None else self.mixing
-        pair: tuple[tuple[Anchor, float], ...] = (("reference", mixing), ("previous", 1 - mixing))
+        pair: tuple[tuple[Anchor, float], ...] = (("reference", self.mixing), ("previous", 1 - self.mixing))
         return [KlPenalty(self.beta * part, self.kl_estimator, name) for name, part in pair if self.beta * part]
-
-
-def mixing_schedule(step: int, *, start: int = 50, every: int = 10, drop: float = 0.1, floor: float = 0.5) -> float:
-    """λ at a step: 1 until `start`, then `drop` less for every ten steps begun, down to `floor` (ReMix)."""
-    return max(1 - drop * math.ceil(max(step - start, 0) / every), floor)

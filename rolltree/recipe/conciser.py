@@ -9,7 +9,8 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.compose import at_start
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +18,22 @@ class ConciseR:
     """Stage 1 learns to be right on mixed groups; stage 2 pays for brevity where ALL rollouts of a prompt are right.
 
     Groups that taught nothing because they were solved are those that teach brevity, so hard prompts never pay for it.
-    Run stage 1, then stage 2 from its checkpoint; a policy that already solves some prompts can start with stage 2. The
-    form λ (1 − length / limit) is reconstructed. Centred, not divided by the deviation: a difference of one token would
-    become a unit advantage. Stage 1's entropy bonus is left out. The evidence counts moves on the easiest grid, where
-    right rollouts take 5 moves at first and 3 would do.
+    The stages follow each other (how long the first is, is reconstructed); `stage=2` alone suits a policy that already
+    solves some prompts, as in the evidence. The form λ (1 − length / limit) is reconstructed. Centred, not divided by
+    the deviation: a difference of one token would become a unit advantage. Stage 1's entropy bonus is left out. The
+    evidence counts moves on the easiest grid, where right rollouts take 5 moves at first and 3 would do.
     """
 
     card: ClassVar[Card] = Card(
         "conciser", "ConciseR", "2505.21178", 2025,
         "shorter answers at equal or better accuracy (56.1 against 55.3 after stage 1, Qwen2.5-Math-7B)",
         ("filter", "control", "credit"), "dr_grpo",
-        Evidence("length", "dr_grpo", "lower", 0.3, "grid", 45_000, level=1, settings=("conciser:limit=10",)),
+        Evidence("length", "dr_grpo", "lower", 0.3, "grid", 45_000, level=1,
+                 settings=("conciser:limit=10", "conciser:stage=2")),
     )  # fmt: skip
     group: int = 8
-    stage: Literal[1, 2] = 2
+    stage: Literal[1, 2] | str = "1, 2 at 100"
+    """Which stage a step is of."""
     weight: float = 0.2
     """λ: reward of saying nothing at all where all are right."""
     limit: int = 48
@@ -40,9 +43,12 @@ class ConciseR:
     rounds: int = 4
     """Most rounds of sampling in a step of stage 1."""
 
+    @at_start
     def build(self) -> Parts:
         """Independent rollouts, mean-centred credit with the length term of the stage, asymmetric clip."""
         check_group("conciser", self.group)
+        if self.stage not in (1, 2):
+            raise RecipeError(f"conciser: there is no stage={self.stage}; give 1 or 2")
         first = self.stage == 1
         return Parts(
             "conciser", Independent(self.group),

@@ -8,15 +8,18 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)
 class D3s:
     """The rollouts of a step whose advantages vary most teach, and of their tokens those with the largest |A| H.
 
-    Selection is over the whole step: within a group normalised advantages already have variance 1. The paper grows both
-    shares over training, from constants that were not found; here they stay. At an equal budget of decoded tokens the
+    Selection is over the whole step: within a group normalised advantages already have variance 1. Both shares grow
+    over training, because a small fixed one overfits; the ends and the length of the ramps were not found and are
+    reconstructed. `trained_tokens` counts what was selected. At an equal budget of decoded tokens the
     saving in trained tokens does not show: give `rolltree compare --axis trained` for that.
     """
 
@@ -26,13 +29,14 @@ class D3s:
         ("filter", "credit"), "grpo", Evidence("pass@1 area", "grpo", "higher", 0.01, "arithmetic", 120_000),
     )  # fmt: skip
     group: int = 8
-    leaves: float = 0.5
+    leaves: Knob = "0.25->0.5 over 100"
     """Share of a step's rollouts that teach."""
-    tokens: float = 0.2
+    tokens: Knob = "0.1->0.2 over 100"
     """Share of their tokens that teach."""
     clip: float = 0.2
     kl: float = 0.0
 
+    @at_start
     def build(self) -> Parts:
         """Independent rollouts with entropies, down-sampled group credit, clipped surrogate."""
         check_group("d3s", self.group)

@@ -11,7 +11,9 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.tempered import Tempered
 from rolltree.objective.bypass import against
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +21,11 @@ class Hapo:
     """Every action is treated by its entropy: how far it may move, and how much it is credited.
 
     Uncertain actions may rise further, certain ones fall further; certain ones learn less while their ratio is near 1.
-    The group's mean runs over tokens, so that a group's credit sums to zero. The paper's sampler is `tau` (0.05 there):
-    half of a prompt's rollouts are drawn hotter where they are uncertain, by a scale the other half sets, and ratios
-    are then against the law that sampled. It is off by default: the policy is sampled as it is. Released code gives the
-    normalised entropy one sign only, so certain actions are treated as uncertain ones; here it has both.
+    The group's mean runs over tokens, so that a group's credit sums to zero. Rollouts are drawn hotter where they are
+    uncertain and colder where they are certain, by up to `tau`, on the scale of the last step's log-entropies
+    (`log_entropy.pivot`, their 0.8-quantile, and their ends); the first step is drawn as it is. Ratios are against the
+    law that sampled. Released code gives the normalised entropy one sign only, so certain actions are treated as
+    uncertain ones; here it has both.
     """
 
     card: ClassVar[Card] = Card(
@@ -40,16 +43,23 @@ class Hapo:
     alpha: float = 1.0
     beta: float = 1.0
     dual: float = 10.0
-    tau: float = 0.0
+    tau: float = 0.05
     """How far the sampler's temperature follows the entropy; 0 = not at all."""
+    pivot: Knob | None = "last log_entropy.pivot or none"
+    most: Knob = "last log_entropy.most or 0"
+    least: Knob = "last log_entropy.least or 0"
+    """Log-entropies of temperature 1, 1 + `tau` and 1 − `tau`."""
     updates: int = 4
     rounds: int = 4
 
+    @at_start
     def build(self) -> Parts:
         """Independent rollouts, mixed groups, token-level group credit, entropy-dependent clip, several updates."""
         check_group("hapo", self.group)
+        pivot = None if self.pivot is None else float(self.pivot)
+        tempered = Tempered(self.group, self.tau, pivot, float(self.most), float(self.least))
         return Parts(
-            "hapo", Tempered(self.group, self.tau) if self.tau else Independent(self.group), load_credit("token_group"),
+            "hapo", tempered if self.tau else Independent(self.group), load_credit("token_group"),
             load_objective(
                 "hapo", clip_low=self.clip_low, clip_high=self.clip_high, alpha=self.alpha, beta=self.beta,
                 dual=self.dual, correction=against("sampled" if self.tau else "old"),

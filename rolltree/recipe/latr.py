@@ -11,7 +11,9 @@ from rolltree.generate.backfill import Backfill
 from rolltree.generate.latr import Lookahead
 from rolltree.generate.lookahead import Look
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,9 @@ class Latr:
     and ages that can never drop a row are refused. Released code judges no row whose parent goes on with a digit or a
     sign (`spare="+-*/\\<>=()[]{}_^&%$0123456789"`); on countdown and arithmetic every token is one, so nothing would
     ever be dropped, and the default spares none. Rows are looked at every `chunk` tokens. The published group is
-    filled up with copies (`fill="copy"`); here with fresh rollouts. `share` and `full` are constant; the paper lets
-    both fall over training. Its KL weight of 0.01 is `kl`, off by default. `random_prune` > 0 drops rows by chance
+    filled up with copies (`fill="copy"`); here with fresh rollouts. `share` and `full` fall over
+    training: `share` by the Countdown script's stairs, whose last, 0 at 200, is independent sampling, `full` by 0.05
+    over its 500 steps. Its KL weight of 0.01 is `kl`, off by default. `random_prune` > 0 drops rows by chance
     instead of similarity: the control at an equal rate.
     """
 
@@ -35,7 +38,8 @@ class Latr:
         ("generate", "control"), "grpo", Evidence("unique", "grpo", task="countdown", budget=150_000),
     )  # fmt: skip
     leaves: int = 8
-    share: float = 1.0
+    share: Knob = "1, 0.75 at 10, 0.5 at 20, 0.25 at 80, 0 at 200"
+    """η: share of the group that comes from the tree; the rest is independent."""
     absolute: float = 0.25
     relative: float = 0.15
     ages: tuple[int, ...] = ()
@@ -43,7 +47,7 @@ class Latr:
     random_prune: float = 0.0
     spare: str = ""
     """Characters at which a row is never judged: it keeps its place where its parent goes on with one of them."""
-    full: float = 0.98
+    full: Knob = "0.98->0.93 over 500"
     most: int = 512
     chunk: int = 16
     filtered: bool = False
@@ -52,6 +56,7 @@ class Latr:
     clip_high: float = 0.2
     kl: float = 0.0
 
+    @at_start
     def build(self) -> Parts:
         """A lookahead tree, then GRPO as it is."""
         check_group("latr", self.leaves)

@@ -97,8 +97,9 @@ class Parts:
     """Which prompts get how many rollouts, in which arms and rounds: any control goes with any strategy."""
     recall: Recall | None = None
     """Which share of a step's trees comes from earlier steps; None = all are fresh."""
-    reanchor: int | None = None
-    """Steps after which the objective's `reference` becomes the policy of then; None = it stays the first one."""
+    anchor: int | str = 0
+    """Names the policy that the objective's `reference` is: where it changes, the reference becomes the policy of then.
+    As long as it stays, so does the reference, from the first policy on."""
     schedule: Schedule | None = None
     """When rollouts start, stop and go on, where that is part of the method; None = batch after batch."""
     optim: Mapping[str, Any] = field(default_factory=dict[str, Any])

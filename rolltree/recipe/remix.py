@@ -8,18 +8,21 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.compose import at_start
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
 from rolltree.replay.recall import Recall
+from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)
 class Remix:
     """A share of every batch are rollouts of the last few steps, in a window around where the policy already is.
 
-    Two passes over a batch, a KL divided between the base and the policy one step back, and after `switch` steps the
-    base is replaced by the present policy and only fresh rollouts follow. Whole groups are recalled, so their
-    statistics hold. `switch=None` goes on as it began; the two passes and both anchors of the KL stay after it. The
-    paper counts rollouts, not steps, and so does its evidence.
+    Two passes over a batch, and a KL divided between the base and the policy one step back: λ of it falls by a tenth
+    every ten steps from step 50 on. At step 100 the base is replaced by the present policy, and fresh rollouts follow
+    alone, with one pass, the ordinary clip and the new base's KL (the paper switches at 50 or 100; at 50 its λ would
+    never fall). Whole groups are recalled, so their statistics hold; `recalled` counts them. `phase="mixed"` goes on as
+    it began. The paper counts rollouts, not steps, and so does its evidence.
     """
 
     card: ClassVar[Card] = Card(
@@ -36,14 +39,25 @@ class Remix:
     clip: float = 0.2
     beta: float = 0.01
     """Of both divergences together; the paper's value is not public."""
-    switch: int | None = 50
+    mixing: Knob = "1, 0.9 at 51, 0.8 at 61, 0.7 at 71, 0.6 at 81, 0.5 at 91"
+    """λ: the base's share of the divergences."""
+    phase: str = "mixed, fresh at 100"
+    """What a step is: "mixed", or "fresh" from where the base is replaced on."""
 
+    @at_start
     def build(self) -> Parts:
         """Independent rollouts and recalled ones, mean-and-deviation credit, the centred window with two anchors."""
         check_group("remix", self.group)
+        if self.phase not in ("mixed", "fresh"):
+            raise RecipeError(f"remix: phase={self.phase!r} is neither 'mixed' nor 'fresh'")
+        if self.phase == "fresh":
+            return Parts(
+                "remix", Independent(self.group), load_credit("grpo"),
+                load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.beta), averaging="token",
+                anchor="fresh",
+            )  # fmt: skip
         return Parts(
             "remix", Independent(self.group), load_credit("grpo"),
-            load_objective("remix", clip_low=self.clip, clip_high=self.clip, beta=self.beta, mixing=None),
-            averaging="token", recall=Recall(self.share, self.window, until=self.switch), reanchor=self.switch,
-            optim={"epochs": self.passes},
+            load_objective("remix", clip_low=self.clip, clip_high=self.clip, beta=self.beta, mixing=self.mixing),
+            averaging="token", recall=Recall(self.share, self.window), anchor="mixed", optim={"epochs": self.passes},
         )  # fmt: skip

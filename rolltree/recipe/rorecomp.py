@@ -9,8 +9,10 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.bypass import against
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 from rolltree.replay.recall import Recall
+from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class RoRecomp:
     No length enters the reward: which responses are seen makes the policy brief. What the share is taken of is
     reconstructed (of each kind, at least one). What is left aside waits in a queue: `compensate` is the share of a
     step's prompts whose places the oldest of it take, each once, under the ordinary clip against the law they were
-    sampled from (`recalled` counts them). That the share is 0.3 is reconstructed; at 0.5 all of it is taught. What has
+    sampled from (`recalled` counts them). That the share falls, from 0.3, is
+    reconstructed; at a steady 0.5 all of it is taught. What has
     waited `window` steps is forgotten, so that no age is without bound. The evidence counts moves on the easiest grid.
     """
 
@@ -33,23 +36,23 @@ class RoRecomp:
     group: int = 8
     share: float = 0.5
     """Of each kind that teaches; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
-    compensate: float = 0.3
+    compensate: Knob = "0.3->0 over 200"
     window: int = 8
     """Steps after which what was left aside is not taught any more."""
-    until: int | None = None
-    """Steps after which nothing comes back any more; None = never."""
     clip: float = 0.2
     kl: float = 0.0
 
+    @at_start
     def build(self) -> Parts:
         """Independent rollouts, group credit on the selected leaves, clipped surrogate."""
         check_group("rorecomp", self.group)
-        again = self.compensate > 0
+        compensate = float(self.compensate)
+        again = compensate > 0
         return Parts(
             "rorecomp", Independent(self.group), load_credit("recomposed", share=self.share, compensate=again),
             load_objective(
                 "clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl,
                 correction=against("sampled" if again else "old"),
             ),
-            averaging="sequence", recall=Recall(self.compensate, self.window, "age", self.until) if again else None,
+            averaging="sequence", recall=Recall(compensate, self.window, "age") if again else None,
         )  # fmt: skip

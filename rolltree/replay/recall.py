@@ -27,8 +27,6 @@ class Recall:
     share: float = 0.4
     window: int = 2
     order: Literal["chance", "age"] = "chance"
-    until: int | None = None
-    """Steps after which nothing is recalled any more; None = never."""
     informative: bool = False
     """Remember only trees whose outcomes differ: a group without variance has nothing to teach again either."""
 
@@ -40,10 +38,8 @@ class Recall:
         if self.order not in ("chance", "age"):
             raise RolltreeError(f"recall: order={self.order!r} is neither 'chance' nor 'age'")
 
-    def count(self, prompts: int, step: int, available: int) -> int:
+    def count(self, prompts: int, available: int) -> int:
         """How many of a step's trees are recalled, given how many there are to choose from."""
-        if self.until is not None and step >= self.until:
-            return 0
         return min(round(self.share * prompts), available, prompts - 1)
 
 

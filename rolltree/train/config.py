@@ -8,6 +8,7 @@ from typing import Any
 
 from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError
+from rolltree.varying import corners, schedules, settled
 
 
 class TrainError(RolltreeError):
@@ -25,7 +26,10 @@ class LoraKnobs:
 
 @dataclass(frozen=True, slots=True)
 class Optim:
-    """AdamW and what keeps it in bounds. A recipe may override single fields."""
+    """AdamW and what keeps it in bounds. A recipe may override single fields.
+
+    `lr`, `clip_norm`, `epochs` and `minibatches` may vary over the run: `lr="5e-4->0 over 200"` (`rolltree.varying`).
+    """
 
     lr: float = 5e-4
     """For a million parameters; models of a hundred million and more want 1e-6 to 1e-5."""
@@ -110,7 +114,8 @@ class TrainConfig:
         for name in ("max_tokens", "decoded", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
-        check_optim(self.optim)
+        for step, told in corners(schedules(self.optim)):
+            check_optim(settled(self.optim, step, told))
         if not 0 < self.temperature < inf:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a finite number above 0")
 

@@ -82,6 +82,10 @@ class Flight:
             sowing.pressing,
         )  # fmt: skip
 
+    def stage(self, parts: Parts) -> None:
+        """What grows from now on is grown, filtered and shaped by these parts."""
+        self.parts = self.sowing.parts = parts
+
     @property
     def limit(self) -> int:
         """Most policy tokens per path."""

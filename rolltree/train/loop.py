@@ -20,9 +20,9 @@ from rolltree.control.schedule import Schedule
 from rolltree.credit.fold import Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.random import mix
-from rolltree.objective.hooks import at_step
 from rolltree.policy.publish import weights_of
 from rolltree.policy.team import release_team
+from rolltree.recipe.compose import Course
 from rolltree.recipe.recipe import Parts
 from rolltree.replay.admission import room
 from rolltree.replay.age import age_numbers
@@ -42,12 +42,14 @@ from rolltree.train.overlap import Overlap
 from rolltree.train.peers import Fellow, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.scheduled import corrected, fitted, schedule_of
+from rolltree.train.stage import followed, log_entropies, optim_at
 from rolltree.train.steering import Steering
 from rolltree.train.step import Learner
 from rolltree.train.vitals import vitals
 from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
+from rolltree.varying import schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,10 @@ class Loop:
     """The recipe's control with what it has learned."""
     overlap: Overlap | None = field(init=False)
     """Rollouts under a schedule; None = batch after batch."""
+    course: Course | None = None
+    """The parts at every step, where some of their knobs vary; None = `recipe` all along."""
+    told: dict[str, float] = field(default_factory=dict[str, float])
+    """The last step's numbers that some knob follows."""
     said: str = ""
     """How the schedule was changed to fit the recipe."""
     _booked: BudgetSpent | None = None
@@ -122,6 +128,25 @@ class Loop:
         self.steering = Steering(self.recipe.control)
         schedule = schedule_of(self.recipe, self.config)
         self.overlap = None if schedule is None else self._overlap(schedule)
+
+    def _stage(self) -> None:
+        """Let knobs that vary take their values for the step that comes."""
+        if self._texts:
+            parts = self._parts_at(self.done, self.told)
+            if self.overlap is not None:
+                parts = replace(parts, objective=corrected(parts.objective, self.overlap.flight.schedule.correction))
+                self.overlap.flight.stage(parts)
+            self.recipe, self.steering.control = parts, parts.control
+        if self._texts or schedules(self.config.optim):
+            for learner in (self.learner, *(p.learner for p in self.peers.values() if p.learner is not None)):
+                learner.optim = optim_at(self.config, self.recipe, self.done, self.told)
+
+    def _parts_at(self, step: int, told: Mapping[str, float]) -> Parts:
+        return self.recipe if self.course is None else self.course.at(step, told)
+
+    @property
+    def _texts(self) -> dict[str, str]:
+        return {} if self.course is None else self.course.texts
 
     def _overlap(self, schedule: Schedule) -> Overlap:
         fit, way, self.said = fitted(schedule, self.recipe, self.config)
@@ -148,6 +173,7 @@ class Loop:
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
         """One step; returns its metrics and everything that was settled in it."""
         clock = _Clock()
+        self._stage()
         if self.overlap is not None:
             return await self._overlapped(self.overlap, clock)
         budget = Budget(name=f"step {self.done + 1}")
@@ -163,18 +189,18 @@ class Loop:
         self.listen(Live("grown", self.done + 1, numbers, tuple(fresh)))
         harvest = self.waiting.take()
         numbers |= self.learn(harvest, clock)
-        self._finish()
+        self._finish(numbers)
         numbers["leaves.waiting"] = float(self.waiting.leaves)
         return await self._published(harvest, numbers, clock)
 
     async def _overlapped(self, overlap: Overlap, clock: _Clock) -> tuple[dict[str, float], list[Tree]]:
         """One step while rollouts go on; its batch may be of several versions."""
-        harvest = await overlap.harvest(self.version, self.recalls(self.done))
+        harvest = await overlap.harvest(self.version, self.recalls())
         numbers = outcomes(harvest.trees) | growth(harvest.trees) | harvest.numbers
         clock.lap("grow")
         self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
         numbers |= await overlap.learn(lambda: self.learn(harvest, clock))
-        self._finish()
+        self._finish(numbers)
         numbers |= await overlap.trained()
         clock.lap("stop")
         budget = overlap.flight.budget
@@ -183,9 +209,10 @@ class Loop:
         self._booked = budget.spent
         return await self._published(harvest, numbers, clock)
 
-    def _finish(self) -> None:
+    def _finish(self, numbers: Mapping[str, float]) -> None:
         self.done += 1
-        if self.done == self.recipe.reanchor:
+        self.told = followed(self._texts | schedules(self.config.optim), numbers)
+        if self._parts_at(self.done, self.told).anchor != self.recipe.anchor:
             self.learner.reanchor("reference")
 
     async def _published(
@@ -206,7 +233,7 @@ class Loop:
         c, grown = self.config, list[Harvest]()
         while room(c.staleness, version=self.done, submitted=self.done + len(self.waiting)):
             number = self.done + len(self.waiting)
-            recalls = self.recalls(number)
+            recalls = self.recalls()
             harvest = await collect(
                 self.recipe, self.engine, self.cursor, c.prompts - recalls, budget,
                 seed=mix(c.seed, "step", number + 1), limit=self.limit, sampling=Sampling(temperature=c.temperature),
@@ -218,10 +245,10 @@ class Loop:
             grown.append(harvest)
         return grown
 
-    def recalls(self, step: int) -> int:
-        """How many trees of the batch with this number, from 0, are to come from earlier steps."""
+    def recalls(self) -> int:
+        """How many trees of the next batch are to come from earlier steps."""
         recall = self.recipe.recall
-        return recall.count(self.config.prompts, step, len(self.past.trees)) if recall else 0
+        return recall.count(self.config.prompts, len(self.past.trees)) if recall else 0
 
     def learn(self, harvest: Harvest, clock: _Clock) -> dict[str, float]:
         """Credit, fold, pack and update."""
@@ -243,7 +270,7 @@ class Loop:
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit
         )
-        objective = at_step(self.recipe.objective, self.done)
+        objective = self.recipe.objective
         folded: Folded = fold(view, advantage, weights, self.recipe.multiplicity)
         paths = expand(view, advantage, weights) if objective.level == "path" else None
         write(view, folded)
@@ -267,6 +294,7 @@ class Loop:
         written = view.flat("version", -1.0).astype(np.int64)[folded.weight > 0]
         if again:
             numbers["recalled"] = float(len(again))
+        numbers |= log_entropies(view) if self._texts else {}
         return numbers | age_numbers(written, self.version) | {"idle_share": _idle(folded)}
 
     async def evaluate(self) -> dict[str, float]:
@@ -302,7 +330,7 @@ class Loop:
     def state(self) -> dict[str, Any]:
         """What a checkpoint must hold besides weights."""
         return {
-            "done": self.done, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
+            "done": self.done, "told": self.told, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
             "readings": self.readings.state_dict(),
             "spent": {n: getattr(self.spent, n) for n in Spent.__slots__},
             "peers": {name: peer.state() for name, peer in self.peers.items()},
@@ -311,7 +339,7 @@ class Loop:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a checkpoint's state; the policy's weights are loaded by the caller."""
-        self.done = int(state["done"])
+        self.done, self.told = int(state["done"]), dict(state["told"])
         self.cursor.rewind(int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
         # Checkpoints from before there were any hold none, and recipes of that time ask for none.

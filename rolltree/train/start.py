@@ -21,13 +21,14 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.policy.lora import load_lora, with_lora
 from rolltree.recipe.check import check
+from rolltree.recipe.compose import Course
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.collect import Cursor
-from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
+from rolltree.train.config import Optim, TrainConfig, TrainError, check_optim, known_fields
 from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.memory import keep_freed
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
@@ -37,6 +38,7 @@ from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.scheduled import schedule_of
+from rolltree.train.stage import optim_at
 from rolltree.train.step import Learner, make_optimizer
 from rolltree.train.widths import check_width
 from rolltree.tree import Tree
@@ -71,11 +73,11 @@ def train(
     allows an older one. `engine` is one on this model, or the name of one to start (see `rolltree.engine.choose`).
     """
     settings = with_knobs(config or TrainConfig(), knobs)
-    parts = parts_of(recipe)
+    course = course_of(recipe)
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     asked = task_of(task)
     folder = RunFolder(out, resume=resume)
-    job = _Job(parts, recipe, loaded, asked, folder, settings, quiet)
+    job = _Job(course.at(0, {}), course, recipe, loaded, asked, folder, settings, quiet)
     try:
         return asyncio.run(_run(job, engine, listen, resume=resume, fallback=fallback))
     finally:
@@ -95,30 +97,34 @@ def with_knobs(config: TrainConfig, knobs: Mapping[str, Any]) -> TrainConfig:
     return replace(base, optim=replace(base.optim, **mine)) if mine else base
 
 
+def course_of(recipe: str | Recipe | Parts) -> Course:
+    """The compositions of a run behind a name, a recipe or one composition for all steps."""
+    return Course(load_recipe(recipe) if isinstance(recipe, str) else recipe)
+
+
 def parts_of(recipe: str | Recipe | Parts) -> Parts:
-    """The composition behind a name, a recipe or itself."""
-    if isinstance(recipe, Parts):
-        return recipe
-    return (load_recipe(recipe) if isinstance(recipe, str) else recipe).build()
+    """The composition of the first step."""
+    return course_of(recipe).at(0, {})
 
 
-def make_learner(parts: Parts, model: Any, config: TrainConfig) -> Learner:
-    """Policy, optimizer and the fixed policies the objective asks for."""
+def make_learner(parts: Parts, model: Any, config: TrainConfig, needs: frozenset[str] | None = None) -> Learner:
+    """Policy, optimizer and the fixed policies the objective asks for, now or (`needs`) at another step."""
     keep_freed()
+    needs = parts.objective.needs if needs is None else needs
     # Dropout would make the trained policy another one than the sampled.
     model.eval()
     if config.lora is not None:
-        reference = deepcopy(model) if "reference" in parts.objective.needs else None
+        reference = deepcopy(model) if "reference" in needs else None
         model = with_lora(model, rank=config.lora.rank, alpha=config.lora.alpha, targets=config.lora.targets)
     else:
-        reference = deepcopy(model) if "reference" in parts.objective.needs else None
+        reference = deepcopy(model) if "reference" in needs else None
     policy = LanguagePolicy(model)
     anchors: dict[str, LanguagePolicy] = {}
     if reference is not None:
         anchors["reference"] = LanguagePolicy(reference.requires_grad_(False))
-    if "previous" in parts.objective.needs:
+    if "previous" in needs:
         anchors["previous"] = LanguagePolicy(deepcopy(model).requires_grad_(False))
-    optim = replace(config.optim, **dict(parts.optim))
+    optim = optim_at(config, parts)
     return Learner(policy, make_optimizer(policy, optim), optim, anchors)
 
 
@@ -134,6 +140,8 @@ def task_of(task: str | Task) -> Task:
 @dataclass(frozen=True, slots=True)
 class _Job:
     parts: Parts
+    """Those of the first step."""
+    course: Course
     recipe: str | Recipe | Parts
     loaded: LoadedModel
     task: Task
@@ -144,8 +152,8 @@ class _Job:
     def described(self) -> dict[str, Any]:
         """All knobs, as config.json has them."""
         task = [self.task.name, self.task.level]
-        return _plain({"recipe": self.recipe, "parts": self.parts, "model": self.loaded.name, "task": task,
-                       "train": self.config})  # fmt: skip
+        return _plain({"recipe": self.recipe, "parts": self.parts, "varying": self.course.texts,
+                       "model": self.loaded.name, "task": task, "train": self.config})  # fmt: skip
 
 
 async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume: bool, fallback: bool) -> Result:
@@ -166,15 +174,20 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         engine = asked
     peers: dict[str, Fellow] = {}
     try:
-        check(job.parts, engine, job.task)
-        check_width(job.parts.strategy, job.parts.control)
-        check_peers(job.parts)
+        stages = job.course.corners()
+        for parts in stages:
+            check(parts, engine, job.task)
+            check_width(parts.strategy, parts.control)
+            check_peers(parts)
+            check_optim(optim_at(config, parts))
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
-        readings = make_readings(job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim))
-        learner = make_learner(job.parts, job.loaded.model, config)
+        read = frozenset[str]().union(*(parts.credit.needs for parts in stages))
+        readings = make_readings(read, job.loaded.model, optim_at(config, job.parts))
+        needs = frozenset[str]().union(*(parts.objective.needs for parts in stages))
+        learner = make_learner(job.parts, job.loaded.model, config, needs)
         cursor = Cursor(job.task, mix(config.seed, "items"))
-        loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers)
+        loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers, course=job.course)
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
                 _load(loop, where)
@@ -298,7 +311,7 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     old, new = (Path(str(about["model"])).name if about.get("model") else "" for about in (before, now))
     if old and old != new:  # the same weights may lie in another place now
         raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
-    for part in ("parts", "task", "train"):
+    for part in ("parts", "varying", "task", "train"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):
             # A knob the run was started without did not exist yet.

@@ -37,6 +37,7 @@ class Work:
     """Per update, its micro-batches on all ranks; `parts` may hold one rank's share of them."""
     version: int
     knobs: StepKnobs
+    optim: Optim
 
 
 class Crew(Protocol):
@@ -107,7 +108,7 @@ class Learner:
         if not parts:
             return {"updates": 0.0, "trained_tokens": 0.0}
         gap, weights, reread = Gap(knobs.gap_limit, version), Weights(table), Reread(table)
-        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs)
+        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs, self.optim)
         try:
             told = (self if self.crew is None else self.crew).teach(work, (gap, weights, reread))
         except DivergedError as error:
@@ -125,6 +126,7 @@ class Learner:
     def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
         """All updates of one step; a member of a team makes them at the same time as the others, on its own share."""
         self.team.unite(self.policy)
+        self.optim = work.optim
         once = len(work.parts) * self.optim.epochs == 1
         fixed = [
             [self._anchors(objective, micro, once) for micro in part]

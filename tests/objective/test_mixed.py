@@ -13,7 +13,7 @@ from rolltree.objective.batch import Batch, ObjectiveError
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.correction import ImportanceWeight
 from rolltree.objective.decoupled import Decoupled, loglinear
-from rolltree.objective.mixed import Remix, mixing_schedule
+from rolltree.objective.mixed import Remix
 from rolltree.objective.penalty import KlPenalty
 from rolltree.objective.registry import load_objective
 
@@ -72,11 +72,6 @@ def test_the_convex_pair_of_anchors(pair) -> None:
     assert Remix(beta=0.3, mixing=1.0).needs == {"sampled", "reference"}
     assert Remix(beta=0.0).needs == {"sampled"}
     assert Remix(beta=0.1, mixing=0.5).needs == {"sampled", "reference", "previous"}
-
-
-def test_mixing_schedule() -> None:
-    steps = (0, 50, 51, 60, 61, 100, 101, 1000)
-    assert [mixing_schedule(t) for t in steps] == pytest.approx([1, 1, 0.9, 0.9, 0.8, 0.5, 0.5, 0.5])
 
 
 def test_decoupled_multiplies_the_clipped_surrogate_by_a_masked_weight() -> None:

@@ -101,12 +101,11 @@ def test_only_the_last_steps_are_remembered_and_drawn_without_repetition() -> No
     assert any([t.id for t in past.draw(5, seed=s)] != [t.id for t in drawn] for s in range(5))
 
 
-def test_what_is_recalled_is_a_share_that_ends() -> None:
-    recall = Recall(share=0.4, window=2, until=10)
-    assert recall.count(10, step=3, available=20) == 4
-    assert recall.count(10, step=3, available=1) == 1
-    assert recall.count(10, step=10, available=20) == 0
-    assert Recall(share=0.9).count(2, step=0, available=9) == 1, "something must be fresh"
+def test_what_is_recalled_is_a_share() -> None:
+    recall = Recall(share=0.4, window=2)
+    assert recall.count(10, available=20) == 4
+    assert recall.count(10, available=1) == 1
+    assert Recall(share=0.9).count(2, available=9) == 1, "something must be fresh"
     for bad in ({"share": 0.0}, {"share": 1.0}, {"window": 0}):
         with pytest.raises(RolltreeError, match=next(iter(bad))):
             Recall(**bad)

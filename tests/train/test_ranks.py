@@ -155,7 +155,7 @@ def test_two_ranks_train_adapters_as_one_does() -> None:
 def test_shares_are_whole_and_even() -> None:
     view, folded, _ = rollouts(0, trees=30)
     part = micro_batches(view, folded, 40)
-    work = Work([load_objective("clipped")] * 2, [part, part[:2]], [1.0, 2.0], [len(part), 2], 0, KNOBS_2)
+    work = Work([load_objective("clipped")] * 2, [part, part[:2]], [1.0, 2.0], [len(part), 2], 0, KNOBS_2, Optim())
     for size in (1, 2, 3, 7):
         shares = shared_out(work, size)
         for number, whole in enumerate(work.parts):

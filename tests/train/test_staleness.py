@@ -27,7 +27,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def run(recipe: str | Parts, out: Path, **knobs: Any) -> Any:
+def run(recipe: Any, out: Path, **knobs: Any) -> Any:
     return rolltree.train(recipe, tiny_policy(), Early(), out=out, **{**QUIET, **knobs})
 
 
@@ -76,7 +76,8 @@ def test_what_waits_survives_an_interruption(tmp_path: Path, parts: Parts | None
 
 
 def test_recalled_trees_teach_beside_fresh_ones(tmp_path: Path) -> None:
-    done = run(recalling(share=0.5, window=1, until=4), tmp_path / "run", steps=6)
+    remix = load_recipe("remix", share=0.5, window=1, phase="mixed, fresh at 4")
+    done = run(remix, tmp_path / "run", steps=6)
     fresh = [line["leaves.submitted"] / 8 for line in done.metrics]
     assert fresh == [4, 2, 2, 2, 4, 4]
     assert [line.get("recalled", 0) for line in done.metrics] == [0, 2, 2, 2, 0, 0]

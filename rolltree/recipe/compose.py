@@ -1,0 +1,67 @@
+"""A recipe at a step of the run: its knobs that vary take their values, then it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, TypeVar
+
+from rolltree.control.registry import load_control
+from rolltree.recipe.recipe import Card, Parts, Recipe
+from rolltree.varying import Told, corners, schedules, settled
+
+R = TypeVar("R")
+
+
+def compose(recipe: Recipe, step: int = 0, told: Told | None = None) -> Parts:
+    """The recipe's parts after so many finished steps, given the last one's numbers."""
+    return settled(recipe, step, told).build()
+
+
+def at_start(build: Callable[[R], Parts]) -> Callable[[R], Parts]:
+    """For a recipe whose defaults vary: `build` alone gives the parts of the first step."""
+
+    @wraps(build)
+    def first(self: R) -> Parts:
+        return build(settled(self))
+
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """A recipe under another control than its own: the control's name and its knobs."""
+
+    inner: Recipe
+    control: str
+    knobs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def card(self) -> Card:
+        """The recipe's own."""
+        return self.inner.card
+
+    def build(self) -> Parts:
+        """The recipe's composition with the control replaced."""
+        return replace(self.inner.build(), control=load_control(self.control, **self.knobs))
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The parts of a run from its first step to its last."""
+
+    recipe: Recipe | Parts
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Every schedule in it, by the knob's dotted name."""
+        return {} if isinstance(self.recipe, Parts) else schedules(self.recipe)
+
+    def at(self, step: int, told: Told) -> Parts:
+        """The parts after so many finished steps."""
+        return self.recipe if isinstance(self.recipe, Parts) else compose(self.recipe, step, told)
+
+    def corners(self) -> list[Parts]:
+        """The parts at every step where something begins or ends: what all of them need is all that is ever needed."""
+        return [self.at(step, told) for step, told in corners(self.texts)]

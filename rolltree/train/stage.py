@@ -1,0 +1,40 @@
+"""What a run is made of at a step: the recipe's parts and the optimizer's knobs, where they vary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from rolltree.recipe.recipe import Parts
+from rolltree.train.config import Optim, TrainConfig
+from rolltree.tree.table import Table
+from rolltree.varying import Told, schedule, settled
+
+FLOOR = 1e-8
+"""Smallest entropy that is told from none."""
+PIVOT = 0.8
+"""Quantile of log-entropy between the actions taken for certain and for uncertain ones (HAPO, arXiv 2509.16591)."""
+
+
+def optim_at(config: TrainConfig, parts: Parts, step: int = 0, told: Told | None = None) -> Optim:
+    """The run's optimizer knobs under the recipe's overrides, each at its value of the step."""
+    return settled(replace(config.optim, **dict(parts.optim)), step, told)
+
+
+def followed(texts: Mapping[str, str], numbers: Told) -> dict[str, float]:
+    """Those of a step's numbers that some schedule follows."""
+    names = {name for text in texts.values() if (found := schedule(text)) is not None for name, _ in found.reads}
+    return {name: numbers[name] for name in sorted(names & numbers.keys())}
+
+
+def log_entropies(view: Table) -> dict[str, float]:
+    """Where the log-entropies of a step's taught actions lie, as they were sampled; {} where none was recorded."""
+    entropy = view.flat("entropy", np.nan)
+    entropy = entropy[view.teaches & np.isfinite(entropy)].astype(np.float64)
+    if not len(entropy):
+        return {}
+    e = np.log(np.maximum(entropy, FLOOR))
+    return {"log_entropy.pivot": float(np.quantile(e, PIVOT)), "log_entropy.most": float(e.max()),
+            "log_entropy.least": float(e.min())}  # fmt: skip

@@ -1,0 +1,265 @@
+"""Knobs that vary over a run: a text that stands wherever a value may stand.
+
+    0.2->1 over 100                       from 0.2 to 1 in 100 steps, then 1
+    0.5->10->0.5 over 200 after 20        0.5 for 20 steps, then two stretches of 100 steps
+    1, 0.75 at 100, 0.5 at 200            a staircase: each value from its step on
+    macro, micro every 10                 values in turn, so many steps each
+    0.96->0.875 by moved in 0..0.01       between two values, by a number of the last step's metrics
+    last log_entropy.pivot or none        that number itself; before the first step what stands behind "or"
+
+Steps are finished ones: the first step is made with the value at 0. A schedule has no state: what it says follows from
+the step and the last step's numbers, which a checkpoint holds, so a run resumes exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Any, Protocol, TypeVar, cast
+
+from rolltree.errors import RolltreeError
+
+Value = float | int | bool | str | None
+Told = Mapping[str, float]
+"""Numbers of the last step, by the names of its metrics."""
+T = TypeVar("T")
+Knob = float | str
+"""A number, or the text of a schedule."""
+
+_NAMED: dict[str, Value] = {"true": True, "false": False, "none": None}
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?"
+_RAMP = re.compile(rf"\s*({_NUMBER}(?:\s*->\s*{_NUMBER})+)\s+over\s+(\d+)(?:\s+after\s+(\d+))?\s*")
+_STAIR = re.compile(r"\s*([\w.+-]+)\s+at\s+(\d+)\s*")
+_PHASES = re.compile(r"\s*([\w.+-]+(?:\s*,\s*[\w.+-]+)+)\s+every\s+(\d+)\s*")
+_BY = re.compile(rf"\s*({_NUMBER})\s*->\s*({_NUMBER})\s+by\s+(\S+)\s+in\s+({_NUMBER})\.\.({_NUMBER})\s*")
+_LAST = re.compile(r"\s*last\s+(\S+)\s+or\s+([\w.+-]+)\s*")
+_WAYS = "write 0.2->1 over 100, or 1, 0.5 at 100, or a, b every 10, or 1->0.5 by METRIC in 0..0.1"
+
+
+class Schedule(Protocol):
+    """What a knob is at each step."""
+
+    def at(self, step: int, told: Told) -> Value:
+        """The value after so many finished steps, given the last one's numbers."""
+        ...
+
+    @property
+    def corners(self) -> tuple[int, ...]:
+        """Steps where something begins or ends."""
+        ...
+
+    @property
+    def reads(self) -> tuple[tuple[str, float], ...]:
+        """Numbers of the last step that it follows, each with the values that bound it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """Straight stretches between values."""
+
+    values: tuple[float, ...]
+    over: int
+    after: int = 0
+    reads: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def corners(self) -> tuple[int, ...]:
+        """Both ends and the knees."""
+        pieces = len(self.values) - 1
+        return tuple(self.after + -(-self.over * i // pieces) for i in range(pieces + 1))
+
+    def at(self, step: int, told: Told) -> Value:
+        """On the line."""
+        along = min(max((step - self.after) / self.over, 0.0), 1.0) * (len(self.values) - 1)
+        i = min(int(along), len(self.values) - 2)
+        share = along - i
+        return self.values[i] * (1 - share) + self.values[i + 1] * share
+
+
+@dataclass(frozen=True, slots=True)
+class Stairs:
+    """Each value from its step on."""
+
+    stairs: tuple[tuple[int, Value], ...]
+    reads: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def corners(self) -> tuple[int, ...]:
+        """Where each begins."""
+        return tuple(step for step, _ in self.stairs)
+
+    def at(self, step: int, told: Told) -> Value:
+        """The latest that has begun."""
+        return next(value for begins, value in reversed(self.stairs) if begins <= step)
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Values in turn."""
+
+    values: tuple[Value, ...]
+    every: int
+    reads: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def corners(self) -> tuple[int, ...]:
+        """One round."""
+        return tuple(i * self.every for i in range(len(self.values)))
+
+    def at(self, step: int, told: Told) -> Value:
+        """Whose turn it is."""
+        return self.values[step // self.every % len(self.values)]
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Between two values, as a number of the last step lies between two others; at first the first value."""
+
+    low: float
+    high: float
+    name: str
+    start: float
+    end: float
+    corners: tuple[int, ...] = (0,)
+
+    @property
+    def reads(self) -> tuple[tuple[str, float], ...]:
+        """The number, at both ends."""
+        return (self.name, self.start), (self.name, self.end)
+
+    def at(self, step: int, told: Told) -> Value:
+        """The share of the way that the number has gone."""
+        share = (told.get(self.name, self.start) - self.start) / (self.end - self.start)
+        return self.low + (self.high - self.low) * min(max(share, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """A number of the last step itself."""
+
+    name: str
+    otherwise: Value
+    corners: tuple[int, ...] = (0,)
+
+    @property
+    def reads(self) -> tuple[tuple[str, float], ...]:
+        """The number; nothing is known of its bounds."""
+        return ((self.name, 1.0),)
+
+    def at(self, step: int, told: Told) -> Value:
+        """What was told."""
+        return told.get(self.name, self.otherwise)
+
+
+def schedule(text: str) -> Schedule | None:
+    """The schedule that a text is; None where it is none. One that cannot be meant otherwise is refused."""
+    if found := _RAMP.fullmatch(text):
+        made = Ramp(tuple(float(v) for v in found[1].split("->")), int(found[2]), int(found[3] or 0))
+        return made if made.over else _refuse(text, "lasts no step")
+    if found := _BY.fullmatch(text):
+        low, high, start, end = (float(found[i]) for i in (1, 2, 4, 5))
+        return By(low, high, found[3], start, end) if start != end else _refuse(text, "has no width to move in")
+    if found := _PHASES.fullmatch(text):
+        made = Phases(tuple(_value(v) for v in found[1].split(",")), int(found[2]))
+        return made if made.every else _refuse(text, "changes every 0 steps")
+    if found := _LAST.fullmatch(text):
+        return Last(found[1], _value(found[2]))
+    first, *rest = text.split(",")
+    stairs = [_STAIR.fullmatch(part) for part in rest]
+    if rest and all(stairs) and re.fullmatch(r"\s*[\w.+-]+\s*", first):
+        steps = [(0, _value(first)), *((int(s[2]), _value(s[1])) for s in stairs if s)]
+        rising = all(a < b for (a, _), (b, _) in pairwise(steps))
+        return Stairs(tuple(steps)) if rising else _refuse(text, "has stairs out of order")
+    return _refuse(text, "cannot be read") if re.match(rf"\s*{_NUMBER}\s*->", text) else None
+
+
+def settled(thing: T, step: int = 0, told: Told | None = None, where: str = "") -> T:
+    """A dataclass of knobs with every schedule in it replaced by its value, dataclasses and tables inside included."""
+    if not is_dataclass(thing) or isinstance(thing, type):
+        return thing
+    now: dict[str, Any] = {}
+    for field in fields(thing):
+        given, name = getattr(thing, field.name), f"{where}{field.name}"
+        if not field.init:
+            continue
+        if isinstance(given, str):
+            value = _said(given, str(field.type), step, told or {}, name)
+        elif field.name == "card":
+            continue
+        elif isinstance(given, Mapping):
+            inner = cast("Mapping[str, Any]", given)
+            value = {k: _said(v, "Any", step, told or {}, f"{name}.{k}") if isinstance(v, str) else v
+                     for k, v in inner.items()}  # fmt: skip
+            value = given if value == inner else value
+        else:
+            value = settled(given, step, told, f"{name}.")
+        if value is not given:
+            now[field.name] = value
+    return cast(T, replace(cast(Any, thing), **now)) if now else thing
+
+
+def schedules(thing: Any, where: str = "") -> dict[str, str]:
+    """The texts of all schedules in a dataclass of knobs, by dotted name."""
+    out: dict[str, str] = {}
+    if isinstance(thing, Mapping):
+        held = [(str(k), v, True) for k, v in cast("Mapping[Any, Any]", thing).items()]
+    elif is_dataclass(thing) and not isinstance(thing, type):
+        held = [(field.name, getattr(thing, field.name), field.init) for field in fields(thing)]
+    else:
+        return out
+    for own, given, init in held:
+        name = f"{where}{own}"
+        if isinstance(given, str):
+            inner = _QUOTED.findall(given)
+            texts = [given] if schedule(given) is not None else [t for t in inner if schedule(t) is not None]
+            out |= {name if i == 0 else f"{name}#{i}": text for i, text in enumerate(texts)}
+        elif init and own != "card":
+            out |= schedules(given, f"{name}.")
+    return out
+
+
+def corners(texts: Mapping[str, str]) -> list[tuple[int, dict[str, float]]]:
+    """Steps and numbers of the last step at which what is built must be checked, so that it fits all along: around
+    every step where something begins or ends."""
+    made = [found for text in texts.values() if (found := schedule(text)) is not None]
+    near = {step + i for one in made for step in one.corners for i in (-1, 0, 1)}
+    steps = sorted(step for step in near | {0} if step >= 0)
+    read = [pair for one in made for pair in one.reads]
+    ends: list[dict[str, float]] = [{}] if not read else [{}, dict(read), dict(reversed(read))]
+    return [(step, told) for step in steps for told in ends]
+
+
+_QUOTED = re.compile(r"(?<=['\"])[^'\"]+(?=['\"])")
+
+
+def _said(given: str, kind: str, step: int, told: Told, name: str) -> Value:
+    found = schedule(given)
+    if found is not None:
+        value = found.at(step, told)
+        return round(value) if isinstance(value, float) and "int" in kind and "float" not in kind else value
+    if "str" not in kind and "Literal" not in kind and kind.split(" | ", maxsplit=1)[0] in ("int", "float", "bool"):
+        raise RolltreeError(f"{name}={given!r} is neither a value nor a schedule; {_WAYS}")
+    # A part written with its knobs, as in downsampled(leaves='0.2->1 over 100'): schedules stand in quotes.
+    return re.sub(r"'([^']*)'|\"([^\"]*)\"", lambda m: _inner(m, step, told), given) if "(" in given else given
+
+
+def _inner(found: re.Match[str], step: int, told: Told) -> str:
+    one = schedule(found[1] or found[2] or "")
+    return found[0] if one is None else repr(one.at(step, told))
+
+
+def _value(text: str) -> Value:
+    text = text.strip()
+    if text.lower() in _NAMED:
+        return _NAMED[text.lower()]
+    try:
+        return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+    except ValueError:
+        return text
+
+
+def _refuse(text: str, why: str) -> None:
+    raise RolltreeError(f"the schedule {text!r} {why}; {_WAYS}")
