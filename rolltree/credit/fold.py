@@ -22,6 +22,10 @@ Multiplicity = Literal["per_leaf", "once", "sqrt"]
 """How often an action shared by d leaves teaches: d times, once, or √d times."""
 
 
+Unit = Literal["path", "attempt"]
+"""What is one sequence to an objective with a ratio per sequence: all that was written on a path, or each attempt."""
+
+
 @dataclass(frozen=True, slots=True)
 class Folded:
     """Flat per-action arrays (`Table.start` gives each node's offset); zero where an action does not teach."""
@@ -116,8 +120,16 @@ def write(table: Table, folded: Folded) -> None:
         node.gain, node.loss, node.weight = (a[start:stop] for a in flat) if table.trains[i] else (None, None, None)
 
 
-def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
-    """Every path with a weight, as positions in the flat actions with the advantage each has on this path."""
+def expand(
+    table: Table, advantage: Advantage, weights: Floats, multiplicity: Multiplicity = "per_leaf",
+    unit: Unit = "path",
+) -> Expanded:  # fmt: skip
+    """Every path with a weight, as positions in the flat actions with the advantage each has on this path.
+
+    An action shared by d leaves stands on d paths; with another multiplicity than "per_leaf" each of them has its share
+    of the advantage. With `unit` "attempt" the sequences are the attempts, each once, with the mean of what the leaves
+    below say.
+    """
     taught = _weights_of(table, advantage, weights)
     _check(table, advantage, taught)
     rows, leaves = table.pairs()
@@ -138,8 +150,37 @@ def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
         value = value * advantage.factor[index]
     if advantage.action is not None:
         value = value + advantage.action[index]
+    if unit == "attempt":
+        return _attempts(table, index, row, leaf, value, taught)
+    if multiplicity != "per_leaf":
+        below = np.rint(table.below((taught > 0).astype(np.float64)))[row]
+        value = value / (below if multiplicity == "once" else np.sqrt(below))
     paths, path = np.unique(leaf, return_inverse=True)
     return Expanded(index, path.astype(np.int64), value, taught[paths], paths)
+
+
+def _attempts(table: Table, index: Ints, row: Ints, leaf: Ints, value: Floats, taught: Floats) -> Expanded:
+    """Entries by attempt: what was written between one question and the next."""
+    first = np.arange(len(table.nodes))
+    for level in table.levels[1:]:
+        above = table.parent[level]
+        joined = table.trains[level] & table.trains[above]
+        first[level] = np.where(joined, first[above], level)
+    found, at = np.unique(index, return_inverse=True)
+    said = np.bincount(at)
+    order = np.lexsort((found, first[row][_firsts(at)]))
+    mean, weight = np.bincount(at, value) / said, np.bincount(at, taught[leaf]) / said
+    ends = row[_firsts(at)][order]
+    heads, path = np.unique(first[ends], return_inverse=True)
+    begins = np.searchsorted(path, np.arange(len(heads)))
+    return Expanded(
+        found[order], path.astype(np.int64), mean[order], weight[order][begins], leaf[_firsts(at)][order][begins]
+    )
+
+
+def _firsts(numbers: Ints) -> Ints:
+    """Where each of 0, 1, 2, … stands first."""
+    return np.unique(numbers, return_index=True)[1]
 
 
 def _over_leaves(

@@ -20,9 +20,10 @@ class Mars2:
     Both are trained, each on the attempts it wrote, with weights and optimizer of its own (`train_peer=False` keeps
     the second as it is). `peer` names its model, which must share the first one's tokenizer; by default it starts as a
     copy, so the two differ only by what they then learn. Attempts are shaped by parent and siblings and normalised
-    over the tree. A token-level clip stands in for GSPO's sequence ratio: a path holds several attempts, and on fresh
-    rollouts both have the same gradient. The overlong penalty is left out, since attempts end at the task's limit.
-    An attempt below which nothing could be finished does not teach.
+    over the tree. The ratio is that of an attempt as a whole (GSPO); `ratio="token"` clips each token. What asks for
+    another attempt says what the one above scored and states the problem again; the wording is ours. The overlong
+    penalty is left out, since attempts end at the task's limit. An attempt below which nothing could be finished does
+    not teach. The events "answers at depth" say where the search went.
     """
 
     card: ClassVar[Card] = Card(
@@ -35,8 +36,8 @@ class Mars2:
     peer: str = ""
     """Model of the second policy: a name, a folder or a hub id; "" = a copy of the first."""
     train_peer: bool = True
-    again: str = "{prompt}"
-    """What asks for another attempt: {prompt}, {answer} and {score} are filled in; ";" for countdown."""
+    again: str = "\n[{score}] {prompt}"
+    """What asks for another attempt: {prompt}, {answer} and {score} are filled in."""
     choose: Literal["thompson", "chance", "wide"] = "thompson"
     prior: Literal["normal", "beta"] = "normal"
     gamma: float = 0.3
@@ -45,8 +46,10 @@ class Mars2:
     """λ of b = (1 − λ) R_parent + λ mean of siblings."""
     in_place: bool = False
     """Shape in node order, so that children see shaped parents, as the released function does."""
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    ratio: Literal["sequence", "token"] = "sequence"
+    clip_low: float = 0.0
+    clip_high: float = 0.0
+    """Bounds of the ratio's clip; 0 = 3e-4 and 4e-4 for sequences (GSPO's), 0.2 for tokens."""
     kl: float = 1e-3
     sampling_rounds: int = 1
 
@@ -55,11 +58,18 @@ class Mars2:
         check_group("mars2", self.nodes)
         if self.choose not in ("thompson", "chance", "wide"):
             raise RecipeError(f"mars2: choose={self.choose!r} is none of thompson, chance, wide")
+        if self.ratio not in ("sequence", "token"):
+            raise RecipeError(f"mars2: ratio={self.ratio!r} is neither 'sequence' nor 'token'")
+        sequence = self.ratio == "sequence"
+        low, high = self.clip_low or (3e-4 if sequence else 0.2), self.clip_high or (4e-4 if sequence else 0.2)
         attempts = Attempts(self.nodes, again=self.again, choose=self.choose, prior=Prior(self.prior))
         return Parts(
             "mars2", attempts,
             load_credit("sibling_shaping", gamma=self.gamma, blend=self.blend, in_place=self.in_place),
-            load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high, kl=self.kl, correction="tis"),
-            averaging="token", multiplicity="once", filters=(Mixed(of="attempts"),), rounds=self.sampling_rounds,
+            load_objective(
+                "gspo" if sequence else "clipped", clip_low=low, clip_high=high, kl=self.kl, correction="tis"
+            ),
+            averaging="sequence" if sequence else "token", multiplicity="once", unit="attempt",
+            filters=(Mixed(of="attempts"),), rounds=self.sampling_rounds,
             peers={"peer": Peer(self.peer, self.train_peer)},
         )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from rolltree.control.plan import Control, Uniform
 from rolltree.control.schedule import Schedule
 from rolltree.credit.advantage import Credit
-from rolltree.credit.fold import Averaging, Multiplicity
+from rolltree.credit.fold import Averaging, Multiplicity, Unit
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import GroupFilter
 from rolltree.filter.overlong import Shaper
@@ -87,6 +87,8 @@ class Parts:
     objective: Objective
     averaging: Averaging = "token"
     multiplicity: Multiplicity = "per_leaf"
+    unit: Unit = "path"
+    """What one sequence is, where the objective has a ratio per sequence."""
     fixed_length: int | None = None
     """Divisor of the averaging "fixed"; None = the run's limit of policy tokens per path."""
     filters: tuple[GroupFilter, ...] = ()

@@ -39,7 +39,7 @@ from rolltree.train.flight import Flight
 from rolltree.train.gather import check_gap
 from rolltree.train.growth import growth
 from rolltree.train.overlap import Overlap
-from rolltree.train.peers import Fellow, written_by
+from rolltree.train.peers import Fellow, paths_by, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.scheduled import corrected, fitted, schedule_of
 from rolltree.train.stage import followed, log_entropies, optim_at
@@ -272,7 +272,9 @@ class Loop:
         )
         objective = self.recipe.objective
         folded: Folded = fold(view, advantage, weights, self.recipe.multiplicity)
-        paths = expand(view, advantage, weights) if objective.level == "path" else None
+        paths = None
+        if objective.level == "path":
+            paths = expand(view, advantage, weights, self.recipe.multiplicity, self.recipe.unit)
         write(view, folded)
         settle_fates(view, weights)
         clock.lap("credit")
@@ -281,12 +283,14 @@ class Loop:
             self.config.held,
         )  # fmt: skip
         mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
-        numbers = self.learner.step(objective, view, mine, paths, version=self.version, knobs=knobs)
+        ours = paths_by(view, paths, self.peers, others=True) if self.peers else paths
+        numbers = self.learner.step(objective, view, mine, ours, version=self.version, knobs=knobs)
         check_gap(numbers, self.config)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 own = written_by(view, folded, [name])
-                told = peer.learner.step(objective, view, own, None, version=peer.version, knobs=knobs)
+                theirs = paths_by(view, paths, [name])
+                told = peer.learner.step(objective, view, own, theirs, version=peer.version, knobs=knobs)
                 numbers |= {f"{name}.{key}": value for key, value in told.items()}
         numbers |= self.readings.learn(view, self.config.token_budget, again, self.learner.policy)
         release_team()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.credit.fold import Folded
+from rolltree.credit.fold import Expanded, Folded
 from rolltree.engine.protocol import Engine
 from rolltree.policy.load import LoadedModel, load_model
 from rolltree.policy.publish import weights_of
@@ -51,8 +51,8 @@ class Fellow:
 
 
 def check_peers(parts: Parts) -> None:
-    """Refuse objectives whose ratios belong to a path: its actions are of several policies."""
-    if parts.peers and parts.objective.level == "path":
+    """Refuse objectives whose ratios belong to a path, where its actions are of several policies."""
+    if parts.peers and parts.objective.level == "path" and parts.unit == "path":
         raise TrainError(
             f"{parts.name} lets {', '.join(parts.peers)} write on the same paths as the trained policy, but its "
             "objective has one ratio per path; choose one with a ratio per token, such as clipped"
@@ -79,3 +79,19 @@ def written_by(table: Table, folded: Folded, names: Iterable[str], *, others: bo
     mine = np.fromiter(((n.actor in wanted) != others for n in table.nodes), np.bool_, len(table.nodes))
     use = table.per_action(mine).astype(np.float64)
     return Folded(folded.gain * use, folded.loss * use, folded.weight * use)
+
+
+def paths_by(table: Table, paths: Expanded | None, names: Iterable[str], *, others: bool = False) -> Expanded | None:
+    """The sequences that those actors wrote (or all `others`), each of which is of one of them."""
+    if paths is None:
+        return None
+    wanted = set(names)
+    row = np.repeat(np.arange(len(table.nodes)), table.length)
+    begins = np.searchsorted(paths.path, np.arange(len(paths.weight)))
+    mine = np.fromiter(
+        ((table.nodes[row[i]].actor in wanted) != others for i in paths.index[begins]), np.bool_, len(paths.weight)
+    )
+    use, number = mine[paths.path], np.cumsum(mine) - 1
+    return Expanded(
+        paths.index[use], number[paths.path[use]], paths.advantage[use], paths.weight[mine], paths.leaf[mine]
+    )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rolltree.contract.forests import flat, grown
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.fold import expand, fold, leaf_weights, write
+from rolltree.tree import Tree
 from rolltree.tree.table import table
 
 shapes = st.recursive(st.just([]), lambda s: st.lists(s, min_size=1, max_size=4), max_leaves=12).filter(bool)
@@ -77,6 +78,10 @@ def test_fold_equals_walking_every_path(forest, seed, terms, multiplicity, avera
     flat_fold = fold(tab, advantage, weights)
     np.testing.assert_allclose(gain, flat_fold.gain, atol=1e-14)
     np.testing.assert_allclose(loss, flat_fold.loss, atol=1e-14)
+    shared = expand(tab, advantage, weights, multiplicity)
+    for channel, side in ((folded.gain, np.maximum), (folded.loss, np.minimum)):
+        sums = np.bincount(shared.index, per_entry * side(shared.advantage, 0), minlength=tab.actions)
+        np.testing.assert_allclose(sums, channel, atol=1e-14, err_msg="a shared action teaches as often on paths")
     for leaf, p in zip(paths.leaf, range(len(paths.leaf)), strict=True):
         walked = np.concatenate([tab.start[tab.nodes.index(n)] + np.arange(len(n))
                                  for n in tab.trees[tab.leaf_tree[leaf]].path(tab.nodes[tab.leaf[leaf]])])  # fmt: skip
@@ -131,3 +136,22 @@ def test_write_lays_the_channels_on_trained_nodes():
 def test_an_empty_forest_folds():
     tab = table([])
     assert fold(tab, Advantage(), leaf_weights(tab, "token")).gain.shape == (0,)
+
+
+def test_attempts_are_sequences_of_their_own_each_once():
+    """A drafts, two answers with it in sight, one of them in two runs: three attempts, whatever leaves stand below."""
+    tree = Tree("t", [0])
+    draft = tree.extend(tree.root, [1, 2], status="done", scores={"reward": 0.0})
+    for actions, reward in (([3], 1.0), ([4, 5, 6], 0.0)):
+        asked = tree.extend(draft, [7], role="prompt")
+        here = tree.extend(asked, actions, status="done", scores={"reward": reward})
+        if len(actions) > 1:
+            tree.cut(here, 1)
+    tab = table([tree])
+    node = np.arange(len(tab.nodes), dtype=float)
+    made = expand(tab, Advantage(node=node), leaf_weights(tab, "sequence"), "once", "attempt")
+    spelled = [tab.flat("actions")[made.index[made.path == p]].tolist() for p in range(len(made.weight))]
+    assert sorted(spelled) == [[1, 2], [3], [4, 5, 6]]
+    folded = fold(tab, Advantage(node=node), leaf_weights(tab, "sequence"), "once")
+    gain = np.bincount(made.index, made.weight[made.path] * made.advantage, minlength=tab.actions)
+    np.testing.assert_allclose(gain, folded.gain)

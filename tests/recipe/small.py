@@ -17,7 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "rose": {"leaves": 6, "top": 5},
     "echo": {"leaves": 6, "stems": 3, "entropy": 0.87, "confidence": 0.45, "rise": 0.0, "prune": "none"},
     "ets": {"width": 6, "step": 3, "delimiter": ""},
-    "mars2": {"nodes": 6},
+    "mars2": {"nodes": 6, "again": "{prompt}"},
     "gigpo": {},
     "hgpo": {},
     "himac": {"plans": 3, "executions": 3, "stop": "e"},

@@ -157,3 +157,14 @@ def test_a_design_whose_executions_break_is_worth_less() -> None:
     first, second = (action[table([tree]).start[i]] for i in (1, 4))
     assert first == pytest.approx(-second)
     assert first > 0.5
+
+
+def test_mars2_tells_the_next_attempt_what_the_one_above_scored() -> None:
+    recipe = load_recipe("mars2")
+    strategy = recipe.build().strategy
+    asked = strategy.again.format(prompt="3 4>13:", answer="3+4", score="0")  # type: ignore[union-attr]
+    assert asked == "\n[0] 3 4>13:", "the question is parted from the answer before it"
+    parts = recipe.build()
+    assert (parts.unit, parts.objective.level) == ("attempt", "path")
+    token = load_recipe("mars2", ratio="token").build()
+    assert token.objective.level == "token"
