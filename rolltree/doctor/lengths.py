@@ -76,7 +76,7 @@ def length_bias(run: Run, *, most: float = 0.6, worse: float = 1.2, window: int 
     "Many answers are cut off at the length limit; most are scored as wrong, which they may not be.",
     reads=("truncated", "cut.wrong"),
     levers=(option("max_tokens", "more room"), knob("dapo.overlong", "a soft penalty before the limit"),
-            knob("treepo.repeat_times", "ends paths that only repeat themselves")),
+            knob("treepo.repeat", "ends paths that only repeat themselves")),
     knobs={"most": "share of leaves that end at the limit", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
 def truncated_answers(run: Run, *, most: float = 0.2, worse: float = 0.5, window: int = 10) -> Iterator[Symptom]:
@@ -96,7 +96,7 @@ def truncated_answers(run: Run, *, most: float = 0.2, worse: float = 0.5, window
     "A few very long rollouts hold up the step: the rest has ended long before.",
     reads=("lengths.tail", "lengths.most", "lengths.median"),
     levers=(option("max_tokens", "a lower limit"),
-            knob("treepo.repeat_times", "ends paths that only repeat themselves"),
+            knob("treepo.repeat", "ends paths that only repeat themselves"),
             knob("dapo.overlong", "a soft penalty near the limit")),
     knobs={"most": "share of the longest rollout's time in which nine tenths have ended",
            "worse": "the same, for critical", "window": WINDOW},

@@ -81,6 +81,18 @@ class MajorityVote:
 
 
 @dataclass(frozen=True, slots=True)
+class OnlyVoted:
+    """The first `teach` live leaves teach; the others have voted, and that is all (TTRL)."""
+
+    teach: int
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """Drop what only voted; `limit` is not used."""
+        for leaf in live_leaves(tree)[self.teach :]:
+            leaf.fate = "dropped: it only voted"
+
+
+@dataclass(frozen=True, slots=True)
 class WeighedVote:
     """Says what a prompt's leaves agree on under another weight of votes, and changes nothing.
 

@@ -26,6 +26,13 @@ class EndRepeating:
     window: int = 32
     times: int = 8
 
+    @classmethod
+    def of_segment(cls, tokens: int) -> EndRepeating:
+        """The paper's rule at its 512 tokens; in shorter segments one that two characters in turn can still meet, if
+        they fill a segment of one character a token (reconstructed)."""
+        window = min(max(tokens // 4, 2), 32)
+        return cls(window, max(min((tokens - window) // 2 + 1, 8), 2))
+
     async def __call__(self, hand: Hand, live: Sequence[Node]) -> Sequence[Node]:
         """Close what repeats and return the others."""
         kept: list[Node] = []

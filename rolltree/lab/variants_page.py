@@ -44,7 +44,7 @@ NOT_RUN = """## Switches without a run
 |---|---|---|
 | echo | the penalty of pruned paths is exported and read by no trainer | no number can differ |
 | treepo | repetition priority and first-step maximum stand under keys the worker does not read | they are knobs here, \
-`repeat_times` and `first_most`; released = `repeat_times=0`, `first_most=0` |
+`repeat` and `first_most`; released = `repeat=False`, `first_most=0` |
 | treepo | a subgroup counts once per segment without a fork | a rule of the credit: see [credit](../credit.md) |
 | cleaner | error patterns of one sandbox | `errors`; which replies count as failed belongs to the sandbox |
 """

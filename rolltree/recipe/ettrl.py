@@ -26,9 +26,9 @@ class Ettrl:
     card: ClassVar[Card] = Card(
         "ettrl", "Entropy mechanism for test-time RL", "2508.11356", 2025,
         "AIME 2024 from 10.0 to 16.9 (Llama-3.1-8B) with 60 % of the tokens of plain test-time RL",
-        ("generate", "filter", "credit"), "grpo",
-        Evidence("decoded_per_leaf", "grpo", "lower", 2.0, "arithmetic", 150_000, level=1,
-                 settings=("train.prompts=8", "ettrl:stems=3", "grpo:group=15")),
+        ("generate", "filter", "credit"), "ttrl",
+        Evidence("decoded_per_leaf", "ttrl", "lower", 2.0, "arithmetic", 150_000, level=1,
+                 settings=("train.prompts=8", "ettrl:stems=3", "ttrl:votes=15", "ttrl:samples=15")),
     )  # fmt: skip
     stems: int = 12
     positions: int = 2

@@ -22,9 +22,10 @@ class TreePo:
     Each leaf is compared with all leaves and with those that share more and more of its prefix; the result is whitened
     over the step. Around it stands DAPO: asymmetric clip, token averaging, mixed groups only, overlong penalty (over
     the last fifth of the limit, as DAPO's; TreePO's own buffer is 512 of 7,168 tokens). The paper's segment is 512 of
-    7,168 tokens; `segment` is in tokens. A temperature of the split that changes over training
-    (the code's half-sine) is left out. Released code cuts a finished leaf back without telling the request, so a deep
-    fallback glues tokens onto another prefix; here the prefix is always the node's.
+    7,168 tokens; `segment` is in tokens. The split's temperature may vary over the run, as the code's half-sine does
+    (`split_temperature="0.5->10 over 200"`). Paths ended by repetition have that finish. Released code cuts a finished
+    leaf back without telling the request, so a deep fallback glues tokens onto another prefix; here the prefix is
+    always the node's.
     """
 
     card: ClassVar[Card] = Card(
@@ -38,16 +39,19 @@ class TreePo:
     segment: int = 16
     ways: int = 2
     split: Split = "even"
+    split_temperature: float = 1.0
+    """Of the softmax in the splits by log-prob."""
     first: int = 0
     """Least branches at the root; 0 = `ways`."""
     first_most: int = 0
     """Most branches at the root, drawn uniformly from `first` on (8 in the paper's "init 2 to 8")."""
     fill: Backfill = "boundary"
     rounds: int = 14
-    repeat_window: int = 32
-    repeat_times: int = 8
-    """A segment in which a window of characters stands so often ends its path; 0 = never. A segment must show
-    `repeat_window` + `repeat_times` − 1 characters for that: with one character a token, 16 tokens never do."""
+    repeat: bool = True
+    """A segment that repeats itself ends its path: 32 characters that stand 8 times in the paper's 512 tokens."""
+    repeat_window: int = 0
+    repeat_times: int = 0
+    """Another window of characters, and how often it stands; 0 = by the segment's length, so that it can happen."""
     subgroups: str = "average"
     """How nested subgroups are averaged: "average" or "size"."""
     whiten: bool = True
@@ -61,12 +65,13 @@ class TreePo:
         """A segment tree, nested credit, asymmetric dual clip, DAPO's filter and shaper."""
         check_group("treepo", self.leaves)
         low = self.first or self.ways
-        ending = EndRepeating(self.repeat_window, self.repeat_times) if self.repeat_times else None
+        fit = EndRepeating.of_segment(self.segment)
+        ending = EndRepeating(self.repeat_window or fit.window, self.repeat_times or fit.times)
         return Parts(
             "treepo",
             SegmentTree(
-                self.leaves, self.segment, self.ways, self.split, fill=self.fill, rounds=self.rounds,
-                first=(low, max(low, self.first_most)), ending=ending,
+                self.leaves, self.segment, self.ways, self.split, self.split_temperature, fill=self.fill,
+                rounds=self.rounds, first=(low, max(low, self.first_most)), ending=ending if self.repeat else None,
             ),
             load_credit("nested", mix=self.subgroups, whiten=self.whiten),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual),

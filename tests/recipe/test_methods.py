@@ -14,6 +14,7 @@ from rolltree.contract.tiny import CODEC, STOP, Spell, Walk, tiny_engine
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.first_returns import FirstReturns
 from rolltree.filter.vote import MajorityVote, WeighedVote
+from rolltree.generate.repetition import repeats
 from rolltree.generate.runner import grow
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
@@ -168,3 +169,40 @@ def test_mars2_tells_the_next_attempt_what_the_one_above_scored() -> None:
     assert (parts.unit, parts.objective.level) == ("attempt", "path")
     token = load_recipe("mars2", ratio="token").build()
     assert token.objective.level == "token"
+
+
+@pytest.mark.parametrize("segment", [8, 16, 64, 512])
+def test_a_segment_of_treepo_can_repeat_itself(segment: int) -> None:
+    """32 characters 8 times need 39 of them; a segment of 16 has 16."""
+    ending = load_recipe("treepo", segment=segment).build().strategy.ending  # type: ignore[union-attr]
+    assert repeats("ab" * (segment // 2), ending.window, ending.times)
+    assert repeats("a" * segment, ending.window, ending.times)
+    assert not repeats(("12+34=46, so 46-9=37;" * 40)[: min(segment, 40)], ending.window, ending.times)
+    if segment == 512:
+        assert (ending.window, ending.times) == (32, 8)
+
+
+def test_treepo_ends_paths_that_repeat_themselves() -> None:
+    def stuck(prefix: tuple[int, ...]) -> list[float]:
+        return [1.0, *[0.0] * 26]
+
+    parts = load_recipe("treepo", leaves=4, segment=8).build()
+    for tree in grown(parts, Spell(stop=(), max_tokens=40), policy=stuck):
+        ends = {leaf.finish for leaf in tree.leaves() if leaf.parent is not None}
+        assert "repetition" in ends
+    assert load_recipe("treepo", repeat=False).build().strategy.ending is None  # type: ignore[union-attr]
+
+
+def test_ttrl_votes_with_more_rollouts_than_it_teaches() -> None:
+    parts = load_recipe("ttrl", votes=6, samples=3).build()
+    for tree in grown(parts, Spell(), n=6):
+        assert len(tree.children(tree.root)) == len(tree.leaves()) == 6, "independent rollouts"
+        for shape in parts.shapers:
+            shape(tree, 16)
+        answers = [leaf.notes["answer"] for leaf in tree.leaves()]
+        said = max(answers, key=answers.count)
+        assert answers.count(said) == max(map(answers.count, answers))
+        assert [leaf.fate for leaf in tree.leaves()] == [""] * 3 + ["dropped: it only voted"] * 3
+        assert all(leaf.scores["reward"] in (0.0, 1.0) for leaf in tree.leaves())
+        assert sum(leaf.scores["reward"] for leaf in tree.leaves()) == max(map(answers.count, answers))
+    assert load_recipe("ettrl").card.baseline == "ttrl"

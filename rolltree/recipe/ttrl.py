@@ -1,0 +1,48 @@
+"""TTRL: test-time reinforcement learning (arXiv 2504.16084)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rolltree.credit.registry import load_credit
+from rolltree.filter.vote import MajorityVote, OnlyVoted
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+
+
+@dataclass(frozen=True, slots=True)
+class Ttrl:
+    """Learns without labels: independent rollouts vote, and agreeing with the majority is the reward.
+
+    More rollouts vote than teach: the first `samples` of them do. It is what tree methods without labels (ETTRL, ECHO)
+    are to be held against, at as many votes. Where the majority is wrong, training makes it certain; `vote.wrong` says
+    how often it is, `solved` and `true_reward` report the truth.
+    """
+
+    card: ClassVar[Card] = Card(
+        "ttrl", "Test-time reinforcement learning", "2504.16084", 2025,
+        "AIME 2024 pass@1 of Qwen2.5-Math-7B up by about 211 % without a label", ("filter", "control"), "grpo",
+        Evidence("pass@1", "grpo", "equal", 0.05, "arithmetic", 120_000, level=1,
+                 settings=("train.prompts=8", "grpo:group=16", "ttrl:samples=16")),
+    )  # fmt: skip
+    votes: int = 16
+    """Rollouts of a prompt that vote; 64 in the paper."""
+    samples: int = 8
+    """Of those, rollouts that teach; 32 in the paper."""
+    ties: Literal["first", "shared", "drop"] = "first"
+    silent: Literal["wrong", "vote", "drop"] = "wrong"
+    clip: float = 0.2
+    kl: float = 0.0
+
+    def build(self) -> Parts:
+        """Independent rollouts, majority labels, group credit on some of them."""
+        check_group("ttrl", self.samples)
+        if self.votes < self.samples:
+            raise RecipeError(f"ttrl: samples={self.samples} of votes={self.votes} cannot teach; give at least as many")
+        return Parts(
+            "ttrl", Independent(self.votes), load_credit("grpo"),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
+            shapers=(MajorityVote(self.ties, self.silent), OnlyVoted(self.samples)),
+        )  # fmt: skip
