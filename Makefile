@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit slow bench docs format clean
+.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow bench docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ imports:
 
 unit:
 	$(BIN)/python -m pytest -m 'not slow and not ray' --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
+
+release-check: setup ## what a release needs beside the tests: evidence made with the code that stands
+	$(BIN)/rolltree evidence --list
 
 slow: setup ## the minutes-long checks (learning curves, soak)
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=repeatable

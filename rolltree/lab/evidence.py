@@ -107,6 +107,11 @@ def problems(claim: Claim, entry: Entry | None) -> list[str]:
     """Why stored evidence does not stand; empty when it does."""
     if entry is None:
         return [f"{claim.name}: no evidence is stored; run `rolltree evidence {claim.name}`"]
+    return [*stale(claim, entry), *forged(claim, entry)]
+
+
+def stale(claim: Claim, entry: Entry) -> list[str]:
+    """What has changed since an entry was made: the card's question, or the code. A release check, not a test."""
     again = f"run `rolltree evidence {claim.name}` again"
     out: list[str] = []
     if entry.question != _plain_question(claim):
@@ -118,10 +123,18 @@ def problems(claim: Claim, entry: Entry | None) -> list[str]:
             f"{claim.name}: its evidence was made with other code ({', '.join(modules)} changed); {again}, or "
             f"`rolltree evidence {claim.name} --verify`, which accepts the new code if a seed gives the same numbers"
         )
-    effect, said = _judged(claim, entry.results)
-    if (effect, said.outcome, said.words) != (entry.effect, entry.outcome, entry.words):
-        out.append(f"{claim.name}: the stored verdict is not that of the stored runs ({said.words}); {again}")
     return out
+
+
+def forged(claim: Claim, entry: Entry) -> list[str]:
+    """Whether the verdict is that of the runs it stands beside, as far as the card still asks what was asked."""
+    if entry.question != _plain_question(claim):
+        return []
+    effect, said = _judged(claim, entry.results)
+    if (effect, said.outcome, said.words) == (entry.effect, entry.outcome, entry.words):
+        return []
+    again = f"run `rolltree evidence {claim.name}` again"
+    return [f"{claim.name}: the stored verdict is not that of the stored runs ({said.words}); {again}"]
 
 
 def accept(claim: Claim, entry: Entry) -> Entry:
