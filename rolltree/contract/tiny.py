@@ -15,11 +15,14 @@ import numpy as np
 
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.random import mix
+from rolltree.task.grammar import Grammar, Tag
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
 CODEC = Letters("abcdefghijklmnopqrstuvwxy!", eos_id=26)
 STOP = CODEC.alphabet.index("!")
+GRAMMAR = Grammar((Tag("switch", "s", "t", 1), Tag("action", "u", "!")))
+"""Spans that a turn may have by chance."""
 EMBEDDINGS = np.random.default_rng(0).normal(size=(CODEC.vocab_size, 4)).astype(np.float32)
 
 
@@ -76,6 +79,7 @@ class Walk:
     stop: tuple[str, ...] = ("!",)
     max_tokens: int = 48
     max_turns: int = 6
+    grammar: Grammar = GRAMMAR
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """As of `Spell`."""

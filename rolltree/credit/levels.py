@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -71,60 +71,44 @@ def plan_values(
     return normalised(value, group, std, ddof, eps)
 
 
-Phase = Literal["macro", "micro", "both", "alternate"]
-"""Which level learns: the plans, their executions, both at once, or one after the other."""
+Phase = Literal["macro", "micro", "both"]
+"""Which level learns from a tree: its plans, the executions of one plan, or both at once."""
+LEARNS = "learns_micro"
+"""Score of a tree's prompt: 0 = its plans learn, 1 = its executions do; where it is missing both do."""
 
 
-def turn_of(table: Table, every: int) -> Phase:
-    """Whose turn it is at the newest version that wrote the step: `every` versions each, plans first."""
-    version = table.flat("version", -1.0)
-    newest = int(version[table.teaches].max(initial=-1.0))
-    if newest < 0 and table.teaches.any():
-        row = int(np.repeat(np.arange(len(table.nodes)), table.length)[table.teaches][0])
-        raise CreditError(
-            f"{where(table, row)} and all others do not say under which version they were written, so levels cannot "
-            'alternate; let the engine report versions, or choose phase "macro" or "micro" yourself'
-        )
-    return "macro" if newest // every % 2 == 0 else "micro"
+def learning(table: Table) -> tuple[Bools, Bools]:
+    """Per tree, whether its plans learn, and whether its executions do: as its generator has grown it."""
+    said = table.score(LEARNS)[table.root]
+    return ~(said > 0.5), ~(said <= 0.5)
 
 
 @register("himac", paper="HiMAC, arXiv:2603.00977", family="hierarchy")
 @dataclass(frozen=True, slots=True)
 class HiMAC:
     """Macro: A = (R − mean)/(std + eps) over blueprints, on blueprint actions; micro: the same over the executions of
-    the best blueprint, on execution actions (HiMAC, arXiv:2603.00977; normalisation and eps reconstructed).
+    a blueprint, on execution actions (HiMAC, arXiv:2603.00977; normalisation and eps reconstructed).
 
     A blueprint is a trained node of level 1, or the last of several on its path; R of a blueprint is the mean outcome
-    of its executions (give it one greedy execution to follow the paper). `phase` says which level learns; "alternate"
-    lets each learn for `every` versions of the weights in turn, the blueprints first, and reads the version from the
-    actions. With `best` only executions of the highest-valued blueprint teach how to execute (first wins ties). Fold
-    with multiplicity "once": a blueprint is one sample however many executions it has.
+    of its executions. A tree says which level learns from it (score `learns_micro` of its prompt); in one that says
+    nothing both do. With `best` only executions of the highest-valued blueprint teach how to execute (first wins ties);
+    a generator that samples below one fixed blueprint needs no such choice. Fold with multiplicity "once": a blueprint
+    is one sample however many executions it has.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
-    phase: Phase = "both"
-    every: int = 1
-    """Versions a level learns before the other's turn ("alternate")."""
-    best: bool = True
+    best: bool = False
     std: bool = True
     ddof: int = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:
         """Macro advantages on plans, micro advantages below them."""
-        if self.phase not in get_args(Phase) or self.every < 1:
-            raise CreditError(
-                f"himac: phase is {self.phase!r} and every is {self.every}; the phases are "
-                f"{', '.join(get_args(Phase))}, and a level learns for at least 1 version"
-            )
         plan = plans(table, "himac")
-        phase = turn_of(table, self.every) if self.phase == "alternate" else self.phase
-        zero = np.zeros(len(table.nodes))
-        macro = plan_values(table, plan, std=self.std, ddof=self.ddof, eps=self.eps) if phase != "micro" else zero
-        micro = np.zeros(len(table.leaf))
-        if phase != "macro":
-            group = np.where(self._chosen(table, plan), plan, -1) if self.best else plan
-            micro = normalised(outcomes(table), group, self.std, self.ddof, self.eps)
+        of_plans, of_executions = learning(table)
+        macro = plan_values(table, plan, std=self.std, ddof=self.ddof, eps=self.eps) * of_plans[table.tree]
+        group = np.where(self._chosen(table, plan), plan, -1) if self.best else plan
+        micro = normalised(outcomes(table), group, self.std, self.ddof, self.eps) * of_executions[table.leaf_tree]
         return two_levels(table, plan, macro, micro)
 
     def _chosen(self, table: Table, plan: Ints) -> Bools:

@@ -21,6 +21,8 @@ DOCS = Path("docs/recipes")
 TABLE = Path("docs/measured/evidence.md")
 EVIDENCE = Path("evidence")
 _PLAIN = ((), None, {}, "")
+_USUAL = ("anchor", "unit")
+"""Parts that are only worth a line where they differ from the usual."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SET = re.compile(r"(?<=frozenset\(\{)[^{}]*(?=\}\))")
 
@@ -33,7 +35,9 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
     made = "\n".join(
         f"| {f.name} | `{_shown(getattr(parts, f.name))}` |"
         for f in fields(parts)
-        if f.name != "name" and getattr(parts, f.name) not in _PLAIN
+        if f.name != "name"
+        and getattr(parts, f.name) not in _PLAIN
+        and (f.name not in _USUAL or getattr(parts, f.name) != f.default)
     )
     return (
         f"# {card.name}\n\n**{card.title}** ({card.year}, {_link(card)})\n\n{inspect.getdoc(type(recipe))}\n\n"

@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.credit.levels import Phase
 from rolltree.credit.registry import load_credit
 from rolltree.generate.plans import PlanExecute
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
 class Himac:
-    """Plans are compared by what their executions come to; executions of the best plan are compared with each other.
+    """Plans are compared under one greedy executor; then the best plan is fixed and its executions are compared.
 
-    The paper's plan is a list of subgoals in words. The embedded policy writes none, so a plan is how the rollout
-    begins: its first turns in an environment, elsewhere the text up to `stop`. A plan's worth is the mean of sampled
-    executions where the paper runs one greedy one, which ties often and likes what the argmax likes. The paper
-    alternates which level learns: `phase="alternate"`, `every` steps each; by default both do, so that each sees all
-    samples. Cutting the context to the active subgoal and the token that ends one are left out.
+    The two phases take turns (`phase`, a schedule): in "macro" each of the plans is executed once, greedily, and plans
+    alone learn; in "micro" the best of them is fixed, executed anew by sampling, and all these executions learn. A plan
+    is what the task calls one: in `planned:grid` the subgoals in order, of which each reply names the one in force,
+    with a mark that ends it and a budget of moves. The embedded policy has not learned to write it (the expert's play
+    in that format is a corpus), so the evidence takes the first `turns` turns for a plan. Cutting the context to the
+    active subgoal is left out. The event "the best plan is fixed" says what it earned.
     """
 
     card: ClassVar[Card] = Card(
@@ -29,35 +30,34 @@ class Himac:
         ("generate", "credit"), "grpo",
         Evidence(
             "pass@1 area", "grpo", "higher", 0.02, "grid", 70_000, level=3,
-            settings=("grpo:group=16", "train.prompts=8"),
+            settings=("grpo:group=12", "train.prompts=8"),
         ),
     )  # fmt: skip
-    plans: int = 4
-    executions: int = 4
+    plans: int = 8
+    executions: int = 8
     turns: int = 3
-    """Turns of a plan, where an environment answers."""
+    """Turns of a plan, where an environment answers and does not itself ask for one."""
     stop: str = ","
     """What ends a plan elsewhere."""
-    phase: Phase = "both"
-    """Which level learns."""
-    every: int = 1
-    """Steps a level learns before it is the other's turn ("alternate")."""
-    best: bool = True
-    """Only executions of the best plan teach how to execute."""
+    phase: str = "macro, micro every 1"
+    """Which level learns from a step; how often they change is reconstructed."""
     clip: float = 0.2
     kl: float = 0.0
     """Weight of the penalty towards the starting policy; 0.01 in the paper."""
 
+    @at_start
     def build(self) -> Parts:
-        """Plans and their executions, credit by level, clipped surrogate; an action shared by leaves counts once."""
+        """Plans and executions of the phase, credit by level, clipped surrogate; a plan is one sample."""
         check_group("himac", self.plans)
-        if self.executions < 2 and self.phase != "macro":
+        if self.phase not in ("macro", "micro"):
+            raise RecipeError(f"himac: phase={self.phase!r} is neither 'macro' nor 'micro'")
+        if self.executions < 2 and self.phase == "micro":
             raise RecipeError(
                 f"himac: executions={self.executions} leaves nothing to compare below a plan; give 2, or phase=macro"
             )
         return Parts(
-            "himac", PlanExecute(self.plans, self.executions, self.turns, (self.stop,)),
-            load_credit("himac", phase=self.phase, every=self.every, best=self.best),
+            "himac", PlanExecute(self.plans, self.executions, self.turns, (self.stop,), self.phase),
+            load_credit("himac"),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
             multiplicity="once",
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
@@ -16,19 +16,25 @@ from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
 class Hiper:
     """Within a segment advantages run on undiscounted; at its end the critic's value of the next one takes over.
 
-    The paper's policy writes when it switches and to which subgoal, and both get advantages of their own. The embedded
-    policy only acts: a segment ends where the environment pays for a subgoal, and the action's advantage is what is
-    left of the method. The baseline is flat PPO with the same critic at λ = 1, the comparison in which its theorem
-    promises less variance, and no bias only while the critic is right. Penalties for keeping a subgoal are left out.
+    The policy writes when it switches and to which subgoal (`spoken:grid`), and switch, subgoal and action have
+    advantages of their own; V_low is read where the action's span begins, V_high and V_term where the turn does. Each
+    tree says how many of its turns switched and how many had no action. The embedded policy has not learned to write so
+    (the expert's play in that format is a corpus): `subgoals="paid"` begins a segment where the environment pays for a
+    subgoal, and the action's advantage is what is left of the method, as in the evidence. The baseline is flat PPO with
+    the same critic at λ = 1, the comparison in which its theorem promises less variance, and no bias only while the
+    critic is right. One head stands for three, and penalties for keeping a subgoal are left out.
     """
 
     card: ClassVar[Card] = Card(
         "hiper", "Hierarchical advantage estimation", "2602.16165", 2026,
         "97.4 on ALFWorld and 83.3 on WebShop (Qwen2.5-7B), 6.6 and 8.3 above the best before", ("credit", "generate"),
         "ppo",
-        Evidence("pass@1 area", "ppo", "higher", 0.02, "grid", 50_000, level=3, settings=("ppo:decay=1.0",)),
+        Evidence("pass@1 area", "ppo", "higher", 0.02, "grid", 50_000, level=3,
+                 settings=("ppo:decay=1.0", "hiper:subgoals=paid")),
     )  # fmt: skip
     group: int = 8
+    subgoals: Literal["written", "paid"] = "written"
+    """Who says where a segment begins: the policy's turns, or the environment's step rewards."""
     gamma: float = 1.0
     turn_decay: float = 1.0
     segment_decay: float = 0.95
@@ -46,6 +52,6 @@ class Hiper:
             "hiper", gamma=self.gamma, turn_decay=self.turn_decay, segment_decay=self.segment_decay, whiten=self.whiten
         )
         return Parts(
-            "hiper", SubgoalTurns(Independent(self.group)), credit,
+            "hiper", SubgoalTurns(Independent(self.group), self.subgoals), credit,
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
         )  # fmt: skip

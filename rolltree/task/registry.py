@@ -63,6 +63,8 @@ PREFIXES: Mapping[str, str] = {
     "gym": "a Gymnasium environment that speaks text, by its id",
     "verifiers": "a task set or environment of verifiers by name",
     "mixed": "all levels of nano tasks in one stream, as in mixed:arithmetic or mixed:arithmetic+records",
+    "spoken": "a nano task whose turns say what they are for, as in spoken:grid",
+    "planned": "a nano task whose rollouts begin with a plan, as in planned:grid",
 }
 """Prefix of an adapter -> what its name stands for."""
 _ADAPTERS: Mapping[str, tuple[str, str]] = {
@@ -70,6 +72,8 @@ _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "jsonl": ("rolltree.task.math_answers", "MathAnswers"),
     "python": ("rolltree.task.python_tool", "PythonTool"),
     "mixed": ("rolltree.task.mixed", "Mixed"),
+    "spoken": ("rolltree.task.nano.spoken", "spoken"),
+    "planned": ("rolltree.task.nano.spoken", "planned"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
     "verifiers": ("rolltree.task.foreign.task_set", "from_verifiers"),

@@ -112,8 +112,9 @@ class Readings:
             values = _read(view, budget, self.critic.values)
             if "action:value" in self.needs:
                 _note(view, "value", values)
-            for row, first in zip(*_heads(view, values), strict=True):
-                view.nodes[row].scores.update({n[5:]: first for n in self.needs & VALUES if n.startswith("turn:")})
+            for row, first, acting in zip(*_heads(view, values), strict=True):
+                told = {"value_low": acting, "value_high": first, "value_term": first}
+                view.nodes[row].scores.update({k: v for k, v in told.items() if f"turn:{k}" in self.needs})
 
     def learn(
         self, view: Table, budget: int, again: Collection[Tree] = (), policy: LanguagePolicy | None = None
@@ -188,12 +189,14 @@ def _moved(view: Table, now: Floats) -> float:
     return float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0
 
 
-def _heads(view: Table, values: Floats) -> tuple[list[int], list[float]]:
-    """Rows of nodes with a value, and the value before their first action."""
+def _heads(view: Table, values: Floats) -> tuple[list[int], list[float], list[float]]:
+    """Rows of nodes with a value, the value before their first action, and the one where their action span begins."""
     rows = np.flatnonzero(view.trains & (view.length > 0))
-    first = values[view.start[rows]]
+    spans = (view.nodes[row].notes.get("spans", {}).get("action", (0, 0)) for row in rows)
+    begins = np.fromiter((span[0] for span in spans), np.int64, len(rows))
+    first, acting = values[view.start[rows]], values[view.start[rows] + begins]
     known = np.isfinite(first)
-    return rows[known].tolist(), first[known].tolist()
+    return rows[known].tolist(), first[known].tolist(), np.where(np.isfinite(acting), acting, first)[known].tolist()
 
 
 def _note(view: Table, name: str, values: Floats) -> None:

@@ -74,10 +74,11 @@ def train(
     """
     settings = with_knobs(config or TrainConfig(), knobs)
     course = course_of(recipe)
+    stages = course.corners()
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     asked = task_of(task)
     folder = RunFolder(out, resume=resume)
-    job = _Job(course.at(0, {}), course, recipe, loaded, asked, folder, settings, quiet)
+    job = _Job(stages, course, recipe, loaded, asked, folder, settings, quiet)
     try:
         return asyncio.run(_run(job, engine, listen, resume=resume, fallback=fallback))
     finally:
@@ -139,8 +140,8 @@ def task_of(task: str | Task) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    parts: Parts
-    """Those of the first step."""
+    stages: list[Parts]
+    """The parts at every step where something begins or ends, those of the first step first."""
     course: Course
     recipe: str | Recipe | Parts
     loaded: LoadedModel
@@ -148,6 +149,11 @@ class _Job:
     folder: RunFolder
     config: TrainConfig
     quiet: bool
+
+    @property
+    def parts(self) -> Parts:
+        """Those of the first step."""
+        return self.stages[0]
 
     def described(self) -> dict[str, Any]:
         """All knobs, as config.json has them."""
@@ -174,17 +180,16 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         engine = asked
     peers: dict[str, Fellow] = {}
     try:
-        stages = job.course.corners()
-        for parts in stages:
+        for parts in job.stages:
             check(parts, engine, job.task)
             check_width(parts.strategy, parts.control)
             check_peers(parts)
             check_optim(optim_at(config, parts))
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
-        read = frozenset[str]().union(*(parts.credit.needs for parts in stages))
+        read = frozenset[str]().union(*(parts.credit.needs for parts in job.stages))
         readings = make_readings(read, job.loaded.model, optim_at(config, job.parts))
-        needs = frozenset[str]().union(*(parts.objective.needs for parts in stages))
+        needs = frozenset[str]().union(*(parts.objective.needs for parts in job.stages))
         learner = make_learner(job.parts, job.loaded.model, config, needs)
         cursor = Cursor(job.task, mix(config.seed, "items"))
         loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers, course=job.course)

@@ -185,28 +185,17 @@ def test_two_levels_by_hand():
     got = load_credit("himac", std=False)(tab)
     paths = got.leaf[:, None] * got.factor[[1, 2]] + got.action[[1, 2]]
     np.testing.assert_allclose(paths[0], [0.25, 0.5])  # the plan's 0.5 − 0.25; the run's 1 − 0.5
-    assert not load_credit("himac", std=False, phase="micro")(tab).action.any()
-    assert not load_credit("himac", std=False, phase="macro")(tab).leaf.any()
-    assert not got.leaf[2:].any()
+    for micro, taught in ((0.0, "action"), (1.0, "leaf")):
+        tree.root.scores["learns_micro"] = micro
+        alone = load_credit("himac", std=False)(tab)
+        assert getattr(alone, taught).any()
+        assert not getattr(alone, {"action": "leaf", "leaf": "action"}[taught]).any()
+    best = load_credit("himac", std=False, best=True)(tab)
+    assert not best.leaf[2:].any()
     question = load_credit("designer_executor", group="question", std=False)(tab).leaf
     design = load_credit("designer_executor", group="design", std=False)(tab).leaf
     np.testing.assert_allclose(question, [0.75, -0.25, -0.25, -0.25])
     np.testing.assert_allclose(design, [0.5, -0.5, 0, 0])
-
-
-def test_levels_take_turns_by_version():
-    [tree] = plans(np.random.default_rng(0), prompts=1)
-    credit = load_credit("himac", phase="alternate", every=2)
-    with pytest.raises(CreditError, match=r"node 1 of tree 'p0' and all others do not say under which version"):
-        credit(table([tree]))
-    for version, turn in enumerate(("macro", "macro", "micro", "micro", "macro")):
-        for node in tree:
-            node.version = np.full(len(node), version, np.int32)
-        got, alone = credit(table([tree])), load_credit("himac", phase=turn)(table([tree]))
-        np.testing.assert_array_equal(got.leaf, alone.leaf)
-        np.testing.assert_array_equal(got.action, alone.action)
-    with pytest.raises(CreditError, match="every is 0"):
-        load_credit("himac", every=0)(table([tree]))
 
 
 def test_two_levels_need_a_plan():

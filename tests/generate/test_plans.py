@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 from itertools import islice
 
+import numpy as np
+import pytest
+
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import CODEC, Spell, Walk, tiny_engine
+from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
+from rolltree.generate.needs import NeedsError
 from rolltree.generate.plans import PlanExecute
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.subgoals import SubgoalTurns
 from rolltree.task.protocol import Item, Reply, Task
 from rolltree.tree import Forest
+from rolltree.tree.table import table
+from tests.train.toy import Early
 
 
 class Paid(Walk):
@@ -30,7 +37,10 @@ def grown(strategy: TreeStrategy, task: Task, n: int = 6) -> Forest:
 
 def test_plans_and_segments_keep_the_strategy_contract() -> None:
     check_strategy(PlanExecute(2, 2, turns=2, stop=("e", "f", "g")))
-    check_strategy(SubgoalTurns(Independent(3)))
+    for by in ("written", "paid"):
+        check_strategy(SubgoalTurns(Independent(3), by))
+    for phase in ("macro", "micro"):
+        check_strategy(PlanExecute(2, 2, turns=2, stop=("e", "f", "g"), phase=phase))
 
 
 def test_each_plan_ends_at_its_boundary_and_is_executed() -> None:
@@ -59,7 +69,7 @@ def test_in_an_environment_a_plan_is_so_many_turns() -> None:
 
 def test_a_segment_begins_where_the_environment_has_paid() -> None:
     seen = set()
-    for tree in grown(SubgoalTurns(Independent(6)), Paid()):
+    for tree in grown(SubgoalTurns(Independent(6), "paid"), Paid()):
         for node in tree:
             if node.role != "policy" or not len(node):
                 continue
@@ -69,3 +79,56 @@ def test_a_segment_begins_where_the_environment_has_paid() -> None:
             assert node.notes["spans"] == {"action": (0, len(node))}
             seen.add((begins, before.parent is None))
     assert len(seen) == 3
+
+
+def test_plans_are_compared_under_one_greedy_executor() -> None:
+    for tree in grown(PlanExecute(4, 5, stop=tuple("abcdefghijkl"), phase="macro"), Spell()):
+        assert tree.root.scores["learns_micro"] == 0.0
+        for plan in tree.children(tree.root):
+            below = tree.children(plan)
+            assert len(below) <= 1
+            assert all(np.isnan(run.logq).all() for run in below), "drawn greedily"
+
+
+def test_all_executions_of_the_best_plan_teach_and_nothing_else() -> None:
+    fixed = 0
+    for tree in grown(PlanExecute(4, 5, stop=tuple("abcdefghijkl"), phase="micro"), Spell(), n=12):
+        taught = [leaf for leaf in tree.leaves() if not leaf.fate]
+        chosen = next((e for e in tree.events if e.why == "the best plan is fixed"), None)
+        if chosen is None:
+            continue
+        fixed += 1
+        assert len(taught) == 5
+        assert {leaf.parent for leaf in taught} == {chosen.node}
+        assert not any(np.isnan(leaf.logq).any() for leaf in taught if leaf.logq is not None), "sampled anew"
+        measured = [leaf for leaf in tree.leaves() if leaf.fate and leaf.parent != tree.root.id]
+        assert chosen.numbers["earned"] == max(leaf.scores["reward"] for leaf in measured)
+        credit = load_credit("himac")(table([tree]))
+        assert credit.action is not None
+        assert not credit.action.any(), "plans do not learn in this phase"
+    assert fixed > 6
+
+
+def test_a_turns_spans_are_read_off_its_text() -> None:
+    seen = 0
+    for tree in grown(SubgoalTurns(Independent(6)), Walk(), n=20):
+        told = tree.events[-1].numbers
+        turns = [n for n in tree if n.role == "policy" and len(n)]
+        assert told["turns"] == len(turns)
+        for node in turns:
+            text = CODEC.decode(node.actions)
+            spans = node.notes["spans"]
+            assert ("action" in spans) == ("u" in text and text.endswith("!") and "s" not in text.split("u")[0]) or (
+                "s" in text
+            )
+            if "action" in spans and "s" not in text:
+                first, stop = spans["action"]
+                assert text[first] == "u"
+                assert text[stop - 1] == "!"
+                seen += 1
+    assert seen
+
+
+def test_a_task_without_spans_is_refused() -> None:
+    with pytest.raises(NeedsError, match="turns of 'early' have no spans"):
+        SubgoalTurns(Independent(2)).check(tiny_engine(), Early())

@@ -174,7 +174,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
 
 def test_recipes_have_cards_and_evidence_has_the_verdict_of_its_runs():
-    """Fails when a recipe has no card, or a stored verdict is not what its runs say; age is for `make release-check`."""
+    """Fails when a recipe has no card, or a stored verdict is not what its runs say; age is a release check."""
     for name, recipe in recipes().items():
         assert recipe.card.name == name
         assert recipe.card.claim

@@ -33,10 +33,10 @@ CASES: list[tuple[str, dict[str, Any], Early]] = [
     ("self_pretraining", {"rollouts": 4}, Early()),
     ("adhint", {"group": 8}, Early()),
     ("remax", {"group": 3}, Early()),
-    ("portool", {"leaves": 6, "ways": 3, "width": 2}, Talk()),
+    ("portool", {"leaves": 6, "ways": 2}, Talk()),
     ("ui_s1", {"group": 16}, Shown()),
     ("rorecomp", {"group": 6, "compensate": 0.5}, Early()),
-    ("himac", {"plans": 3, "executions": 2, "turns": 1, "phase": "alternate"}, Talk()),
+    ("himac", {"plans": 3, "executions": 2, "turns": 1}, Talk()),
     ("hapo", {"group": 6, "tau": 0.1, "updates": 1}, Early()),
 ]
 

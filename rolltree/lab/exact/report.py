@@ -62,8 +62,8 @@ ATTEMPTS: Mapping[str, Credit] = {
     "sibling_shaping γ=0": load_credit("sibling_shaping", gamma=0.0),
 }  # fmt: skip
 LEVELS: Mapping[str, Credit] = {
-    "dr_grpo": load_credit("dr_grpo"), "himac": load_credit("himac", std=False),
-    "himac, all executions": load_credit("himac", std=False, best=False),
+    "dr_grpo": load_credit("dr_grpo"), "himac": load_credit("himac", std=False, best=True),
+    "himac, all executions": load_credit("himac", std=False),
     "designer_executor, question": load_credit("designer_executor", std=False, group="question"),
     "designer_executor, design": load_credit("designer_executor", std=False, group="design"),
 }  # fmt: skip
