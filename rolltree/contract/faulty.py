@@ -20,6 +20,7 @@ from rolltree.engine.protocol import (
     Scored,
 )  # fmt: skip
 from rolltree.engine.samples import nothing
+from rolltree.task.grammar import Spoken
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.tree.node import Array, Finish, FloatArray
 
@@ -122,6 +123,8 @@ class Flaky:
         self.raised = 0
         self.name, self.level = task.name, task.level
         self.stop, self.max_tokens, self.max_turns = task.stop, task.max_tokens, task.max_turns
+        if isinstance(task, Spoken):
+            self.grammar = task.grammar
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """Those of the task."""

@@ -1,4 +1,4 @@
-"""SAPO: soft adaptive policy optimisation (arXiv 2511.20347)."""
+"""Soft adaptive policy optimisation (arXiv 2511.20347), one of two methods called SAPO."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 class Sapo:
     """A smooth gate in the place of the clip: an action loses its gradient gradually as its ratio leaves 1.
 
-    The gate of negative advantages closes faster. Not to be confused with the swarm method of the same name, which
-    shares rollouts between peers. `against="sampled"` opens the gate around the law sampled from.
+    The gate of negative advantages closes faster. This is not "Sharing is Caring" (arXiv 2509.08721), the other SAPO,
+    in which peers share rollouts as text; that one is not a recipe here. `against="sampled"` opens the gate around the law sampled from.
     """
 
     card: ClassVar[Card] = Card(
-        "sapo", "Soft adaptive policy optimisation", "2511.20347", 2025,
+        "soft_sapo", "Soft adaptive policy optimisation", "2511.20347", 2025,
         "more stable and higher pass@1 than GSPO and GRPO at an equal training budget",
         ("objective",), "grpo",
         Evidence(
@@ -36,9 +36,9 @@ class Sapo:
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, gated surrogate, sequence averaging, several updates."""
-        check_group("sapo", self.group)
+        check_group("soft_sapo", self.group)
         return Parts(
-            "sapo", Independent(self.group), load_credit("grpo"),
+            "soft_sapo", Independent(self.group), load_credit("grpo"),
             load_objective(
                 "sapo", tau_positive=self.tau_positive, tau_negative=self.tau_negative, correction=against(self.against)
             ),
