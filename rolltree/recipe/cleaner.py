@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
@@ -17,8 +17,9 @@ class Cleaner:
 
     Repaired calls were sampled with the error in sight and are trained without it, at ratio 1: off-policy, on purpose,
     and without importance correction (the `shift` of each splice is on record). How to recover from an error is not
-    taught, so a baseline must get as many tool calls, and evaluation without repairs measures another thing. The
-    advice after two failures in a row is left out.
+    taught, so a baseline must get as many tool calls, and evaluation without repairs measures another thing: held-out
+    items are answered both ways, the paper's with repairs as `repaired.pass@1`. The advice after two failures in a row
+    is left out.
     """
 
     card: ClassVar[Card] = Card(
@@ -34,6 +35,8 @@ class Cleaner:
     call: str = A_CALL
     errors: str = ""
     rewind: bool = False
+    evaluate_repaired: bool = True
+    """Answer held-out items with repairs too."""
     clip_low: float = 0.2
     clip_high: float = 0.28
     dual: float = 10.0
@@ -41,10 +44,12 @@ class Cleaner:
     def build(self) -> Parts:
         """Repaired rollouts, group credit, asymmetric dual clip against the proximal policy."""
         check_group("cleaner", self.group)
+        repairing = Repairing(
+            self.group, self.retries, self.alike, self.chance, self.call, self.errors, self.rewind
+        )  # fmt: skip
         return Parts(
-            "cleaner",
-            Repairing(self.group, self.retries, self.alike, self.chance, self.call, self.errors, self.rewind),
-            load_credit("grpo"),
+            "cleaner", repairing, load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual),
             averaging="token",
+            evaluations={"repaired": replace(repairing, chance=1.0)} if self.evaluate_repaired else {},
         )  # fmt: skip

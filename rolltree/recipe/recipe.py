@@ -106,6 +106,8 @@ class Parts:
     """When rollouts start, stop and go on, where that is part of the method; None = batch after batch."""
     optim: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Overrides of single fields of `rolltree.train.config.Optim`."""
+    evaluations: Mapping[str, Strategy | TreeStrategy] = field(default_factory=dict[str, "Strategy | TreeStrategy"])
+    """Further ways to answer held-out items, each beside the policy's own: numbers of theirs begin with the name."""
     peers: Mapping[str, Peer] = field(default_factory=dict[str, Peer])
     """Other policies by the actor they write as."""
 

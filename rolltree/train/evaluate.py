@@ -12,6 +12,7 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
+from rolltree.generate.strategy import Strategy, TreeStrategy
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest
 
@@ -48,13 +49,17 @@ def wilson(mean: float, items: int, z: float = 1.959964) -> Rate:
 
 
 async def evaluate(
-    engine: Engine, task: Task, *, items: int, samples: int, seed: int, limit: int, temperature: float = 1.0
-) -> tuple[dict[str, float], Forest]:
-    """Grow independent samples of the first held-out items; the same items and streams at every call."""
+    engine: Engine, task: Task, *, items: int, samples: int, seed: int, limit: int, temperature: float = 1.0,
+    strategy: Strategy | TreeStrategy | None = None,
+) -> tuple[dict[str, float], Forest]:  # fmt: skip
+    """Grow independent samples of the first held-out items; the same items and streams at every call.
+
+    With a `strategy` it grows them instead, as many as it makes.
+    """
     budget = Budget(name="evaluation")
     forest = await grow(
-        Independent(samples), engine, task, islice(task.items("test", seed), items), seed=seed, budget=budget,
-        max_tokens=limit, sampling=Sampling(temperature=temperature),
+        strategy or Independent(samples), engine, task, islice(task.items("test", seed), items), seed=seed,
+        budget=budget, max_tokens=limit, sampling=Sampling(temperature=temperature),
     )  # fmt: skip
     return summary(forest, samples) | {"decoded": float(budget.spent.decoded)}, forest
 

@@ -20,6 +20,7 @@ from rolltree.control.schedule import Schedule
 from rolltree.credit.fold import Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.random import mix
+from rolltree.generate.strategy import Strategy, TreeStrategy
 from rolltree.policy.publish import weights_of
 from rolltree.policy.team import release_team
 from rolltree.recipe.compose import Course
@@ -305,6 +306,9 @@ class Loop:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
         began = time.perf_counter()
         numbers, forest = await self._evaluated(self.engine)
+        for name, strategy in self.recipe.evaluations.items():
+            theirs, _ = await self._evaluated(self.engine, strategy)
+            numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
@@ -313,11 +317,13 @@ class Loop:
         self.listen(Live("evaluated", self.done, numbers, tuple(forest)))
         return numbers
 
-    async def _evaluated(self, engine: Engine) -> tuple[dict[str, float], Forest]:
+    async def _evaluated(
+        self, engine: Engine, strategy: Strategy | TreeStrategy | None = None
+    ) -> tuple[dict[str, float], Forest]:
         c = self.config
         return await evaluate(
             engine, self.task, items=c.eval_items, samples=c.eval_samples, seed=mix(c.seed, "evaluation"),
-            limit=self.limit, temperature=c.temperature,
+            limit=self.limit, temperature=c.temperature, strategy=strategy,
         )  # fmt: skip
 
     def over(self) -> str:

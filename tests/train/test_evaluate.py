@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import comb
+from pathlib import Path
 
 import pytest
 from scipy.stats import binomtest
 
+import rolltree
+from rolltree.recipe.registry import load_recipe
 from rolltree.train.evaluate import pass_at, summary, wilson
 from rolltree.tree import Forest
+from tests.train.toy import KNOBS, Talk, tiny_policy
 
 
 @pytest.mark.parametrize("samples", [1, 4, 6])
@@ -40,3 +44,15 @@ def test_failed_rollouts_count_neither_as_right_nor_as_wrong() -> None:
     assert told["pass@1"] == pytest.approx((1 / 2 + 2 / 3) / 2)
     assert told["pass@3"] == 1.0
     assert told["reward"] == pytest.approx(3.5 / 5)
+
+
+def test_held_out_items_are_answered_with_and_without_repairs(tmp_path: Path) -> None:
+    """CLEANER's calls fail without a second try: the two ways of answering measure two things."""
+    recipe = load_recipe("cleaner", group=2)
+    knobs = {**KNOBS, "steps": 1, "eval_every": 1}
+    told = rolltree.train(recipe, tiny_policy(), Talk(), out=tmp_path / "run", **knobs).last("eval")
+    assert {"pass@1", "repaired.pass@1", "repaired.length"} <= told.keys()
+    assert told["items"] == told["repaired.items"] == KNOBS["eval_items"]
+    plain = load_recipe("cleaner", group=2, evaluate_repaired=False)
+    told = rolltree.train(plain, tiny_policy(), Talk(), out=tmp_path / "plain", **knobs).last("eval")
+    assert not any(key.startswith("repaired.") for key in told)
