@@ -104,7 +104,7 @@ def run(arguments: Sequence[str]) -> int:
         at_least(1, threads=asked.threads)
         torch.set_num_threads(asked.threads)
     config: TrainConfig = parsed.run
-    recipe = take(texts, parsed.recipe)
+    recipe: Any = take(texts, parsed.recipe)
     if control is not None:
         own = {f.name: texts.pop(f"control.{f.name}", getattr(parsed.control, f.name)) for f in fields(parsed.control)}
         recipe = Steered(recipe, asked.control, own)

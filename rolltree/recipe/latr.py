@@ -67,7 +67,7 @@ class Latr:
         )  # fmt: skip
         return Parts(
             "latr",
-            Lookahead(self.leaves, self.share, look, self.full, self.most, self.chunk, fill=self.fill),
+            Lookahead(self.leaves, float(self.share), look, float(self.full), self.most, self.chunk, fill=self.fill),
             load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high, kl=self.kl),
             averaging="sequence", filters=(Mixed(),) if self.filtered else (),
