@@ -19,7 +19,7 @@ from rolltree.tree.table import Bools, Floats, Ints, Table
 
 def plans(table: Table, name: str) -> Ints:
     """Per leaf, the row of the nearest trained node of level 1 or more at or above it; every live leaf needs one."""
-    is_plan = table.trains & np.fromiter((n.level >= 1 for n in table.nodes), np.bool_, len(table.nodes))
+    is_plan = table.trainable & np.fromiter((n.level >= 1 for n in table.nodes), np.bool_, len(table.nodes))
     nearest = np.where(is_plan, np.arange(len(table.nodes)), -1)
     for level in table.levels[1:]:
         nearest[level] = np.where(nearest[level] < 0, nearest[table.parent[level]], nearest[level])

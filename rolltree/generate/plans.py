@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rolltree.generate.decode import Draw
+from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
 from rolltree.generate.turns import play, stretch
 from rolltree.task.grammar import Planned
 from rolltree.tree import Node, Tree
 
-GREEDY: Draw = {"temperature": 0.0}
+GREEDY: SamplingOptions = {"temperature": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class PlanExecute:
         here = await self._plan(tree, hand.as_actor("planner", level=1))
         if here is None or here.status != "open":
             return None
-        count, draw = (self.executions, Draw()) if self.phase == "both" else (1, GREEDY)
+        count, draw = (self.executions, SamplingOptions()) if self.phase == "both" else (1, GREEDY)
         await self._execute(hand, here, count, draw)
         return here
 
-    async def _execute(self, hand: Hand, plan: Node, count: int, draw: Draw) -> list[Node]:
+    async def _execute(self, hand: Hand, plan: Node, count: int, draw: SamplingOptions) -> list[Node]:
         async with asyncio.TaskGroup() as group:
             played = [group.create_task(play(hand, plan, **draw)) for _ in range(count)]
         return [leaf for one in played if (leaf := one.result()) is not plan]
@@ -82,11 +82,11 @@ class PlanExecute:
         measured = tree.leaves()
         if best is not None:
             hand.event("select", best, "the best plan is fixed", earned=worth[best.id], plans=len(worth))
-            if not await self._execute(hand, best, self.executions, Draw()):
+            if not await self._execute(hand, best, self.executions, SamplingOptions()):
                 return
             for leaf in measured:
-                if not leaf.fate and leaf.status == "done":
-                    leaf.fate = "dropped: it only measured its plan"
+                if not leaf.usage and leaf.status == "done":
+                    leaf.usage = "dropped: it only measured its plan"
 
     async def _plan(self, tree: Tree, hand: Hand) -> Node | None:
         """Where a plan ends; None where the budget has no leaf left."""

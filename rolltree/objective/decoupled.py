@@ -48,8 +48,8 @@ class Decoupled:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law, and the lag to interpolate with."""
-        return frozenset({"sampled", "lag"} if self.prox == "loglinear" else {"sampled"})
+        """The sampling distribution, and the staleness to interpolate with."""
+        return frozenset({"sampled", "staleness"} if self.prox == "loglinear" else {"sampled"})
 
     @property
     def skips_idle(self) -> bool:
@@ -81,15 +81,16 @@ class Decoupled:
         known = torch.isfinite(sampled)
         if self.prox == "sampled":
             return torch.where(known, sampled, batch.old)
-        lag = need(batch.lag, "lag", "decoupled(prox='loglinear')")
-        return torch.where(known & (lag >= 0), loglinear(batch.logp, sampled, lag), batch.old)
+        staleness = need(batch.staleness, "staleness", "decoupled(prox='loglinear')")
+        return torch.where(known & (staleness >= 0), loglinear(batch.logp, sampled, staleness), batch.old)
 
 
-def loglinear(logp: Tensor, sampled: Tensor, lag: Tensor) -> Tensor:
+def loglinear(logp: Tensor, sampled: Tensor, staleness: Tensor) -> Tensor:
     """log π_prox on the line between log π_sampled and log π, by versions (A-3PO). Detached.
 
-    α = (v_prox − v_sampled)/(v − v_sampled). A step begins at v_prox and makes v = v_prox + 1, and `lag` counts up to
-    its beginning: v_prox − v_sampled. So α = lag/(lag + 1), and at lag 0 the sampling weights are the proximal ones.
+    α = (v_prox − v_sampled)/(v − v_sampled). A step begins at v_prox and makes v = v_prox + 1, and `staleness` counts
+    up to its beginning: v_prox − v_sampled. So α = staleness/(staleness + 1), and at staleness 0 the sampling weights
+    are the proximal ones.
     """
-    alpha = (lag.clamp(min=0) / (lag.clamp(min=0) + 1)).to(logp.dtype)
+    alpha = (staleness.clamp(min=0) / (staleness.clamp(min=0) + 1)).to(logp.dtype)
     return (sampled + alpha * (logp.detach() - sampled)).detach()

@@ -39,7 +39,7 @@ class Remix:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law, and an anchor for each KL with a weight."""
+        """The sampling distribution, and an anchor for each KL with a weight."""
         return frozenset({"sampled"}).union(*(penalty.needs for penalty in self._penalties()))
 
     @property

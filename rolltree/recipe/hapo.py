@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
-from rolltree.generate.tempered import Tempered
+from rolltree.generate.methods.hapo import Tempered
 from rolltree.objective.bypass import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
@@ -24,8 +24,8 @@ class Hapo:
     The group's mean runs over tokens, so that a group's credit sums to zero. Rollouts are drawn hotter where they are
     uncertain and colder where they are certain, by up to `tau`, on the scale of the last step's log-entropies
     (`log_entropy.pivot`, their 0.8-quantile, and their ends); the first step is drawn as it is. Ratios are against the
-    law that sampled. Released code gives the normalised entropy one sign only, so certain actions are treated as
-    uncertain ones; here it has both.
+    distribution that sampled. Released code gives the normalised entropy one sign only, so certain actions are treated
+    as uncertain ones; here it has both.
     """
 
     card: ClassVar[Card] = Card(

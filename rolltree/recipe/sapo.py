@@ -18,7 +18,7 @@ class Sapo:
 
     The gate of negative advantages closes faster. This is not "Sharing is Caring" (arXiv 2509.08721), the other SAPO,
     in which peers share rollouts as text; that one is not a recipe here. `against="sampled"` opens the gate around the
-    law sampled from.
+    distribution sampled from.
     """
 
     card: ClassVar[Card] = Card(

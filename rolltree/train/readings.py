@@ -170,7 +170,7 @@ def _batches(view: Table, budget: int) -> list[Micro]:
     """Every action that can teach, packed."""
     live = np.repeat(view.below(view.live.astype(np.float64)) > 0, view.length)
     nothing = np.zeros(view.actions)
-    return micro_batches(view, Folded(nothing, nothing, (view.teaches & live).astype(np.float64)), budget)
+    return micro_batches(view, Folded(nothing, nothing, (view.loss_mask & live).astype(np.float64)), budget)
 
 
 def _read(view: Table, budget: int, read: Callable[[Packed], Tensor]) -> Floats:
@@ -183,7 +183,7 @@ def _read(view: Table, budget: int, read: Callable[[Packed], Tensor]) -> Floats:
 
 
 def _moved(view: Table, now: Floats) -> float:
-    """KL of the law that wrote the step to the present one, by the estimator r − 1 − log r."""
+    """KL of the distribution that wrote the step to the present one, by the estimator r − 1 − log r."""
     gap = now - view.flat("logp", np.nan)
     gap = gap[np.isfinite(gap)]
     return float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0
@@ -191,7 +191,7 @@ def _moved(view: Table, now: Floats) -> float:
 
 def _heads(view: Table, values: Floats) -> tuple[list[int], list[float], list[float]]:
     """Rows of nodes with a value, the value before their first action, and the one where their action span begins."""
-    rows = np.flatnonzero(view.trains & (view.length > 0))
+    rows = np.flatnonzero(view.trainable & (view.length > 0))
     spans = (view.nodes[row].notes.get("spans", {}).get("action", (0, 0)) for row in rows)
     begins = np.fromiter((span[0] for span in spans), np.int64, len(rows))
     first, acting = values[view.start[rows]], values[view.start[rows] + begins]
@@ -200,7 +200,7 @@ def _heads(view: Table, values: Floats) -> tuple[list[int], list[float], list[fl
 
 
 def _note(view: Table, name: str, values: Floats) -> None:
-    for row in np.flatnonzero(view.trains & (view.length > 0)):
+    for row in np.flatnonzero(view.trainable & (view.length > 0)):
         own = values[view.start[row] : view.start[row] + view.length[row]]
         if np.isfinite(own).any():
             view.nodes[row].notes[name] = own.copy()

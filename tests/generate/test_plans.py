@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import CODEC, Spell, Walk, tiny_engine
+from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.hiper import SubgoalTurns
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.plans import PlanExecute
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.generate.subgoals import SubgoalTurns
 from rolltree.task.protocol import Item, Reply, Task
 from rolltree.tree import Forest
 from rolltree.tree.table import table
@@ -45,7 +45,7 @@ def test_plans_and_segments_keep_the_strategy_contract() -> None:
 
 def test_each_plan_ends_at_its_boundary_and_is_executed() -> None:
     executed = 0
-    for tree in grown(PlanExecute(3, 2, stop=tuple("abcdefghijkl")), Spell()):
+    for tree in grown(PlanExecute(3, 2, stop=tuple("abcdefghijkl")), SpellTask()):
         plans = [tree[i] for i in tree.root.children]
         assert len(plans) == 3
         assert all(plan.level == 1 and plan.actor == "planner" for plan in plans)
@@ -82,26 +82,28 @@ def test_a_segment_begins_where_the_environment_has_paid() -> None:
 
 
 def test_plans_are_compared_under_one_greedy_executor() -> None:
-    for tree in grown(PlanExecute(4, 5, stop=tuple("abcdefghijkl"), phase="macro"), Spell()):
+    for tree in grown(PlanExecute(4, 5, stop=tuple("abcdefghijkl"), phase="macro"), SpellTask()):
         assert tree.root.scores["learns_micro"] == 0.0
         for plan in tree.children(tree.root):
             below = tree.children(plan)
             assert len(below) <= 1
-            assert all(np.isnan(run.logq).all() for run in below), "drawn greedily"
+            assert all(np.isnan(run.sampling_logprob).all() for run in below), "drawn greedily"
 
 
 def test_all_executions_of_the_best_plan_teach_and_nothing_else() -> None:
     fixed = 0
-    for tree in grown(PlanExecute(4, 5, stop=tuple("abcdefghijkl"), phase="micro"), Spell(), n=12):
-        taught = [leaf for leaf in tree.leaves() if not leaf.fate]
+    for tree in grown(PlanExecute(4, 5, stop=tuple("abcdefghijkl"), phase="micro"), SpellTask(), n=12):
+        taught = [leaf for leaf in tree.leaves() if not leaf.usage]
         chosen = next((e for e in tree.events if e.why == "the best plan is fixed"), None)
         if chosen is None:
             continue
         fixed += 1
         assert len(taught) == 5
         assert {leaf.parent for leaf in taught} == {chosen.node}
-        assert not any(np.isnan(leaf.logq).any() for leaf in taught if leaf.logq is not None), "sampled anew"
-        measured = [leaf for leaf in tree.leaves() if leaf.fate and leaf.parent != tree.root.id]
+        assert not any(np.isnan(leaf.sampling_logprob).any() for leaf in taught if leaf.sampling_logprob is not None), (
+            "sampled anew"
+        )
+        measured = [leaf for leaf in tree.leaves() if leaf.usage and leaf.parent != tree.root.id]
         assert chosen.numbers["earned"] == max(leaf.scores["reward"] for leaf in measured)
         credit = load_credit("himac")(table([tree]))
         assert credit.action is not None

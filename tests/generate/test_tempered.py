@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, tiny_engine
+from rolltree.contract.tiny import SpellTask, tiny_engine
+from rolltree.generate.methods.hapo import ByEntropy, Tempered
 from rolltree.generate.runner import grow
-from rolltree.generate.tempered import ByEntropy, Tempered
 from rolltree.recipe.registry import load_recipe
 
 
@@ -39,12 +39,12 @@ def test_equal_entropies_set_no_temperature() -> None:
     np.testing.assert_allclose(hook([], np.array([1.0, 0.0])), [1.0, 0.0], atol=1e-9)
 
 
-def test_rollouts_are_tempered_once_a_scale_is_known_and_say_so_in_their_law() -> None:
-    task = Spell()
+def test_rollouts_are_tempered_once_a_scale_is_known_and_say_so_in_their_distribution() -> None:
+    task = SpellTask()
     for pivot, tempered in ((None, False), (0.9, True)):
         strategy = Tempered(6, 0.5, pivot, 1.2, -2.0)
         [tree] = asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), 1), seed=0))
-        gaps = [float(np.abs(leaf.logp - leaf.logq).max()) for leaf in tree.leaves()]
+        gaps = [float(np.abs(leaf.logp - leaf.sampling_logprob).max()) for leaf in tree.leaves()]
         assert len(gaps) == 6
         assert all((gap > 1e-4) == tempered for gap in gaps)
         assert all("reward" in leaf.scores for leaf in tree.leaves())

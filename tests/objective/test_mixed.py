@@ -107,15 +107,15 @@ def test_the_loglinear_proximal_policy_is_the_one_a_step_began_with() -> None:
 
 
 def test_a_lag_of_one_is_corrected_for(pair) -> None:
-    """w = π_prox/π_sampled was 1 at a lag of 1, whatever had happened since."""
+    """w = π_prox/π_sampled was 1 at a staleness of 1, whatever had happened since."""
     sampled = pair.folded.logp.detach() - 0.4
-    batch = replace(pair.folded, lag=torch.ones_like(pair.folded.lag), sampled=sampled)
+    batch = replace(pair.folded, staleness=torch.ones_like(pair.folded.staleness), sampled=sampled)
     known = replace(batch, old=sampled + 0.2)
     assert Decoupled(prox="loglinear")(batch)[0].item() == pytest.approx(Decoupled()(known)[0].item())
 
 
 def test_loglinear_falls_back_to_the_recomputed_policy_where_the_version_is_unknown(pair) -> None:
-    batch = replace(pair.folded, lag=torch.full_like(pair.folded.lag, -1))
+    batch = replace(pair.folded, staleness=torch.full_like(pair.folded.staleness, -1))
     assert Decoupled(prox="loglinear")(batch)[0].item() == Decoupled()(batch)[0].item()
 
 

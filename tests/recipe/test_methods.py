@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import CODEC, STOP, Spell, Walk, tiny_engine
+from rolltree.contract.tiny import CODEC, STOP, SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.first_returns import FirstReturns
 from rolltree.filter.vote import MajorityVote, WeighedVote
-from rolltree.generate.repetition import repeats
+from rolltree.generate.methods.treepo_repetition import repeats
 from rolltree.generate.runner import grow
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
@@ -81,7 +81,7 @@ def test_areal_takes_four_updates_so_that_its_clip_can_act() -> None:
 
 def test_echo_watches_what_it_restarts() -> None:
     parts = load_recipe("echo", leaves=6, stems=2, entropy=0.87, confidence=0.45, rise=0.0).build()
-    for tree in grown(parts, Spell(stop=(), max_tokens=40), n=6):
+    for tree in grown(parts, SpellTask(stop=(), max_tokens=40), n=6):
         restarts = [n for n in tree.walk() if n.birth == "restart"]
         assert all(len(n) <= 4 for n in restarts)
 
@@ -187,7 +187,7 @@ def test_treepo_ends_paths_that_repeat_themselves() -> None:
         return [1.0, *[0.0] * 26]
 
     parts = load_recipe("treepo", leaves=4, segment=8).build()
-    for tree in grown(parts, Spell(stop=(), max_tokens=40), policy=stuck):
+    for tree in grown(parts, SpellTask(stop=(), max_tokens=40), policy=stuck):
         ends = {leaf.finish for leaf in tree.leaves() if leaf.parent is not None}
         assert "repetition" in ends
     assert load_recipe("treepo", repeat=False).build().strategy.ending is None  # type: ignore[union-attr]
@@ -195,14 +195,14 @@ def test_treepo_ends_paths_that_repeat_themselves() -> None:
 
 def test_ttrl_votes_with_more_rollouts_than_it_teaches() -> None:
     parts = load_recipe("ttrl", votes=6, samples=3).build()
-    for tree in grown(parts, Spell(), n=6):
+    for tree in grown(parts, SpellTask(), n=6):
         assert len(tree.children(tree.root)) == len(tree.leaves()) == 6, "independent rollouts"
         for shape in parts.shapers:
             shape(tree, 16)
         answers = [leaf.notes["answer"] for leaf in tree.leaves()]
         said = max(answers, key=answers.count)
         assert answers.count(said) == max(map(answers.count, answers))
-        assert [leaf.fate for leaf in tree.leaves()] == [""] * 3 + ["dropped: it only voted"] * 3
+        assert [leaf.usage for leaf in tree.leaves()] == [""] * 3 + ["dropped: it only voted"] * 3
         assert all(leaf.scores["reward"] in (0.0, 1.0) for leaf in tree.leaves())
         assert sum(leaf.scores["reward"] for leaf in tree.leaves()) == max(map(answers.count, answers))
     assert load_recipe("ettrl").card.baseline == "ttrl"

@@ -17,7 +17,7 @@ import rolltree
 from rolltree.contract.forests import episodes
 from rolltree.credit.registry import load_credit
 from rolltree.credit.store import BetaStore
-from rolltree.generate.subgoals import SubgoalTurns
+from rolltree.generate.methods.hiper import SubgoalTurns
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.recall import Recall
@@ -25,7 +25,7 @@ from rolltree.task.nano import play
 from rolltree.task.registry import load_task
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.train.readings import Critic, make_readings
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -53,7 +53,7 @@ def test_values_and_reference_stand_on_what_can_teach_and_nowhere_else() -> None
     one_batch = make_readings(readings.needs, model, Optim())
     for tree in trees:
         for node in tree:
-            if not node.trains or node is lost:
+            if not node.trainable or node is lost:
                 assert "reference" not in node.notes or np.isnan(node.notes["reference"]).any()
                 continue
             with torch.no_grad():
@@ -104,7 +104,7 @@ def test_an_outcome_that_comes_back_is_counted_once(tmp_path: Path) -> None:
     """A success rate remembers as many outcomes of a prompt as were sampled, however often its tree teaches."""
     expected = BetaStore()
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown":
             for tree in live.trees:
                 for leaf in tree.leaves():
@@ -198,18 +198,18 @@ def test_switch_subgoal_and_action_have_advantages_of_their_own(tmp_path: Path) 
     strategy = SubgoalTurns()
     for tree in trees:
         for node in tree:
-            if node.trains and len(node):
+            if node.trainable and len(node):
                 strategy._mark(tree, node, SimpleNamespace(task=task, codec=codec))  # type: ignore[arg-type]
     view = table(trees)
     readings = make_readings(load_credit("hiper").needs, tiny_policy().model, Optim())
     torch.nn.init.normal_(readings.critic.head.weight)  # type: ignore[union-attr]
     readings.write(view, 512)
-    assert any(n.scores["value_low"] != n.scores["value_high"] for n in view.nodes if n.trains and len(n))
-    assert all(n.scores["value_term"] == n.scores["value_high"] for n in view.nodes if n.trains and len(n))
+    assert any(n.scores["value_low"] != n.scores["value_high"] for n in view.nodes if n.trainable and len(n))
+    assert all(n.scores["value_term"] == n.scores["value_high"] for n in view.nodes if n.trainable and len(n))
     action = load_credit("hiper", whiten=False)(view).action
     assert action is not None
     for row, node in enumerate(view.nodes):
-        if not (node.trains and len(node)):
+        if not (node.trainable and len(node)):
             continue
         own = action[view.start[row] : view.start[row] + view.length[row]]
         text, spans = codec.decode(node.actions), node.notes["spans"]

@@ -14,7 +14,7 @@ from rolltree.errors import RolltreeError
 from rolltree.recipe.compose import Course, Steered, compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.train.config import Optim, TrainConfig, TrainError
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 QUIET = {**KNOBS, "eval_every": 0}
@@ -32,7 +32,7 @@ def run(recipe: Any, out: Path, **knobs: Any) -> Any:
 def widths(recipe: Any, out: Path, **knobs: Any) -> list[int]:
     seen: list[int] = []
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown":
             seen.extend({len(t.leaves()) for t in live.trees})
 
@@ -106,7 +106,7 @@ def test_what_fits_at_first_and_not_later_is_refused_before_the_first_token(tmp_
 def test_hapo_tempers_by_the_last_steps_entropies(tmp_path: Path) -> None:
     tempered: list[set[float]] = []
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown":
             notes = [e.numbers for t in live.trees for e in t.events if "tau" in e.numbers]
             tempered.append({n["pivot"] for n in notes})

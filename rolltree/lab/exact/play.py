@@ -75,7 +75,7 @@ def grown(problem: Problem, strategy: Strategy | TreeStrategy, seed: int, trees:
     forest = asyncio.run(grow(strategy, engine, task, islice(task.items("train"), trees), seed=seed))
     for tree in forest:
         for node in tree:
-            if node.trains and node.parent is not None:
+            if node.trainable and node.parent is not None:
                 node.notes["row"] = tree[node.parent].actions[-1:].astype(float)
                 node.actions = node.actions - rows
     return list(forest)

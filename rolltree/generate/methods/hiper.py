@@ -1,0 +1,68 @@
+"""Turns in segments between subgoals: as the policy says it in its turns, or where the environment has paid for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rolltree.engine.protocol import Engine
+from rolltree.generate.hand import Hand
+from rolltree.generate.independent import Independent
+from rolltree.generate.needs import NeedsError
+from rolltree.generate.strategy import TreeStrategy
+from rolltree.task.grammar import Spoken
+from rolltree.task.protocol import Task
+from rolltree.tree import Node, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class SubgoalTurns:
+    """Grows as `inner` does and marks each turn: `notes["spans"]`, and score `switch` = 1 where a segment begins.
+
+    `by="written"` reads spans and switches off the turn, by the task's grammar: a missing switch keeps the subgoal, the
+    first turn always begins a segment, and what stands in no span teaches nothing (HiPER). `by="paid"` is for policies
+    without that grammar: the whole turn is its action, and a segment begins after a step reward.
+    """
+
+    inner: TreeStrategy = field(default_factory=Independent)
+    by: Literal["written", "paid"] = "written"
+    switch: str = "S"
+    """What a turn's switch span says where it switches."""
+    writes: frozenset[str] = frozenset({"turn:switch", "turn-note:spans"})
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The inner strategy's, and an environment that answers."""
+        return self.inner.needs | {"turns"}
+
+    def check(self, engine: Engine, task: Task) -> None:
+        """Refuse tasks whose turns have no spans to read."""
+        if self.by == "written" and not (isinstance(task, Spoken) and any(t.level for t in task.grammar.tags)):
+            raise NeedsError(
+                f"subgoals are read off the turns, but turns of {task.name!r} have no spans for them; choose a task "
+                "with a grammar, such as 'spoken:grid', or subgoals that the environment pays for (by='paid')"
+            )
+
+    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
+        """Grow, then mark."""
+        await self.inner.grow_tree(tree, hand)
+        count = dict.fromkeys(("turns", "switches", "torn"), 0)
+        for node in tree:
+            if node.trainable and len(node):
+                self._mark(tree, node, hand)
+                count["turns"] += 1
+                count["switches"] += int(node.scores["switch"])
+                count["torn"] += "action" not in node.notes["spans"]
+        hand.event("note", None, "turns in segments", **count)
+
+    def _mark(self, tree: Tree, node: Node, hand: Hand) -> None:
+        before = None if node.parent is None else tree[node.parent]
+        first = before is None or before.parent is None
+        if self.by == "paid":
+            begins = first or (before is not None and before.scores.get("step_reward", 0.0) > 0)
+            node.notes["spans"] = {"action": (0, len(node))}
+        else:
+            assert isinstance(hand.task, Spoken)
+            begins = first or hand.task.grammar.inside(hand.codec.decode(node.actions), "switch") == self.switch
+            node.notes["spans"] = hand.task.grammar.tokens(hand.codec, node.actions)
+        node.scores["switch"] = float(begins)
