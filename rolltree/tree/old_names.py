@@ -14,7 +14,8 @@ _BEFORE = {today: before for before, today in NODE_FIELDS.items()}
 
 def as_stored(name: str, stored: Iterable[str]) -> str | None:
     """The name under which a file with these columns holds a field; None where it has none."""
-    return next((n for n in (name, _BEFORE.get(name)) if n in stored), None)
+    found = {*stored}
+    return next((n for n in (name, _BEFORE.get(name, name)) if n in found), None)
 
 
 def todays_table(table: ArrowTable) -> ArrowTable:
