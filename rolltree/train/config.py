@@ -114,16 +114,17 @@ class TrainConfig:
         for name in ("max_tokens", "decoded", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
-        for step, told in corners(schedules(self.optim)):
-            check_optim(settled(self.optim, step, told))
+        varying = schedules(self.optim)
+        for step, told in corners(varying):
+            check_optim(settled(self.optim, step, told), rests="lr" in varying)
         if not 0 < self.temperature < inf:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a finite number above 0")
 
 
-def check_optim(optim: Optim) -> None:
-    """Refuse optimizer knobs that make no sense."""
+def check_optim(optim: Optim, *, rests: bool = False) -> None:
+    """Refuse optimizer knobs that make no sense. A learning rate of 0 does where a schedule `rests` there."""
     for name in ("lr", "clip_norm"):
-        if not getattr(optim, name) > 0:
+        if not (getattr(optim, name) > 0 or (rests and name == "lr" and optim.lr == 0)):
             raise TrainError(f"optim.{name}={getattr(optim, name)} makes no sense; give a number above 0")
     if optim.lr == inf:
         raise TrainError("optim.lr=inf makes no sense; give a finite number above 0")

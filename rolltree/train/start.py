@@ -43,6 +43,7 @@ from rolltree.train.step import Learner, make_optimizer
 from rolltree.train.widths import check_width
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
+from rolltree.varying import schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             check(parts, engine, job.task)
             check_width(parts.strategy, parts.control)
             check_peers(parts)
-            check_optim(optim_at(config, parts))
+            check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         read = frozenset[str]().union(*(parts.credit.needs for parts in job.stages))

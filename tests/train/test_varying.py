@@ -97,8 +97,9 @@ def test_schedules_stand_in_the_configuration_and_may_not_change(tmp_path: Path)
 def test_what_fits_at_first_and_not_later_is_refused_before_the_first_token(tmp_path: Path) -> None:
     with pytest.raises(RolltreeError, match="group=1 leaves nothing to compare"):
         run(load_recipe("grpo", group="4->1 over 50"), tmp_path / "a")
-    with pytest.raises(TrainError, match="lr=0"):
-        TrainConfig(optim=Optim(lr="1e-3->0.0 over 10"))  # type: ignore[arg-type]
+    with pytest.raises(TrainError, match="lr=-"):
+        TrainConfig(optim=Optim(lr="1e-3->-1e-3 over 10"))  # type: ignore[arg-type]
+    TrainConfig(optim=Optim(lr="1e-3->0 over 10"))  # type: ignore[arg-type]
     with pytest.raises(RolltreeError, match="group='many' is neither a value nor a schedule"):
         run(load_recipe("grpo", group="many"), tmp_path / "b")
 
