@@ -76,17 +76,19 @@ class PlanExecute:
 
     async def _best(self, tree: Tree, hand: Hand, plans: Sequence[Node]) -> None:
         """Execute the plan whose greedy execution earned most; the first of equal ones."""
-        worth = {plan.id: max((leaf.scores.get("reward", 0.0) for leaf in tree.leaves(plan)), default=0.0)
-                 for plan in plans if plan.status != "pruned"}  # fmt: skip
-        best = next((plan for plan in plans if worth.get(plan.id) == max(worth.values(), default=None)), None)
-        measured = tree.leaves()
-        if best is not None:
-            hand.event("select", best, "the best plan is fixed", earned=worth[best.id], plans=len(worth))
-            if not await self._execute(hand, best, self.executions, SamplingOptions()):
-                return
-            for leaf in measured:
-                if not leaf.usage and leaf.status == "done":
-                    leaf.usage = "dropped: it only measured its plan"
+        earned = {
+            plan.id: leaf.scores["reward"] for plan in plans if plan.status != "pruned"
+            for leaf in tree.leaves(plan) if leaf.status == "done" and "reward" in leaf.scores
+        }  # fmt: skip
+        if not earned:
+            return
+        best, measured = tree[max(earned, key=lambda plan: earned[plan])], tree.leaves()
+        hand.event("select", best, "the best plan is fixed", earned=earned[best.id], plans=len(earned))
+        if not await self._execute(hand, best, self.executions, SamplingOptions()):
+            return
+        for leaf in measured:
+            if not leaf.usage and leaf.status == "done":
+                leaf.usage = "dropped: it only measured its plan"
 
     async def _plan(self, tree: Tree, hand: Hand) -> Node | None:
         """Where a plan ends; None where the budget has no leaf left."""

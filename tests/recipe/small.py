@@ -20,7 +20,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "mars2": {"nodes": 6, "again": "{prompt}"},
     "gigpo": {},
     "hgpo": {},
-    "himac": {"plans": 3, "executions": 3, "stop": "e", "phase": "micro"},
+    "himac": {"plans": 3, "executions": 3, "stop": "e", "phase": "macro"},
     "metaagent_x": {"designs": 3, "executions": 3, "stop": "e"},
     "mc_grpo": {},
     "rorecomp": {},
