@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from rolltree.task.items import TaskError, check_item, digest, split_of
+from rolltree.task.judge import warn_where_open
 from rolltree.task.math_judge import judge_math
 from rolltree.task.math_score import require_math
 from rolltree.task.nano.single import SingleTurn
@@ -32,6 +33,7 @@ class MathAnswers(SingleTurn):
         self.max_turns = 0
         self._path = path
         self._items = read_jsonl(path)
+        warn_where_open()
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """All items of the split in a random order, again and again."""
