@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
@@ -24,10 +25,12 @@ from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
 from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
+from rolltree.train.failures import all_failed, said_of
 from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
+from rolltree.visible import visible
 
 ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote what, why it ended, what it was worth.
 
@@ -128,17 +131,20 @@ def run(arguments: Sequence[str]) -> int:
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "seconds": round(budget.spent.seconds, 3),
     }
+    if failed := said_of(forest):
+        print(f"rolltree: {visible(failed)}", file=sys.stderr)
+    ended = 1 if all_failed(forest) else 0
     if isinstance(engine, PoolEngine):
         numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
     if asked.json:
         emit(numbers)
-        return 0
+        return ended
     out = console()
     for tree in itertools.islice(forest, asked.show):
         show_tree(tree, engine.codec.decode, out)
         out.print()
     out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))
-    return 0
+    return ended
 
 
 def _check(asked: Arguments) -> None:

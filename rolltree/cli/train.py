@@ -142,5 +142,8 @@ def closing(result: Result) -> str:
     """Two lines at the end of a run."""
     before = next((line for line in result.metrics if line["kind"] == "eval"), None)
     after = result.last("eval")
-    gain = f"pass@1 {before['pass@1']:.1%} → {after['pass@1']:.1%} on held-out items; " if before and after else ""
+    rates = [line.get("pass@1") for line in (before, after) if line]
+    # An evaluation whose rollouts all failed measured nothing.
+    shown = ["not measured" if rate is None else f"{rate:.1%}" for rate in rates]
+    gain = f"pass@1 {' → '.join(shown)} on held-out items; " if len(shown) == 2 else ""
     return f"{gain}ended because {result.why}.\nThe run is in {result.path} (its README says what is where)."

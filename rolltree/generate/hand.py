@@ -19,7 +19,7 @@ from rolltree.engine.protocol import Codec, Engine, Scored
 from rolltree.generate import outside
 from rolltree.generate.decode import Ask, Draw, Seat, abandon, finish_seat, latest_rollout, open_seats
 from rolltree.generate.growing import Growing
-from rolltree.generate.patience import told
+from rolltree.generate.patience import place_of, told
 from rolltree.generate.random import Stream, christen, lineage, mix
 from rolltree.generate.setting import HandError, Setting
 from rolltree.task.protocol import Item, Task, Verdict
@@ -360,7 +360,7 @@ class Hand:
 
     def fail(self, node: Node, what: str, error: Exception, **numbers: Any) -> None:
         """Mark a node failed: something of ours broke, so it has no outcome."""
-        why = f"{what}: {told(error)}"
+        why, numbers = f"{what}: {told(error)}", {**numbers, "place": place_of(error)}
         if node.status == "pruned":
             self.event("fail", node, why, error=type(error).__name__, **numbers)
             return

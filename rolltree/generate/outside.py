@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
+from rolltree.generate.answers import reply_of, start_of, verdict_of
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import christen, next_run
 from rolltree.generate.setting import HandError
@@ -105,7 +106,11 @@ async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
     last = next((i for i in reversed(range(len(path))) if path[i].state is not None), 0)
     state, key = path[last].state, path[last].state_key
     if state is None:
-        state, key = hand.task.start(hand.item)
+        try:
+            state, key = start_of(hand.task.start(hand.item))
+        except Exception as error:
+            hand.fail(node, "starting the environment", error)
+            return None
         path[0].state, path[0].state_key = state, key
     for i in (i for i in marks if i > last):
         reply = await _step(hand, path[i], state, hand.turn(path[i - 1]))
@@ -134,7 +139,7 @@ async def verify(hand: Hand, node: Node) -> Verdict | None:
     held, patience = state[0], hand.setting.patience
     try:
         verdict = await attempt(
-            "the verifier", lambda: hand.task.verify(hand.item, held, hand.text(node)),
+            "the verifier", lambda: verdict_of(hand.task.verify(hand.item, held, hand.text(node))),
             patience, patience.verify_seconds, on_retry=hand.retried(node),
         )  # fmt: skip
     except Gone as gone:
@@ -173,8 +178,8 @@ async def _step(hand: Hand, node: Node, state: Any, text: str) -> Reply | Gone |
     patience = hand.setting.patience
     try:
         return await attempt(
-            "the environment", lambda: hand.task.step(hand.item, state, text), patience, patience.step_seconds,
-            on_retry=hand.retried(node),
+            "the environment", lambda: reply_of(hand.task.step(hand.item, state, text)), patience,
+            patience.step_seconds, on_retry=hand.retried(node),
         )  # fmt: skip
     except Gone as gone:
         return gone

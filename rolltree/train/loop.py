@@ -7,7 +7,7 @@ resumed from its last checkpoint writes the numbers it would have written.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from rolltree.train.backward import StepKnobs
 from rolltree.train.collect import Cursor, collect
 from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
+from rolltree.train.failures import all_failed
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.flight import Flight
 from rolltree.train.gather import check_gap
@@ -116,6 +117,8 @@ class Loop:
     """Rollouts under a schedule; None = batch after batch."""
     said: str = ""
     """How the schedule was changed to fit the recipe."""
+    blind: str = ""
+    """Where all rollouts of the last evaluation failed: what the first said."""
     _booked: BudgetSpent | None = None
 
     def __post_init__(self) -> None:
@@ -272,6 +275,7 @@ class Loop:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
         began = time.perf_counter()
         numbers, forest = await self._evaluated(self.engine)
+        self.blind = all_failed(forest)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
@@ -333,6 +337,11 @@ class Loop:
         self.past.load(folder / "past")
         if self.overlap is not None:
             self.overlap.load(folder / "under-way")
+
+    def under_way(self, trees: Iterable[Tree]) -> int:
+        """Rollouts that have not ended: those of a schedule, and those of the last step's trees."""
+        paused = sum(leaf.status in ("open", "paused") for tree in trees for leaf in tree.leaves())
+        return paused if self.overlap is None else len(self.overlap.flight.scheduler.running)
 
     async def rest(self) -> None:
         """Let nothing grow that could be cut, so that a checkpoint holds it as it stands."""

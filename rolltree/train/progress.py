@@ -10,7 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rolltree.train.config import TrainConfig
+from rolltree.train.failures import said_of
 from rolltree.train.loop import Live
+
+TOLD = 8
+"""Failures of different words that are said; the others are counted in every step's numbers."""
 
 
 class Reporter:
@@ -28,6 +32,7 @@ class Reporter:
         )  # fmt: skip
         self._task = self._bar.add_task("training", total=config.steps)
         self._spoke = 0.0
+        self._told = set[str]()
 
     def __enter__(self) -> Reporter:
         self._bar.start()
@@ -49,11 +54,22 @@ class Reporter:
             self.say(_step_line(live, self._config), shown=not every)
             self._spoke = self._spoke if every else now
         elif live.kind == "evaluated":
+            self._failures(live)
             rates = [k for k in n if k.startswith("pass@") and not k.endswith(("_low", "_high"))]
             said = ", ".join(f"{k} {n[k]:.1%} ({n[f'{k}_low']:.1%}–{n[f'{k}_high']:.1%})" for k in rates)
-            self.say(f"step {live.step}: held out {said}")
+            self.say(f"step {live.step}: held out {said if n['items'] else 'nothing was measured'}")
+        elif live.kind == "grown":
+            self._failures(live)
         elif live.note:
             self.say(f"step {live.step}: {live.note}")
+
+    def _failures(self, live: Live) -> None:
+        """Say what failed when it first does, and again where something else does."""
+        told = said_of(live.trees)
+        kind = told.partition("the first: ")[2]
+        if told and kind not in self._told and len(self._told) < TOLD:
+            self._told.add(kind)
+            self.say(f"step {live.step}: {told}")
 
     def say(self, text: str, *, shown: bool = True) -> None:
         """A line for the log, and for the screen unless it would only repeat the bar."""
