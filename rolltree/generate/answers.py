@@ -74,8 +74,8 @@ def _text(call: str, name: str, value: object, *, whole: bool = False) -> None:
             value.encode()
     except UnicodeEncodeError as error:
         raise AnswerError(
-            f"{call} returned {name} with half a character (U+{ord(value[error.start]):04X} at {error.start}), which no "
-            "tokenizer can read"
+            f"{call} returned {name} with half a character (U+{ord(value[error.start]):04X} at {error.start}), "
+            "which no tokenizer can read"
         ) from None
 
 

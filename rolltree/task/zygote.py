@@ -253,7 +253,7 @@ def _write(to: int, data: bytes) -> None:
 
 
 def confine(bounds: Bounds) -> None:
-    """Limit this process for good, and take from it what judging does not need; a layer the system lacks is left out."""
+    """Limit this process for good, and take from it what judging does not need; a layer that lacks is left out."""
     with suppress(OSError, ValueError):
         layers.limits(cpu_seconds=bounds.seconds, memory=bounds.memory, disk=0)
     if LINUX:
