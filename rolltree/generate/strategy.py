@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
-from rolltree.generate.patience import first_of, place_of, told
+from rolltree.generate.patience import error_line, first_of, place_of
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest, Tree
 
@@ -49,7 +49,7 @@ class TreeStrategy(Protocol):
 
 
 @runtime_checkable
-class Choosy(Protocol):
+class ChecksEngine(Protocol):
     """A strategy with knobs that make sense only on some engines: a threshold that the vocabulary puts out of reach."""
 
     def check(self, engine: Engine, task: Task) -> None:
@@ -102,7 +102,7 @@ async def on_each(trees: Iterable[Tree], hand: Hand, grow_tree: GrowTree) -> Non
 
 def fail_tree(hand: Hand, error: BaseException) -> None:
     """Record that growing this tree crashed; its open leaves are failed, its finished ones stay as they are."""
-    why = told(error)
+    why = error_line(error)
     hand.tree.notes["failed"] = why
     name = type(first_of(error)).__name__
     hand.event("fail", None, f"growing this tree crashed: {why}", error=name, place=place_of(error))

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rolltree.train.config import TrainConfig
 from rolltree.train.failures import said_of
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 
 TOLD = 8
 """Failures of different words that are said; the others are counted in every step's numbers."""
@@ -44,7 +44,7 @@ class Reporter:
         self._bar.stop()
         self._log.close()
 
-    def __call__(self, live: Live) -> None:
+    def __call__(self, live: RunEvent) -> None:
         """Take note of something that happened."""
         n = live.numbers
         if live.kind == "trained":
@@ -63,7 +63,7 @@ class Reporter:
         elif live.note:
             self.say(f"step {live.step}: {live.note}")
 
-    def _failures(self, live: Live) -> None:
+    def _failures(self, live: RunEvent) -> None:
         """Say what failed when it first does, and again where something else does."""
         told = said_of(live.trees)
         kind = told.partition("the first: ")[2]
@@ -79,7 +79,7 @@ class Reporter:
             self._bar.console.print(text, highlight=False)
 
 
-def _step_line(live: Live, config: TrainConfig) -> str:
+def _step_line(live: RunEvent, config: TrainConfig) -> str:
     n = live.numbers
     laps = (k for k in n if k.startswith("seconds.") and k != "seconds.total" and not k.endswith("_share"))
     spent = sum(n[k] for k in laps)
