@@ -176,7 +176,7 @@ def test_a_crash_in_one_tree_fails_that_tree_alone():
     failed = [tree for tree in forest if "failed" in tree.notes]
     assert [tree.id for tree in failed] == ["train-0-1"]
     assert failed[0].notes["failed"] == "LookupError: no such sibling"
-    assert [leaf.status for leaf in failed[0].leaves()] == ["done", "paused"]
+    assert [leaf.status for leaf in failed[0].leaves()] == ["done", "failed"]
     assert all(leaf.status == "done" for tree in forest for leaf in tree.leaves() if tree not in failed)
 
 

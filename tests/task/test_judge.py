@@ -134,7 +134,7 @@ def test_nothing_survives_the_program():
     program.kill()
     program.wait()
     assert len(left) == 2
-    gone, alive = psutil.wait_procs(left, timeout=20)
+    _, alive = psutil.wait_procs(left, timeout=20)
     assert alive == []
 
 

@@ -1,4 +1,4 @@
-"""Tasks that break their contract: what is wrong is said at once, and a run that cannot learn anything does not end well."""
+"""Tasks that break their contract: what is wrong is said at once, and a run that can learn nothing does not end well."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_reply_that_is_none_ends_the_run_in_one_sentence(tmp_path, name):
 
 @pytest.mark.parametrize("start", [lambda self, item: None, lambda self, item: {}["state"]])
 def test_a_start_that_fails_is_a_failed_rollout(tmp_path, start):
-    with pytest.raises(TrainError, match="the first: starting the environment: (AnswerError|KeyError)"):
+    with pytest.raises(TrainError, match=r"the first: starting the environment: (AnswerError|KeyError)"):
         run(tmp_path, broken(Talk, start=start))
 
 
@@ -120,7 +120,7 @@ def test_a_run_that_loses_everything_later_stops_after_three_steps(tmp_path):
             Breaks.calls += 1
             return Verdict(float(text[:1] < "O")) if Breaks.calls <= 32 else None
 
-    with pytest.raises(TrainError, match="step 4 had nothing to train on, because all 32 rollouts failed.*resume"):
+    with pytest.raises(TrainError, match=r"step 4 had nothing to train on, because all 32 rollouts failed.*resume"):
         run(tmp_path, Breaks(), eval_every=0)
 
 
