@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rolltree.errors import RolltreeError
+from rolltree.knobs import check_instance
 
 T = TypeVar("T")
 
@@ -26,7 +27,9 @@ def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str,
     With `prefixes` only what the shape itself marks keeps bare names.
     """
     config = PLAIN[1:] if prefixes else PLAIN
-    return tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
+    asked = tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
+    check_instance("", asked, lambda name: f"--{name.replace('_', '-')}")
+    return asked
 
 
 def emit(data: Any) -> None:
