@@ -14,6 +14,8 @@ from rich.table import Table
 
 from rolltree.errors import RolltreeError
 from rolltree.knobs import check_instance
+from rolltree.terminal import Terminal
+from rolltree.visible import visible
 
 T = TypeVar("T")
 
@@ -34,13 +36,13 @@ def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str,
 
 def emit(data: Any) -> None:
     """One JSON document on stdout."""
-    json.dump(data, sys.stdout, indent=2, default=str, ensure_ascii=False)
+    json.dump(data, sys.stdout, indent=2, default=str)
     sys.stdout.write("\n")
 
 
 def console() -> Console:
     """Where people read; wide enough to keep tables whole when piped."""
-    return Console() if sys.stdout.isatty() else Console(width=140)
+    return Terminal() if sys.stdout.isatty() else Terminal(width=140)
 
 
 def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -50,7 +52,7 @@ def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         numeric = all(isinstance(row[key], int | float) for row in rows)
         out.add_column(key, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        out.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+        out.add_row(*(f"{v:.3g}" if isinstance(v, float) else visible(str(v)) for v in row.values()))
     return out
 
 

@@ -21,6 +21,7 @@ from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.runner import grow
+from rolltree.policy.trust import trust_code
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
 from rolltree.task.protocol import Task
@@ -52,6 +53,8 @@ class RolloutArguments(ClusterArguments):
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
     """A model's name (rolltree models), a folder, or a hub id."""
+    trust_remote_code: bool = False
+    """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
     items: int = 2
@@ -89,6 +92,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
     asked: RolloutArguments = parsed.arguments
+    if asked.trust_remote_code:
+        trust_code()
     _check(asked)
     task = load_task(asked.task, level=asked.level)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))

@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
 from rolltree.train.failures import said_of
 from rolltree.train.loop import RunEvent
+from rolltree.visible import visible
 
 TOLD = 8
 """Failures of different words that are said; the others are counted in every step's numbers."""
@@ -23,10 +24,10 @@ class Reporter:
     def __init__(self, log: Path, config: TrainConfig, *, quiet: bool = False) -> None:
         self._config = config
         self._quiet = quiet
-        self._console = Console(stderr=True)
+        self._console = Terminal(stderr=True)
         self._log = log.open("a", encoding="utf-8")
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("left"), TimeRemainingColumn(), console=self._console,
             disable=quiet or not self._console.is_terminal,
         )  # fmt: skip
@@ -73,7 +74,7 @@ class Reporter:
 
     def say(self, text: str, *, shown: bool = True) -> None:
         """A line for the log, and for the screen unless it would only repeat the bar."""
-        self._log.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
         self._log.flush()
         if shown and not self._quiet:
             self._bar.console.print(text, highlight=False)

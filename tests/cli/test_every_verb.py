@@ -44,5 +44,3 @@ def test_a_cluster_without_a_size_has_two_engines():
     assert placed.complete(["--cluster"]) == ["--cluster=local:2"]
     assert placed.complete(["--cluster", "--seed", "1"]) == ["--cluster=local:2", "--seed", "1"]
     assert placed.complete(["--cluster", "auto"]) == ["--cluster", "auto"]
-
-

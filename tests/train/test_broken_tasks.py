@@ -1,4 +1,4 @@
-"""Tasks that break their contract: what is wrong is said at once, and a run that can learn nothing does not end well."""
+"""Tasks that break their contract: it is said at once what is wrong, and a run that can learn nothing ends."""
 
 from __future__ import annotations
 
