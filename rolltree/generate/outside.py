@@ -71,12 +71,18 @@ async def act(hand: Recorder, node: Node) -> Node | None:
         return None
     if node.role == "policy":
         node.finish, node.status = "tool", "done"
+    heard, ids = "", np.zeros(0, np.int32)
+    if isinstance(reply, Reply):
+        heard = _heard(hand, reply)
+        try:
+            ids = np.asarray(hand.codec.encode(heard), np.int32)
+        except Exception as error:  # what no token of this policy spells
+            reply = Gone("the environment", error, 1)
     if isinstance(reply, Gone):
         child = place(hand, node, np.zeros(0, np.int32), "env", "boundary")
         hand.fail(node if child is None else child, "the environment", reply.cause, tries=reply.tries)
         return child
-    heard = _heard(hand, reply)
-    child = place(hand, node, np.asarray(hand.codec.encode(heard), np.int32), "env", "boundary")
+    child = place(hand, node, ids, "env", "boundary")
     if child is None:
         return None
     if len(heard) < len(reply.text):

@@ -107,6 +107,6 @@ def fail_tree(hand: Hand, error: BaseException) -> None:
     name = type(first_of(error)).__name__
     hand.event("fail", None, f"growing this tree crashed: {why}", error=name, place=place_of(error))
     for leaf in hand.tree.leaves():
-        # Those that were being written when another crashed are paused, and nobody will go on from them.
-        if leaf.status in ("open", "paused"):
+        # Nobody goes on from those that were being written (paused) or being answered when another crashed.
+        if leaf.status in ("open", "paused") or leaf.finish == "tool":
             hand.tree.close(leaf, "failed", "error", "growing this tree crashed", at=hand.setting.clock())
