@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import signal
 import warnings
 from dataclasses import fields
 from itertools import islice
@@ -22,10 +23,13 @@ from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.tree import jsonl
 
+NUMBERS = ("0", "1", "2", "-1", "0.5", "nan", "inf", "-inf", "1e-9", "1e999", "7", "9" * 400, "1,2", "true")
+LONGEST = 90
+"""Seconds that a command may take."""
 NODES = (
     '{"tree":"a","id":0,"role":"prompt","actions":[1,2]}\n'
-    '{"tree":"a","id":1,"parent":0,"actions":[3],"logp":[-1.0],"scores":{"reward":1.0}}\n'
-    '{"tree":"a","id":2,"parent":0,"actions":[4],"logp":[-2.0],"scores":{"reward":0.0}}\n'
+    '{"tree":"a","id":1,"parent":0,"role":"policy","actions":[3],"logp":[-1.0],"scores":{"reward":1.0}}\n'
+    '{"tree":"a","id":2,"parent":0,"role":"policy","actions":[4],"logp":[-2.0],"scores":{"reward":0.0}}\n'
 )
 ARGUMENTS = (
     "task",
@@ -98,13 +102,28 @@ NAMES = {
 def command(rng: random.Random, place: Path) -> str:
     """One command line with one to three options that hold odd values, and often a name that is none."""
     verb = rng.choice(sorted(VERBS))
-    words = [verb, *rng.choice(NAMES[verb]).split()]
+    words = [verb, *(NAMES[verb][0] if rng.random() < 0.7 else rng.choice(NAMES[verb])).split()]
     if verb == "train":
-        words += ["--steps", "1", "--prompts", "1", "--eval-every", "0", "--max-tokens", "4", "--out", "run"]
-    for _ in range(rng.randint(1, 3)):
+        words += [
+            "--decoded",
+            "40",
+            "--steps",
+            "1",
+            "--prompts",
+            "1",
+            "--eval-every",
+            "0",
+            "--max-tokens",
+            "4",
+            "--threads",
+            "1",
+            "--out",
+            "run",
+        ]
+    for _ in range(rng.randint(1, 2)):
         words.append(f"--{rng.choice(VERBS[verb]).replace('_', '-')}")
-        if rng.random() < 0.9:
-            words.append(rng.choice(TEXTS))
+        if rng.random() < 0.95:
+            words.append(rng.choice(NUMBERS if rng.random() < 0.6 else TEXTS))
     (place / "nodes.jsonl").write_text(NODES)
     return answered(words, place)
 
@@ -112,6 +131,8 @@ def command(rng: random.Random, place: Path) -> str:
 def answered(words: list[str], place: Path) -> str:
     """Run a command as its program would; whatever is not a result or a sentence is a broken promise."""
     out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
+    previous = signal.signal(signal.SIGALRM, _late)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST, 5)
     try:
         os.chdir(place)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
@@ -122,6 +143,8 @@ def answered(words: list[str], place: Path) -> str:
     except BaseException as error:
         raise BrokenPromiseError(f"{words!r:.300} raised {type(error).__name__}: {error!s:.200}") from error
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
         os.chdir(here)
     said = err.getvalue().strip()
     if code in (0, None):
@@ -133,6 +156,10 @@ def answered(words: list[str], place: Path) -> str:
     if code == 2 and said.startswith("rolltree: ") and len(said.splitlines()) > 3:
         raise BrokenPromiseError(f"{words!r:.300} said more than a sentence: {said[-300:]!r}")
     return "a sentence"
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError(f"took more than {LONGEST} s")
 
 
 def data(rng: random.Random, place: Path) -> str:

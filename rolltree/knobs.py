@@ -21,6 +21,8 @@ class KnobError(RolltreeError):
     """A knob with a value of the wrong kind: names both, and what it takes."""
 
 
+MOST = 1 << 63
+"""What no count, level or seed reaches; whoever begins to count to it does not end."""
 _KINDS: Mapping[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -61,7 +63,7 @@ def _checked(who: str, name: str, value: Any, hint: Any) -> Any:
         value = tuple(cast("list[Any]", value))
     if not _fits(value, hint):
         shown = "nan" if isinstance(value, float) and math.isnan(value) else repr(value)
-        raise KnobError(f"{who}{name}={shown} makes no sense; give {_wanted(hint)}")
+        raise KnobError(f"{who}{name}={shown:.200} makes no sense; give {_wanted(hint)}")
     return value
 
 
@@ -83,12 +85,12 @@ def _fits_tuple(value: tuple[Any, ...], inner: tuple[Any, ...]) -> bool:
 
 
 def _fits_plain(value: Any, hint: Any) -> bool:
+    if hint in (bool, str) or (isinstance(value, bool) and hint in (int, float)):
+        return type(value) is hint or (hint is str and isinstance(value, str))
     if hint is float:
-        return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+        return isinstance(value, Real) and not math.isnan(value)
     if hint is int:
-        return isinstance(value, Integral) and not isinstance(value, bool)
-    if hint in (bool, str):
-        return isinstance(value, hint)
+        return isinstance(value, Integral) and abs(int(value)) < MOST
     return hint is not types.NoneType or value is None
 
 

@@ -40,6 +40,7 @@ class Outer:
     [
         ("count", 1.5, "count=1.5 makes no sense; give a whole number"),
         ("count", True, "count=True"),
+        ("count", 10**400, "makes no sense; give a whole number"),
         ("count", "3", "count='3'"),
         ("flag", "maybe", "flag='maybe' makes no sense; give true or false"),
         ("flag", 1, "flag=1"),

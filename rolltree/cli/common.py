@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +31,12 @@ def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str,
     With `prefixes` only what the shape itself marks keeps bare names.
     """
     config = PLAIN[1:] if prefixes else PLAIN
-    asked = tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            asked = tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
+    finally:
+        sys.stderr.write(visible(said.getvalue()))  # what was given is repeated there
     check_instance("", asked, lambda name: f"--{name.replace('_', '-')}")
     return asked
 

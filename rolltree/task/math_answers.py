@@ -83,6 +83,8 @@ def _item(line: str, where: str) -> Item:
     prompt, answer, level = row["prompt"], row["answer"], row.get("level", 0)
     if not isinstance(prompt, str):
         raise TaskError(f"{where}: field 'prompt' must be text, not {type(prompt).__name__}")
+    if any("\ud800" <= character <= "\udfff" for character in prompt):
+        raise TaskError(f"{where}: field 'prompt' holds half a character, which no tokenizer reads; write it whole")
     if not isinstance(answer, str | int | float):
         raise TaskError(f"{where}: field 'answer' must be text or a number, not {type(answer).__name__}")
     if not isinstance(level, int):

@@ -84,6 +84,9 @@ def test_trees_logs_and_errors_show_texts(tmp_path, capsys):
     assert "␛]0;owned" in harmless((tmp_path / "log.txt").read_text())
     assert main(["rollout", "grpo", "--task", HOSTILE]) == 2
     assert "owned" in harmless(capsys.readouterr().err)
+    with pytest.raises(SystemExit):
+        main(["tasks", "--split", HOSTILE])
+    assert "owned" in harmless(capsys.readouterr().err)
 
 
 def test_json_for_machines_is_plain_ascii(capsys):

@@ -76,6 +76,7 @@ def test_files_keep_the_task_contract(tmp_path):
         ({"prompt": "x"}, "line 2: field 'answer' is missing or empty"),
         ({"prompt": "x", "answer": None}, "line 2: field 'answer' is missing or empty"),
         ({"answer": "x"}, "line 2: field 'prompt' is missing or empty"),
+        ({"prompt": "1\ud800", "answer": "x"}, "line 2: field 'prompt' holds half a character"),
         ({"prompt": 3, "answer": "x"}, "line 2: field 'prompt' must be text, not int"),
         ({"prompt": "x", "answer": [1]}, "line 2: field 'answer' must be text or a number, not list"),
         ({"prompt": "x", "answer": "1", "level": "hard"}, "line 2: field 'level' must be a whole number, not 'hard'"),
