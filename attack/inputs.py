@@ -24,6 +24,7 @@ from rolltree.train.config import Optim, TrainConfig
 from rolltree.tree import jsonl
 
 NUMBERS = ("0", "1", "2", "-1", "0.5", "nan", "inf", "-inf", "1e-9", "1e999", "7", "9" * 400, "1,2", "true")
+SMALL = "--decoded 40 --steps 1 --prompts 1 --eval-every 0 --max-tokens 4 --threads 1 --out run"
 LONGEST = 90
 """Seconds that a command may take."""
 NODES = (
@@ -104,7 +105,7 @@ def command(rng: random.Random, place: Path) -> str:
     verb = rng.choice(sorted(VERBS))
     words = [verb, *(NAMES[verb][0] if rng.random() < 0.7 else rng.choice(NAMES[verb])).split()]
     if verb == "train":
-        words += [
+        words += SMALL.split()
             "--decoded",
             "40",
             "--steps",
