@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 import torch
 from machine import save
+from rolltree.train.collect import Cursor
 
 from rolltree.contract.faulty import Wrapped
 from rolltree.engine.local import LocalEngine
@@ -33,7 +34,6 @@ from rolltree.policy.load import LoadedModel, load_model
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.task.registry import load_task
-from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Loop
 from rolltree.train.start import make_learner

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 from machine import clock, save
+from rolltree.train.collect import Cursor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from rolltree.engine.local import LocalEngine
@@ -35,7 +36,6 @@ from rolltree.policy.packed import pack
 from rolltree.recipe.grpo import Grpo
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
-from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Loop
 from rolltree.train.start import make_learner

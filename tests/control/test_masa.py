@@ -15,7 +15,7 @@ from rolltree.control.order import PLAIN, ControlError, Grades, Order
 from rolltree.control.plan import Nothing, Plan, Step
 from rolltree.lab.prompts.world import World, run
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.steering import Steering
+from rolltree.rollout.control_state import ControlState
 from rolltree.tree.account import assert_conserved
 from tests.train.test_control import Told, gather
 
@@ -73,7 +73,7 @@ def test_trust_is_earned_by_checked_predictions_and_can_be_lost():
 def test_half_of_the_groups_foretell_and_are_graded_by_the_other_half():
     control = Masa(template="{prompt}", parts=("pass", "length"))
     parts = replace(load_recipe("grpo", group=4).build(), control=control)
-    steering = Steering(control)
+    steering = ControlState(control)
     harvest, _ = gather(parts, Told(), 5, steering=steering)
     assert_conserved(harvest.trees, settled=True)
     metas = [t for t in harvest.kept if any(leaf.notes.get("arm") == "meta" for leaf in t.leaves())]

@@ -13,9 +13,9 @@ from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
 from rolltree.replay.admission import room
 from rolltree.replay.age import age_numbers
-from rolltree.replay.harvest import Harvest
-from rolltree.replay.recall import Past, Recall
-from rolltree.replay.waiting import Waiting
+from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.replay.recall import ReplayBuffer, Recall
+from rolltree.replay.batch_queue import BatchQueue
 from rolltree.tree import Tree
 
 
@@ -51,13 +51,13 @@ def test_ages_leave_out_what_no_weights_wrote() -> None:
 
 
 def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
-    queue = Waiting()
+    queue = BatchQueue()
     for number in range(3):
         queue.put(
-            Harvest([tree(number, f"a{number}")], [tree(9, f"b{number}")], rounds=2, version=number, recalls=number)
+            RolloutBatch([tree(number, f"a{number}")], [tree(9, f"b{number}")], rounds=2, version=number, recalls=number)
         )
     queue.save(tmp_path / "waiting")
-    again = Waiting()
+    again = BatchQueue()
     again.load(tmp_path / "waiting")
     assert (len(again), again.leaves) == (len(queue), queue.leaves)
     while len(queue):
@@ -73,27 +73,27 @@ def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
                 for name in ("actions", "logp", "logq", "version"):
                     left, right = getattr(x, name), getattr(y, name)
                     assert left is right is None or np.array_equal(left, right, equal_nan=name != "actions")
-    empty = Waiting()
+    empty = BatchQueue()
     empty.save(tmp_path / "none")
     empty.load(tmp_path / "none")
     assert len(empty) == 0
 
 
 def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
-    past = Past()
+    past = ReplayBuffer()
     one = tree()
     fates = ["trained", "dropped: nothing to teach", "dropped: failed"]
     for leaf, fate in zip(one.leaves(), fates, strict=True):
         leaf.fate = fate
-    past.remember(Harvest([one]), Recall(window=2))
+    past.remember(RolloutBatch([one]), Recall(window=2))
     assert past.draw(1, seed=0) == [one]
     assert [leaf.fate for leaf in one.leaves()] == ["", "", "dropped: failed"]
 
 
 def test_only_the_last_steps_are_remembered_and_drawn_without_repetition() -> None:
-    past = Past()
+    past = ReplayBuffer()
     for step in range(4):
-        past.remember(Harvest([tree(step, f"{step}{i}") for i in range(3)], version=step), Recall(window=2))
+        past.remember(RolloutBatch([tree(step, f"{step}{i}") for i in range(3)], version=step), Recall(window=2))
     assert {t.id[0] for t in past.trees} == {"2", "3"}
     drawn = past.draw(5, seed=1)
     assert len({t.id for t in drawn}) == 5
@@ -114,8 +114,8 @@ def test_what_is_recalled_is_a_share_that_ends() -> None:
 
 def test_a_rule_may_remember_only_groups_with_variance() -> None:
     mixed, flat_ = (flat(rewards, id=str(i)) for i, rewards in enumerate(([0.0, 1.0], [1.0, 1.0])))
-    past = Past()
-    past.remember(Harvest([mixed, flat_]), Recall(informative=True))
+    past = ReplayBuffer()
+    past.remember(RolloutBatch([mixed, flat_]), Recall(informative=True))
     assert past.trees == [mixed]
-    past.remember(Harvest([flat_]), Recall(window=1))
+    past.remember(RolloutBatch([flat_]), Recall(window=1))
     assert past.trees == [flat_]

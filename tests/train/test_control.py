@@ -28,11 +28,11 @@ from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Split, Task
-from rolltree.train.collect import Cursor, Harvest, collect
+from rolltree.train.collect import Cursor, RolloutBatch, collect
 from rolltree.train.config import TrainError
-from rolltree.train.steering import Steering
+from rolltree.rollout.control_state import ControlState
 from rolltree.train.weigh import prompt_weighted
-from rolltree.train.widths import check_width, width_of
+from rolltree.rollout.widths import check_width, width_of
 from rolltree.tree.account import assert_conserved
 from rolltree.tree.table import table
 from tests.recipe.test_tree_recipes import SMALL
@@ -74,8 +74,8 @@ class _Lenient(type(CODEC)):
         return super().encode("".join(c if c in self.alphabet else "y" for c in text))
 
 
-def gather(parts: Parts, task: Task, prompts: int = 3, *, seed: int = 0, steering: Steering | None = None,
-           limits: Limits | None = None, number: int = 1) -> tuple[Harvest, Budget]:  # fmt: skip
+def gather(parts: Parts, task: Task, prompts: int = 3, *, seed: int = 0, steering: ControlState | None = None,
+           limits: Limits | None = None, number: int = 1) -> tuple[RolloutBatch, Budget]:  # fmt: skip
     budget = Budget(limits)
     harvest = asyncio.run(collect(
         parts, engine(), Cursor(task, 5), prompts, budget, seed=seed, limit=task.max_tokens, sampling=Sampling(),
@@ -101,7 +101,7 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
             check_width(parts.strategy, parts.control)
         return
     check_width(parts.strategy, parts.control)
-    steering = Steering(steers)
+    steering = ControlState(steers)
     for number in (1, 2):
         harvest, budget = gather(parts, task, seed=number, steering=steering, number=number)
         found = assert_conserved(harvest.trees, settled=True)
@@ -117,7 +117,7 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
             view = table(harvest.kept)
             advantage = parts.credit(view) if recipe == "grpo" else None
             assert advantage is None or np.isfinite(advantage.leaf).all()
-    stored = Steering(steers)
+    stored = ControlState(steers)
     stored.load_state_dict(steering.state_dict())
     assert (stored.state, stored.history) == (steering.state, steering.history)
 
@@ -148,7 +148,7 @@ class Twice:
         yield [Order(p, 3, "aided", self.edit) for p in prompts]
 
 
-def aided(edit: Edit) -> Harvest:
+def aided(edit: Edit) -> RolloutBatch:
     control: Control = Twice(edit)
     return gather(replace(load_recipe("grpo", group=4).build(), control=control), Told())[0]
 

@@ -20,10 +20,10 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
 from rolltree.train.collect import Cursor
 from rolltree.train.config import TrainConfig
-from rolltree.train.flight import Flight
-from rolltree.train.parked import load_flight, save_flight
-from rolltree.train.scheduled import fitted
-from rolltree.train.steering import Steering
+from rolltree.rollout.executor import RolloutExecutor
+from rolltree.rollout.state import load_state, save_state
+from rolltree.rollout.scheduled import fitted
+from rolltree.rollout.control_state import ControlState
 from rolltree.tree import Tree
 
 BATCH, SIZE = 3, 3
@@ -42,7 +42,7 @@ def weights(version: int) -> Callable[[tuple[int, ...]], list[float]]:
 class Flown:
     """What came of a flight."""
 
-    flight: Flight
+    flight: RolloutExecutor
     groups: list[Group] = field(default_factory=list[Group])
     """In order of being settled."""
     trained: list[list[Group]] = field(default_factory=list[list[Group]])
@@ -59,7 +59,7 @@ def new_flight(
     )  # fmt: skip
     config, cursor = TrainConfig(prompts=BATCH, seed=seed), Cursor(task, seed)
     fit, way, _ = fitted(schedule, parts, config)
-    flown = Flown(Flight(parts, engine, task, config, fit, way, Steering(parts.control), cursor))
+    flown = Flown(RolloutExecutor(parts, engine, task, config, fit, way, ControlState(parts.control), cursor))
     flown.flight.told = flown.groups.append
     return flown
 
@@ -100,9 +100,9 @@ def fly(schedule: Schedule, *, task: Task | None = None, engine: Engine | None =
 async def moved(flown: Flown, folder: Path, schedule: Schedule, task: Task, engine: Engine, **also: Any) -> Flown:
     """The flight written down and read back by another one, as after a restart."""
     await flown.flight.rest()
-    save_flight(flown.flight, folder)
+    save_state(flown.flight, folder)
     fresh = new_flight(schedule, task, engine, **also)
     fresh.groups, fresh.trained, fresh.dropped = flown.groups, flown.trained, flown.dropped
     fresh.flight.told = fresh.groups.append
-    load_flight(fresh.flight, folder)
+    load_state(fresh.flight, folder)
     return fresh

@@ -119,7 +119,7 @@ def test_failures_under_a_control_are_told_to_it(schedule: Schedule, control: st
 @example(Schedule(TopUp(1.0), Stop(spare=1), Resume("keep", "interrupt")), "dots", 0)
 def test_plans_under_way_come_back_after_a_restart(schedule: Schedule, control: str, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rolltree.train.waves.EVERY", 1 + seed % 4)  # copies are rare in runs of a thousand steps
+        patch.setattr("rolltree.rollout.plan_runs.STATE_COPY_EVERY", 1 + seed % 4)  # copies are rare in runs of a thousand steps
         parked(schedule, control, seed)
 
 

@@ -28,7 +28,7 @@ from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import TrainError
 from rolltree.train.loop import Live
 from rolltree.train.metrics import read_metrics
-from rolltree.train.scheduled import corrected
+from rolltree.rollout.scheduled import corrected
 from rolltree.train.start import Result
 from rolltree.tree import Tree
 from rolltree.tree.parquet import load

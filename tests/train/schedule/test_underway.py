@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolltree.control.schedule import Age, OverSample, Schedule, Stop, preset
 from rolltree.control.schedule.rollout import Group, Rollout, Segment
-from rolltree.train.underway import Underway
+from rolltree.rollout.underway import Underway
 from tests.train.schedule.flying import BATCH, fly, tabular
 
 
