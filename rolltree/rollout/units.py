@@ -119,6 +119,8 @@ class PerSample:
 
     def finalize(self, slot: RolloutSlot, rollouts: Iterable[Rollout]) -> None:
         """Leaves of dropped rollouts say so; tokens that are context only do not teach."""
+        if slot.tree.root.is_leaf:
+            settle([slot.tree], slot.hand.setting.clock())
         for rollout in rollouts:
             branch = _branch(slot, rollout)
             if branch and rollout.fate.startswith("dropped") and not branch[-1].fate:

@@ -4,13 +4,13 @@ import asyncio
 import itertools
 
 import pytest
+from rolltree.generate.rounds import OwnRounds, Rounds, Share
 
 from rolltree.contract.strategy import check_strategy, shape
 from rolltree.contract.tiny import Spell, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.independent import Independent
-from rolltree.generate.rounds import OwnRounds, Rounds, Share
 from rolltree.generate.runner import grow, open_hand
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rolltree.replay.admission import room
+from rolltree.replay.batch_queue import BatchQueue
 
 from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
-from rolltree.replay.admission import room
 from rolltree.replay.age import age_numbers
+from rolltree.replay.recall import Recall, ReplayBuffer
 from rolltree.replay.rollout_batch import RolloutBatch
-from rolltree.replay.recall import ReplayBuffer, Recall
-from rolltree.replay.batch_queue import BatchQueue
 from rolltree.tree import Tree
 
 
@@ -54,7 +54,9 @@ def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
     queue = BatchQueue()
     for number in range(3):
         queue.put(
-            RolloutBatch([tree(number, f"a{number}")], [tree(9, f"b{number}")], rounds=2, version=number, recalls=number)
+            RolloutBatch(
+                [tree(number, f"a{number}")], [tree(9, f"b{number}")], rounds=2, version=number, recalls=number
+            )
         )
     queue.save(tmp_path / "waiting")
     again = BatchQueue()

@@ -99,6 +99,8 @@ class Scheduler:
         halted = self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on"
         if not halted and self.phase != "closed":
             self._admit()
+        if self.phase == "free" and self.schedule.lockstep and self._batch_there():
+            self._train()  # of a plan that asked for nothing
         if self.phase == "stopping" and not self.running:
             self.phase = "publishing"
             self.executor.publish(self.version + 1)
