@@ -18,9 +18,10 @@ import numpy as np
 
 from rolltree.control.ledger import RESOURCES, Budget
 from rolltree.control.ledger import Spent as BudgetSpent
-from rolltree.credit.fold import Folded, expand, fold, leaf_weights, write
+from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine
 from rolltree.generate.random import mix
+from rolltree.objective.batch import Objective
 from rolltree.objective.hooks import at_step
 from rolltree.policy.publish import weights_of
 from rolltree.policy.team import release_team
@@ -39,7 +40,7 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.corrected import corrected
 from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
-from rolltree.train.gather import check_gap
+from rolltree.train.gather import Reread, check_gap
 from rolltree.train.growth import growth
 from rolltree.train.peers import Fellow, written_by
 from rolltree.train.readings import Readings
@@ -47,7 +48,7 @@ from rolltree.train.step import Learner
 from rolltree.train.vitals import vitals
 from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
-from rolltree.tree.table import table
+from rolltree.tree.table import Table, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +186,7 @@ class Loop:
         return recall.count(self.config.prompts, step, len(self.past.trees)) if recall else 0
 
     def learn(self, batch: RolloutBatch, clock: _Clock) -> dict[str, float]:
-        """Credit, fold, pack and update."""
-        settle_rest(batch.dropped)
+        """Credit, fold, pack and update; then write on the trees what came of them."""
         # Batches that waited were grown when the past held other trees; it may hold fewer now.
         recalls = min(batch.recalls, len(self.past.trees))
         again = self.past.draw(recalls, mix(self.config.seed, "recall", self.done + 1))
@@ -196,7 +196,7 @@ class Loop:
             self.past.remember(batch, self.recipe.recall)
         view = table([*batch.kept, *again])
         if not len(view.leaf) or not view.live.any():
-            settle_rest(batch.kept)
+            settle_rest(batch.trees)
             return {"trained_tokens": 0.0}
         self.readings.write(view, self.config.token_budget)
         advantage = prompt_weighted(view, self.recipe.credit(view))
@@ -206,21 +206,16 @@ class Loop:
         objective = at_step(self.recipe.objective, self.done)
         folded: Folded = fold(view, advantage, weights, self.recipe.multiplicity)
         paths = expand(view, advantage, weights) if objective.level == "path" else None
-        write(view, folded)
-        settle_fates(view, weights)
         clock.lap("credit")
-        knobs = StepKnobs(
-            self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit,
-            self.config.held,
-        )  # fmt: skip
-        mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
-        numbers = self.learner.step(objective, view, mine, paths, version=self.version, knobs=knobs)
-        check_gap(numbers, self.config)
-        for name, peer in self.peers.items():
-            if peer.learner is not None:
-                own = written_by(view, folded, [name])
-                told = peer.learner.step(objective, view, own, None, version=peer.version, knobs=knobs)
-                numbers |= {f"{name}.{key}": value for key, value in told.items()}
+        reread: list[Reread] = []
+        try:
+            numbers = self._update(objective, view, folded, paths, reread)
+        finally:  # also where it diverges: the offending trees are looked at afterwards
+            write(view, folded)
+            settle_fates(view, weights)
+            settle_rest(batch.trees)
+            for read in reread:
+                read.write()
         numbers |= self.readings.learn(view, self.config.token_budget, again)
         release_team()
         clock.lap("learn")
@@ -228,6 +223,28 @@ class Loop:
         if again:
             numbers["recalled"] = float(len(again))
         return numbers | age_numbers(written, self.version) | {"idle_share": _idle(folded)}
+
+    def _update(
+        self, objective: Objective, view: Table, folded: Folded, paths: Expanded | None, reread: list[Reread]
+    ) -> dict[str, float]:
+        """Update each policy with what it wrote; `reread` collects what they say of it under their weights before."""
+        c = self.config
+        knobs = StepKnobs(c.token_budget, c.log_entropy, c.gap_limit, c.loss_limit, c.held)
+        mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
+        reread.append(Reread(view))
+        numbers = self.learner.step(
+            objective, view, mine, paths, version=self.version, knobs=knobs, watchers=reread[-1:]
+        )
+        check_gap(numbers, c)
+        for name, peer in self.peers.items():
+            if peer.learner is not None:
+                own = written_by(view, folded, [name])
+                reread.append(Reread(view))
+                theirs = peer.learner.step(
+                    objective, view, own, None, version=peer.version, knobs=knobs, watchers=reread[-1:]
+                )
+                numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
+        return numbers
 
     async def evaluate(self) -> dict[str, float]:
         """Held-out accuracy under the current weights, of each trained policy by itself."""

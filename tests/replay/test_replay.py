@@ -1,4 +1,4 @@
-"""What survives a step: the rule that bounds lag, ages, harvests on disk, and past trees that teach again."""
+"""What survives a step: ages, batches on disk, and past trees that teach again."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rolltree.replay.admission import room
-from rolltree.replay.batch_queue import BatchQueue
 
 from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
 from rolltree.replay.age import age_numbers
 from rolltree.replay.recall import Recall, ReplayBuffer
-from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.replay.rollout_batch import RolloutBatch, load_batches, save_batches
 from rolltree.tree import Tree
 
 
@@ -27,44 +23,20 @@ def tree(seed: int = 0, name: str = "t") -> Tree:
     return made
 
 
-@given(staleness=st.integers(0, 9), steps=st.integers(1, 40))
-def test_the_rule_bounds_the_lag_and_reaches_it(staleness: int, steps: int) -> None:
-    """A trainer that consumes the oldest batch per version: lags rise to the bound and stay there."""
-    waiting: list[int] = []
-    lags: list[int] = []
-    for version in range(steps):
-        waiting += [version] * room(staleness, version=version, submitted=version + len(waiting))
-        lags.append(version - waiting.pop(0))
-    assert lags == [min(version, staleness) for version in range(steps)]
-
-
-def test_nothing_may_start_while_too_much_is_under_way() -> None:
-    assert room(0, version=3, submitted=4) == 0
-    assert room(2, version=3, submitted=9) == 0
-    assert room(2, version=3, submitted=4) == 2
-
-
 def test_ages_leave_out_what_no_weights_wrote() -> None:
     told = age_numbers(np.array([-1, 5, 3, 5]), 5)
     assert told == {"age.mean": pytest.approx(2 / 3), "age.max": 2.0, "age.stale": pytest.approx(1 / 3)}
     assert age_numbers(np.array([-1]), 5) == {}
 
 
-def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
-    queue = BatchQueue()
-    for number in range(3):
-        queue.put(
-            RolloutBatch(
-                [tree(number, f"a{number}")], [tree(9, f"b{number}")], rounds=2, version=number, recalls=number
-            )
-        )
-    queue.save(tmp_path / "waiting")
-    again = BatchQueue()
-    again.load(tmp_path / "waiting")
-    assert (len(again), again.leaves) == (len(queue), queue.leaves)
-    while len(queue):
-        old, new = queue.take(), again.take()
-        assert (old.rounds, old.version, old.recalls) == (new.rounds, new.version, new.recalls)
+def test_batches_on_disk_are_the_batches(tmp_path: Path) -> None:
+    batches = [
+        RolloutBatch([tree(number, f"a{number}")], [tree(9, f"b{number}")], version=number, recalls=number)
+        for number in range(3)
+    ]
+    save_batches(batches, tmp_path / "past")
+    for old, new in zip(batches, load_batches(tmp_path / "past"), strict=True):
+        assert (old.version, old.recalls) == (new.version, new.recalls)
         assert ([t.id for t in old.kept], [t.id for t in old.dropped]) == (
             [t.id for t in new.kept],
             [t.id for t in new.dropped],
@@ -75,10 +47,8 @@ def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
                 for name in ("actions", "logp", "logq", "version"):
                     left, right = getattr(x, name), getattr(y, name)
                     assert left is right is None or np.array_equal(left, right, equal_nan=name != "actions")
-    empty = BatchQueue()
-    empty.save(tmp_path / "none")
-    empty.load(tmp_path / "none")
-    assert len(empty) == 0
+    save_batches([], tmp_path / "none")
+    assert load_batches(tmp_path / "none") == []
 
 
 def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
