@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import rolltree
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 
 PACKAGE = Path(rolltree.__file__).parent
 COUNTED = 2
@@ -60,7 +60,7 @@ def record(recipe: str, scheduler: str) -> tuple[dict[str, set[str]], int]:
     """Functions by file and the number of metrics of one step."""
     recorder = Recorder()
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "trained":
             recorder.on = live.step == COUNTED - 1
 

@@ -38,7 +38,7 @@ class Discarded:
 
     def why(self, group: Group) -> str:
         """The rule or the filter that dropped it."""
-        rule = group.fate.removeprefix("dropped: ")
+        rule = group.usage.removeprefix("dropped: ")
         return (self.refusal(group.item) or rule) if rule == "filter" else rule
 
     def since(self, plan: int) -> list[Tree]:
@@ -82,7 +82,7 @@ class Discarded:
             trees, why = mine.trees(), self.why(group)
             for tree in trees:
                 drop(tree, why)
-            kind = 2 if not mine.for_training else 0 if group.fate == "dropped: filter" else 1
+            kind = 2 if not mine.for_training else 0 if group.usage == "dropped: filter" else 1
             place = mine.place if mine.for_training else group.number
             self._there.append(DroppedGroup(group.plan, (kind, place), tuple(trees)))
 

@@ -142,14 +142,14 @@ class RolloutExecutor:
         try:
             for id, task in self.tasks.items():
                 rollout = self.scheduler.running[id]
-                if self.unit.cuttable or rollout.fate:
+                if self.unit.cuttable or rollout.usage:
                     self._stop(id, task)
             await self._until(lambda: self._at_rest)
         finally:
             self._resting = False
 
     async def close(self) -> None:
-        """End the run: whatever is not settled is carried. Every rollout has one fate then."""
+        """End the run: whatever is not settled is carried. Every rollout has one usage then."""
         self._awake = False
         self.due.clear()
         tasks = list(self.tasks.values())
@@ -177,7 +177,7 @@ class RolloutExecutor:
             if self.due.pop(rollout.id, None) is not None:
                 self._late.add(rollout.id)
                 asyncio.get_running_loop().call_soon(self._report_later, rollout)
-            elif (task := self.tasks.get(rollout.id)) is not None and (self.unit.cuttable or rollout.fate):
+            elif (task := self.tasks.get(rollout.id)) is not None and (self.unit.cuttable or rollout.usage):
                 self._stop(rollout.id, task)
 
     def train(self, batch: Sequence[Group]) -> None:
@@ -226,7 +226,7 @@ class RolloutExecutor:
         try:
             slot = _slot(rollout)
             made, finish, loose = self.unit.progress(slot, rollout)
-            if self._resting and finish == "abort" and not rollout.fate:
+            if self._resting and finish == "abort" and not rollout.usage:
                 self.due[rollout.id] = rollout
             else:
                 slot.reported[rollout.index] = rollout.tokens + sum(s.tokens for s in made)
@@ -259,12 +259,14 @@ class RolloutExecutor:
 
     @property
     def _at_rest(self) -> bool:
-        growing = self.tasks.keys() if self.unit.cuttable else [i for i in self.tasks if self.scheduler.running[i].fate]
+        growing = (
+            self.tasks.keys() if self.unit.cuttable else [i for i in self.tasks if self.scheduler.running[i].usage]
+        )
         return not (growing or self.queue.rescoring or self._late)
 
     def _settled(self, group: Group) -> None:
         self.queue.settled(group)
-        dropped = group.fate.startswith("dropped")
+        dropped = group.usage.startswith("dropped")
         if dropped:
             self.discarded.add(group)
         if group.item.for_training:
@@ -275,7 +277,7 @@ class RolloutExecutor:
                 f"({self.discarded.why(group)}); choose prompts of another level, another control, or a recipe without "
                 "the filter, and go on with resume=True (--resume)"
             )
-        self._failed_in_a_row = self._failed_in_a_row + 1 if group.fate == "dropped: failures" else 0
+        self._failed_in_a_row = self._failed_in_a_row + 1 if group.usage == "dropped: failures" else 0
         if self._failed_in_a_row >= MAX_FAILED_GROUPS:
             events = [e.why for e in group.item.tree.events if e.kind == "fail"]
             self._error = RolloutError(

@@ -95,7 +95,7 @@ class GroupQueue:
         if not asked.requests:
             self.queue.popleft()
         first = round.orders[indices[0]]
-        group = PromptGroup(round.run.number, first.prompt.place, first.teaches)
+        group = PromptGroup(round.run.number, first.prompt.place, first.for_training)
         for part, i in enumerate(indices):
             group.slots[part] = self.slot(round, i)
         sizes = [self.unit.size(round.orders[i]) for i in indices]
@@ -121,7 +121,7 @@ class GroupQueue:
         """A group is trained, dropped or carried; what its plan does not know yet is delivered by `look_after`."""
         mine: PromptGroup = group.item
         self.groups.pop((mine.plan, mine.place), None)
-        if group.fate.startswith("dropped"):
+        if group.usage.startswith("dropped"):
             self._given_up.append(group)
 
     # -- what plans ask for ----------------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ class GroupQueue:
         requests: dict[int, list[int]] = {}
         for i in indices:
             order = round.orders[i]
-            requests.setdefault(order.prompt.place if order.teaches else -1 - i, []).append(i)
+            requests.setdefault(order.prompt.place if order.for_training else -1 - i, []).append(i)
         if requests:
-            held = any(o.teaches and not o.last for o in round.orders)
+            held = any(o.for_training and not o.last for o in round.orders)
             held = held or any(plan == round.run.number and g.open for (plan, _), g in self.groups.items())
             self.queue.append(RoundRequests(deque(GroupRequest(round, tuple(r)) for r in requests.values()), held))
 
@@ -151,7 +151,7 @@ class GroupQueue:
         """New rounds of a plan. The groups of prompts that it had asked before grow, or were given up."""
         while rounds:
             round = rounds.pop(0)
-            known = [i for i, o in enumerate(round.orders) if o.teaches and o.prompt.place not in round.new]
+            known = [i for i, o in enumerate(round.orders) if o.for_training and o.prompt.place not in round.new]
             self._wait(round, sorted({*range(len(round.orders))} - {*known}))
             more: dict[int, list[int]] = {}
             for i in known:
@@ -174,9 +174,9 @@ class GroupQueue:
             writing = any(r.part == part and self.growing(r) for r in group.members)
             if slot.rescoring:
                 continue
-            if (full or group.fate) and not writing:
+            if (full or group.usage) and not writing:
                 self._gather(group, part)
-            elif not group.fate:
+            elif not group.usage:
                 return
 
     def look_after(self) -> None:
@@ -188,9 +188,9 @@ class GroupQueue:
     def _gather(self, group: Group, part: int) -> None:
         mine: PromptGroup = group.item
         slot, members = mine.slots[part], [r for r in group.members if r.part == part]
-        self.unit.finalize(slot, [r for r in members if not group.fate or r.fate != group.fate])
+        self.unit.finalize(slot, [r for r in members if not group.usage or r.usage != group.usage])
         builder = self.plans.live[mine.plan].builder
-        if group.fate:
+        if group.usage:
             slot.tree.item = slot.order.prompt.item.id
             mine.discarded.append(slot.tree)
             self._delivered(group, part, replace(builder.delivery(slot.order, slot.tree), kept=False))

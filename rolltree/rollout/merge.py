@@ -1,7 +1,8 @@
 """Several deliveries for one prompt as one tree: the group its credit, filters and shapers see.
 
 A delivery in another context than the bare prompt's keeps that context as a hint node; where the order says so the text
-is left out instead, and the rollouts carry the log-prob of the bare prompt beside the law they were sampled from.
+is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they were sampled
+from.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
     if edit is not None and not edit.hidden and grown.root.children:
         text = grown.root.actions[len(into.root) :]
         top = into.extend(
-            into.root, text, role="hint", forced=True, trains=edit.teaches, birth="forced", status="done",
+            into.root, text, role="hint", forced=True, trainable=edit.trainable, birth="forced", status="done",
             actor="control", notes={"arm": order.arm},
         )  # fmt: skip
         into.event("force", top, order.why, arm=order.arm, tokens=len(text), role="hint")

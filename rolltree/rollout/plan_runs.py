@@ -190,7 +190,7 @@ class PlanRuns:
     def _go_on(self, run: PlanRun, asked: Sequence[Round]) -> list[RoundState]:
         rounds: list[RoundState] = []
         for name, orders in asked:
-            places = {order.prompt.place for order in orders if order.teaches}
+            places = {order.prompt.place for order in orders if order.for_training}
             rounds.append(RoundState(run, name, orders, frozenset(places - run.places), [None] * len(orders)))
             run.places |= places
         run.rounds |= {round.name: round for round in rounds}

@@ -12,7 +12,7 @@ import numpy as np
 
 from rolltree.control.order import Order
 from rolltree.control.plan import Control
-from rolltree.control.probe import Watchful
+from rolltree.control.probe import PrunesInFlight
 from rolltree.control.schedule import Rollout, Segment
 from rolltree.control.schedule.executor import Finish
 from rolltree.filter.groups import drop, live_leaves
@@ -71,7 +71,7 @@ class PerSample:
         over = slot.reported.get(rollout.index, 0) - rollout.tokens
         while branch and over > 0:
             node = branch.pop()
-            if node.trains:
+            if node.trainable:
                 over -= len(node)
             slot.hand.prune(node, why="made again after a stop")
         slot.reported[rollout.index] = rollout.tokens
@@ -123,11 +123,11 @@ class PerSample:
             settle([slot.tree], slot.hand.setting.clock())
         for rollout in rollouts:
             branch = _branch(slot, rollout)
-            if branch and rollout.fate.startswith("dropped") and not branch[-1].fate:
-                branch[-1].fate = rollout.fate
+            if branch and rollout.usage.startswith("dropped") and not branch[-1].usage:
+                branch[-1].usage = rollout.usage
             left = rollout.masked
             for node in branch:
-                if left > 0 and node.trains:
+                if left > 0 and node.trainable:
                     keep = np.ones(len(node), np.bool_) if node.keep is None else node.keep
                     node.keep = keep & (np.arange(len(node)) >= left)
                     left -= len(node)
@@ -161,14 +161,14 @@ class PerTree:
     def progress(self, slot: RolloutSlot, rollout: Rollout) -> tuple[list[Segment], Finish, int]:
         """All tokens by version; failed where nothing of the tree has an outcome because something broke."""
         tree = slot.tree
-        versions = [n.version for n in tree if n.trains and n.version is not None]
+        versions = [n.version for n in tree if n.trainable and n.version is not None]
         counts = Counter(np.concatenate(versions).tolist() if versions else ())
         made = [Segment(version, counts[version]) for version in sorted(counts)]
         broken = "failed" in tree.notes or any(leaf.status == "failed" for leaf in tree.leaves())
         if broken and not live_leaves(tree):
             return made, "failed", 0
         grown = all(leaf.ended for leaf in tree.leaves())  # a strategy may also have found nothing to grow
-        return (made, "done", 0) if grown else (made if rollout.fate else [], "abort", 0)
+        return (made, "done", 0) if grown else (made if rollout.usage else [], "abort", 0)
 
     def failed(self, slot: RolloutSlot, rollout: Rollout, error: BaseException) -> None:
         """The tree says so."""
@@ -180,7 +180,7 @@ class PerTree:
 
 def unit_of(strategy: TreeStrategy, control: Control) -> Unit:
     """Samples are scheduled one by one; other trees, and what is looked at in flight, as a whole."""
-    alone = isinstance(strategy, SampleStrategy) and not isinstance(control, Watchful)
+    alone = isinstance(strategy, SampleStrategy) and not isinstance(control, PrunesInFlight)
     return PerSample(strategy) if alone else PerTree()
 
 
@@ -197,6 +197,6 @@ def _branch(slot: RolloutSlot, rollout: Rollout) -> list[Node]:
 
 def _segments(branch: list[Node], reported: int) -> list[Segment]:
     """The policy's tokens by the version that made them, after those that were reported."""
-    versions: list[Any] = [n.version for n in branch if n.trains and n.version is not None]
+    versions: list[Any] = [n.version for n in branch if n.trainable and n.version is not None]
     flat: list[int] = np.concatenate(versions)[reported:].tolist() if versions else []
     return [Segment(version, len(list(run))) for version, run in groupby(flat)]

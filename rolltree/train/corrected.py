@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rolltree.control.schedule import Correction
+from rolltree.control.schedule import ScheduleCorrection
 from rolltree.objective.batch import Objective
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.compose import Composed
@@ -13,7 +13,7 @@ from rolltree.objective.decoupled import Decoupled
 from rolltree.objective.hooks import accumulator_of
 
 
-def corrected(objective: Objective, correction: Correction) -> Objective:
+def corrected(objective: Objective, correction: ScheduleCorrection) -> Objective:
     """An objective that weighs old tokens as the schedule says; one that does so already stays as it is."""
     knobs = correction.knobs()
     if not knobs or "sampled" in objective.needs:

@@ -42,7 +42,7 @@ from rolltree.train.evaluate import evaluate
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.gather import Reread, check_gap
 from rolltree.train.growth import growth
-from rolltree.train.peers import Fellow, written_by
+from rolltree.train.peers import PeerPolicy, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.step import Learner
 from rolltree.train.vitals import vitals
@@ -52,7 +52,7 @@ from rolltree.tree.table import Table, table
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class RunEvent:
     """Something that happened in a run, as it happens: for progress, the doctor and the viewer."""
 
     kind: str
@@ -63,12 +63,12 @@ class Live:
     note: str = ""
 
 
-Listen = Callable[[Live], str | None]
+Listen = Callable[[RunEvent], str | None]
 """Told of everything that happens; what it answers is said and logged with the step."""
 
 
 @dataclass(slots=True)
-class Spent:
+class RunTotals:
     """What a run has used up, earlier parts of a resumed run included."""
 
     decoded: int = 0
@@ -104,8 +104,8 @@ class Loop:
     """Steps finished."""
     version: int = 0
     """Version under which the engine has the current weights."""
-    spent: Spent = field(default_factory=Spent)
-    peers: Mapping[str, Fellow] = field(default_factory=dict[str, Fellow])
+    spent: RunTotals = field(default_factory=RunTotals)
+    peers: Mapping[str, PeerPolicy] = field(default_factory=dict[str, PeerPolicy])
     """Other policies by the actor they write as."""
     past: ReplayBuffer = field(default_factory=ReplayBuffer)
     """Batches that were trained and may be recalled."""
@@ -154,7 +154,7 @@ class Loop:
         batch = await self.collector.collect(self.version, self.recalls(self.collector.next_plan(self.done)))
         numbers = outcomes(batch.fresh) | growth(batch.fresh) | batch.numbers
         clock.lap("grow")
-        self.listen(Live("grown", self.done + 1, numbers, tuple(batch.fresh)))
+        self.listen(RunEvent("grown", self.done + 1, numbers, tuple(batch.fresh)))
         began = time.monotonic()
         numbers |= await asyncio.get_running_loop().run_in_executor(self._trainer, self.learn, batch, clock)
         self.done += 1
@@ -169,7 +169,7 @@ class Loop:
         numbers |= account_numbers(batch.trees) | vitals(batch.trees, batch.version)
         numbers["decoded"] = float(self.spent.decoded)
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
-        self.listen(Live("trained", self.done, numbers, tuple(batch.trees)))
+        self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
         return numbers, batch.trees
 
     def _spent(self) -> dict[str, float]:
@@ -255,7 +255,7 @@ class Loop:
                 theirs, _ = await self._evaluated(peer.engine)
                 numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
         numbers["seconds.evaluate"] = time.perf_counter() - began
-        self.listen(Live("evaluated", self.done, numbers, tuple(forest)))
+        self.listen(RunEvent("evaluated", self.done, numbers, tuple(forest)))
         return numbers
 
     async def _evaluated(self, engine: Engine) -> tuple[dict[str, float], Forest]:
@@ -281,7 +281,7 @@ class Loop:
         return {
             "done": self.done, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
             "readings": self.readings.state_dict(),
-            "spent": {n: getattr(self.spent, n) for n in Spent.__slots__},
+            "spent": {n: getattr(self.spent, n) for n in RunTotals.__slots__},
             "peers": {name: peer.state() for name, peer in self.peers.items()},
             "control": self.control.state_dict(),
         }  # fmt: skip
@@ -293,7 +293,7 @@ class Loop:
         self.learner.load_state_dict(state["learner"])
         # Checkpoints from before there were any hold none, and recipes of that time ask for none.
         self.readings.load_state_dict(state.get("readings", {}))
-        self.spent = Spent(**state["spent"])
+        self.spent = RunTotals(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])
         self.control.load_state_dict(state["control"])

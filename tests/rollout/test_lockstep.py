@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolltree.contract.faulty import Flaky
-from rolltree.contract.tiny import Spell
+from rolltree.contract.tiny import SpellTask
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
-from rolltree.control.schedule import Age, Ahead, Schedule, Stop, TopUp, preset
+from rolltree.control.schedule import Ahead, Schedule, StalenessBound, Stop, TopUp, preset
 from rolltree.filter.groups import GroupFilter, Mixed
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
@@ -50,7 +50,7 @@ def collector(recipe: Parts, engine: Any, task: Task, staleness: int = 0) -> Col
 def batches(recipe: Parts, steps: int, staleness: int = 0, task: Task | None = None, folder: Path | None = None,
             engine: Any = None) -> list[RolloutBatch]:  # fmt: skip
     """So many steps, each under weights of its own; with a folder, written down and read back after each."""
-    made, asked = engine or tabular(), task or Spell()
+    made, asked = engine or tabular(), task or SpellTask()
 
     async def run() -> list[RolloutBatch]:
         mine, out = collector(recipe, made, asked, staleness), list[RolloutBatch]()
@@ -70,7 +70,7 @@ def batches(recipe: Parts, steps: int, staleness: int = 0, task: Task | None = N
 
 
 def written(trees: list[Tree]) -> list[Any]:
-    return [(t.id, [(n.actions.tolist(), n.fate, n.scores.get("reward")) for n in t]) for t in trees]
+    return [(t.id, [(n.actions.tolist(), n.usage, n.scores.get("reward")) for n in t]) for t in trees]
 
 
 @settings(max_examples=8, deadline=None)
@@ -86,7 +86,7 @@ def test_a_step_samples_others_in_place_of_what_filters_drop_and_drops_what_is_t
     seen: list[int] = []
     for batch in batches(parts(Mixed(), rounds=4), 6):
         assert len(batch.kept) <= PROMPTS
-        reasons = [tree.leaves()[0].fate for tree in batch.dropped]
+        reasons = [tree.leaves()[0].usage for tree in batch.dropped]
         assert all(r == "dropped: the step had enough prompts" or "all outcomes are" in r for r in reasons)
         assert reasons == sorted(reasons, key=lambda r: "enough" in r), "refused groups stand first"
         assert 1 <= batch.numbers["rounds"] <= 4
@@ -100,7 +100,7 @@ def test_a_step_whose_groups_are_all_dropped_is_an_empty_batch() -> None:
     for batch in batches(parts(lambda tree: "all alike", rounds=3), 3):
         assert not batch.kept
         assert batch.numbers["rounds"] == 3
-        assert {leaf.fate for tree in batch.dropped for leaf in tree.leaves()} == {"dropped: all alike"}
+        assert {leaf.usage for tree in batch.dropped for leaf in tree.leaves()} == {"dropped: all alike"}
 
 
 class Silent:
@@ -122,7 +122,7 @@ def test_a_plan_that_asks_for_nothing_is_an_empty_batch(staleness: int) -> None:
 
 
 def test_failed_rollouts_stay_in_their_group_without_an_outcome() -> None:
-    task = Flaky(Spell(), "verify")  # type: ignore[arg-type]
+    task = Flaky(SpellTask(), "verify")  # type: ignore[arg-type]
     done = batches(parts(), 3, task=task)
     leaves = [leaf for batch in done for tree in batch.kept for leaf in tree.leaves()]
     assert len(leaves) == 3 * PROMPTS * GROUP, "none was made again"
@@ -146,8 +146,10 @@ def test_a_restart_changes_nothing_that_comes_later(staleness: int, tmp_path: Pa
 def test_what_trains_whole_plans_takes_no_other_rule() -> None:
     assert schedule_of(parts(), staleness=2) == replace(preset("sync"), admission=Ahead(2))
     for admission, stop, age in (
-        (TopUp(1.0), Stop(batch="plan"), Age()), (Ahead(), Stop("finished", batch="plan"), Age()),
-        (Ahead(), Stop(abort=True, batch="plan"), Age()), (Ahead(1), Stop(batch="plan"), Age(1, late="wait")),
-    ):  # fmt: skip
+        (TopUp(1.0), Stop(batch="plan"), StalenessBound()),
+        (Ahead(), Stop("finished", batch="plan"), StalenessBound()),
+        (Ahead(), Stop(abort=True, batch="plan"), StalenessBound()),
+        (Ahead(1), Stop(batch="plan"), StalenessBound(1, late="wait")),
+    ):
         with pytest.raises(ControlError, match="trains whole plans in their order"):
             Schedule(admission, stop, age=age)
