@@ -29,13 +29,13 @@ from typing import NamedTuple
 
 import torch
 from machine import save
-from rolltree.train.collect import Cursor
 from training import Parity, model
 
 from rolltree.engine.local import LocalEngine
 from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.policy.codec import HFCodec
 from rolltree.recipe.grpo import Grpo
+from rolltree.rollout.cursor import Cursor
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Loop
 from rolltree.train.start import make_learner

@@ -25,13 +25,13 @@ from typing import Any
 import psutil
 import torch
 from machine import save
-from rolltree.train.collect import Cursor
 
 from rolltree.contract.faulty import Wrapped
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Caches, EngineError, Generation, Request
 from rolltree.policy.load import LoadedModel, load_model
 from rolltree.recipe.registry import load_recipe
+from rolltree.rollout.cursor import Cursor
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig

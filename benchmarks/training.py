@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import torch
 from machine import clock, save
-from rolltree.train.collect import Cursor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from rolltree.engine.local import LocalEngine
@@ -34,6 +33,7 @@ from rolltree.policy.codec import HFCodec
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import pack
 from rolltree.recipe.grpo import Grpo
+from rolltree.rollout.cursor import Cursor
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.train.config import Optim, TrainConfig
