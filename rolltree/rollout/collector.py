@@ -1,4 +1,4 @@
-"""Batches of rollouts, one after the other: what the trainer takes from the executor, and what is told of it."""
+"""Batches of rollouts, one after the other: what a trainer takes from the executor, with its numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Collector:
 
     def __post_init__(self) -> None:
         self.underway = Underway(self.executor.config.prompts)
-        self.executor.on_settled = self.underway.settled
+        if not self.lockstep:
+            self.executor.on_settled = self.underway.settled
 
     @property
     def lockstep(self) -> bool:

@@ -180,8 +180,9 @@ class PerTree:
 
 def unit_of(strategy: TreeStrategy, control: Control) -> Unit:
     """Samples are scheduled one by one; other trees, and what is looked at in flight, as a whole."""
-    alone = isinstance(strategy, SampleStrategy) and not isinstance(control, PrunesInFlight)
-    return PerSample(strategy) if alone else PerTree()
+    if isinstance(strategy, SampleStrategy) and not isinstance(control, PrunesInFlight):
+        return PerSample(strategy)
+    return PerTree()
 
 
 def _branch(slot: RolloutSlot, rollout: Rollout) -> list[Node]:

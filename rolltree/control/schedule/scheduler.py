@@ -353,7 +353,7 @@ class Scheduler:
 
     def _slide(self) -> None:
         """Collect what the window reaches; collecting the oldest group moves the window on."""
-        stop, moved = self.schedule.stop, True
+        stop, moved = self.schedule.stop, not self.schedule.lockstep
         while moved:
             moved = False
             if stop.window is not None:
