@@ -106,21 +106,6 @@ def command(rng: random.Random, place: Path) -> str:
     words = [verb, *(NAMES[verb][0] if rng.random() < 0.7 else rng.choice(NAMES[verb])).split()]
     if verb == "train":
         words += SMALL.split()
-            "--decoded",
-            "40",
-            "--steps",
-            "1",
-            "--prompts",
-            "1",
-            "--eval-every",
-            "0",
-            "--max-tokens",
-            "4",
-            "--threads",
-            "1",
-            "--out",
-            "run",
-        ]
     for _ in range(rng.randint(1, 2)):
         words.append(f"--{rng.choice(VERBS[verb]).replace('_', '-')}")
         if rng.random() < 0.95:
