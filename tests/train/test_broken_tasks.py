@@ -9,6 +9,7 @@ import pytest
 
 from rolltree.cli.train import closing
 from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.errors import RolltreeError
 from rolltree.generate.strategy import fail_tree
 from rolltree.task.protocol import Reply, Verdict
 from rolltree.train.config import TrainError
@@ -82,7 +83,7 @@ def test_a_start_that_fails_is_a_failed_rollout(tmp_path, start):
 
 @pytest.mark.parametrize("schedule", ["", "areal"])
 def test_a_step_without_an_evaluation_before_it_ends_the_run_too(tmp_path, schedule):
-    with pytest.raises(TrainError, match=r"ValueError: no such table"):
+    with pytest.raises(RolltreeError, match=r"ValueError: no such table"):
         run(tmp_path, broken(Early, verify=raising(ValueError("no such table"))), eval_every=0, scheduler=schedule)
 
 
