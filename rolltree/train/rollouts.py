@@ -134,7 +134,8 @@ class Rollouts:
     @cached_property
     def solved(self) -> Bools:
         """Judged leaves whose outcome counts as right."""
-        return self.judged & (self.outcome >= SOLVED)
+        said = self.score("solved")[self.leaf]
+        return self.judged & (np.where(np.isnan(said), self.outcome, said) >= SOLVED)
 
     @cached_property
     def taught(self) -> Bools:
