@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.cli.common import at_least, console, emit, first_name, parse
-from rolltree.cli.placed import ClusterArguments, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.cli.show import show_tree
 from rolltree.cluster.pool import PoolEngine
 from rolltree.control.ledger import Budget, Limits
@@ -22,8 +22,8 @@ from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
+from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Task
-from rolltree.task.registry import load_task
 from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
@@ -44,7 +44,7 @@ class Arguments(ClusterArguments):
     """What to grow from what."""
 
     task: str = "countdown"
-    """A task's name (rolltree tasks)."""
+    """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
@@ -80,6 +80,7 @@ def run(arguments: Sequence[str]) -> int:
         "RolloutArguments",
         [
             ("arguments", Arguments, field(default_factory=Arguments)),
+            ("data", DataFlags, field(default_factory=DataFlags)),
             ("recipe", known[name], field(default_factory=known[name])),
         ],
         frozen=True,
@@ -87,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
     asked: Arguments = parsed.arguments
     _check(asked)
-    task = load_task(asked.task, level=asked.level)
+    task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     parts = parsed.recipe.build()
     budget = Budget(Limits(decoded=asked.decoded))

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, Unpack
 import numpy as np
 
 from rolltree.control.ledger import Budget, Limits
-from rolltree.engine.protocol import Codec, Engine, Scored
+from rolltree.engine.protocol import Codec, Engine, Scored, exact_text
 from rolltree.generate import outside
 from rolltree.generate.decode import Ask, Draw, Seat, abandon, finish_seat, latest_rollout, open_seats
 from rolltree.generate.growing import Growing
@@ -142,7 +142,7 @@ class Hand:
 
     def turn(self, node: Node) -> str:
         """What was written since the environment last spoke."""
-        return self.codec.decode(self.turn_actions(node))
+        return self._read(self.turn_actions(node))
 
     def turn_actions(self, node: Node) -> Array:
         """The tokens of `turn`."""
@@ -394,7 +394,14 @@ class Hand:
                 run.stop("abort")
 
     def _decoded(self, nodes: Sequence[Node]) -> str:
-        return self.codec.decode(np.concatenate([n.actions for n in nodes])) if nodes else ""
+        return self._read(np.concatenate([n.actions for n in nodes])) if nodes else ""
+
+    def _read(self, actions: Array) -> str:
+        """Text of actions as the task reads it: one with `exact_text` sees special tokens, but for a last eos."""
+        if not getattr(self.task, "exact_text", False):
+            return self.codec.decode(actions)
+        ended = len(actions) > 0 and int(actions[-1]) == self.codec.eos_id
+        return exact_text(self.codec, actions[:-1] if ended else actions)
 
 
 def _forget(_: object) -> None: ...

@@ -109,7 +109,7 @@ def distinct(task: Task, split: Split) -> int | None:
     A finite task has a method `count(split)`; None for items without end.
     """
     count = getattr(task, "count", None)
-    return None if count is None else int(count(split))
+    return None if count is None else count(split)
 
 
 def spoken_by(task: Task, codec: Any) -> Task:

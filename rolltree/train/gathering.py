@@ -15,6 +15,7 @@ from rolltree.control.probe import Probed
 from rolltree.engine.protocol import Engine
 from rolltree.filter.groups import GroupFilter, drop, live_leaves
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
+from rolltree.train.evaluate import is_solved
 from rolltree.train.merge import absorb, score_bare, score_node
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
@@ -147,7 +148,7 @@ class Gathering:
         live = live_leaves(tree)
         rewards = tuple(leaf.scores["reward"] for leaf in live)
         lengths = tuple(_written(tree, leaf) for leaf in live)
-        right = [(n, i) for i, (n, r) in enumerate(zip(lengths, rewards, strict=True)) if r >= 1 - 1e-9]
+        right = [(n, i) for i, (n, leaf) in enumerate(zip(lengths, live, strict=True)) if is_solved(leaf.scores)]
         text = ""
         if right and order.judged:
             text = self.engine.codec.decode(_own(tree, live[min(right)[1]]))
@@ -238,6 +239,10 @@ class _Told:
     @property
     def max_turns(self) -> int:
         return self.inner.max_turns
+
+    @property
+    def exact_text(self) -> bool:
+        return bool(getattr(self.inner, "exact_text", False))
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         return self.inner.items(split, seed)

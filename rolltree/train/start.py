@@ -23,7 +23,7 @@ from rolltree.policy.lora import load_lora, with_lora
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Task, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.collect import Cursor
@@ -73,7 +73,7 @@ def train(
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
-    asked = task_of(task)
+    asked = spoken_by(task_of(task), loaded.codec)
     folder = RunFolder(out, resume=resume)
     job = _Job(parts, recipe, loaded, asked, folder, settings, quiet)
     try:

@@ -15,7 +15,7 @@ class Think:
     closes: str = "</think>"
 
     def answer(self, text: str, prompt: str = "") -> str:
-        """What stands behind the last closing tag; "" where thinking was begun, here or in the prompt, and not ended."""
+        """What stands behind the last closing tag; "" where thinking was begun, here or before, and not ended."""
         if not self.closes:
             return text
         before, closed, after = text.rpartition(self.closes)
