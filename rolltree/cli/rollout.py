@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 from rolltree.cli.common import at_least, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
-from rolltree.cli.show import show_tree
+from rolltree.cli.show import show_prompt, show_tree
 from rolltree.cluster.pool import PoolEngine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.choose import choose_engine
@@ -23,8 +24,10 @@ from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
 from rolltree.task.data.flags import DataFlags
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Task, about
+from rolltree.train.failures import Broken, broken
 from rolltree.train.peers import frozen_peers
+from rolltree.train.prompt import prompt_of
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
@@ -59,6 +62,8 @@ class Arguments(ClusterArguments):
     top_p: float = 1.0
     decoded: int | None = None
     """Most tokens to sample in all, each prefix counted once."""
+    full_prompt: bool = False
+    """Print the whole first prompt, token by token."""
     show: int = 3
     """How many trees to print."""
     out: Path | None = None
@@ -131,15 +136,27 @@ def run(arguments: Sequence[str]) -> int:
     }
     if isinstance(engine, PoolEngine):
         numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
+    lost = broken(forest)
     if asked.json:
-        emit(numbers)
-        return 0
+        emit({**numbers, "why": lost.why} if lost.failed else numbers)
+        return _told_failures(lost)
     out = console()
+    for line in about(task).splitlines():
+        out.print(line, style="dim", highlight=False, markup=False)
+    show_prompt(prompt_of(items[0], engine.codec), out, full=asked.full_prompt)
+    out.print()
     for tree in itertools.islice(forest, asked.show):
         show_tree(tree, engine.codec.decode, out)
         out.print()
     out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))
-    return 0
+    return _told_failures(lost)
+
+
+def _told_failures(lost: Broken) -> int:
+    """Say what broke; the exit code is 1 where nothing could be judged."""
+    if lost.failed:
+        print(f"rolltree: {lost.failed} of {lost.leaves} rollouts failed: {lost.why}", file=sys.stderr)
+    return 1 if lost.failed and not lost.judged else 0
 
 
 def _check(asked: Arguments) -> None:

@@ -14,10 +14,14 @@ from rolltree.filter.groups import drop, sift
 from rolltree.generate.random import Stream
 from rolltree.recipe.recipe import Parts
 from rolltree.replay.harvest import Harvest
-from rolltree.task.protocol import Item, Task
+from rolltree.task.protocol import Item, Task, distinct
+from rolltree.train.config import TrainError
 from rolltree.train.orders import Fulfilment
 from rolltree.train.steering import Steering, allocation
 from rolltree.train.widths import width_of
+
+STALE = 1000
+"""Draws without a new item after which a task counts as exhausted."""
 
 
 @dataclass(slots=True)
@@ -27,14 +31,50 @@ class Cursor:
     task: Task
     seed: int
     taken: int = 0
+    items: int | None = None
+    """Only the first so many distinct items, in a new order every pass; None = all there are."""
     _stream: Iterator[Item] | None = None
     _known: dict[int, Item] = field(default_factory=dict[int, Item])
     """Items asked for by their place."""
 
+    def stream(self) -> Iterator[Item]:
+        """The items from the beginning."""
+        return self.task.items("train", self.seed) if self.items is None else self._passes(self.items)
+
+    @property
+    def size(self) -> int | None:
+        """Items of one pass; None where there is no end of them."""
+        known = distinct(self.task, "train")
+        return known if self.items is None else self.items if known is None else min(known, self.items)
+
+    @property
+    def epoch(self) -> float | None:
+        """How often all items were taken; None where there is no end of them."""
+        return None if not self.size else self.taken / self.size
+
+    def _passes(self, count: int) -> Iterator[Item]:
+        """The first distinct items in their order, then in others, which the seed alone decides."""
+        known, count, stale = dict[str, Item](), min(count, self.size or count), 0
+        for item in self.task.items("train", self.seed):
+            stale = stale + 1 if item.id in known else 0
+            if stale == STALE:
+                raise TrainError(
+                    f"{self.task.name} gives {len(known)} distinct training items and no more, so items={count} cannot "
+                    "be had; ask for fewer"
+                )
+            known.setdefault(item.id, item)
+            if len(known) == count:
+                break
+        yield from known.values()
+        rng = Stream(self.seed).child("passes").generator()
+        items = list(known.values())
+        while True:
+            yield from (items[i] for i in rng.permutation(len(items)))
+
     def take(self, count: int) -> list[Item]:
         """The next items."""
         if self._stream is None:
-            self._stream = islice(self.task.items("train", self.seed), self.taken, None)
+            self._stream = islice(self.stream(), self.taken, None)
         self.taken += count
         return list(islice(self._stream, count))
 
@@ -42,7 +82,7 @@ class Cursor:
         """Items at these places of the stream; those asked for last time are kept."""
         missing = {p for p in places if p not in self._known}
         if missing:
-            stream = islice(self.task.items("train", self.seed), max(missing) + 1)
+            stream = islice(self.stream(), max(missing) + 1)
             self._known |= {place: item for place, item in enumerate(stream) if place in missing}
         self._known = {p: self._known[p] for p in places}
         return [self._known[p] for p in places]

@@ -197,6 +197,8 @@ class Loop:
         self.spent.seconds += sum(clock.laps.values())
         numbers |= account_numbers(harvest.trees) | vitals(harvest.trees, harvest.version)
         numbers["decoded"] = float(self.spent.decoded)
+        if (epoch := self.cursor.epoch) is not None:
+            numbers["epoch"] = epoch
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
         self.listen(Live("trained", self.done, numbers, tuple(harvest.trees)))
         return numbers, harvest.trees

@@ -23,16 +23,18 @@ from rolltree.policy.lora import load_lora, with_lora
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
-from rolltree.task.protocol import Task, spoken_by
+from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
+from rolltree.train.failures import Alarm
 from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.memory import keep_freed
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
 from rolltree.train.peers import Fellow, check_peers, peer_model
 from rolltree.train.progress import Reporter
+from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
@@ -173,7 +175,8 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         # Before the learner, which may wrap the model in adapters.
         readings = make_readings(job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim))
         learner = make_learner(job.parts, job.loaded.model, config)
-        cursor = Cursor(job.task, mix(config.seed, "items"))
+        cursor = Cursor(job.task, mix(config.seed, "items"), items=config.items)
+        _check_held_out(job)
         loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers)
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
@@ -182,6 +185,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             if not resume:
                 title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
                 folder.describe(title, described)
+                write_first(job.task, cursor.seed, engine.codec, folder.path)
             return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
         for peer in peers.values():
@@ -205,7 +209,10 @@ async def _recorded(
     metrics = Metrics(job.folder.metrics, trackers, after=after)
     try:
         with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
-            loop.listen = _both(reporter, listen)
+            for line in about_data(job.task, job.config):
+                reporter.say(line)
+            alarm = Alarm(metrics, reporter.say, judged=after is not None)
+            loop.listen = _all(reporter, alarm, listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     finally:
         await loop.close()
@@ -277,9 +284,28 @@ def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> Train
     )
 
 
-def _both(reporter: Reporter, listen: Listen | None) -> Listen:
+def about_data(task: Task, config: TrainConfig) -> list[str]:
+    """What is said of a finite task before the first step."""
+    said = about(task).splitlines()
+    held = distinct(task, "test")
+    if held is not None and config.eval_every:
+        used = min(held, config.eval_items)
+        said.append(f"every evaluation asks {used} of {held} distinct held-out items, each {config.eval_samples} times")
+    return said
+
+
+def _check_held_out(job: _Job) -> None:
+    if job.config.eval_every and distinct(job.task, "test") == 0:
+        raise TrainError(
+            f"{job.task.name} has no held-out items to evaluate on; hold some out (--holdout 0.1 or a file), or train "
+            "without evaluations (--eval-every 0)"
+        )
+
+
+def _all(reporter: Reporter, alarm: Alarm, listen: Listen | None) -> Listen:
     def tell(live: Live) -> None:
         reporter(live)
+        alarm(live)
         if listen is not None and (answer := listen(live)):
             for line in answer.splitlines():
                 reporter.say(f"step {live.step}: {line}")
