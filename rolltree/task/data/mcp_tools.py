@@ -7,21 +7,20 @@ alone: what it remembers, every rollout can change.
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Mapping
-from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
-from rolltree.task.data.tools import Tool
+from rolltree.task.data.tools import Tool, ToolFailedError
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
 
 STARTING = 30.0
 """Seconds a server may take to start and to say what it has."""
-
-
-class ToolFailedError(RuntimeError):
-    """The server says that a call failed: an answer to the policy."""
+ANSWERING = 5.0
+"""Seconds after which a server that was asked whether it is there counts as gone."""
 
 
 class ServerLostError(ConnectionError):
@@ -59,7 +58,7 @@ def _tool(server: _Server, found: Any, command: str) -> Tool:
         try:
             told = awaited(server.call(name, arguments))
         except Exception as error:
-            if server.gone:
+            if not awaited(server.alive()):
                 raise ServerLostError(f"the MCP server {command!r} is gone: {_innermost(error)}") from error
             raise ToolFailedError(_innermost(error)) from error
         text = "\n".join(str(getattr(part, "text", f"({part.type})")) for part in told.content)
@@ -77,43 +76,51 @@ class _Server:
         self._words = words
         self._task: asyncio.Task[None] | None = None
         self._session: Any = None
-        self._ready: Future[list[Any]] = Future()
-
-    @property
-    def gone(self) -> bool:
-        """Whether the session has ended."""
-        return self._task is None or self._task.done()
+        self._opening = asyncio.Lock()
 
     async def open(self) -> list[Any]:
         """Start it and list its tools."""
-        self._task = asyncio.create_task(self._hold())
-        return await asyncio.wait_for(asyncio.wrap_future(self._ready), STARTING)
+        self._ready = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._hold(self._ready))
+        return await asyncio.wait_for(asyncio.shield(self._ready), STARTING)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """One call; ends with the session."""
-        assert self._task is not None
-        asked = asyncio.ensure_future(self._session.call_tool(name, dict(arguments)))
-        await asyncio.wait({asked, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
-            asked.cancel()
-            raise ConnectionError("its session has ended")
-        return asked.result()
+        """One call; a server that was lost before is started again."""
+        if self._session is None:
+            async with self._opening:
+                if self._session is None:
+                    await self.open()
+        return await self._session.call_tool(name, dict(arguments))
 
-    async def _hold(self) -> None:
+    async def alive(self) -> bool:
+        """Whether it still answers; one that does not is given up."""
+        session, task = self._session, self._task
+        try:
+            await asyncio.wait_for(session.send_ping(), ANSWERING)
+        except Exception:  # whatever its transport raises
+            if session is self._session:
+                self._session = None
+                if task is not None:
+                    task.cancel()
+            return False
+        return True
+
+    async def _hold(self, ready: asyncio.Future[list[Any]]) -> None:
         from mcp import ClientSession, StdioServerParameters
         from mcp.client.stdio import stdio_client
 
         try:
             start = StdioServerParameters(command=self._words[0], args=self._words[1:])
-            async with stdio_client(start) as (reads, writes), ClientSession(reads, writes) as session:
-                await session.initialize()
-                self._session = session
-                found = (await session.list_tools()).tools
-                self._ready.set_result(list(found))
-                await asyncio.Event().wait()
+            with Path(os.devnull).open("w") as nowhere:  # what it logs would stand between our lines
+                async with stdio_client(start, nowhere) as (reads, writes), ClientSession(reads, writes) as session:
+                    await session.initialize()
+                    found = (await session.list_tools()).tools
+                    self._session = session
+                    ready.set_result(list(found))
+                    await asyncio.Event().wait()
         except Exception as error:
-            if not self._ready.done():
-                self._ready.set_exception(error)
+            if not ready.done():
+                ready.set_exception(error)
 
 
 def _innermost(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rolltree.task.data.callformats import Called, ReadCalls, format_of
 from rolltree.task.data.chat import Chat
 from rolltree.task.data.mcp_tools import ServerLostError, mcp_tools
-from rolltree.task.data.tools import Tool, tool
+from rolltree.task.data.tools import Tool, ToolFailedError, tool
 from rolltree.task.foreign.threads import beside
 from rolltree.task.items import TaskError, digest
 from rolltree.task.protocol import Item, Reply
@@ -52,6 +52,8 @@ class Toolbox:
             return found.call(called.arguments), False
         except ServerLostError:
             raise
+        except ToolFailedError as error:
+            return f"error: {error}", True
         except Exception as error:
             return f"error: {type(error).__name__}: {error}", True
 

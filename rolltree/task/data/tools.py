@@ -17,6 +17,10 @@ KINDS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool
                             tuple: "array", dict: "object", Mapping: "object", Sequence: "array"}  # fmt: skip
 
 
+class ToolFailedError(RuntimeError):
+    """A call that failed, in words for the policy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One tool: its schema as templates take it, and the call, which may block; what it raises, the policy is told."""
