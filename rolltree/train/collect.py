@@ -44,30 +44,38 @@ class Cursor:
     @property
     def size(self) -> int | None:
         """Items of one pass; None where there is no end of them."""
-        known = distinct(self.task, "train")
-        return known if self.items is None else self.items if known is None else min(known, self.items)
+        return distinct(self.task, "train") if self.items is None else self.items
 
     @property
     def epoch(self) -> float | None:
         """How often all items were taken; None where there is no end of them."""
         return None if not self.size else self.taken / self.size
 
+    def check(self) -> None:
+        """Refuse more items than the task says it has."""
+        known = distinct(self.task, "train")
+        if self.items is not None and known is not None and known < self.items:
+            raise self._too_few(known)
+
+    def _too_few(self, known: int) -> TrainError:
+        return TrainError(
+            f"{self.task.name} gives {known} distinct training items and no more, so items={self.items} cannot be had; "
+            "ask for fewer"
+        )
+
     def _passes(self, count: int) -> Iterator[Item]:
         """The first distinct items in their order, then in others, which the seed alone decides."""
-        known, count, stale = dict[str, Item](), min(count, self.size or count), 0
+        known, stale = dict[str, Item](), 0
         for item in self.task.items("train", self.seed):
             stale = stale + 1 if item.id in known else 0
             if stale == STALE:
-                raise TrainError(
-                    f"{self.task.name} gives {len(known)} distinct training items and no more, so items={count} cannot "
-                    "be had; ask for fewer"
-                )
+                raise self._too_few(len(known))
             known.setdefault(item.id, item)
             if len(known) == count:
                 break
-        yield from known.values()
-        rng = Stream(self.seed).child("passes").generator()
         items = list(known.values())
+        yield from items
+        rng = Stream(self.seed).child("passes").generator()
         while True:
             yield from (items[i] for i in rng.permutation(len(items)))
 

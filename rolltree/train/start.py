@@ -176,6 +176,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         readings = make_readings(job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim))
         learner = make_learner(job.parts, job.loaded.model, config)
         cursor = Cursor(job.task, mix(config.seed, "items"), items=config.items)
+        cursor.check()
         _check_held_out(job)
         loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers)
         with crewed(learner, job.parts, config.ranks):
