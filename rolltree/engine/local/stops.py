@@ -50,7 +50,7 @@ class StopTables:
         """
         if stop not in self._certain:
             whole = [s for s in stop if " " not in s]
-            texts = dict(enumerate(self._pieces_of_all() if whole else ())) | named(self._codec, whole)
+            texts = {**dict(enumerate(self._pieces_of_all() if whole else ())), **named(self._codec, whole)}
             self._certain[stop] = tuple(i for i, text in texts.items() if any(s in text for s in whole))
             if len(self._certain) > _KEPT:
                 del self._certain[next(iter(self._certain))]

@@ -10,6 +10,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,8 @@ class ServerLostError(ConnectionError):
 
 def mcp_tools(command: str) -> tuple[Tool, ...]:
     """All tools of the server that a command starts."""
-    try:
-        import mcp  # noqa: F401
-    except ImportError:
-        raise TaskError("tools of MCP servers need the library mcp: pip install 'rolltree[mcp]'") from None
+    if find_spec("mcp") is None:
+        raise TaskError("tools of MCP servers need the library mcp: pip install 'rolltree[mcp]'")
     words = shlex.split(command)
     if not words:
         raise TaskError("--mcp needs the command that starts the server, as in --mcp 'python server.py'")
@@ -90,7 +89,8 @@ class _Server:
             async with self._opening:
                 if self._session is None:
                     await self.open()
-        return await self._session.call_tool(name, dict(arguments))
+        session: Any = self._session
+        return await session.call_tool(name, dict(arguments))
 
     async def alive(self) -> bool:
         """Whether it still answers; one that does not is given up."""

@@ -107,11 +107,11 @@ class Data:
             raise TaskError(f"{self.path} has no {split} items ({self.sets.rule}): give more lines, or {way}")
         return (self._item(asked, split) for asked in epochs(chosen, f"{self.path}/{split}/{seed}"))
 
-    def start(self, item: Item) -> tuple[Talk | None, str | None]:
+    def start(self, item: Item) -> tuple[Any, str | None]:
         """Nothing was said; without tools there is nothing to say it to."""
         return (None, None) if self.tools is None else (Talk(), key(item, ()))
 
-    async def step(self, item: Item, state: Talk, text: str) -> Reply:
+    async def step(self, item: Item, state: Any, text: str) -> Reply:
         """What the tools answer to a turn."""
         if self.desk is None:
             raise TaskError(f"{self.name} has tools and no chat template yet; `spoken_by` a tokenizer gives it one")
