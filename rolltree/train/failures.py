@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from rolltree.train.config import TrainError
-from rolltree.train.loop import Live
-from rolltree.train.metrics import Metrics
+from rolltree.train.loop import RunEvent
+from rolltree.train.metrics import MetricsLog
 from rolltree.tree import Tree
 
 KIND = "failures"
@@ -46,13 +46,13 @@ class Alarm:
     Where nothing at all could be judged, from the first rollout on, the run ends: there is nothing to learn from.
     """
 
-    metrics: Metrics
+    metrics: MetricsLog
     say: Callable[[str], None]
     judged: bool = False
     """Whether anything was judged yet (a resumed run takes it for granted)."""
     _said: set[str] = field(default_factory=set[str])
 
-    def __call__(self, live: Live) -> None:
+    def __call__(self, live: RunEvent) -> None:
         """Look at what has just been grown."""
         if live.kind not in ("grown", "evaluated"):
             return

@@ -107,7 +107,7 @@ def _apart(train: Sequence[Question], test: Sequence[Question]) -> None:
             )
 
 
-def _repeats(questions: Sequence[Question], fate: str) -> str:
+def _repeats(questions: Sequence[Question], usage: str) -> str:
     """What is said of prompts that stand more than once."""
     at: defaultdict[str, list[Question]] = defaultdict(list)
     for q in questions:
@@ -122,7 +122,7 @@ def _repeats(questions: Sequence[Question], fate: str) -> str:
     )
     more = f" and {len(again) - SHOWN} more" if len(again) > SHOWN else ""
     verb = "prompt stands" if len(again) == 1 else "prompts stand"
-    return f"{len(again)} {verb} more than once ({places}{more}); {fate}"
+    return f"{len(again)} {verb} more than once ({places}{more}); {usage}"
 
 
 def _distinct(questions: Sequence[Question]) -> Sequence[Question]:
