@@ -25,7 +25,7 @@ from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
 from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Task, about
-from rolltree.train.failures import Broken, broken
+from rolltree.train.failures import Failures, failures_of
 from rolltree.train.peers import frozen_peers
 from rolltree.train.prompt import prompt_of
 from rolltree.tree import Forest
@@ -136,7 +136,7 @@ def run(arguments: Sequence[str]) -> int:
     }
     if isinstance(engine, PoolEngine):
         numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
-    lost = broken(forest)
+    lost = failures_of(forest)
     if asked.json:
         emit({**numbers, "why": lost.why} if lost.failed else numbers)
         return _told_failures(lost)
@@ -152,7 +152,7 @@ def run(arguments: Sequence[str]) -> int:
     return _told_failures(lost)
 
 
-def _told_failures(lost: Broken) -> int:
+def _told_failures(lost: Failures) -> int:
     """Say what broke; the exit code is 1 where nothing could be judged."""
     if lost.failed:
         print(f"rolltree: {lost.failed} of {lost.leaves} rollouts failed: {lost.why}", file=sys.stderr)

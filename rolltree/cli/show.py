@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree as Branch
 
-from rolltree.train.prompt import Prompt
+from rolltree.train.prompt import TokenizedPrompt
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
 
@@ -43,7 +43,7 @@ HEAD, TAIL = 48, 24
 _TOKENS = ("default on grey23", "default on grey35")
 
 
-def show_prompt(prompt: Prompt, console: Console, *, full: bool = False) -> None:
+def show_prompt(prompt: TokenizedPrompt, console: Console, *, full: bool = False) -> None:
     """The prompt as the model sees it: one colour after the other, special tokens in a colour of their own."""
     many = len(prompt.tokens)
     console.print(Text(f"the first prompt as the model sees it: {many} tokens of {prompt.item}", style="bold"))

@@ -16,7 +16,7 @@ KIND = "failures"
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class Failures:
     """Failed leaves of some trees."""
 
     leaves: int
@@ -26,7 +26,7 @@ class Broken:
     """The commonest cause: what was asked and the exception."""
 
 
-def broken(trees: Iterable[Tree]) -> Broken:
+def failures_of(trees: Iterable[Tree]) -> Failures:
     """How many leaves failed, and what of."""
     leaves = judged = failed = 0
     causes: Counter[str] = Counter()
@@ -36,11 +36,11 @@ def broken(trees: Iterable[Tree]) -> Broken:
             judged += "reward" in leaf.scores
             failed += leaf.status == "failed"
         causes.update(event.why for event in tree.events if event.kind == "fail" and event.why)
-    return Broken(leaves, judged, failed, causes.most_common(1)[0][0] if causes else "")
+    return Failures(leaves, judged, failed, causes.most_common(1)[0][0] if causes else "")
 
 
 @dataclass(slots=True)
-class Alarm:
+class FailureLog:
     """Listens to a run; says each cause when it first appears and writes a line for every step that lost rollouts.
 
     Where nothing at all could be judged, from the first rollout on, the run ends: there is nothing to learn from.
@@ -56,7 +56,7 @@ class Alarm:
         """Look at what has just been grown."""
         if live.kind not in ("grown", "evaluated"):
             return
-        found = broken(live.trees)
+        found = failures_of(live.trees)
         self.judged = self.judged or found.judged > 0
         if not found.failed:
             return

@@ -17,7 +17,7 @@ FILE = "prompt.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class PromptToken:
     """One token of a prompt."""
 
     id: int
@@ -26,15 +26,15 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class TokenizedPrompt:
     """One prompt as it is tokenized."""
 
     item: str
     text: str
-    tokens: tuple[Token, ...]
+    tokens: tuple[PromptToken, ...]
 
 
-def prompt_of(item: Item, codec: Codec) -> Prompt:
+def prompt_of(item: Item, codec: Codec) -> TokenizedPrompt:
     """An item's prompt as the policy with this codec reads it."""
     ids = codec.encode(item.prompt)
     specials = codec.specials if isinstance(codec, ExactCodec) else {}
@@ -42,8 +42,10 @@ def prompt_of(item: Item, codec: Codec) -> Prompt:
     lists = [[*anchor, i] for i in ids]
     texts = codec.decode_many(lists, exact=True) if isinstance(codec, HFCodec) else [codec.decode(one) for one in lists]
     head = codec.decode(anchor)
-    tokens = (Token(i, specials.get(i, t.removeprefix(head)), i in specials) for i, t in zip(ids, texts, strict=True))
-    return Prompt(item.id, item.prompt, tuple(tokens))
+    tokens = (
+        PromptToken(i, specials.get(i, t.removeprefix(head)), i in specials) for i, t in zip(ids, texts, strict=True)
+    )
+    return TokenizedPrompt(item.id, item.prompt, tuple(tokens))
 
 
 def write_first(task: Task, seed: int, codec: Codec, folder: Path) -> None:

@@ -28,7 +28,7 @@ from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
-from rolltree.train.failures import Alarm
+from rolltree.train.failures import FailureLog
 from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.memory import keep_freed
 from rolltree.train.metrics import MetricsLog, Tracker, open_trackers, read_metrics
@@ -212,8 +212,8 @@ async def _recorded(
         with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
             for line in about_data(job.task, job.config):
                 reporter.say(line)
-            alarm = Alarm(metrics, reporter.say, judged=after is not None)
-            loop.listen = _all(reporter, alarm, listen)
+            failed = FailureLog(metrics, reporter.say, judged=after is not None)
+            loop.listen = _all(reporter, failed, listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     finally:
         await loop.close()
@@ -303,10 +303,10 @@ def _check_held_out(job: _Job) -> None:
         )
 
 
-def _all(reporter: Reporter, alarm: Alarm, listen: Listen | None) -> Listen:
+def _all(reporter: Reporter, failed: FailureLog, listen: Listen | None) -> Listen:
     def tell(live: RunEvent) -> None:
         reporter(live)
-        alarm(live)
+        failed(live)
         if listen is not None and (answer := listen(live)):
             for line in answer.splitlines():
                 reporter.say(f"step {live.step}: {line}")

@@ -17,7 +17,7 @@ NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Completion:
     """What a reward is asked about."""
 
     item: Item
@@ -31,7 +31,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RewardResult:
     """What a reward says."""
 
     value: Any
@@ -42,7 +42,7 @@ class Told:
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-Ask = Callable[[Said], Awaitable[Told]]
+Ask = Callable[[Completion], Awaitable[RewardResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,41 +55,43 @@ class Builtin:
     needs_answer: bool = True
 
 
-async def exact(said: Said) -> Told:
+async def exact(said: Completion) -> RewardResult:
     """1 where the answer is the reference, but for blanks around it."""
     right = said.answer == str(said.item.answer).strip()
-    return Told(float(right), said.answer or None, "" if right else f"not {said.item.answer!r}")
+    return RewardResult(float(right), said.answer or None, "" if right else f"not {said.item.answer!r}")
 
 
-async def contains(said: Said) -> Told:
+async def contains(said: Completion) -> RewardResult:
     """1 where the reference stands somewhere in the answer."""
     right = str(said.item.answer).strip() in said.answer
-    return Told(float(right), said.answer or None, "" if right else f"{said.item.answer!r} does not stand in it")
+    return RewardResult(
+        float(right), said.answer or None, "" if right else f"{said.item.answer!r} does not stand in it"
+    )
 
 
-async def number(said: Said) -> Told:
+async def number(said: Completion) -> RewardResult:
     """1 where the last number of the answer equals the reference."""
     wanted = last_number(str(said.item.answer))
     if wanted is None:
         raise TaskError(f"the answer {said.item.answer!r} of item {said.item.id!r} is no number; use another reward")
     found = last_number(said.answer)
     if found is None:
-        return Told(0.0, None, "no number was given")
+        return RewardResult(0.0, None, "no number was given")
     right = abs(found - wanted) <= 1e-9 * max(1.0, abs(wanted))
-    return Told(float(right), f"{found:.12g}", "" if right else f"found {found:.12g} instead of {wanted:.12g}")
+    return RewardResult(float(right), f"{found:.12g}", "" if right else f"found {found:.12g} instead of {wanted:.12g}")
 
 
-async def math(said: Said) -> Told:
+async def math(said: Completion) -> RewardResult:
     """1 where math-verify finds the answer equal to the reference."""
     verdict = await judge_math(str(said.item.answer), said.answer)
-    return Told(verdict.score, verdict.answer, verdict.why, verdict.parts)
+    return RewardResult(verdict.score, verdict.answer, verdict.why, verdict.parts)
 
 
-async def shape(said: Said) -> Told:
+async def shape(said: Completion) -> RewardResult:
     """1 where one block of thought comes first and an answer follows."""
     right = said.think.well_formed(said.text, said.item.prompt)
     tags = f"{said.think.opens}…{said.think.closes} and then an answer"
-    return Told(float(right), said.answer or None, "" if right else f"not {tags}")
+    return RewardResult(float(right), said.answer or None, "" if right else f"not {tags}")
 
 
 def last_number(text: str) -> float | None:
@@ -120,9 +122,9 @@ def _regex(inside: str) -> Ask:
     if not inside:
         raise TaskError("the reward regex needs a pattern: regex(PATTERN)")
 
-    async def ask(said: Said) -> Told:
+    async def ask(said: Completion) -> RewardResult:
         right = pattern.search(said.whole) is not None
-        return Told(float(right), said.answer or None, "" if right else f"{inside!r} does not match")
+        return RewardResult(float(right), said.answer or None, "" if right else f"{inside!r} does not match")
 
     return ask
 

@@ -17,7 +17,7 @@ _TAG = "<|python_tag|>"
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ToolCall:
     """A call as a model wrote it; `wrong` says why it cannot be made."""
 
     name: str
@@ -25,21 +25,21 @@ class Called:
     wrong: str = ""
 
 
-ReadCalls = Callable[[str], Sequence[Called]]
+ReadCalls = Callable[[str], Sequence[ToolCall]]
 """The calls in a turn, in order; none where the turn is an answer."""
 
 
-def hermes(turn: str) -> Sequence[Called]:
+def hermes(turn: str) -> Sequence[ToolCall]:
     """`<tool_call>{"name": …, "arguments": {…}}</tool_call>`, one block for each call."""
     return [_parsed(found[1], closed=found[0].endswith(CLOSES)) for found in _BLOCK.finditer(turn)]
 
 
-def llama(turn: str) -> Sequence[Called]:
+def llama(turn: str) -> Sequence[ToolCall]:
     """`{"name": …, "parameters": {…}}` and nothing else; several stand behind each other, or with `;` between them."""
     rest = turn.strip().removeprefix(_TAG).lstrip()
     if not rest.startswith("{"):
         return ()
-    out: list[Called] = []
+    out: list[ToolCall] = []
     decoder = json.JSONDecoder()
     while rest:
         try:
@@ -47,7 +47,7 @@ def llama(turn: str) -> Sequence[Called]:
         except (ValueError, RecursionError) as error:
             if not out and '"name"' not in rest:
                 return ()
-            return [*out, Called("", {}, f"the call is not JSON: {error}")]
+            return [*out, ToolCall("", {}, f"the call is not JSON: {error}")]
         if not out and not (isinstance(told, dict) and "name" in told):
             return ()
         out.append(_checked(told))
@@ -72,22 +72,22 @@ def format_of(chat: Chat) -> ReadCalls:
     )
 
 
-def _parsed(text: str, *, closed: bool) -> Called:
+def _parsed(text: str, *, closed: bool) -> ToolCall:
     try:
         told = json.loads(text.removesuffix(CLOSES))
     except json.JSONDecodeError as error:
         unclosed = "" if closed else f"{CLOSES} is missing, and "
-        return Called("", {}, f"{unclosed}the call is not JSON: {error.msg} at column {error.colno}")
+        return ToolCall("", {}, f"{unclosed}the call is not JSON: {error.msg} at column {error.colno}")
     except (ValueError, RecursionError) as error:
-        return Called("", {}, f"the call cannot be read: {error}")
+        return ToolCall("", {}, f"the call cannot be read: {error}")
     return _checked(told)
 
 
-def _checked(told: Any) -> Called:
+def _checked(told: Any) -> ToolCall:
     if not isinstance(told, dict) or not isinstance(told.get("name"), str):
-        return Called("", {}, 'a call must be an object with "name" and "arguments"')
+        return ToolCall("", {}, 'a call must be an object with "name" and "arguments"')
     asked = cast(dict[str, Any], told)
     arguments = asked.get("arguments", asked.get("parameters")) or {}
     if not isinstance(arguments, dict):
-        return Called(asked["name"], {}, '"arguments" must be an object')
-    return Called(asked["name"], cast(dict[str, Any], arguments))
+        return ToolCall(asked["name"], {}, '"arguments" must be an object')
+    return ToolCall(asked["name"], cast(dict[str, Any], arguments))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.task.data.builtin import Ask, Said, Told
+from rolltree.task.data.builtin import Ask, Completion, RewardResult
 from rolltree.task.foreign.locate import locate
 from rolltree.task.foreign.threads import awaited, beside
 from rolltree.task.items import TaskError
@@ -48,7 +48,7 @@ def function(address: str) -> Ask:
         )
     open_ended = any(p.kind is p.VAR_KEYWORD for p in takes.values())
 
-    def ask(said: Said) -> Told:
+    def ask(said: Completion) -> RewardResult:
         given = {k: v for k, v in arguments(said).items() if open_ended or k in takes}
         try:
             told = call(**given)
@@ -60,13 +60,13 @@ def function(address: str) -> Ask:
             ) from error
         return _told(told, said, address, arguments is _trl)
 
-    async def beside_it(said: Said) -> Told:
+    async def beside_it(said: Completion) -> RewardResult:
         return await beside(lambda: ask(said))
 
     return beside_it
 
 
-def _trl(said: Said) -> dict[str, Any]:
+def _trl(said: Completion) -> dict[str, Any]:
     """One rollout as lists of one, in the conversational form where the prompt is a conversation."""
     meta = said.item.meta
     messages = meta.get(MESSAGES)
@@ -78,7 +78,7 @@ def _trl(said: Said) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _verl(said: Said) -> dict[str, Any]:
+def _verl(said: Completion) -> dict[str, Any]:
     columns = cast(Mapping[str, Any], said.item.meta.get(COLUMNS, {}))
     return {
         "data_source": columns.get("data_source", ""), "solution_str": said.whole, "ground_truth": said.item.answer,
@@ -86,7 +86,7 @@ def _verl(said: Said) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _told(told: Any, said: Said, address: str, listed: bool) -> Told:
+def _told(told: Any, said: Completion, address: str, listed: bool) -> RewardResult:
     parts: dict[str, float] = {}
     if listed and not isinstance(told, str):
         values: Any = told.tolist() if hasattr(told, "tolist") else told
@@ -100,7 +100,7 @@ def _told(told: Any, said: Said, address: str, listed: bool) -> Told:
         scored = cast(Mapping[str, Any], told)
         parts = {str(k): float(v) for k, v in scored.items() if k != "score" and isinstance(v, int | float)}
         told = scored.get("score")
-    return Told(told, said.answer or None, "", parts)
+    return RewardResult(told, said.answer or None, "", parts)
 
 
 def _at(error: Exception) -> str:

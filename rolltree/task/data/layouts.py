@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rolltree.task.data.source import Row
+from rolltree.task.data.source import DataRow
 from rolltree.task.items import TaskError
 
 PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input")
@@ -29,7 +29,7 @@ class Layout:
     """What it was recognised as: verl, gsm8k, or columns."""
 
 
-def recognise(rows: Sequence[Row], prompt: str = "", answer: str = "") -> Layout:
+def recognise(rows: Sequence[DataRow], prompt: str = "", answer: str = "") -> Layout:
     """The layout of rows; names that are given go before what is recognised."""
     first = rows[0]
     columns = list(first.values)
@@ -79,7 +79,7 @@ class Question:
         return self.prompt if isinstance(self.prompt, str) else json.dumps(self.prompt, sort_keys=True, default=str)
 
 
-def question(row: Row, layout: Layout) -> Question:
+def question(row: DataRow, layout: Layout) -> Question:
     """One row as a question; a field that cannot be used is named by its line."""
     values, where = row.values, row.where
     prompt = find(values, layout.prompt)

@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 
 from rolltree.errors import did_you_mean
-from rolltree.task.data.builtin import BUILTINS, Ask, Said
+from rolltree.task.data.builtin import BUILTINS, Ask, Completion
 from rolltree.task.data.functions import function
 from rolltree.task.foreign.rewards import number
 from rolltree.task.items import TaskError
@@ -36,14 +36,14 @@ class Reward:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class RewardSum:
     """Rewards that judge together."""
 
     rewards: tuple[Reward, ...]
     solved_at: float = 1.0
     """What the first reward must reach for a rollout to be solved."""
 
-    async def verdict(self, said: Said) -> Verdict:
+    async def verdict(self, said: Completion) -> Verdict:
         """The weighted sum, and each reward by its name; one that gives no number makes the rollout fail."""
         total, parts = 0.0, dict[str, float]()
         answer, why, solved = None, "", False
@@ -64,7 +64,7 @@ class Panel:
         return f"rewarded by {' + '.join(listed)}; solved where {self.rewards[0].name} ≥ {self.solved_at:g}"
 
 
-def panel(specs: Sequence[str], solved_at: float | None = None) -> Panel:
+def reward_sum(specs: Sequence[str], solved_at: float | None = None) -> RewardSum:
     """The rewards that are named."""
     rewards = tuple(_reward(spec) for spec in specs)
     names = [reward.name for reward in rewards]
@@ -73,7 +73,7 @@ def panel(specs: Sequence[str], solved_at: float | None = None) -> Panel:
             raise TaskError(f"two rewards are called {name!r}; name each once, and give functions names of their own")
     if solved_at is not None and not isfinite(solved_at):
         raise TaskError(f"--solved-at {solved_at} can be reached by nothing; give a number")
-    return Panel(rewards, 1.0 if solved_at is None else float(solved_at))
+    return RewardSum(rewards, 1.0 if solved_at is None else float(solved_at))
 
 
 def _reward(spec: str) -> Reward:

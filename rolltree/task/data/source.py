@@ -17,7 +17,7 @@ HUB = "hf:"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DataRow:
     """One row, and where it stands ("q.jsonl line 3")."""
 
     values: Mapping[str, Any]
@@ -29,7 +29,7 @@ def is_data(name: str) -> bool:
     return name.startswith(HUB) or name.endswith(KINDS)
 
 
-def read_data(source: str, limit: int | None = None) -> list[Row]:
+def read_data(source: str, limit: int | None = None) -> list[DataRow]:
     """All rows (the first `limit`), in order; what cannot be read is refused by its line."""
     if source.startswith(HUB):
         return list(islice(_hub(source), limit))
@@ -42,7 +42,7 @@ def read_data(source: str, limit: int | None = None) -> list[Row]:
     return rows
 
 
-def _lines(path: Path, source: str) -> Iterator[Row]:
+def _lines(path: Path, source: str) -> Iterator[DataRow]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -50,7 +50,7 @@ def _lines(path: Path, source: str) -> Iterator[Row]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             where = f"{source} line {number}"
-            yield Row(_object(line, where), where)
+            yield DataRow(_object(line, where), where)
 
 
 def _object(line: str, where: str) -> Mapping[str, Any]:
@@ -63,7 +63,7 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], row)
 
 
-def _parquet(path: Path, source: str) -> Iterator[Row]:
+def _parquet(path: Path, source: str) -> Iterator[DataRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -71,10 +71,10 @@ def _parquet(path: Path, source: str) -> Iterator[Row]:
         rows = pq.read_table(path).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise TaskError(f"{source} is no Parquet file that can be read ({str(error).splitlines()[0]})") from None
-    return (Row(row, f"{source} row {number}") for number, row in enumerate(rows, 1))
+    return (DataRow(row, f"{source} row {number}") for number, row in enumerate(rows, 1))
 
 
-def _hub(source: str) -> Iterator[Row]:
+def _hub(source: str) -> Iterator[DataRow]:
     """`hf:NAME[:SPLIT]`, through the library datasets: a data set of the hub, or a folder of files."""
     try:
         import datasets
@@ -94,7 +94,7 @@ def _hub(source: str) -> Iterator[Row]:
             f"{source} cannot be had ({type(error).__name__}: {first}); check name and split, or download it and give "
             "the file or folder"
         ) from None
-    return (Row(row, f"{source} row {number}") for number, row in enumerate(held, 1))
+    return (DataRow(row, f"{source} row {number}") for number, row in enumerate(held, 1))
 
 
 def quiet(datasets: Any) -> None:

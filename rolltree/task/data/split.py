@@ -18,7 +18,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sets:
+class SplitData:
     """The questions of both splits, and what is to be said of them."""
 
     train: tuple[Question, ...]
@@ -48,7 +48,7 @@ def share(text: str) -> float | None:
 
 def divided(
     questions: Sequence[Question], held: float | None, aside: Sequence[Question] | None = None, prefix: str = "row"
-) -> Sets:
+) -> SplitData:
     """Questions divided by `held`, or by the ones put `aside` (of a file of their own); `prefix` begins made-up ids.
 
     Without either, a column `split` decides, and where there is none every eighth prompt by its hash. Whatever decides,
@@ -73,7 +73,7 @@ def divided(
     notes = (_repeats(train, "all are kept"), _repeats(test, "each is held out once"))
     told = tuple(note for note in notes if note)
     named = _named([*train, *_distinct(test)], prefix)
-    return Sets(named[: len(train)], named[len(train) :], rule, told)
+    return SplitData(named[: len(train)], named[len(train) :], rule, told)
 
 
 def epochs(questions: Sequence[Question], key: str) -> Iterator[Question]:

@@ -8,21 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from rolltree.task.data.builtin import Said
+from rolltree.task.data.builtin import Completion
 from rolltree.task.data.chat import Chat, chat_of, specials
+from rolltree.task.data.chat_tools import ChatState, ChatTools, chat_tools, key, toolbox
 from rolltree.task.data.functions import COLUMNS, MESSAGES
 from rolltree.task.data.layouts import Question, question, recognise
-from rolltree.task.data.rewards import panel
-from rolltree.task.data.source import Row, read_data
-from rolltree.task.data.split import Sets, divided, epochs, share
-from rolltree.task.data.talk import Desk, Talk, desk, key, toolbox
+from rolltree.task.data.rewards import reward_sum
+from rolltree.task.data.source import DataRow, read_data
+from rolltree.task.data.split import SplitData, divided, epochs, share
 from rolltree.task.data.think import think_tags
 from rolltree.task.foreign.messages import text_of
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError, check_item
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
-Told = str | Sequence[str]
+OneOrMore = str | Sequence[str]
 JSONL = "jsonl:"
 MORE_ENDS = ("<|eom_id|>",)
 """Tokens that end a turn with calls in templates that end other turns with another (Llama 3)."""
@@ -32,9 +32,9 @@ class Data:
     """A finite task: every pass gives each item of a split once, in an order of its own."""
 
     def __init__(
-        self, name: str, *, prompt: str = "", answer: str = "", reward: Told = (), solved_at: float | None = None,
+        self, name: str, *, prompt: str = "", answer: str = "", reward: OneOrMore = (), solved_at: float | None = None,
         chat: Literal["auto", "off"] = "auto", system: str = "", think: str = "auto", holdout: str | float = "",
-        tool: Told = (), mcp: Told = (), max_turns: int = 8, max_tokens: int = 1024, stop: Told = (),
+        tool: OneOrMore = (), mcp: OneOrMore = (), max_turns: int = 8, max_tokens: int = 1024, stop: OneOrMore = (),
     ) -> None:  # fmt: skip
         """`name` is a file or hf:NAME:SPLIT; "jsonl:" may stand before a file of another ending. The knobs are the
         options of the command line (`rolltree.task.data.flags`); an answer takes one of `max_turns` too."""
@@ -46,10 +46,10 @@ class Data:
         self.max_turns = 0 if self.tools is None else max_turns
         if self.tools is not None and max_turns < 1:
             raise TaskError(f"max_turns is {max_turns}, but a tool answers at least once")
-        self.rewards = panel(_several(reward) or ("math",), solved_at)
+        self.rewards = reward_sum(_several(reward) or ("math",), solved_at)
         self.think = think_tags(think)
         self.chat: Chat | None = None
-        self.desk: Desk | None = None
+        self.chat_tools: ChatTools | None = None
         self.sets = self._read(prompt, answer, str(holdout), "row" if name == self.path else "jsonl")
         self._wants_chat, self._system = chat == "auto", _system(system)
         self._stop = _several(stop)
@@ -67,8 +67,10 @@ class Data:
         was asked for."""
         if self.chat is None or not self.chat.ends:
             return self._stop
-        ends = () if self.desk is None and self.chat.ends == _eos(self.chat) else (self.chat.ends,)
-        more = tuple(token for token in MORE_ENDS if self.desk is not None and token in specials(self.chat.tokenizer))
+        ends = () if self.chat_tools is None and self.chat.ends == _eos(self.chat) else (self.chat.ends,)
+        more = tuple(
+            token for token in MORE_ENDS if self.chat_tools is not None and token in specials(self.chat.tokenizer)
+        )
         return (*ends, *more, *self._stop)
 
     @property
@@ -96,7 +98,7 @@ class Data:
             return self
         bound = copy(self)
         bound.chat = chat
-        bound.desk = None if self.tools is None else desk(chat, self.tools)
+        bound.chat_tools = None if self.tools is None else chat_tools(chat, self.tools)
         return bound
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
@@ -109,22 +111,22 @@ class Data:
 
     def start(self, item: Item) -> tuple[Any, str | None]:
         """Nothing was said; without tools there is nothing to say it to."""
-        return (None, None) if self.tools is None else (Talk(), key(item, ()))
+        return (None, None) if self.tools is None else (ChatState(), key(item, ()))
 
     async def step(self, item: Item, state: Any, text: str) -> Reply:
         """What the tools answer to a turn."""
-        if self.desk is None:
+        if self.chat_tools is None:
             raise TaskError(f"{self.name} has tools and no chat template yet; `spoken_by` a tokenizer gives it one")
         ended = self._unended(text)
-        return await self.desk.step(item, state, text, self.think.answer(ended, item.prompt))
+        return await self.chat_tools.step(item, state, text, self.think.answer(ended, item.prompt))
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """What the rewards say; the answer is what stands behind the think tags."""
-        last = self._unended(state.latest(text) if isinstance(state, Talk) else text)
+        last = self._unended(state.latest(text) if isinstance(state, ChatState) else text)
         whole = self._unended(text)
-        said = Said(item, last, whole, self.think.answer(last, item.prompt).strip(), self.think)
+        said = Completion(item, last, whole, self.think.answer(last, item.prompt).strip(), self.think)
         verdict = await self.rewards.verdict(said)
-        if not isinstance(state, Talk):
+        if not isinstance(state, ChatState):
             return verdict
         counts = {"calls": float(state.calls), "failed_calls": float(state.failed)}
         return replace(verdict, parts={**verdict.parts, **counts})
@@ -154,7 +156,7 @@ class Data:
             prompt = asked.prompt if isinstance(asked.prompt, str) else text_of(asked.prompt, asked.where)
         return check_item(Item(asked.id, prompt, asked.answer, asked.level, meta))
 
-    def _read(self, prompt: str, answer: str, holdout: str, prefix: str) -> Sets:
+    def _read(self, prompt: str, answer: str, holdout: str, prefix: str) -> SplitData:
         held = share(holdout) if holdout else None
         aside = None if not holdout or held is not None else _questions(read_data(holdout), prompt, answer)
         return divided(_questions(read_data(self.path), prompt, answer), held, aside, prefix)
@@ -176,7 +178,7 @@ class Data:
             shown = first.prompt if isinstance(first.prompt, str) else str(first.prompt[-1]["content"])
             meta = {COLUMNS: first.columns} | ({} if isinstance(first.prompt, str) else {MESSAGES: first.prompt})
             asked = Item(first.id, shown, first.answer, 0, meta)
-            said = Said(asked, first.answer, first.answer, first.answer, self.think)
+            said = Completion(asked, first.answer, first.answer, first.answer, self.think)
             try:
                 awaited(replace(self.rewards, rewards=own).verdict(said))
             except TaskError:
@@ -185,12 +187,12 @@ class Data:
                 raise TaskError(f"{error}; it was tried with the reference answer of {first.where}") from error
 
 
-def _questions(rows: Sequence[Row], prompt: str, answer: str) -> list[Question]:
+def _questions(rows: Sequence[DataRow], prompt: str, answer: str) -> list[Question]:
     layout = recognise(rows, prompt, answer)
     return [question(row, layout) for row in rows]
 
 
-def _several(told: Told) -> tuple[str, ...]:
+def _several(told: OneOrMore) -> tuple[str, ...]:
     return (told,) if isinstance(told, str) and told else tuple(told)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rolltree.policy.codec import HFCodec
 from rolltree.task.data.callformats import hermes, llama
-from rolltree.task.data.talk import Talk
+from rolltree.task.data.chat_tools import ChatState
 from rolltree.task.data.tools import tool
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import spoken_by
@@ -126,7 +126,7 @@ def test_a_state_is_a_value_that_can_be_played_again(make):
     item = next(task.items("train"))
     state, key = task.start(item)
     once, again = (asyncio.run(task.step(item, state, call("add", '{"a": 1}'))) for _ in range(2))
-    assert (once, state, key) == (again, Talk(), f"{item.id}/0")
+    assert (once, state, key) == (again, ChatState(), f"{item.id}/0")
     assert once.state_key != key
 
 

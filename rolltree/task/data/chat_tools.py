@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rolltree.task.data.callformats import Called, ReadCalls, format_of
+from rolltree.task.data.callformats import ReadCalls, ToolCall, format_of
 from rolltree.task.data.chat import Chat
 from rolltree.task.data.mcp_tools import ServerLostError, mcp_tools
 from rolltree.task.data.tools import Tool, ToolFailedError, tool
@@ -19,7 +19,7 @@ from rolltree.task.protocol import Item, Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class ChatState:
     """What was said and heard so far."""
 
     turns: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Toolbox:
 
     tools: tuple[Tool, ...]
 
-    def answer(self, called: Called) -> tuple[str, bool]:
+    def answer(self, called: ToolCall) -> tuple[str, bool]:
         """What a call is answered, and whether it failed. Only a lost server is no answer."""
         if called.wrong:
             return f"error: {called.wrong}", True
@@ -68,33 +68,33 @@ def toolbox(functions: Sequence[str], servers: Sequence[str]) -> Toolbox | None:
 
 
 @dataclass(frozen=True)
-class Desk:
+class ChatTools:
     """Tools in the hands of a chat model: its template says how calls and answers are written."""
 
     chat: Chat
     tools: Toolbox
     read: ReadCalls
 
-    async def step(self, item: Item, state: Talk, turn: str, said: str) -> Reply:
+    async def step(self, item: Item, state: ChatState, turn: str, said: str) -> Reply:
         """Make the calls of a turn; `said` is what of it is no thought and no tag."""
         calls = self.read(said)
         if not calls:
-            after = Talk((*state.turns, said), (*state.replies, ""), state.calls, state.failed, True)
+            after = ChatState((*state.turns, said), (*state.replies, ""), state.calls, state.failed, True)
             return Reply("", after, done=True, state_key=key(item, (*state.turns, turn)))
         answers = await beside(lambda: [self.tools.answer(call) for call in calls])
         reply = self.chat.answers([(c.name or "unknown", text) for c, (text, _) in zip(calls, answers, strict=True)])
         failed = sum(bad for _, bad in answers)
-        after = Talk(
+        after = ChatState(
             (*state.turns, said), (*state.replies, reply), state.calls + len(calls), state.failed + failed
         )  # fmt: skip
         return Reply(reply, after, state_key=key(item, after.turns), failed=failed > 0)
 
 
-def desk(chat: Chat, tools: Toolbox) -> Desk:
+def chat_tools(chat: Chat, tools: Toolbox) -> ChatTools:
     """Tools for a template, which must end turns and write calls in a way that is read here."""
     if not chat.ends:
         raise TaskError(f"the chat template of {chat.name} ends a turn with no special token, so no call could end one")
-    return Desk(chat, tools, format_of(chat))
+    return ChatTools(chat, tools, format_of(chat))
 
 
 def key(item: Item, turns: Sequence[str]) -> str:
