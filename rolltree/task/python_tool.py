@@ -7,9 +7,11 @@ expression after the last output, compared by value as in `jsonl:PATH`.
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rolltree.task.data.task import Data
 from rolltree.task.items import digest
@@ -51,6 +53,9 @@ class PythonTool(Data):
         self.box = Box(seconds=seconds, packages=packages, without=frozenset(without))
         self.guarantees = survey(self.box)
         """Guarantee -> what holds it on this machine."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (PythonTool,), self.__dict__  # pyright: ignore[reportAttributeAccessIssue]
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """Those of the file, with the instructions after each prompt."""

@@ -145,7 +145,8 @@ class _Job:
 
     def described(self) -> dict[str, Any]:
         """All knobs, as config.json has them."""
-        task = [self.task.name, self.task.level]
+        # What a task on data says of itself is part of it: a run is not resumed with other rewards.
+        task = [self.task.name, self.task.level, *about(self.task).splitlines()]
         return _plain({"recipe": self.recipe, "parts": self.parts, "model": self.loaded.name, "task": task,
                        "train": self.config})  # fmt: skip
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -38,6 +37,7 @@ class Data:
     ) -> None:  # fmt: skip
         """`name` is a file or hf:NAME:SPLIT; "jsonl:" may stand before a file of another ending. The knobs are the
         options of the command line (`rolltree.task.data.flags`); an answer takes one of `max_turns` too."""
+        self._given = {key: value for key, value in locals().items() if key not in ("self", "name", "__class__")}
         if chat not in ("auto", "off"):
             raise TaskError(f"--chat {chat} is neither auto nor off")
         self.name, self.level, self.max_tokens = name, 0, max_tokens
@@ -77,12 +77,11 @@ class Data:
     def about(self) -> str:
         """Items, split, rewards and what is odd, in a line or more."""
         held, sets = len(self.sets.test), self.sets
-        lines = [
-            f"{self.path}: {len(sets.train)} training items, {held} held-out item{'s' * (held != 1)} ({sets.rule}); "
-            f"{self.rewards.about}",
-            *sets.notes,
-        ]
-        return "\n".join(lines)
+        items = f"{len(sets.train)} training items, {held} held-out item{'s' * (held != 1)} ({sets.rule})"
+        asked = [] if self.chat is None else ["asked in the policy's chat template"]
+        asked += [f"after the system message {self._system[:80]!r}"] if self._system and asked else []
+        asked += [f"with the tools {', '.join(one.name for one in self.tools.tools)}"] if self.tools else []
+        return "\n".join(["; ".join([f"{self.path}: {items}", self.rewards.about, *asked]), *sets.notes])
 
     def count(self, split: Split) -> int:
         """Distinct items of a split (training repeats those that the file repeats)."""
@@ -96,7 +95,8 @@ class Data:
         chat = self._chat(tokenizer)
         if chat is None:
             return self
-        bound = copy(self)
+        bound = object.__new__(Data)
+        bound.__dict__.update(self.__dict__)
         bound.chat = chat
         bound.chat_tools = None if self.tools is None else chat_tools(chat, self.tools)
         return bound
@@ -130,6 +130,10 @@ class Data:
             return verdict
         counts = {"calls": float(state.calls), "failed_calls": float(state.failed)}
         return replace(verdict, parts={**verdict.parts, **counts})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process reads the files itself and has servers of its own."""
+        return _again, (type(self), self.name, self._given, None if self.chat is None else self.chat.tokenizer)
 
     def _unended(self, text: str) -> str:
         """A text without the token that ends the turn."""
@@ -190,6 +194,11 @@ class Data:
 def _questions(rows: Sequence[DataRow], prompt: str, answer: str) -> list[Question]:
     layout = recognise(rows, prompt, answer)
     return [question(row, layout) for row in rows]
+
+
+def _again(kind: type[Data], name: str, given: Mapping[str, Any], tokenizer: Any) -> Data:
+    made = kind(name, **given)
+    return made if tokenizer is None else made.spoken_by(tokenizer)
 
 
 def _several(told: OneOrMore) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Functions and MCP servers as tools of a chat model, in the formats of Hermes and Llama 3."""
 
 import asyncio
+import pickle
 import sys
 from pathlib import Path
 
@@ -119,6 +120,15 @@ def test_what_goes_wrong_with_a_call_is_its_answer_and_counted(make, turn, says)
     assert replies[0].failed is (says is not None)
     assert (says or "2") in replies[0].text
     assert verdict.parts["failed_calls"] == (says is not None)
+
+
+def test_another_process_gets_the_same_task(make):
+    task = make(reward="exact:0.5")
+    again = pickle.loads(pickle.dumps(task))
+    assert next(again.items("train")) == next(task.items("train"))
+    assert again.about == task.about
+    assert "with the tools add, look, broken" in again.about
+    assert [r.text for r in play(again, ONE, "x")[1]] == [r.text for r in play(task, ONE, "x")[1]]
 
 
 def test_a_state_is_a_value_that_can_be_played_again(make):
