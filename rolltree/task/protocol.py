@@ -117,8 +117,8 @@ def spoken_by(task: Task, codec: Any) -> Task:
 
     A task that depends on the policy's tokenizer has a method `spoken_by(tokenizer)`; every other is itself.
     """
-    bind = getattr(task, "spoken_by", None)
-    return task if bind is None else bind(getattr(codec, "tokenizer", None))
+    bind = getattr(type(task), "spoken_by", None)  # not what a wrapper passes on: it would be lost
+    return task if bind is None else bind(task, getattr(codec, "tokenizer", None))
 
 
 def about(task: Task) -> str:

@@ -54,6 +54,18 @@ def test_the_first_prompt_is_shown_token_by_token_with_special_tokens(tmp_path):
     assert specials == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
 
 
+def test_a_task_in_other_processes_is_not_taken_out_of_its_wrapper(tmp_path):
+    class Remote:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+    remote = Remote(spoken(sums(tmp_path / "s.jsonl")))
+    assert spoken_by(remote, HFCodec(tokenizer())) is remote
+
+
 @pytest.mark.parametrize("template", [CHATML, HERMES, LLAMA])
 def test_the_token_that_ends_a_turn_is_read_off_the_template(tmp_path, template):
     assert Chat(tokenizer(template)).ends == "<|im_end|>"
