@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from rolltree.lab.trace import TraceTally
-from rolltree.train.evaluate import is_solved
+from rolltree.task.solved import is_solved
 from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
 from rolltree.tree.views import leaf_counts

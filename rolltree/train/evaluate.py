@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,15 +13,8 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.task.protocol import Task, distinct
+from rolltree.task.solved import is_solved
 from rolltree.tree import Forest
-
-SOLVED = 1 - 1e-9
-"""An outcome of at least this counts as solved, where the verifier does not say itself what does."""
-
-
-def is_solved(scores: Mapping[str, float]) -> bool:
-    """Whether a judged leaf counts as right: as the verifier says, else by its outcome."""
-    return scores.get("solved", scores.get("outcome", scores["reward"])) >= SOLVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rolltree.train.evaluate import is_solved
+from rolltree.task.solved import is_solved
 from rolltree.train.spending import carried
 from rolltree.tree import Node, Tree
 from rolltree.tree.account import assert_conserved

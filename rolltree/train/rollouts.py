@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.train.evaluate import SOLVED
+from rolltree.task.solved import SOLVED
 from rolltree.train.sources import Source
 from rolltree.tree import shape
 from rolltree.tree.node import Array

@@ -4,9 +4,10 @@ from itertools import islice
 
 import pytest
 
+from rolltree.rollout.config import RolloutError
+from rolltree.rollout.cursor import Cursor
 from rolltree.task.protocol import Item
 from rolltree.task.registry import load_task
-from rolltree.train.collect import Cursor
 from rolltree.train.config import TrainConfig, TrainError
 
 
@@ -50,11 +51,11 @@ class Few:
 
 
 def test_more_items_than_there_are_is_refused(tmp_path):
-    with pytest.raises(TrainError, match="few gives 3 distinct training items and no more, so items=4 cannot be had"):
+    with pytest.raises(RolloutError, match="few gives 3 distinct training items and no more, so items=4 cannot be had"):
         Cursor(Few(), 0, items=4).take(1)
     path = tmp_path / "q.jsonl"
     path.write_text('{"prompt": "a", "answer": "1"}\n{"prompt": "b", "answer": "1"}')
-    with pytest.raises(TrainError, match=r"q.jsonl gives 1 distinct training items and no more, so items=2"):
+    with pytest.raises(RolloutError, match=r"q.jsonl gives 1 distinct training items and no more, so items=2"):
         Cursor(load_task(f"{path}?reward=exact"), 0, items=2).check()
     with pytest.raises(TrainError, match="items=0 makes no sense"):
         TrainConfig(items=0)

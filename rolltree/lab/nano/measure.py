@@ -17,7 +17,8 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.lab.trace import LabError
 from rolltree.task.protocol import Split, Task
-from rolltree.train.evaluate import is_solved, pass_at
+from rolltree.task.solved import is_solved
+from rolltree.train.evaluate import pass_at
 
 Z95 = 1.96
 

@@ -1,24 +1,14 @@
-"""The rollouts of one step: a control's plan fulfilled, filtered, and refilled while filters leave the step short."""
+"""Where a run stands in its task's endless stream of training items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rolltree.control.hints import solver
-from rolltree.control.ledger import Budget
-from rolltree.control.plan import Step, refilled
-from rolltree.engine.protocol import Engine, Sampling
-from rolltree.filter.groups import drop, sift
 from rolltree.generate.random import Stream
-from rolltree.recipe.recipe import Parts
-from rolltree.replay.harvest import Harvest
+from rolltree.rollout.config import RolloutError
 from rolltree.task.protocol import Item, Task, distinct
-from rolltree.train.config import TrainError
-from rolltree.train.orders import Fulfilment
-from rolltree.train.steering import Steering, allocation
-from rolltree.train.widths import width_of
 
 STALE = 1000
 """Draws without a new item after which a task counts as exhausted."""
@@ -26,7 +16,7 @@ STALE = 1000
 
 @dataclass(slots=True)
 class Cursor:
-    """Where a run stands in its task's endless stream of training items."""
+    """A place in the stream; the stream follows from the seed."""
 
     task: Task
     seed: int
@@ -57,8 +47,8 @@ class Cursor:
         if self.items is not None and known is not None and known < self.items:
             raise self._too_few(known)
 
-    def _too_few(self, known: int) -> TrainError:
-        return TrainError(
+    def _too_few(self, known: int) -> RolloutError:
+        return RolloutError(
             f"{self.task.name} gives {known} distinct training items and no more, so items={self.items} cannot be had; "
             "ask for fewer"
         )
@@ -98,33 +88,3 @@ class Cursor:
     def rewind(self, taken: int) -> None:
         """Go to a place of the stream."""
         self.taken, self._stream = taken, None
-
-
-async def collect(
-    recipe: Parts, engine: Engine, cursor: Cursor, prompts: int, budget: Budget, *,
-    seed: int, limit: int, sampling: Sampling, steering: Steering | None = None, number: int = 1, version: int = -1,
-    peers: Mapping[str, Engine] | None = None,
-) -> Harvest:  # fmt: skip
-    """Follow the control's plan until `prompts` trees passed the recipe's filters or its rounds are used up.
-
-    Trees beyond the number asked for are dropped with that reason, as DAPO does (arXiv 2503.14476, algorithm 1).
-    """
-    steering = Steering(recipe.control) if steering is None else steering
-    work = Fulfilment(recipe, engine, cursor.task, budget, seed, limit, sampling, steering.history, number, peers)
-    step = Step(
-        number, prompts, width_of(recipe.strategy) or 1, Stream(seed).child("control").generator(), cursor,
-        steering.history, solver(cursor.task),
-    )  # fmt: skip
-    delivered = await work.follow(refilled(steering.control, steering.state, step, recipe.rounds))
-    groups = [work.came.groups[place] for place in sorted(work.came.groups)]
-    kept, dropped = sift(groups, recipe.filters)
-    for tree in kept[prompts:]:
-        drop(tree, "the step had enough prompts")
-    out = Harvest(
-        kept[:prompts], [*dropped, *kept[prompts:], *work.came.measured], work.rounds, version,
-        numbers=allocation(delivered, work.came.bands),
-    )  # fmt: skip
-    for tree in out.kept:
-        for shape in recipe.shapers:
-            shape(tree, limit)
-    return out
