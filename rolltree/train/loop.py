@@ -171,6 +171,8 @@ class Loop:
         self.spent.seconds += sum(clock.laps.values())
         numbers |= account_numbers(batch.trees) | vitals(batch.trees, batch.version)
         numbers["decoded"] = float(self.spent.decoded)
+        if (epoch := self.cursor.epoch) is not None:
+            numbers["epoch"] = epoch
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
         self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
         return numbers, batch.trees
