@@ -176,6 +176,11 @@ def schedule(text: str) -> Schedule | None:
     return _refuse(text, "cannot be read") if re.match(rf"\s*{_NUMBER}\s*->", text) else None
 
 
+def is_schedule(value: object) -> bool:
+    """Whether a knob's value is the text of a schedule."""
+    return isinstance(value, str) and schedule(value) is not None
+
+
 def settled(thing: T, step: int = 0, told: Told | None = None, where: str = "") -> T:
     """A dataclass of knobs with every schedule in it replaced by its value, dataclasses and tables inside included."""
     if not is_dataclass(thing) or isinstance(thing, type):

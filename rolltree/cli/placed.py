@@ -6,12 +6,16 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from rolltree.cluster.launch import Sizes, launched
 from rolltree.cluster.pool import PoolEngine
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError
-from rolltree.task.protocol import Task
+from rolltree.policy.load import load_codec
+from rolltree.policy.models import model_folder
+from rolltree.task.protocol import Task, spoken_by
+from rolltree.task.registry import load_task
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,14 @@ class ClusterArguments:
 
 def complete(arguments: Sequence[str]) -> list[str]:
     """`--cluster` with nothing behind it means two engines on this machine."""
-    out: list[str] = []
-    for word, after in zip(arguments, [*arguments[1:], "--"], strict=True):
-        out.append("--cluster=local:2" if word == "--cluster" and after.startswith("-") else word)
-    return out
+    following = pairwise([*arguments, "--"])
+    return ["--cluster=local:2" if word == "--cluster" and after.startswith("-") else word for word, after in following]
+
+
+def asked_task(name: str, level: int | None, policy: str) -> Task:
+    """The task as this policy is asked: data, before it goes to other processes, in the policy's chat template."""
+    task = load_task(name, level=level)
+    return spoken_by(task, load_codec(model_folder(policy))) if hasattr(task, "spoken_by") else task
 
 
 @contextmanager

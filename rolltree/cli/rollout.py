@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
@@ -12,23 +13,27 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.cli.common import at_least, console, emit, first_name, parse
-from rolltree.cli.placed import ClusterArguments, complete, placed
-from rolltree.cli.show import show_tree
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.show import show_prompt, show_tree
 from rolltree.cluster.pool import PoolEngine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.runner import grow
+from rolltree.policy.trust import trust_code
 from rolltree.recipe.check import check
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import recipes
-from rolltree.task.protocol import Task
-from rolltree.task.registry import load_task
+from rolltree.task.data.flags import DataFlags
+from rolltree.task.protocol import Item, Task, about
+from rolltree.train.failures import all_failed, said_of
 from rolltree.train.peers import frozen_peers
+from rolltree.train.prompt import prompt_of
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
+from rolltree.visible import visible
 
 ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote what, why it ended, what it was worth.
 
@@ -45,11 +50,13 @@ class RolloutArguments(ClusterArguments):
     """What to grow from what."""
 
     task: str = "countdown"
-    """A task's name (rolltree tasks)."""
+    """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
     """A model's name (rolltree models), a folder, or a hub id."""
+    trust_remote_code: bool = False
+    """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
     items: int = 2
@@ -60,6 +67,8 @@ class RolloutArguments(ClusterArguments):
     top_p: float = 1.0
     decoded: int | None = None
     """Most tokens to sample in all, each prefix counted once."""
+    full_prompt: bool = False
+    """Print the whole first prompt, token by token."""
     show: int = 3
     """How many trees to print."""
     out: Path | None = None
@@ -81,14 +90,17 @@ def run(arguments: Sequence[str]) -> int:
         "RolloutArguments",
         [
             ("arguments", RolloutArguments, field(default_factory=RolloutArguments)),
+            ("data", DataFlags, field(default_factory=DataFlags)),
             ("recipe", known[name], field(default_factory=known[name])),
         ],
         frozen=True,
     )
     parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
     asked: RolloutArguments = parsed.arguments
+    if asked.trust_remote_code:
+        trust_code()
     _check(asked)
-    task = load_task(asked.task, level=asked.level)
+    task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     parts = compose(parsed.recipe)
     budget = Budget(Limits(decoded=asked.decoded))
@@ -114,6 +126,11 @@ def run(arguments: Sequence[str]) -> int:
         if asked.cluster:
             pool, answering = stack.enter_context(placed(asked, asked.policy, task, engine=asked.engine))
         forest, engine = asyncio.run(work(pool, answering))
+    return _shown(asked, task, items[0], forest, engine, budget)
+
+
+def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, engine: Engine, budget: Budget) -> int:
+    """Save and print what was grown; the exit code is 1 where every rollout failed."""
     if asked.out is not None:
         save(forest, asked.out)
     if asked.jsonl is not None:
@@ -129,17 +146,24 @@ def run(arguments: Sequence[str]) -> int:
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "seconds": round(budget.spent.seconds, 3),
     }
+    if failed := said_of(forest):
+        print(f"rolltree: {visible(failed)}", file=sys.stderr)
+    ended = 1 if all_failed(forest) else 0
     if isinstance(engine, PoolEngine):
         numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
     if asked.json:
-        emit(numbers)
-        return 0
+        emit({**numbers, "why": failed} if failed else numbers)
+        return ended
     out = console()
+    for line in about(task).splitlines():
+        out.print(line, style="dim", highlight=False, markup=False)
+    show_prompt(prompt_of(first, engine.codec), out, full=asked.full_prompt)
+    out.print()
     for tree in itertools.islice(forest, asked.show):
         show_tree(tree, engine.codec.decode, out)
         out.print()
     out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))
-    return 0
+    return ended
 
 
 def _check(asked: RolloutArguments) -> None:

@@ -13,22 +13,25 @@ import torch
 import tyro
 
 from rolltree.cli.common import at_least, emit, first_name, parse, refuse_rest, take, varying
-from rolltree.cli.placed import ClusterArguments, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.control.plan import Control
 from rolltree.control.registry import controls
 from rolltree.doctor.live import Monitor
 from rolltree.errors import RolltreeError, unknown
+from rolltree.policy.trust import trust_code
 from rolltree.recipe.compose import Steered
 from rolltree.recipe.registry import recipes
 from rolltree.recipe.swap import Swapped
-from rolltree.task.registry import load_task
+from rolltree.task.data.flags import DataFlags, folder_name
 from rolltree.train.config import LoraKnobs, TrainConfig
 from rolltree.train.start import Result, train
+from rolltree.visible import visible
 
 ABOUT = """Train a policy on a task with a recipe, into a run folder.
 
   rolltree train grpo --task countdown --out runs/first
   rolltree train dapo --task arithmetic --level 3 --group 16 --lr 2e-4 --steps 200 --seed 1
+  rolltree train grpo --task my.jsonl --policy PATH --reward exact       your data, model and reward
   rolltree train grpo --task grid --out runs/first --resume      go on exactly where it stopped
   rolltree train treepo --control dars --control.schedule hard   any control over any recipe
   rolltree train grpo --scheduler areal --threads 1              rollouts and training overlap
@@ -52,11 +55,13 @@ class TrainArguments(ClusterArguments):
     use_objective: str = ""
     """Another objective than the recipe's, with knobs: cispo, or "clipped(clip_high=0.28)"."""
     task: str = "countdown"
-    """A task's name (rolltree tasks)."""
+    """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
     """A model's name (rolltree models), a folder, or a hub id."""
+    trust_remote_code: bool = False
+    """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
     """What samples it: local, vllm, or the address of a vLLM server that takes new weights."""
     out: Path | None = None
@@ -88,7 +93,9 @@ def run(arguments: Sequence[str]) -> int:
         raise unknown("recipe", name, known, "rolltree recipes describes them")
     control = asked_control(rest)
     # Knobs of recipe and run keep their bare names; a control's are prefixed, because it goes with any recipe.
-    bare: list[tuple[str, type[Any]]] = [("arguments", TrainArguments), ("recipe", known[name]), ("run", TrainConfig)]
+    bare: list[tuple[str, type[Any]]] = [
+        ("arguments", TrainArguments), ("data", DataFlags), ("recipe", known[name]), ("run", TrainConfig),
+    ]  # fmt: skip
     parts: list[Any] = [
         (n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind)) for n, kind in bare
     ]
@@ -99,10 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     rest, texts = varying(rest)
     parsed: Any = parse(shape, complete(rest), f"train {name}", about, prefixes=control is not None)
     asked: TrainArguments = parsed.arguments
-    at_least(0, doctor=asked.doctor, lora=asked.lora)
-    if asked.threads is not None:
-        at_least(1, threads=asked.threads)
-        torch.set_num_threads(asked.threads)
+    _take(asked)
     config: TrainConfig = parsed.run
     recipe: Any = take(texts, parsed.recipe)
     if control is not None:
@@ -112,8 +116,8 @@ def run(arguments: Sequence[str]) -> int:
     refuse_rest(texts, [f.name for knobs in (parsed.recipe, config.optim) for f in fields(knobs)])
     if asked.lora:
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
-    task = load_task(asked.task, level=asked.level)
-    out = asked.out or Path("runs") / f"{name}-{asked.task.replace(':', '-')}-{config.seed}"
+    task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
+    out = asked.out or Path("runs") / f"{name}-{folder_name(asked.task)}-{config.seed}"
     if asked.use_credit or asked.use_objective:
         recipe = Swapped(recipe, asked.use_credit, asked.use_objective)
     with ExitStack() as stack:
@@ -129,8 +133,18 @@ def run(arguments: Sequence[str]) -> int:
     if asked.json:
         emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})
     else:
-        print(closing(result))
+        print(visible(closing(result)))
     return 0
+
+
+def _take(asked: TrainArguments) -> None:
+    """Check counts, and put in force what holds for the whole process."""
+    at_least(0, doctor=asked.doctor, lora=asked.lora)
+    if asked.trust_remote_code:
+        trust_code()
+    if asked.threads is not None:
+        at_least(1, threads=asked.threads)
+        torch.set_num_threads(asked.threads)
 
 
 def asked_control(arguments: Sequence[str]) -> type[Control] | None:
@@ -148,5 +162,8 @@ def closing(result: Result) -> str:
     """Two lines at the end of a run."""
     before = next((line for line in result.metrics if line["kind"] == "eval"), None)
     after = result.last("eval")
-    gain = f"pass@1 {before['pass@1']:.1%} → {after['pass@1']:.1%} on held-out items; " if before and after else ""
+    rates = [line.get("pass@1") for line in (before, after) if line]
+    # An evaluation whose rollouts all failed measured nothing.
+    shown = ["not measured" if rate is None else f"{rate:.1%}" for rate in rates]
+    gain = f"pass@1 {' → '.join(shown)} on held-out items; " if len(shown) == 2 else ""
     return f"{gain}ended because {result.why}.\nThe run is in {result.path} (its README says what is where)."

@@ -17,7 +17,7 @@ from rolltree.credit.fold import Averaging, Multiplicity, Unit
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import GroupFilter
 from rolltree.filter.overlong import Shaper
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.batch import Objective
 from rolltree.replay.recall import Recall
 
@@ -82,7 +82,7 @@ class Parts:
     """What a recipe is made of."""
 
     name: str
-    strategy: Strategy | TreeStrategy
+    strategy: TreeStrategy
     credit: Credit
     objective: Objective
     averaging: Averaging = "token"
@@ -103,10 +103,10 @@ class Parts:
     """Names the policy that the objective's `reference` is: where it changes, the reference becomes the policy of then.
     As long as it stays, so does the reference, from the first policy on."""
     schedule: Schedule | None = None
-    """When rollouts start, stop and go on, where that is part of the method; None = batch after batch."""
+    """When rollouts start, stop and go on, where that is part of the method; None = one batch after the other."""
     optim: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Overrides of single fields of `rolltree.train.config.Optim`."""
-    evaluations: Mapping[str, Strategy | TreeStrategy] = field(default_factory=dict[str, "Strategy | TreeStrategy"])
+    evaluations: Mapping[str, TreeStrategy] = field(default_factory=dict[str, TreeStrategy])
     """Further ways to answer held-out items, each beside the policy's own: numbers of theirs begin with the name."""
     peers: Mapping[str, Peer] = field(default_factory=dict[str, Peer])
     """Other policies by the actor they write as."""

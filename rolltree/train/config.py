@@ -8,6 +8,8 @@ from typing import Any
 
 from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError
+from rolltree.knobs import check_instance
+from rolltree.rollout.config import RolloutConfig
 from rolltree.varying import corners, schedules, settled
 
 
@@ -54,6 +56,8 @@ class TrainConfig:
     seed: int = 0
     prompts: int = 16
     """Items per step; a recipe's strategy decides how many leaves each gets."""
+    items: int | None = None
+    """Train on the first so many distinct items, again and again in other orders; on all there are when left out."""
     optim: Optim = field(default_factory=Optim)
     temperature: float = 1.0
     max_tokens: int | None = None
@@ -68,11 +72,11 @@ class TrainConfig:
     """Processes that share each step's micro-batches, gradients and optimizer state (FSDP2, on CPU). A run may be
     resumed with another number."""
     staleness: int = 0
-    """Versions a batch waits before it is trained: rollouts run ahead of the weights by so many steps, as they do in
-    asynchronous training. 0 = every batch is trained at once."""
+    """Versions a batch waits before it is trained, in lock-step: rollouts run ahead of the weights by so many steps, as
+    they do in asynchronous training. 0 = every batch is trained at once."""
     scheduler: str = ""
-    """Lets rollouts and training overlap, as a published system does: sync, areal, april, verl, slime, rollart or dart
-    (docs/howto/async.md). "" = the recipe's own way, for most batch after batch with nothing under way meanwhile."""
+    """How rollouts and training overlap, as in a published system: areal, april, verl, slime, rollart or dart
+    (docs/howto/async.md), or not: sync, one batch after the other. "" = the recipe's own, for most of them sync."""
     decoded: int | None = None
     """Stop after the step in which this many tokens have been sampled in all."""
     seconds: float | None = None
@@ -99,7 +103,13 @@ class TrainConfig:
     trackers: tuple[str, ...] = ()
     """Any of tensorboard, wandb, trackio."""
 
+    @property
+    def rollouts(self) -> RolloutConfig:
+        """The knobs that collecting rollouts needs."""
+        return RolloutConfig(self.prompts, self.seed, self.temperature, self.max_tokens)
+
     def __post_init__(self) -> None:
+        check_instance("", self)
         counts = ("steps", "prompts", "token_budget", "held", "ranks", "eval_items", "eval_samples", "keep_checkpoints")
         for name in counts:
             if getattr(self, name) < 1:
@@ -111,14 +121,24 @@ class TrainConfig:
             raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
         if self.scheduler:
             preset(self.scheduler)  # an unknown name is refused here
-        for name in ("max_tokens", "decoded", "seconds"):
+        for name in ("items", "max_tokens", "decoded", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
-        varying = schedules(self.optim)
-        for step, told in corners(varying):
-            check_optim(settled(self.optim, step, told), rests="lr" in varying)
+        check_varying(self.optim)
+        for name in ("gap_limit", "loss_limit"):
+            if not getattr(self, name) > 0:
+                raise TrainError(f"{name}={getattr(self, name)} lets nothing pass; give a number above 0")
+        if not 0 <= self.gap_share <= 1:
+            raise TrainError(f"gap_share={self.gap_share} is no share; give a number from 0 to 1 (1 = go on anyhow)")
         if not 0 < self.temperature < inf:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a finite number above 0")
+
+
+def check_varying(optim: Optim) -> None:
+    """Refuse optimizer knobs that make no sense at some step of the run."""
+    texts = schedules(optim)
+    for step, told in corners(texts):
+        check_optim(settled(optim, step, told), rests="lr" in texts)
 
 
 def check_optim(optim: Optim, *, rests: bool = False) -> None:

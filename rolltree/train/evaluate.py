@@ -12,12 +12,10 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import Strategy, TreeStrategy
-from rolltree.task.protocol import Task
+from rolltree.generate.strategy import TreeStrategy
+from rolltree.task.protocol import Task, distinct
+from rolltree.task.solved import is_solved
 from rolltree.tree import Forest
-
-SOLVED = 1 - 1e-9
-"""An outcome of at least this counts as solved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +48,15 @@ def wilson(mean: float, items: int, z: float = 1.959964) -> Rate:
 
 async def evaluate(
     engine: Engine, task: Task, *, items: int, samples: int, seed: int, limit: int, temperature: float = 1.0,
-    strategy: Strategy | TreeStrategy | None = None,
+    strategy: TreeStrategy | None = None,
 ) -> tuple[dict[str, float], Forest]:  # fmt: skip
     """Grow independent samples of the first held-out items; the same items and streams at every call.
 
-    With a `strategy` it grows them instead, as many as it makes.
+    With a `strategy` it grows them instead, as many as it makes. Of a finite task no item is asked twice, so fewer than
+    `items` may be measured.
     """
+    held = distinct(task, "test")
+    items = items if held is None else min(items, held)
     budget = Budget(name="evaluation")
     forest = await grow(
         strategy or Independent(samples), engine, task, islice(task.items("test", seed), items), seed=seed,
@@ -76,7 +77,7 @@ def summary(forest: Forest, k: int) -> dict[str, float]:
         failed += sum(n.status == "failed" for n in tree.leaves())
         if not done:
             continue
-        solved = sum(n.scores["reward"] >= SOLVED for n in done)
+        solved = sum(is_solved(n.scores) for n in done)
         ones.append(solved / len(done))
         many.append(pass_at(solved, len(done), min(k, len(done))))
         rewards.extend(n.scores["reward"] for n in done)

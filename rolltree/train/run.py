@@ -18,6 +18,7 @@ import psutil
 import rolltree
 from rolltree.train.config import TrainError
 from rolltree.tree.atomic import new_file
+from rolltree.visible import visible
 
 LOCK = "in-use.json"
 README = """\
@@ -28,7 +29,8 @@ README = """\
 | file | what it is |
 |---|---|
 | `config.json` | every knob, the seeds, the versions of what ran and a digest of the source |
-| `metrics.jsonl` | one line per step and per evaluation; `kind` says which, `seconds.*` are timings |
+| `metrics.jsonl` | one line per step and per evaluation; `kind` says which (`failures`: what broke) |
+| `prompt.json` | the first prompt as the model sees it, token by token |
 | `metrics.parquet` | the same as a table, once the run has ended |
 | `forests/step=N/` | rollouts of a step with every decision: `rolltree.tree.parquet.load`, or any Parquet reader |
 | `checkpoints/step-NNNNNN/` | a Hugging Face model folder plus `training.pt`, from which the run continues exactly |
@@ -76,7 +78,7 @@ class RunFolder:
     def describe(self, title: str, config: Mapping[str, Any]) -> None:
         """Write README.md and config.json."""
         with new_file(self.path / "README.md", overwrite=True) as sink:
-            sink.write(README.format(title=title))
+            sink.write(README.format(title=visible(title)))
         with new_file(self.path / "config.json", overwrite=True) as sink:
             json.dump({**config, "ran_on": surroundings()}, sink, indent=2, default=plain)
 

@@ -24,26 +24,32 @@ from rolltree.recipe.check import check
 from rolltree.recipe.compose import Course
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
-from rolltree.task.protocol import Task
+from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.scheduled import schedule_of
+from rolltree.rollout.widths import check_width
+from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
-from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, check_optim, known_fields
+from rolltree.train.failure_log import FailureLog
+from rolltree.train.failures import all_failed
 from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.memory import keep_freed
 from rolltree.train.metrics import MetricsLog, Tracker, open_trackers, read_metrics
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
+from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
-from rolltree.train.scheduled import schedule_of
 from rolltree.train.stage import optim_at
 from rolltree.train.step import Learner, make_optimizer
-from rolltree.train.widths import check_width
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 from rolltree.varying import schedules
+
+LOST = 3
+"""Steps in a row without a rollout that did not fail, after which a run ends; the first step of a run ends it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ def train(
     course = course_of(recipe)
     stages = course.corners()
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
-    asked = task_of(task)
+    asked = spoken_by(task_of(task), loaded.codec)
     folder = RunFolder(out, resume=resume)
     job = _Job(stages, course, recipe, loaded, asked, folder, settings, quiet)
     try:
@@ -158,7 +164,8 @@ class _Job:
 
     def described(self) -> dict[str, Any]:
         """All knobs, as config.json has them."""
-        task = [self.task.name, self.task.level]
+        # What a task on data says of itself is part of it: a run is not resumed with other rewards.
+        task = [self.task.name, self.task.level, *about(self.task).splitlines()]
         return _plain({"recipe": self.recipe, "parts": self.parts, "varying": self.course.texts,
                        "model": self.loaded.name, "task": task, "train": self.config})  # fmt: skip
 
@@ -174,9 +181,10 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         # Its first weights are the ones published before the first step, as version 0.
         draw = Sampling(temperature=config.temperature)
         # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
-        schedule = schedule_of(job.parts, config)
-        stops = schedule is not None and schedule.stop.abort
-        engine = await choose_engine(asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=stops)
+        schedule = schedule_of(job.parts, config.scheduler, config.staleness)
+        engine = await choose_engine(
+            asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=schedule.stop.abort
+        )
     else:
         engine = asked
     peers: dict[str, PeerPolicy] = {}
@@ -192,7 +200,9 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         readings = make_readings(read, job.loaded.model, optim_at(config, job.parts))
         needs = frozenset[str]().union(*(parts.objective.needs for parts in job.stages))
         learner = make_learner(job.parts, job.loaded.model, config, needs)
-        cursor = Cursor(job.task, mix(config.seed, "items"))
+        cursor = Cursor(job.task, mix(config.seed, "items"), items=config.items)
+        cursor.check()
+        _check_held_out(job)
         loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers, course=job.course)
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
@@ -201,6 +211,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             if not resume:
                 title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
                 folder.describe(title, described)
+                write_first(job.task, cursor.seed, engine.codec, folder.path)
             return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
         for peer in peers.values():
@@ -224,7 +235,9 @@ async def _recorded(
     metrics = MetricsLog(job.folder.metrics, trackers, after=after)
     try:
         with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
-            loop.listen = _both(reporter, listen)
+            for line in about_data(job.task, job.config):
+                reporter.say(line)
+            loop.listen = _all(reporter, FailureLog(metrics), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     finally:
         await loop.close()
@@ -238,6 +251,11 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     loop.listen(RunEvent("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
         metrics.write("eval", 0, await loop.evaluate())
+        if loop.blind:
+            raise TrainError(
+                f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine"
+            )
+    lost, trees = 0, list[Tree]()
     while not (why := loop.over()):
         try:
             numbers, trees = await loop.step()
@@ -247,12 +265,23 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         over = bool(loop.over())
         if c.forests_every and (loop.done == 1 or loop.done % c.forests_every == 0 or over):
             save_step(trees, folder.forests, loop.done, overwrite=True, states="drop")
+        broken = all_failed(trees)
+        lost = lost + 1 if broken else 0
+        if lost == (1 if loop.done == 1 else LOST):
+            raise TrainError(
+                f"step {loop.done} had nothing to train on, because {broken}; mend the task or the engine, and "
+                f"{'start again' if loop.done == 1 else 'resume from the newest checkpoint'}"
+            )
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
             metrics.write("eval", loop.done, await loop.evaluate())
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
             _save(loop, loaded, folder)
-    loop.listen(RunEvent("stop", loop.done, note=why))
+    running = loop.under_way(trees)
+    note = f"; {running} rollouts under way were given up" if running else ""
+    loop.listen(RunEvent("stop", loop.done, {"leaves.running": float(running)}, note=why + note))
+    if loop.blind:
+        raise TrainError(f"{why}, and the last evaluation measured nothing, because {loop.blind}; the model is saved")
     return why
 
 
@@ -296,9 +325,28 @@ def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> Train
     )
 
 
-def _both(reporter: Reporter, listen: Listen | None) -> Listen:
+def about_data(task: Task, config: TrainConfig) -> list[str]:
+    """What is said of a finite task before the first step."""
+    said = about(task).splitlines()
+    held = distinct(task, "test")
+    if held is not None and config.eval_every:
+        used = min(held, config.eval_items)
+        said.append(f"every evaluation asks {used} of {held} distinct held-out items, each {config.eval_samples} times")
+    return said
+
+
+def _check_held_out(job: _Job) -> None:
+    if job.config.eval_every and distinct(job.task, "test") == 0:
+        raise TrainError(
+            f"{job.task.name} has no held-out items to evaluate on; hold some out (--holdout 0.1 or a file), or train "
+            "without evaluations (--eval-every 0)"
+        )
+
+
+def _all(reporter: Reporter, failed: FailureLog, listen: Listen | None) -> Listen:
     def tell(live: RunEvent) -> None:
         reporter(live)
+        failed(live)
         if listen is not None and (answer := listen(live)):
             for line in answer.splitlines():
                 reporter.say(f"step {live.step}: {line}")

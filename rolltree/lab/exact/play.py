@@ -15,7 +15,7 @@ from typing import Any
 
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.lab.exact.problem import Problem, State
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.tree import Tree
@@ -62,7 +62,7 @@ class Played:
         return Verdict(state[1], answer=text[-2:-1])
 
 
-def grown(problem: Problem, strategy: Strategy | TreeStrategy, seed: int, trees: int) -> list[Tree]:
+def grown(problem: Problem, strategy: TreeStrategy, seed: int, trees: int) -> list[Tree]:
     """Trees that a strategy grows on a problem, with the row of the policy's table behind each action."""
     rows, actions = problem.policy.shape
     codec = Letters(ROWS[:rows] + ACTIONS[:actions] + ".")
