@@ -100,7 +100,7 @@ def test_what_fits_at_first_and_not_later_is_refused_before_the_first_token(tmp_
     with pytest.raises(TrainError, match="lr=-"):
         TrainConfig(optim=Optim(lr="1e-3->-1e-3 over 10"))  # type: ignore[arg-type]
     TrainConfig(optim=Optim(lr="1e-3->0 over 10"))  # type: ignore[arg-type]
-    with pytest.raises(RolltreeError, match="group='many' is neither a value nor a schedule"):
+    with pytest.raises(RolltreeError, match="group='many'"):
         run(load_recipe("grpo", group="many"), tmp_path / "b")
 
 
