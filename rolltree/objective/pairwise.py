@@ -58,7 +58,7 @@ class Pairwise:
 def pairs(paths: Paths, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Indices of the better and the worse leaf of every pair of a group, and the pair's weight."""
     signed = path_sum(paths.advantage, paths)
-    mass = paths.weight * paths.lengths
+    mass = paths.mass
     is_pair = (group[:, None] == group[None, :]) & (signed > 0)[:, None] & (signed < 0)[None, :]
     better, worse = is_pair.nonzero(as_tuple=True)
     _, number = torch.unique(group, return_inverse=True)

@@ -44,7 +44,8 @@ def _paths(micro: Micro, to: Callable[[Any], Tensor], scale: float) -> Paths | N
         return None
     assert micro.group is not None
     whole = [torch.from_numpy(a).to(to(p.weight).device) for a in (p.index, p.path, micro.group)]
-    return Paths(whole[0], whole[1], to(p.advantage), to(p.weight * scale), len(p.weight), whole[2])
+    share = None if p.share is None else to(p.share)
+    return Paths(whole[0], whole[1], to(p.advantage), to(p.weight * scale), len(p.weight), whole[2], share)
 
 
 def _placer(like: Tensor) -> Callable[[Any], Tensor]:

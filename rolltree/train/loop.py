@@ -244,7 +244,7 @@ class Loop:
         )
         objective = at_step(self.recipe.objective, self.done)
         folded: Folded = fold(view, advantage, weights, self.recipe.multiplicity)
-        paths = expand(view, advantage, weights) if objective.level == "path" else None
+        paths = expand(view, advantage, weights, self.recipe.multiplicity) if objective.level == "path" else None
         write(view, folded)
         settle_fates(view, weights)
         clock.lap("credit")

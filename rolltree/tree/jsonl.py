@@ -170,7 +170,8 @@ def _line(tree: Tree, node: Node) -> dict[str, Any]:
 
 def _value(name: str, value: Any) -> Any:
     if name == "scores":
-        return dict(zip(value, numbers(np.array(list(value.values()), np.float64)), strict=True))
+        # Encoded, because a lone name with a $ in front would otherwise read as one of the stored values' tags.
+        return encode(dict(zip(value, numbers(np.array(list(value.values()), np.float64)), strict=True)))
     if name == "top":
         return {"k": value.ids.shape[1], "ids": numbers(value.ids), "logp": numbers(value.logp)}
     return encode(value)
