@@ -13,8 +13,8 @@ import tyro
 from rolltree.cli.common import console, emit, first_name, grid, kept, parse
 from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.needs import check_needs
-from rolltree.credit.registry import credits, load_credit
-from rolltree.errors import RolltreeError, unknown
+from rolltree.credit.registry import CREDITS, credits, load_credit
+from rolltree.errors import RolltreeError
 from rolltree.tree.jsonl import credit_lines, read, write_credit
 from rolltree.tree.table import table
 
@@ -49,11 +49,10 @@ def run(arguments: Sequence[str]) -> int:
     name, rest = first_name(arguments)
     if name is None:
         return _list(rest)
-    if name not in credits():
-        raise unknown("credit", name, credits(), "rolltree credit lists them")
+    made = CREDITS.find(name).make
     shape = make_dataclass(
         "CreditArguments",
-        [("arguments", Arguments), ("knobs", credits()[name].make, field(default_factory=credits()[name].make))],
+        [("arguments", Arguments), ("knobs", made, field(default_factory=made))],
         frozen=True,
     )
     asked: Any = parse(shape, rest, f"credit {name}", ABOUT)

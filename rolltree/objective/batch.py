@@ -14,11 +14,7 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from rolltree.errors import RolltreeError
-
-
-class ObjectiveError(RolltreeError, ValueError):
-    """A batch lacks what an objective needs; names both and the way out."""
+from rolltree.objective.errors import ObjectiveError
 
 
 @dataclass(frozen=True, slots=True)

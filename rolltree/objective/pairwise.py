@@ -10,8 +10,10 @@ from torch.nn.functional import logsigmoid
 
 from rolltree.objective.batch import Batch, Level, ObjectiveError, Paths, need, need_paths
 from rolltree.objective.ratio import path_mean, path_sum
+from rolltree.objective.registry import register
 
 
+@register("pairwise")
 @dataclass(frozen=True, slots=True)
 class Pairwise:
     """−log σ(β[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)]) (DPO, arXiv 2305.18290, eq. 7; online on

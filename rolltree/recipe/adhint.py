@@ -8,7 +8,6 @@ from typing import ClassVar
 from rolltree.control.adhint import ADHint
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.hint import HintMask
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -39,6 +38,8 @@ class ADHintRecipe:
 
     def build(self) -> Parts:
         """Two rounds of rollouts, arms compared within themselves, masked hints, clipped surrogate."""
+        from rolltree.objective.hint import HintMask
+
         check_group("adhint", self.group, 4)
         return Parts(
             "adhint", Independent(self.group), load_credit("hinted"),

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.generate.tempered import Tempered
-from rolltree.objective.bypass import against
+from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 

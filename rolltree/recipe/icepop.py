@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.correction import ImportanceWeight
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -34,6 +33,8 @@ class IcePop:
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, masked weights, clipped surrogate, token averaging."""
+        from rolltree.objective.correction import ImportanceWeight
+
         check_group("icepop", self.group)
         return Parts(
             "icepop", Independent(self.group), load_credit("grpo"),

@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import Bypass
-from rolltree.objective.correction import SecondMoment
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -35,6 +33,9 @@ class M2po:
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, what M2PO leaves of the ratios, token averaging."""
+        from rolltree.objective.bypass import Bypass
+        from rolltree.objective.correction import SecondMoment
+
         check_group("m2po", self.group)
         return Parts(
             "m2po", Independent(self.group), load_credit("grpo"),

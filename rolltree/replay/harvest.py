@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.tree import Tree
-from rolltree.tree.parquet import load, save
 
 
 @dataclass(slots=True)
@@ -34,6 +33,8 @@ class Harvest:
 
 def save_harvests(harvests: Sequence[Harvest], folder: Path) -> None:
     """Write harvests in order, each as a forest of its own. Environment states are left out: nothing grows on."""
+    from rolltree.tree.parquet import save
+
     for number, harvest in enumerate(harvests):
         part = folder / f"{number:04d}"
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +46,8 @@ def save_harvests(harvests: Sequence[Harvest], folder: Path) -> None:
 
 def load_harvests(folder: Path) -> list[Harvest]:
     """Harvests as they were saved; none where there is no such folder."""
+    from rolltree.tree.parquet import load
+
     out: list[Harvest] = []
     for part in sorted(folder.iterdir()) if folder.is_dir() else ():
         said: dict[str, Any] = json.loads((part / "harvest.json").read_text())

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from rolltree.errors import did_you_mean
+from rolltree.errors import unknown
+from rolltree.registry import Registry, check_knobs, in_file
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
 from rolltree.task.protocol import Task
@@ -55,6 +56,17 @@ NANO: Mapping[str, TaskInfo] = {
     for task in (make(),)
 }
 """The nano suite in reading order."""
+
+
+def _given(_: str, value: Any) -> Callable[..., Task] | None:
+    return cast("Callable[..., Task]", value) if callable(value) else None
+
+
+TASKS = Registry["Callable[..., Task]"](
+    "task", "rolltree.tasks", lambda: {name: info.make for name, info in NANO.items()}, lambda _: None,
+    given=_given, hint="rolltree tasks lists them",
+)  # fmt: skip
+"""What makes each task, by name; knobs of a task are the arguments it takes."""
 PREFIXES: Mapping[str, str] = {
     "reasoning-gym": "a data set of reasoning-gym by name",
     "jsonl": "a file of prompts and answers",
@@ -96,24 +108,14 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
         knobs["level"] = level
     if type(knobs.get("level", 0)) is not int:
         raise TaskError(f"level={knobs['level']!r} of {name} is no level; give a whole number")
-    if colon:
+    if colon and (prefix in _ADAPTERS or not in_file(name)):
         make, fixed = _adapter(prefix), (rest,)
-    elif name in NANO:
-        make, fixed = NANO[name].make, ()
     else:
-        known = ", ".join([*NANO, *(f"{prefix}:…" for prefix in PREFIXES)])
-        raise TaskError(f"there is no task {name!r}{near(name, NANO)}; known are {known}")
+        make, fixed = TASKS.find(name), ()
     accepted = _accepted(make)[len(fixed) :]
-    for knob in knobs:
-        if knob not in accepted and "**" not in accepted:
-            raise TaskError(f"{name} has no knob {knob!r}{near(knob, accepted)}; it takes {', '.join(accepted)}")
+    if "**" not in accepted:
+        check_knobs(f"task {name!r}", knobs, accepted)
     return make(*fixed, **knobs)
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """`: did you mean 'x'?` where one of the known names is close, else nothing."""
-    question = did_you_mean(name, known)
-    return f" ({question})" if question else ""
 
 
 def _split_knobs(name: str, knobs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -133,6 +135,6 @@ def _value(text: str) -> Any:
 def _adapter(prefix: str) -> Callable[..., Task]:
     """The adapter behind a prefix; its module is imported here and nowhere else."""
     if prefix not in _ADAPTERS:
-        raise TaskError(f"there is no adapter {prefix!r}{near(prefix, PREFIXES)}; known are {', '.join(PREFIXES)}")
+        raise unknown("kind of task", prefix, _ADAPTERS, "what stands before the colon")
     module, made = _ADAPTERS[prefix]
     return getattr(import_module(module), made)
