@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from rolltree.cli.helptext import help_of, switched
 from rolltree.errors import RolltreeError
 
 T = TypeVar("T")
@@ -23,10 +25,32 @@ PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff, tyro.conf.Avoi
 def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str, *, prefixes: bool = False) -> T:
     """Arguments of a verb as an instance of its dataclass; unknown ones are refused with the nearest known.
 
-    With `prefixes` only what the shape itself marks keeps bare names.
+    With `prefixes` only what the shape itself marks keeps bare names. Asked for help, it prints that and exits.
     """
+    if {"-h", "--help"} & set(arguments):
+        print(help_of(shape, verb, about, prefixes=prefixes))
+        raise SystemExit(0)
     config = PLAIN[1:] if prefixes else PLAIN
-    return tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
+    given = _switches(arguments, switched(shape, prefixes=prefixes))
+    return tyro.cli(shape, args=given, prog=f"rolltree {verb}", config=config)
+
+
+def _switches(arguments: Sequence[str], on: Sequence[str]) -> list[str]:
+    """Switches that are on by default take true or false: `--log-entropy false`."""
+    out: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") not in on:
+            out.append(word)
+            continue
+        value = value if equals else next(words, "")
+        if value.lower() not in ("true", "false"):
+            raise RolltreeError(f"{name} {value!r} makes no sense; give true or false")
+        if value.lower() == "false":
+            owner, dot, knob = name.removeprefix("--").rpartition(".")
+            out.append(f"--{owner}{dot}no-{knob}")
+    return out
 
 
 def emit(data: Any) -> None:
@@ -63,6 +87,11 @@ def kept(source: Path, out: Path | None) -> None:
     """Refuse to write over the very file that is read, whatever may be overwritten."""
     if out is not None and out.resolve() == source.resolve():
         raise RolltreeError(f"--out {out} is the file that is read, and would be lost; give another name")
+
+
+def plain(name: str) -> str:
+    """A name that may hold a path, as part of a folder's name."""
+    return re.sub(r"[/\\:?]+", "-", name)
 
 
 def first_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

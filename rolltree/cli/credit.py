@@ -20,10 +20,21 @@ from rolltree.tree.table import table
 
 ABOUT = """Compute advantages for a forest in the interchange format (one node per JSON line).
 
-  rolltree credit                                     list the credits
-  rolltree credit grpo nodes.jsonl                    print {"tree","id","gain","loss"} per trained node
-  rolltree credit gigpo nodes.jsonl --out adv.jsonl   write them; rolltree credit gigpo --help shows its knobs
+  rolltree credit                              list the credits
+  rolltree credit grpo nodes.jsonl             print one line per trained node
+  rolltree credit gigpo nodes.jsonl --out adv.jsonl
+  rolltree credit mine.py:MyCredit nodes.jsonl
+
+Each line is {"tree", "id", "gain", "loss"}. rolltree credit NAME --help shows the knobs of one.
 """
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How to list."""
+
+    json: bool = False
+    """Print JSON instead of a table."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +63,10 @@ def run(arguments: Sequence[str]) -> int:
     made = CREDITS.find(name).make
     shape = make_dataclass(
         "CreditArguments",
-        [("arguments", Arguments), ("knobs", made, field(default_factory=made))],
+        [
+            ("arguments", Arguments, field(metadata={"heading": "What to compute on"})),
+            ("knobs", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
+        ],
         frozen=True,
     )
     asked: Any = parse(shape, rest, f"credit {name}", ABOUT)
@@ -60,11 +74,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _list(arguments: Sequence[str]) -> int:
-    @dataclass(frozen=True)
-    class Listing:
-        json: bool = False
-        """Print JSON instead of a table."""
-
     asked = parse(Listing, arguments, "credit", ABOUT)
     rows = [
         {"credit": entry.name, "family": entry.family, "needs": ", ".join(sorted(load_credit(entry.name).needs)),

@@ -6,12 +6,14 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-from rolltree.cluster.launch import Sizes, launched
-from rolltree.cluster.pool import PoolEngine
-from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError
 from rolltree.task.protocol import Task
+
+if TYPE_CHECKING:
+    from rolltree.cluster.pool import PoolEngine
+    from rolltree.engine.local import LocalEngine
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ def placed(
     """A pool of embedded engines on a model, and the task, on the cluster that was asked for; both end with it."""
     if engine != "local":
         raise EngineError(f"the engines of a cluster are local ones: leave out --engine {engine}, or --cluster")
+
+    # They load torch, and --help needs none of it.
+    from rolltree.cluster.launch import Sizes, launched
+    from rolltree.engine.local import LocalEngine
 
     def make(threads: int | None) -> partial[LocalEngine]:
         return partial(LocalEngine, policy, threads=threads, version=version)

@@ -19,7 +19,6 @@ from rolltree.control.history import BANDS, History
 from rolltree.control.order import PLAIN
 from rolltree.lab.report import Chart, Grid, Page, Series, print_page, shown, write_html
 from rolltree.lab.trace import LabError
-from rolltree.train.checkpoint import latest, read_state
 from rolltree.train.metrics import read_metrics
 from rolltree.tree.values import loads
 
@@ -201,6 +200,8 @@ def _later(lines: Lines) -> list[Grid]:
 
 def _prompts(run: Path, top: int) -> list[Grid]:
     """Tokens by prompt, from the newest checkpoint."""
+    from rolltree.train.checkpoint import latest, read_state  # loads torch, which --help does not need
+
     found = latest(run / "checkpoints")
     if found is None:
         return []

@@ -19,7 +19,7 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
 from rolltree.policy.context import exact_context, window_of
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.slab import LayerShape, Slab
 
 

@@ -20,7 +20,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from rolltree.policy.attention import Bucket, buckets, tree_attention
 from rolltree.policy.context import exact_context
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed, Spans
 

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.utils import logging
 
 from rolltree.policy.codec import HFCodec
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.models import MODELS, model_folder
 
 

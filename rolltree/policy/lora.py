@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from transformers import PreTrainedModel
 
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 
 
 def with_lora(model: PreTrainedModel, *, rank: int, alpha: float, targets: Sequence[str]) -> PreTrainedModel:

@@ -32,8 +32,11 @@ class Optim:
     warmup: int = 5
     """Updates over which the learning rate rises linearly to `lr`; constant afterwards."""
     betas: tuple[float, float] = (0.9, 0.99)
+    """How much of the running means of the gradient and of its square each update keeps."""
     eps: float = 1e-8
+    """Added to the root of the running mean square, so that no step is divided by zero."""
     weight_decay: float = 0.0
+    """How strongly weights are pulled towards zero at each update; matrices only."""
     clip_norm: float = 1.0
     """Largest gradient norm applied; longer gradients are scaled down to it."""
     epochs: int = 1
@@ -47,11 +50,14 @@ class TrainConfig:
     """One run. Sampling knobs left at None are the task's own."""
 
     steps: int = 100
+    """Training steps; fewer where --decoded or --seconds ends the run before."""
     seed: int = 0
+    """Where chance starts: the same seed gives the same run."""
     prompts: int = 16
     """Items per step; a recipe's strategy decides how many leaves each gets."""
-    optim: Optim = field(default_factory=Optim)
+    optim: Optim = field(default_factory=Optim, metadata={"heading": "The optimizer"})
     temperature: float = 1.0
+    """Of sampling during training."""
     max_tokens: int | None = None
     """Policy tokens per path."""
     token_budget: int = 2048
@@ -76,14 +82,17 @@ class TrainConfig:
     eval_every: int = 10
     """Steps between evaluations on held-out items (also before the first and after the last step); 0 = never."""
     eval_items: int = 64
+    """Held-out items of each evaluation."""
     eval_samples: int = 8
     """Samples per held-out item; pass@k is reported for k = 1 and for this many."""
     checkpoint_every: int = 20
     """Steps between checkpoints (also after the last); 0 = only after the last."""
     keep_checkpoints: int = 2
+    """How many of the newest checkpoints are kept."""
     forests_every: int = 10
     """Steps between saved forests (the first step's is saved too); 0 = none."""
     log_entropy: bool = True
+    """Whether the entropy of the policy is computed and logged."""
     gap_limit: float = 0.1
     """An engine-trainer gap in log-prob above this counts as a mismatch."""
     gap_share: float = 0.5

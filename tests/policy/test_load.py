@@ -10,7 +10,7 @@ from transformers.models.llama import LlamaForCausalLM
 
 from rolltree.policy import models as registry
 from rolltree.policy.codec import HFCodec
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model, read_weights
 
 TEXT = "the cat, 12 cats — né\n"

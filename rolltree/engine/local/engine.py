@@ -22,7 +22,8 @@ from rolltree.engine.local.streams import passed_over, stream_key
 from rolltree.engine.local.worker import Worker
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
 from rolltree.policy.decode import decoder_of
-from rolltree.policy.decoder import Decoder, ModelError
+from rolltree.policy.decoder import Decoder
+from rolltree.policy.errors import ModelError
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.tree.node import Array, Finish, FloatArray
 
