@@ -15,6 +15,7 @@ from rolltree.lab.sources import BASE, MACHINERY, STAGES, closure, hashes, recip
 from rolltree.lab.trace import LabError
 from rolltree.recipe.recipe import Card, Evidence
 from rolltree.recipe.registry import load_recipe, recipes
+from rolltree.registry import in_file
 
 EVIDENCE = Path(rolltree.__file__).parent.parent / "evidence"
 """Where a checkout keeps its evidence."""
@@ -44,11 +45,18 @@ class Claim:
 
     card: Card
     question: Evidence
+    address: str = ""
+    """How the recipe is found where its name is in no registry: file.py:name."""
 
     @property
     def name(self) -> str:
         """The recipe's name."""
         return self.card.name
+
+    @property
+    def recipe(self) -> str:
+        """What the registry finds it by."""
+        return self.address or self.name
 
     @property
     def kind(self) -> Kind:
@@ -73,7 +81,7 @@ class Claim:
 
     def sides(self) -> tuple[Arm, Arm]:
         """Baseline and recipe as arms of a comparison."""
-        pair = arms((self.question.baseline, self.name), self.question.settings)
+        pair = arms((self.question.baseline, self.recipe), self.question.settings)
         return pair[0], pair[1]
 
     def conditions(self) -> Conditions:
@@ -99,7 +107,7 @@ class Claim:
 
     def sources(self) -> dict[str, str]:
         """Hashes of the code the claim rests on: both recipes' own modules, and the check with what it uses."""
-        out = _recipe_hashes(self.name)
+        out = _recipe_hashes(self.recipe)
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)
         module = self.question.check.partition(":")[0]
@@ -113,7 +121,7 @@ def claim_of(name: str) -> Claim:
     card = load_recipe(name).card
     if card.evidence is None:
         raise LabError(f"the card of {name!r} names no evidence; add an Evidence to it in its recipe file")
-    return Claim(card, card.evidence)
+    return Claim(card, card.evidence, name if in_file(name) else "")
 
 
 def claims() -> list[Claim]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -71,7 +72,7 @@ class Shelf:
     def place(self, spec: Spec) -> Path:
         """Where a run with this content stands or will stand."""
         digest = hashlib.sha256(json.dumps(self._content(spec), sort_keys=True).encode()).hexdigest()[:12]
-        return self.folder / f"{spec.arm.recipe}-{spec.conditions.task}-s{spec.seed}-{digest}"
+        return self.folder / f"{_plain(spec.arm.recipe)}-{_plain(spec.conditions.task)}-s{spec.seed}-{digest}"
 
     def get(self, spec: Spec) -> Trace | None:
         """A finished run, under this arm's label."""
@@ -117,6 +118,11 @@ def files_of(conditions: Conditions) -> dict[str, str]:
     model = Path(conditions.model)
     weights = sorted(p for p in model.rglob("*") if p.is_file()) if model.is_dir() else []
     return {str(p): _digest(p) for p in dict.fromkeys([*(p for p in named if p.is_file()), *weights])}
+
+
+def _plain(name: str) -> str:
+    """A name that may hold a path, as part of a folder's name."""
+    return re.sub(r"[/\\:?]+", "-", name)
 
 
 def _digest(path: Path) -> str:

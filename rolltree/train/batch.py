@@ -25,7 +25,13 @@ class Anchors:
     previous: Tensor | None = None
 
 
-def objective_batch(micro: Micro, read: Read, anchors: Anchors, version: int, scale: float = 1.0) -> Batch:
+NO_ANCHORS = Anchors()
+"""For a step of one update by an objective that compares with no other policy."""
+
+
+def objective_batch(
+    micro: Micro, read: Read, anchors: Anchors = NO_ANCHORS, version: int = 0, scale: float = 1.0
+) -> Batch:
     """The batch of one micro-batch; `scale` multiplies all weights (a minibatch stands for the whole step)."""
     to = _placer(read.logp)
     old = read.logp.detach() if anchors.old is None else anchors.old

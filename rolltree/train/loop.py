@@ -237,7 +237,7 @@ class Loop:
         if not len(view.leaf) or not view.live.any():
             settle_rest(harvest.kept)
             return {"trained_tokens": 0.0}
-        self.readings.write(view, self.config.token_budget)
+        self.readings.write(view, self.config.token_budget, self.learner.policy)
         advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit

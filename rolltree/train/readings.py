@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from rolltree.control.order import PLAIN
+from rolltree.credit.advantage import Credit, Reading
 from rolltree.credit.fold import Folded
 from rolltree.credit.returns import granted, to_go
 from rolltree.credit.store import BetaStore
@@ -99,15 +100,19 @@ class Readings:
     priors: BetaStore | None = None
     """Success rates by item, for `root:prior`; a prior that the strategy has written stays."""
     needs: frozenset[str] = frozenset()
+    own: Reading | None = None
+    """A credit that reads for itself."""
 
-    def write(self, view: Table, budget: int) -> None:
+    def write(self, view: Table, budget: int, policy: LanguagePolicy) -> None:
         """Write `notes["reference"]`, `notes["value"]` and the values of turns on every node that can teach."""
+        if self.own is not None:
+            self.own.read(view, lambda read: _read(view, budget, lambda packed: read(policy, packed)))
         if self.priors is not None:
             for tree in view.trees:
                 tree.root.scores.setdefault("prior", self.priors.value(tree.item or tree.id))
         if self.reference is not None:
-            policy = self.reference
-            _note(view, "reference", _read(view, budget, lambda packed: policy.read(packed).logp))
+            reference = self.reference
+            _note(view, "reference", _read(view, budget, lambda packed: reference.read(packed).logp))
         if self.critic is not None:
             values = _read(view, budget, self.critic.values)
             if "action:value" in self.needs:
@@ -148,11 +153,13 @@ class Readings:
             self.priors.counts = {key: (float(a), float(b)) for key, (a, b) in state["priors"].items()}
 
 
-def make_readings(needs: frozenset[str], model: Any, optim: Optim) -> Readings:
-    """What a credit's needs call for; models begin as copies of this one."""
+def make_readings(credit: Credit, model: Any, optim: Optim) -> Readings:
+    """What a credit calls for; models begin as copies of this one."""
+    needs = credit.needs
     reference = LanguagePolicy(deepcopy(model).requires_grad_(False)) if "action:reference" in needs else None
     critic = Critic(model, optim) if needs & VALUES else None
-    return Readings(reference, critic, BetaStore() if "root:prior" in needs else None, needs)
+    own = credit if isinstance(credit, Reading) else None
+    return Readings(reference, critic, BetaStore() if "root:prior" in needs else None, needs, own)
 
 
 def _batches(view: Table, budget: int) -> list[Micro]:

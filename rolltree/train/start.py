@@ -171,7 +171,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         check_peers(job.parts)
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
-        readings = make_readings(job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim))
+        readings = make_readings(job.parts.credit, job.loaded.model, replace(config.optim, **job.parts.optim))
         learner = make_learner(job.parts, job.loaded.model, config)
         cursor = Cursor(job.task, mix(config.seed, "items"))
         loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers)

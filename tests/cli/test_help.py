@@ -16,7 +16,7 @@ from rolltree.recipe.registry import RECIPES
 from rolltree.train.config import TrainConfig
 
 CALLS = [*VERBS, "train dapo", "train treepo --control dars", "rollout himac", "credit grpo", "credit gigpo"]
-HEAVY = ("torch", "transformers", "trl", "plotly", "scipy", "pyarrow", "ray")
+HEAVY = ("torch", "transformers", "trl", "plotly", "scipy", "ray")
 
 
 def shown(words: str, capsys: pytest.CaptureFixture[str]) -> str:
