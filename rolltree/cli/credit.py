@@ -38,7 +38,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class CreditArguments:
     """What to compute on, and how leaves are averaged."""
 
     nodes: Annotated[Path, tyro.conf.Positional]
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     shape = make_dataclass(
         "CreditArguments",
         [
-            ("arguments", Arguments, field(metadata={"heading": "What to compute on"})),
+            ("arguments", CreditArguments, field(metadata={"heading": "What to compute on"})),
             ("knobs", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
         ],
         frozen=True,
@@ -89,7 +89,7 @@ def _list(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _compute(name: str, asked: Arguments, credit: Any) -> int:
+def _compute(name: str, asked: CreditArguments, credit: Any) -> int:
     kept(asked.nodes, asked.out)
     forest = read(asked.nodes)
     if not len(forest):

@@ -39,7 +39,7 @@ and verifiers on Ray.
 
 
 @dataclass(frozen=True)
-class Arguments(ClusterArguments):
+class RolloutArguments(ClusterArguments):
     """What to grow from what."""
 
     task: str = "countdown"
@@ -80,7 +80,11 @@ def run(arguments: Sequence[str]) -> int:
     shape = make_dataclass(
         "RolloutArguments",
         [
-            ("arguments", Arguments, field(default_factory=Arguments, metadata={"heading": "What to grow"})),
+            (
+                "arguments",
+                RolloutArguments,
+                field(default_factory=RolloutArguments, metadata={"heading": "What to grow"}),
+            ),
             ("recipe", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
         ],
         frozen=True,
@@ -96,7 +100,7 @@ def _grow(parsed: Any) -> int:
     from rolltree.recipe.check import check
     from rolltree.train.peers import frozen_peers
 
-    asked: Arguments = parsed.arguments
+    asked: RolloutArguments = parsed.arguments
     _check(asked)
     task = load_task(asked.task, level=asked.level)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
@@ -152,7 +156,7 @@ def _grow(parsed: Any) -> int:
     return 0
 
 
-def _check(asked: Arguments) -> None:
+def _check(asked: RolloutArguments) -> None:
     """Refuse before anything is sampled what could not be sampled, shown or saved."""
     at_least(1, items=asked.items)
     at_least(0, show=asked.show)

@@ -45,7 +45,7 @@ verifiers on Ray.
 
 
 @dataclass(frozen=True)
-class Arguments(ClusterArguments):
+class TrainArguments(ClusterArguments):
     """What to train on what, and where to write it."""
 
     control: str = ""
@@ -90,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     control = asked_control(rest)
     # Knobs of recipe and run keep their bare names; a control's are prefixed, because it goes with any recipe.
     bare: list[tuple[str, type[Any], str]] = [
-        ("arguments", Arguments, "What to train"), ("recipe", made, f"Knobs of {name}"),
+        ("arguments", TrainArguments, "What to train"), ("recipe", made, f"Knobs of {name}"),
         ("run", TrainConfig, "The run"),
     ]  # fmt: skip
     parts: list[Any] = [
@@ -113,7 +113,7 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any) -> in
     from rolltree.doctor.live import Monitor
     from rolltree.train.start import parts_of, train
 
-    asked: Arguments = parsed.arguments
+    asked: TrainArguments = parsed.arguments
     at_least(0, doctor=asked.doctor, lora=asked.lora)
     if asked.threads is not None:
         at_least(1, threads=asked.threads)

@@ -14,7 +14,7 @@ C = TypeVar("C", bound=type[Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CreditEntry:
     """A registered credit: how it is made and where it comes from."""
 
     name: str
@@ -23,30 +23,30 @@ class Entry:
     family: Family
 
 
-_ENTRIES: dict[type[Any], Entry] = {}
+_ENTRIES: dict[type[Any], CreditEntry] = {}
 
 
 def register(name: str, *, paper: str, family: Family) -> Callable[[C], C]:
     """Class decorator: make a credit loadable by name."""
 
     def add(cls: C) -> C:
-        _ENTRIES[cls] = Entry(name, cls, paper, family)
+        _ENTRIES[cls] = CreditEntry(name, cls, paper, family)
         return cls
 
     return add
 
 
-def _credit(value: Any) -> tuple[str, Entry] | None:
+def _credit(value: Any) -> tuple[str, CreditEntry] | None:
     entry = _ENTRIES.get(value) if isinstance(value, type) else None
     return None if entry is None else (entry.name, entry)
 
 
-def _own(name: str, value: Any) -> Entry | None:
+def _own(name: str, value: Any) -> CreditEntry | None:
     fits = isinstance(value, type) and is_dataclass(value) and hasattr(value, "needs") and callable(value)
-    return Entry(name, cast("Callable[..., Credit]", value), "", "own") if fits else None
+    return CreditEntry(name, cast("Callable[..., Credit]", value), "", "own") if fits else None
 
 
-CREDITS = Registry[Entry](
+CREDITS = Registry[CreditEntry](
     "credit",
     "rolltree.credits",
     modules_of("rolltree.credit", _credit),
@@ -57,7 +57,7 @@ CREDITS = Registry[Entry](
 """Registered credits; from a file or another package any dataclass that is a credit."""
 
 
-def credits() -> dict[str, Entry]:
+def credits() -> dict[str, CreditEntry]:
     """Every credit by name."""
     return CREDITS.all()
 

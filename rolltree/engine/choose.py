@@ -12,7 +12,7 @@ from rolltree.registry import Registry
 
 
 class MakeEngine(Protocol):
-    """Makes an engine on a model. It may ignore the law most requests will have, and `lockstep`."""
+    """Makes an engine on a model. It may ignore the distribution most requests will have, and `lockstep`."""
 
     def __call__(
         self, model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, lockstep: bool
@@ -27,9 +27,10 @@ serves it, such as http://127.0.0.1:8000."""
 
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
-    trains: bool = False, lockstep: bool = False,
+    updates: bool = False, lockstep: bool = False,
 ) -> Engine:  # fmt: skip
-    """An engine on a model. `sampling` is the law most requests will have; `trains` says weights will be updated.
+    """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
+    updated.
 
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`).
 
@@ -39,7 +40,7 @@ async def choose_engine(
         engine = await _server(name, model, version)
     else:
         engine = ENGINES.find(name)(model, version=version, sampling=sampling, lockstep=lockstep)
-    if trains and engine.capabilities.lacking(frozenset({"update"})):
+    if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
         raise EngineError(
             f"the engine {name} takes no new weights, so it cannot be trained against; start vLLM on this machine "
@@ -62,15 +63,15 @@ def _local(model: str | Path | LoadedModel, *, version: int, lockstep: bool, **_
 
 
 def _vllm(model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, **_: Any) -> Engine:
-    from rolltree.engine.segments.law import neutral
+    from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
     require()
     codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
     s = sampling or Sampling()
-    # Of a large vocabulary the law is only known by vLLM's own word; of the policy itself its word says more.
-    law = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
-    return start(model, codec=codec, version=version, reports="law" if law else "policy")
+    # Of a large vocabulary the distribution is only known by vLLM's own word; of the policy itself its word says more.
+    distribution = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
+    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy")
 
 
 def _given(_: str, value: Any) -> MakeEngine | None:

@@ -1,4 +1,5 @@
-"""Ratios against the law that sampled, whatever the surrogate: the proximal policy of stale data is its author."""
+"""Ratios against the distribution that sampled, whatever the surrogate: the proximal policy of stale data is its
+author."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class Bypass:
     """The batch with log π_sampled in the place of log π_old; actions without one keep π_old.
 
     On fresh rollouts at temperature 1 the two are the same policy. On stale ones the surrogate's ratio then corrects
-    for the lag as well as for the updates of the step, and its window holds both ("rollout" proximal policy, AReaL).
+    for the staleness as well as for the updates of the step, and its window holds both ("rollout" proximal policy,
+    AReaL).
     """
 
     level: Level = "token"
@@ -24,7 +26,7 @@ class Bypass:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law."""
+        """The sampling distribution."""
         return frozenset({"sampled"})
 
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:

@@ -56,7 +56,7 @@ def flat_loss(
 ) -> Tensor:
     """The objective as its paper has it, over the padded batch; each action keeps its share of its path's weight."""
     logp, old, flat = padded_flat(view)
-    teaches = torch.from_numpy(view.teaches)[flat.clamp(min=0)] & (flat >= 0)
+    teaches = torch.from_numpy(view.loss_mask)[flat.clamp(min=0)] & (flat >= 0)
     w = torch.from_numpy(weights)[:, None] * torch.from_numpy(share)[flat.clamp(min=0)]
     advantage = torch.from_numpy(per_path)[:, None] + torch.from_numpy(per_action)[flat.clamp(min=0)]
     delta = torch.where(teaches, logp - old, 0.0)
