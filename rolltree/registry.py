@@ -102,13 +102,14 @@ class Registry(Generic[T]):
         return part
 
 
-def modules_of(package: str, part: Part[T]) -> Callable[[], Mapping[str, T]]:
-    """The parts in the modules of a package, found by importing them."""
+def modules_of(part: Part[T], *packages: str) -> Callable[[], Mapping[str, T]]:
+    """The parts in the modules of packages, found by importing them."""
 
     def find() -> Mapping[str, T]:
         found: dict[str, T] = {}
-        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-            found |= parts_in(importlib.import_module(f"{package}.{module.name}"), part)
+        for package in packages:
+            for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+                found |= parts_in(importlib.import_module(f"{package}.{module.name}"), part)
         return dict(sorted(found.items()))
 
     return find

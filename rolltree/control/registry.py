@@ -16,7 +16,9 @@ def _control(value: Any) -> tuple[str, type[Control]] | None:
     return None
 
 
-CONTROLS = Registry[type[Control]]("control", "rolltree.controls", modules_of("rolltree.control", _control), _control)
+CONTROLS = Registry[type[Control]](
+    "control", "rolltree.controls", modules_of(_control, "rolltree.control", "rolltree.control.methods"), _control
+)
 """Classes of controls: dataclasses with a name and a plan."""
 
 

@@ -49,7 +49,7 @@ def _own(name: str, value: Any) -> CreditEntry | None:
 CREDITS = Registry[CreditEntry](
     "credit",
     "rolltree.credits",
-    modules_of("rolltree.credit", _credit),
+    modules_of(_credit, "rolltree.credit"),
     _credit,
     given=_own,
     hint="rolltree credit lists them",

@@ -42,7 +42,7 @@ def _own(_: str, value: Any) -> Callable[..., Objective] | None:
 
 
 OBJECTIVES = Registry["Callable[..., Objective]"](
-    "objective", "rolltree.objectives", modules_of("rolltree.objective", _objective), _objective, given=_own
+    "objective", "rolltree.objectives", modules_of(_objective, "rolltree.objective"), _objective, given=_own
 )
 """What makes every surrogate, by name; from a file or another package anything that makes one."""
 

@@ -20,7 +20,7 @@ def _recipe(value: Any) -> tuple[str, type[Recipe]] | None:
 RECIPES = Registry[type[Recipe]](
     "recipe",
     "rolltree.recipes",
-    modules_of("rolltree.recipe", _recipe),
+    modules_of(_recipe, "rolltree.recipe"),
     _recipe,
     hint="rolltree recipes describes them",
 )
