@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import rolltree
 from rolltree.lab.arms import Arm, arms
 from rolltree.lab.runner import Conditions
-from rolltree.lab.sources import BASE, MACHINERY, STAGES, closure, hashes, recipe_sources
+from rolltree.lab.sources import BASE, MACHINERY, ROOT, STAGES, closure, hashes, recipe_sources
 from rolltree.lab.trace import LabError
 from rolltree.recipe.recipe import Card, Evidence
 from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.registry import in_file
 
-EVIDENCE = Path(rolltree.__file__).parent.parent / "evidence"
+EVIDENCE = ROOT.parent / "evidence"
 """Where a checkout keeps its evidence."""
-EXPERIMENTS = ("rolltree.lab.exact.", "rolltree.lab.prompts.")
-"""Packages whose modules make up checks."""
+EXPERIMENTS = ("studies.exact.", "studies.prompts.")
+"""Packages of a checkout whose modules make up checks."""
 Kind = Literal["exact", "simulated", "training"]
 
 
@@ -94,6 +94,8 @@ class Claim:
     def check(self) -> Check:
         """The function that a card's `check` names."""
         module, colon, function = self.question.check.partition(":")
+        if module.startswith("studies.") and (folder := str(checkout())) not in sys.path:
+            sys.path.insert(0, folder)
         try:
             found = getattr(importlib.import_module(module), function)
         except (ImportError, AttributeError, ValueError) as error:
@@ -114,6 +116,16 @@ class Claim:
         # What the trainer, the engines or the tasks import is as little the check's own as they are.
         used = closure({module}, lambda name: name == module or _is_part_of_a_check(name)) - closure({MACHINERY, BASE})
         return out | hashes(name for name in used if name == module or _is_part_of_a_check(name))
+
+
+def checkout() -> Path:
+    """The folder of the source this package is run from; what is installed from a wheel has none."""
+    if not (ROOT.parent / "studies").is_dir():
+        raise LabError(
+            "evidence is made in a checkout of Rolltree's source, and this package is installed without one; clone the "
+            "source and run it there"
+        )
+    return ROOT.parent
 
 
 def claim_of(name: str) -> Claim:

@@ -21,6 +21,7 @@ import rolltree
 from rolltree.registry import FOREIGN
 
 ROOT = Path(rolltree.__file__).parent
+"""The package; in a checkout the studies lie beside it."""
 MACHINERY = "rolltree.generate.hand"
 """Whatever the hand itself rests on is shared by every recipe and is not what tells one from another."""
 BASE = "rolltree.recipe.recipe"
@@ -116,12 +117,12 @@ def _file(module: str) -> Path | None:
     if parts[0] in FOREIGN:
         found = getattr(sys.modules.get(module), "__file__", None)
         return Path(found) if found and found.endswith(".py") else None
-    return _package_file(module) if parts[0] == "rolltree" else None
+    return _own_file(module) if parts[0] in ("rolltree", "studies") else None
 
 
 @cache
-def _package_file(module: str) -> Path | None:
-    base = ROOT.joinpath(*module.split(".")[1:])
+def _own_file(module: str) -> Path | None:
+    base = ROOT.parent.joinpath(*module.split("."))
     for path in (base / "__init__.py", base.with_suffix(".py")):
         if path.is_file():
             return path

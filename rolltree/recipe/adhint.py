@@ -27,7 +27,7 @@ class ADHintRecipe:
         "better pass@1 and avg@8 than earlier RL with hints, for text and images, in and out of domain",
         ("control", "credit", "objective"), "grpo",
         Evidence("unhinted success on hard chains", "half of the answer always shown", "higher", 0.02, seeds=5,
-                 check="rolltree.lab.prompts.chain:adhint"),
+                 check="studies.prompts.chain:adhint"),
     )  # fmt: skip
     group: int = 16
     least: float = 0.1

@@ -29,7 +29,7 @@ class Brpo:
         "WritingBench 6.89 to 8.29 (Qwen3-32B-Base) with fewer hacked explanations than a scalar reward model",
         ("filter", "credit"), "grpo",
         Evidence("quality of the answers", "grpo on the same judge's grades", "higher", 0.02, seeds=5,
-                 check="rolltree.lab.exact.judged:brpo"),
+                 check="studies.exact.judged:brpo"),
     )  # fmt: skip
     group: int = 16
     votes: int = 1

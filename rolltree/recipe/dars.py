@@ -26,7 +26,7 @@ class DarsRecipe:
         "dars", "Difficulty-adaptive rollout sampling", "2508.13755", 2025, CLAIM, ("control", "credit", "objective"),
         "dr_grpo",
         Evidence("share of Σ|A| on prompts below 1/4, equal rollouts", "uniform width", "higher", 0.02, seeds=5,
-                 check="rolltree.lab.prompts.checks:dars"),
+                 check="studies.prompts.checks:dars"),
     )  # fmt: skip
     group: int = 8
     schedule: Schedule = "even"

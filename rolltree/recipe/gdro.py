@@ -20,7 +20,7 @@ class PromptGdroRecipe:
         "prompt_gdro", "Prompt-GDRO", "2601.19280", 2026,
         "pass@8 +10.6 % relative over GRPO (Qwen3-1.7B/4B/8B base, DAPO 14.1k)", ("control", "credit"), "grpo",
         Evidence("pass rate of the worst bin", "uniform weights", "higher", 0.005, seeds=5,
-                 check="rolltree.lab.prompts.checks:prompt_gdro"),
+                 check="studies.prompts.checks:prompt_gdro"),
     )  # fmt: skip
     group: int = 8
     eta: float = 1.0
@@ -46,7 +46,7 @@ class RolloutGdroRecipe:
         "rollout_gdro", "Rollout-GDRO", "2601.19280", 2026,
         "pass@8 +10.1 % relative over GRPO (Qwen3-1.7B/4B/8B base, DAPO 14.1k)", ("control",), "grpo",
         Evidence("summed variance of group means", "uniform width", "lower", 0.0, seeds=5,
-                 check="rolltree.lab.prompts.checks:rollout_gdro"),
+                 check="studies.prompts.checks:rollout_gdro"),
     )  # fmt: skip
     group: int = 8
     least: int = 2

@@ -25,7 +25,7 @@ class GuideRecipe:
         "up to +4 % macro average over GRPO on mathematics (7B, 32B), pass@16 also up",
         ("generate", "control", "objective"), "grpo",
         Evidence("unhinted pass rate of a hard prompt", "GRPO with as many rollouts", "higher", 0.05, seeds=20,
-                 check="rolltree.lab.prompts.checks:guide"),
+                 check="studies.prompts.checks:guide"),
     )  # fmt: skip
     group: int = 8
     share: float = 0.5

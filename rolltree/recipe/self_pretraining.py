@@ -27,7 +27,7 @@ class SelfPretraining:
         ("generate", "credit", "objective"), None,
         Evidence(
             "bad continuations of a bad prefix", "likelihood of the judged best candidate", "lower", 0.01, seeds=5,
-            check="rolltree.lab.exact.languages:self_pretraining",
+            check="studies.exact.languages:self_pretraining",
         ),
     )  # fmt: skip
     rollouts: int = 6

@@ -25,7 +25,7 @@ class V05Recipe:
         "about 10 % relative over GRPO and DAPO on six mathematics sets at a group size of 4", ("control", "credit"),
         "dr_grpo",
         Evidence("squared error of the baseline, prior of mixed quality", "group mean of as many rollouts", "lower",
-                 0.001, seeds=5, check="rolltree.lab.prompts.checks:v05"),
+                 0.001, seeds=5, check="studies.prompts.checks:v05"),
     )  # fmt: skip
     group: int = 4
     most: int = 16

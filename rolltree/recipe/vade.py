@@ -22,7 +22,7 @@ class VadeRecipe:
         "vade", "Variance-aware dynamic sampling", "2511.18902", 2025,
         "beats GRPO, GSPO and filtered sampling on multimodal reasoning without extra rollouts", ("control",), "grpo",
         Evidence("share of groups with variance", "uniform from the same pool", "higher", 0.05, seeds=5,
-                 check="rolltree.lab.prompts.checks:vade"),
+                 check="studies.prompts.checks:vade"),
     )  # fmt: skip
     group: int = 8
     pool: int = 256

@@ -25,7 +25,7 @@ class XrpoRecipe:
         "up to +4 points pass@1 and +6 cons@32 over GRPO and GSPO; up to 2.7 times faster convergence",
         ("control", "generate", "credit"), "grpo",
         Evidence("mean squared error of group means", "uniform width", "lower", 0.0005, seeds=5,
-                 check="rolltree.lab.prompts.checks:xrpo"),
+                 check="studies.prompts.checks:xrpo"),
     )  # fmt: skip
     group: int = 8
     base: int = 0
