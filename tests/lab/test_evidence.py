@@ -207,7 +207,7 @@ def test_a_run_that_rounding_parted_must_begin_as_it_is_stored(tmp_path):
 
 
 def test_an_installed_package_says_that_evidence_needs_a_checkout(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(claim, "ROOT", tmp_path / "site-packages" / "rolltree")
+    monkeypatch.setattr(claim_module, "ROOT", tmp_path / "site-packages" / "rolltree")
     monkeypatch.chdir(tmp_path)
     for words in (["--all"], ["--list"], ["portool"]):
         assert command(["evidence", *words]) == 2

@@ -44,7 +44,7 @@ def test_the_world_learns_from_variance_alone_and_drifts():
 
 def test_every_check_a_card_names_is_there():
     asked = [r.card.evidence for r in recipes().values() if r.card.evidence is not None]
-    named = [evidence.check for evidence in asked if "lab.prompts" in evidence.check]
+    named = [evidence.check for evidence in asked if "studies.prompts" in evidence.check]
     assert len(named) >= 9
     for check in named:
         module, _, function = check.partition(":")
