@@ -24,7 +24,7 @@ STERR = 3.0
     "Reward in training rises while accuracy on held-out items falls: the reward is being gamed, or memorised.",
     reads=("pass@1", "part.taught"),
     levers=(*RESTRAIN, option("eval_items", "narrower intervals"),
-            part("rolltree.filter.rewards:Part.gate", "parts that count only where an independent one does")),
+            part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does")),
     knobs={"rise": "rise of the training reward meanwhile", "window": "steps over which the reward is averaged"},
 )  # fmt: skip
 def held_out_falls(run: CheckedRun, *, rise: float = 0.02, window: int = 10) -> Iterator[Symptom]:
@@ -64,8 +64,8 @@ def _near(s: Series, step: int, window: int) -> float:
     "proxy_reward",
     "What credit sees rises while the verifier's outcome, or a part of it, falls.",
     reads=("part.taught", "reward", "solved", "part.*"),
-    levers=(part("rolltree.filter.rewards:Part.gate", "parts that count only where an independent one does"),
-            part("rolltree.filter.rewards:Part.weight", "less for the part that is gamed"), *RESTRAIN),
+    levers=(part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does"),
+            part("rolltree.filter.rewards:RewardPart.weight", "less for the part that is gamed"), *RESTRAIN),
     knobs={"rise": "rise of what credit sees", "fall": "fall of the outcome or of a part", "window": WINDOW},
 )  # fmt: skip
 def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, window: int = 10) -> Iterator[Symptom]:
@@ -95,8 +95,8 @@ def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, win
     "form_over_substance",
     "A part of the reward rises and lifts it, while no more answers are right: form is being learnt, not the task.",
     reads=("part.*", "part.taught", "solved"),
-    levers=(part("rolltree.filter.rewards:Part.gate", "form counts only where the answer does"),
-            part("rolltree.filter.rewards:Part.weight", "less for form"), option("level", "an easier task")),
+    levers=(part("rolltree.filter.rewards:RewardPart.gate", "form counts only where the answer does"),
+            part("rolltree.filter.rewards:RewardPart.weight", "less for form"), option("level", "an easier task")),
     knobs={"rise": "rise of the part", "lift": "rise of the whole reward", "flat": "most that the share of right "
            "answers may have risen", "window": WINDOW},
 )  # fmt: skip

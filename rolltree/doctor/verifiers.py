@@ -64,7 +64,7 @@ def retries(run: CheckedRun, *, most: float = 0.1, worse: float = 0.5, window: i
 
 NOISE_LEVERS = (
     knob("grpo.group", "larger groups average the noise"),
-    part("rolltree.filter.rewards:Part.gate", "a structural check before the noisy one"),
+    part("rolltree.filter.rewards:RewardPart.gate", "a structural check before the noisy one"),
 )
 
 

@@ -68,7 +68,7 @@ def test_masked_hints_are_not_unlearned() -> None:
     for i, leaf in enumerate(leaves):
         leaf.scores["reward"] = float(i == 0)
     pushes = [
-        chain._direction([tree], policy[None], chain.Way(lambda _: 0.5, "hinted", masked))[0, :4, 0]
+        chain._direction([tree], policy[None], chain.HintWay(lambda _: 0.5, "hinted", masked))[0, :4, 0]
         for masked in (True, False)
     ]
     assert (pushes[0] >= 0).all()
