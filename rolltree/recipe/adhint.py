@@ -31,7 +31,9 @@ class ADHintRecipe:
     )  # fmt: skip
     group: int = 16
     least: float = 0.1
+    """Smallest share of the answer that a hint shows."""
     most: float = 0.8
+    """Largest share of the answer that a hint shows."""
     tau: float | None = 1.0
     """Scale of the entropy gap at which a hint token's credit fades; None = masking alone."""
     clip: float = 0.2

@@ -30,6 +30,7 @@ class Bapo:
     )  # fmt: skip
     group: int = 8
     target: float = 0.5
+    """Share of the loss that positive advantages are to carry."""
     low: tuple[float, float] = (0.6, 0.9)
     """Range of the lower bound, a ratio."""
     high: tuple[float, float] = (1.2, 3.0)

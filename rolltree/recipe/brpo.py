@@ -35,9 +35,13 @@ class Brpo:
     votes: int = 1
     """Votes in each of the two orders."""
     noise: float = 0.0
+    """Deviation of each reading of the judge."""
     bias: float = 0.0
+    """What the judge adds to the answer it reads first."""
     split: Literal["loss", "zero"] = "loss"
+    """What a mixed verdict counts as: a loss, or nothing (zero)."""
     skew: float = 0.6
+    """Groups whose advantages have a larger mean than this, up or down, are left out."""
     parts: bool = False
     """Compare the parts of a structured answer (`rl_struct`'s reward) instead of the outcome alone."""
     clip: float = 0.2

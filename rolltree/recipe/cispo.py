@@ -31,7 +31,9 @@ class Cispo:
     )  # fmt: skip
     group: int = 8
     low: float = 0.0
+    """Smallest weight of an action; 0 = no bound."""
     high: float = 5.0
+    """Largest weight of an action."""
     updates: int = 4
     against: Against = "old"
 

@@ -31,8 +31,11 @@ class ClipCov:
     group: int = 8
     clip: float = 0.2
     share: float = 2e-4
+    """Share of all actions that get no gradient; at least one an update."""
     low: float = 1.0
+    """Least covariance of an action that may be chosen."""
     high: float = 5.0
+    """Largest covariance of an action that may be chosen."""
     updates: int = 4
     against: Against = "old"
 

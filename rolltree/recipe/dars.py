@@ -30,7 +30,10 @@ class DarsRecipe:
     )  # fmt: skip
     group: int = 8
     schedule: Schedule = "even"
+    """"even" gives hard prompts up to the same number of rollouts, "hard" more the harder they are."""
     most: int = 0
+    """Most rollouts of a prompt; 0 = 4 times the strategy's width (even) or 8 times (hard), the paper's 32 and
+    64."""
     clip: float = 0.2
 
     def build(self) -> Parts:
@@ -54,9 +57,13 @@ class DarsB:
     )  # fmt: skip
     group: int = 8
     schedule: Schedule = "even"
+    """"even" gives hard prompts up to the same number of rollouts, "hard" more the harder they are."""
     most: int = 0
+    """Most rollouts of a prompt; 0 = 4 times the strategy's width (even) or 8 times (hard), the paper's 32 and
+    64."""
     clip: float = 0.2
     passes: int = 2
+    """Passes over the whole batch."""
 
     def build(self) -> Parts:
         """DARS with full-batch epochs."""

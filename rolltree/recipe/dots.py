@@ -32,10 +32,15 @@ class DotsRecipe:
     )  # fmt: skip
     group: int = 8
     pool: int = 256
+    """Candidate prompts."""
     references: int = 16
+    """Prompts measured each time (256 in the paper, of a batch of 512 over its two steps)."""
     every: int = 2
+    """Steps between measurements."""
     target: float = 0.5
+    """Pass rate that prompts are predicted to have when they are chosen."""
     tau: float = 1e-3
+    """Temperature; the published 0.001 is practically greedy."""
     replay: float = 0.5
     """Share of a batch's prompts whose groups come from earlier steps, the paper's 1 − σ."""
     window: int = 2

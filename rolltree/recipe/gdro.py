@@ -24,8 +24,12 @@ class PromptGdroRecipe:
     )  # fmt: skip
     group: int = 8
     eta: float = 1.0
+    """Temperature of the weights. The paper's 0.1 is for scores that are sums of losses; these are means in
+    0..1."""
     reading: Reading = "paper"
+    """Which reading of the method: the paper's, or the released code's."""
     debias: bool = True
+    """Divide a bin's score by its share of the step, so that rare bins are not starved (at most tenfold)."""
     clip: float = 0.2
 
     def build(self) -> Parts:
@@ -50,8 +54,11 @@ class RolloutGdroRecipe:
     )  # fmt: skip
     group: int = 8
     least: int = 2
+    """Smallest width of a bin."""
     most: int = 0
+    """Largest width; 0 = twice the mean."""
     reading: Reading = "paper"
+    """Which reading of the method: the paper's, or the released code's."""
     clip: float = 0.2
 
     def build(self) -> Parts:

@@ -29,7 +29,9 @@ class GuideRecipe:
     )  # fmt: skip
     group: int = 8
     share: float = 0.5
+    """How much of the answer the hint shows."""
     template: str = "\nHint: {hint}\n"
+    """How a hint is written into the prompt."""
     clip: float = 0.2
 
     def build(self) -> Parts:

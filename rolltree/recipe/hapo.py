@@ -38,7 +38,9 @@ class Hapo:
     clip_low: float = 0.2
     clip_high: float = 0.2
     alpha: float = 1.0
+    """How far the clip bounds widen with an action's normalised log-entropy."""
     beta: float = 1.0
+    """How far the credit of an action falls or rises with its normalised log-entropy."""
     dual: float = 10.0
     tau: float = 0.0
     """How far the sampler's temperature follows the entropy; 0 = not at all."""

@@ -28,8 +28,11 @@ class IcePop:
     group: int = 8
     clip: float = 0.2
     low: float = 0.5
+    """Ratio of trainer to sampler below which an action does not teach."""
     high: float = 5.0
+    """Ratio of trainer to sampler above which an action does not teach."""
     surviving: bool = False
+    """Whether the actions that teach take over the weight of those that do not."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, masked weights, clipped surrogate, token averaging."""

@@ -30,8 +30,11 @@ class KlCov:
     )  # fmt: skip
     group: int = 8
     share: float = 2e-4
+    """Share of all actions that are tied to the proximal policy; at least one an update."""
     coefficient: float = 1.0
+    """Weight of the penalty that ties them."""
     estimator: str = "abs"
+    """How the distance is measured; "abs" as released."""
     updates: int = 4
     against: Against = "old"
 

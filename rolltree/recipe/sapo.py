@@ -30,7 +30,9 @@ class Sapo:
     )  # fmt: skip
     group: int = 8
     tau_positive: float = 1.0
+    """How fast the gate of positive advantages closes."""
     tau_negative: float = 1.05
+    """How fast the gate of negative advantages closes."""
     updates: int = 4
     against: Against = "old"
 

@@ -29,6 +29,7 @@ class SeeleRecipe:
     group: int = 16
     rounds: int = 4
     accuracy: float = 0.5
+    """Pass rate that the hint is to bring a prompt to."""
     gamma: float = 0.001
     clip: float = 0.2
     kl: float = 0.0

@@ -31,12 +31,17 @@ class SelfPretraining:
         ),
     )  # fmt: skip
     rollouts: int = 6
+    """The policy's own candidates for each prefix."""
     mended: int = 1
+    """Candidates that are the text, mended."""
     found: int = 1
+    """Candidates that are the text as it was found."""
     noise: float = 0.3
     """How often the found text errs."""
     beta: float = 0.1
+    """How steeply a preference saturates (DPO's β)."""
     length_mean: bool = False
+    """Whether candidates are compared by mean log-prob instead of the sum."""
     imitate: float = 0.0
     """Weight of the chosen candidate's likelihood beside the preference (RF-NLL)."""
 

@@ -28,6 +28,7 @@ class Tis:
     group: int = 8
     clip: float = 0.2
     high: float = 2.0
+    """Largest ratio of trainer to sampler that multiplies an action's credit."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, truncated weights, clipped surrogate, token averaging."""

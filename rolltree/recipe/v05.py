@@ -29,8 +29,11 @@ class V05Recipe:
     )  # fmt: skip
     group: int = 4
     most: int = 16
+    """Most rollouts of a prompt."""
     chunk: int = 2
+    """Rollouts added at a time."""
     cost: float = 0.003
+    """Smallest expected drop of the squared error per rollout that is worth one more."""
     clip: float = 0.2
 
     def build(self) -> Parts:

@@ -26,9 +26,13 @@ class VadeRecipe:
     )  # fmt: skip
     group: int = 8
     pool: int = 256
+    """Candidate prompts."""
     visit: float = 0.9
+    """What is left of a prompt's evidence when it is visited again."""
     idle: float = 0.995
+    """What is left of all evidence after a step."""
     thompson: bool = True
+    """Whether prompts are drawn by chance from what is believed, instead of the best guess."""
     clip: float = 0.2
 
     def build(self) -> Parts:

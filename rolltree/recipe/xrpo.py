@@ -30,11 +30,17 @@ class XrpoRecipe:
     group: int = 8
     base: int = 0
     phases: int = 2
+    """Rounds in which the rest is handed out."""
     explore: float = 0.1
+    """λ of the bonus."""
     examples: int = 2
+    """Solved examples for prompts whose rollouts all failed; 0 = none."""
     seeded: int = 2
+    """Rollouts with examples for such a prompt."""
     novelty: float = 2.5
+    """λ: how strongly a right answer is raised for being unlikely."""
     novelty_clip: float = 0.5
+    """κ: largest rise, as a share of the advantage."""
     clip: float = 0.2
 
     def build(self) -> Parts:

@@ -88,3 +88,10 @@ with contextlib.redirect_stdout(io.StringIO()):
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", RECIPES.names())
+def test_every_knob_of_a_recipe_has_a_sentence(name):
+    for section in sections(RECIPES.find(name), "Knobs"):
+        for option in section.options:
+            assert option.about.partition(" (default: ")[0].endswith("."), option
