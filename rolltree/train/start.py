@@ -23,10 +23,12 @@ from rolltree.policy.lora import load_lora, with_lora
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
+from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.scheduled import schedule_of
+from rolltree.rollout.widths import check_width
 from rolltree.task.protocol import Task
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
-from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.memory import keep_freed
@@ -36,9 +38,7 @@ from rolltree.train.progress import Reporter
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
-from rolltree.train.scheduled import schedule_of
 from rolltree.train.step import Learner, make_optimizer
-from rolltree.train.widths import check_width
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 
@@ -159,9 +159,10 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         # Its first weights are the ones published before the first step, as version 0.
         draw = Sampling(temperature=config.temperature)
         # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
-        schedule = schedule_of(job.parts, config)
-        stops = schedule is not None and schedule.stop.abort
-        engine = await choose_engine(asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=stops)
+        schedule = schedule_of(job.parts, config.scheduler, config.staleness)
+        engine = await choose_engine(
+            asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=schedule.stop.abort
+        )
     else:
         engine = asked
     peers: dict[str, PeerPolicy] = {}

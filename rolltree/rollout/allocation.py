@@ -1,39 +1,14 @@
-"""A run's control with what it has learned: what the loop keeps, checkpoints and reports."""
+"""Where a plan's budget went: tokens, prompts and rollouts by how hard the prompts are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from rolltree.control.history import BANDS, History
+from rolltree.control.history import BANDS
 from rolltree.control.order import PLAIN, Delivery
-from rolltree.control.plan import Control
 from rolltree.control.probe import in_flight
-from rolltree.tree.values import dumps, loads
-
-
-@dataclass(slots=True)
-class Steering:
-    """A control, its state, and the history of every prompt."""
-
-    control: Control
-    state: Any = None
-    history: History = field(default_factory=History)
-
-    def __post_init__(self) -> None:
-        if self.state is None:
-            self.state = self.control.start()
-
-    def state_dict(self) -> dict[str, Any]:
-        """What must survive, as text that reads back to equal objects."""
-        return {"state": dumps(self.state), "history": dumps(self.history)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to that."""
-        self.state, self.history = loads(state["state"]), loads(state["history"])
 
 
 def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[str, float]:

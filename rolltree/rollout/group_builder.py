@@ -1,8 +1,8 @@
-"""What orders become: trees planted as they are asked, and gathered by prompt into the groups that credit sees."""
+"""The groups of one plan as they are built: trees planted as ordered, and gathered by prompt into what credit sees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,22 +13,19 @@ from rolltree.control.ledger import Budget
 from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
 from rolltree.control.probe import Probed
 from rolltree.engine.protocol import Engine
-from rolltree.filter.groups import GroupFilter, drop, live_leaves
-from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
-from rolltree.train.merge import absorb, score_bare, score_node
+from rolltree.filter.groups import GroupFilter, live_leaves
+from rolltree.rollout.merge import absorb
+from rolltree.rollout.rescore import score_bare, score_node
+from rolltree.task.protocol import Item, Task
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
 
-LEAD = "answer begins with"
-"""Key in an ordered item's meta: text the verifier reads in front of the rollout."""
-UNJUDGED = "graded by the plan"
-"""Key in an ordered item's meta: the verifier is not asked."""
 MEASURED = "asked for to measure, not to teach"
 """Why such trees are dropped."""
 
 
 @dataclass(slots=True)
-class Gathering:
+class GroupBuilder:
     """The groups of one plan as they come in."""
 
     engine: Engine
@@ -39,8 +36,6 @@ class Gathering:
     step: int
     groups: dict[int, Tree] = field(default_factory=dict[int, Tree])
     """The tree of each prompt, by its place."""
-    measured: list[Tree] = field(default_factory=list[Tree])
-    """Trees that were ordered to measure, not to teach."""
     bands: dict[str, str] = field(default_factory=dict[str, str])
     """Each prompt's difficulty band by what was known before the step."""
     _ids: set[str] = field(default_factory=set[str])
@@ -79,8 +74,6 @@ class Gathering:
             if order.arm != PLAIN:
                 leaf.notes["arm"] = order.arm
         if not order.for_training:
-            drop(tree, MEASURED)
-            self.measured.append(tree)
             return delivery, []
         group, heads = self.groups.get(prompt.place), list[Node]()
         if group is None:
@@ -168,35 +161,6 @@ class Gathering:
         self._ids.add(tree.id)
 
 
-def ordered_item(order: Order, place: int) -> Item:
-    """The item as the arm asks it; an edited one has an id of its own while it grows."""
-    item, edit = order.prompt.item, order.edit
-    if not order.judged:
-        item = replace(item, id=f"{item.id}~{order.arm}~{place}", meta={**item.meta, UNJUDGED: True})
-    if edit is None:
-        return item
-    meta = {**item.meta, LEAD: edit.text} if edit.joins else item.meta
-    return replace(item, id=f"{item.id}~{order.arm}~{place}", prompt=edit.around(item.prompt), meta=meta)
-
-
-def names_of(items: Sequence[Item]) -> list[str]:
-    """A name for the tree of each item of a round: its id, and a number where several have the same."""
-    out: list[str] = []
-    for item in items:
-        name, count = item.id, 1
-        while name in out:
-            count += 1
-            name = f"{item.id}#{count}"
-        out.append(name)
-    return out
-
-
-def asked_task(task: Task, orders: Sequence[Order]) -> Task:
-    """The task as these orders ask it: the same one, but where a control writes beginnings or judges by itself."""
-    told = any((o.edit and o.edit.joins) or not o.judged for o in orders)
-    return _Told(task) if told else task
-
-
 def _ungraded(tree: Tree) -> list[Node]:
     return [
         leaf for leaf in tree.leaves()
@@ -211,44 +175,3 @@ def _own(tree: Tree, leaf: Node) -> Array:
 
 def _written(tree: Tree, leaf: Node) -> int:
     return sum(len(n) for n in tree.path(leaf) if n.trainable)
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """A task whose verifier also reads the beginning of an answer that a control wrote, and leaves some to it."""
-
-    inner: Task
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
-    def level(self) -> int:
-        return self.inner.level
-
-    @property
-    def stop(self) -> tuple[str, ...]:
-        return self.inner.stop
-
-    @property
-    def max_tokens(self) -> int:
-        return self.inner.max_tokens
-
-    @property
-    def max_turns(self) -> int:
-        return self.inner.max_turns
-
-    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
-        return self.inner.items(split, seed)
-
-    def start(self, item: Item) -> tuple[Any, str | None]:
-        return self.inner.start(item)
-
-    async def step(self, item: Item, state: Any, text: str) -> Reply:
-        return await self.inner.step(item, state, text)
-
-    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
-        if UNJUDGED in item.meta:
-            return Verdict(0.0, why="the control says later what it is worth")
-        return await self.inner.verify(item, state, str(item.meta.get(LEAD, "")) + text)

@@ -1,4 +1,4 @@
-"""A flight on the exact engine: weights are tables that change with every update, training takes some ticks."""
+"""Rollouts on the exact engine: weights are tables that change with every update, training takes some ticks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rolltree.filter.groups import GroupFilter
 from rolltree.generate.independent import Independent
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.recipe.registry import load_recipe
+from rolltree.rollout.config import RolloutConfig
+from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.executor import RolloutExecutor
+from rolltree.rollout.scheduled import fitted
+from rolltree.rollout.state import load_state, save_state
 from rolltree.task.protocol import Task
-from rolltree.train.collect import Cursor
-from rolltree.train.config import TrainConfig
-from rolltree.train.flight import Flight
-from rolltree.train.parked import load_flight, save_flight
-from rolltree.train.scheduled import fitted
-from rolltree.train.steering import Steering
 from rolltree.tree import Tree
 
 BATCH, SIZE = 3, 3
@@ -40,16 +40,16 @@ def weights(version: int) -> Callable[[tuple[int, ...]], list[float]]:
 
 @dataclass(repr=False)  # the event loop asks for one when it ends
 class Flown:
-    """What came of a flight."""
+    """What came of a run."""
 
-    flight: Flight
+    executor: RolloutExecutor
     groups: list[Group] = field(default_factory=list[Group])
     """In order of being settled."""
     trained: list[list[Group]] = field(default_factory=list[list[Group]])
     dropped: list[Tree] = field(default_factory=list[Tree])
 
 
-def new_flight(
+def new_run(
     schedule: Schedule, task: Task, engine: Engine, strategy: TreeStrategy | None = None,
     filters: tuple[GroupFilter, ...] = (), seed: int = 0, control: Control | None = None,
 ) -> Flown:  # fmt: skip
@@ -57,10 +57,10 @@ def new_flight(
         load_recipe("grpo").build(), strategy=strategy or Independent(SIZE), filters=filters,
         control=control or Uniform(),
     )  # fmt: skip
-    config, cursor = TrainConfig(prompts=BATCH, seed=seed), Cursor(task, seed)
-    fit, way, _ = fitted(schedule, parts, config)
-    flown = Flown(Flight(parts, engine, task, config, fit, way, Steering(parts.control), cursor))
-    flown.flight.told = flown.groups.append
+    config, cursor = RolloutConfig(prompts=BATCH, seed=seed), Cursor(task, seed)
+    fit, unit, _ = fitted(schedule, parts)
+    flown = Flown(RolloutExecutor(parts, engine, task, config, fit, unit, ControlState(parts.control), cursor))
+    flown.executor.on_settled = flown.groups.append
     return flown
 
 
@@ -70,14 +70,14 @@ def tabular(*, shuffle: int | None = None) -> TabularEngine:
 
 async def step(flown: Flown, engine: Engine, version: int, ticks: int = 7) -> None:
     """One update: training takes so many turns of the event loop."""
-    flown.flight.begin()
-    flown.trained.append(await flown.flight.batch())
-    flown.dropped += flown.flight.dropped()
+    flown.executor.begin()
+    flown.trained.append(await flown.executor.batch())
+    flown.dropped += flown.executor.discarded.take()
     for _ in range(ticks):
         await asyncio.sleep(0)
-    await flown.flight.trained()
+    await flown.executor.trained()
     await engine.update_weights(weights(version), version)
-    flown.flight.scheduler.check()
+    flown.executor.scheduler.check()
 
 
 def fly(schedule: Schedule, *, task: Task | None = None, engine: Engine | None = None, updates: int = 5,
@@ -85,24 +85,24 @@ def fly(schedule: Schedule, *, task: Task | None = None, engine: Engine | None =
     task, engine = task or SpellTask(), engine or tabular()
 
     async def run() -> Flown:
-        flown = new_flight(schedule, task, engine, **also)
+        flown = new_run(schedule, task, engine, **also)
         try:
             for version in range(1, updates + 1):
                 await step(flown, engine, version, ticks)
         finally:
-            await flown.flight.close()
-        flown.dropped += flown.flight.dropped()
+            await flown.executor.close()
+        flown.dropped += flown.executor.discarded.take()
         return flown
 
     return asyncio.run(run())
 
 
 async def moved(flown: Flown, folder: Path, schedule: Schedule, task: Task, engine: Engine, **also: Any) -> Flown:
-    """The flight written down and read back by another one, as after a restart."""
-    await flown.flight.rest()
-    save_flight(flown.flight, folder)
-    fresh = new_flight(schedule, task, engine, **also)
+    """The run written down and read back by another one, as after a restart."""
+    await flown.executor.rest()
+    save_state(flown.executor, folder)
+    fresh = new_run(schedule, task, engine, **also)
     fresh.groups, fresh.trained, fresh.dropped = flown.groups, flown.trained, flown.dropped
-    fresh.flight.told = fresh.groups.append
-    load_flight(fresh.flight, folder)
+    fresh.executor.on_settled = fresh.groups.append
+    load_state(fresh.executor, folder, len(flown.trained))
     return fresh

@@ -9,7 +9,7 @@ from rolltree.contract.tiny import SpellTask
 from rolltree.control.schedule import preset
 from rolltree.engine.protocol import Generation, Request
 from rolltree.engine.tabular import TabularEngine
-from tests.train.schedule.flying import new_flight, tabular
+from tests.rollout.flying import new_run, tabular
 
 
 class Slow(Wrapped):
@@ -38,18 +38,18 @@ class _Slow:
 def test_a_rollout_that_is_stopped_twice_keeps_its_tokens() -> None:
     async def run() -> tuple[int, int]:
         engine = Slow(tabular())
-        flight = new_flight(preset("areal"), SpellTask(), engine).flight
-        flight.begin()
+        executor = new_run(preset("areal"), SpellTask(), engine).executor
+        executor.begin()
         for _ in range(3):
             await asyncio.sleep(0)
-        rollouts = list(flight.scheduler.running.values())
-        flight.abort(rollouts)
+        rollouts = list(executor.scheduler.running.values())
+        executor.abort(rollouts)
         await asyncio.sleep(0)
-        flight.abort(rollouts)
-        await flight.rest()
+        executor.abort(rollouts)
+        await executor.rest()
         made = sum([len((await r).actions) for r in engine.asked])
         kept = sum(len(n) for group in {r.group for r in rollouts} for n in group.item.tree if n.trainable)
-        await flight.close()
+        await executor.close()
         return made, kept
 
     made, kept = asyncio.run(run())

@@ -1,52 +1,58 @@
-"""Rollouts in flight: the executor that carries out a schedule on a real engine, in an event loop.
+"""The executor that carries out a schedule on a real engine, in an event loop.
 
 It grows, stops and writes on what the scheduler names and reports what came of it. Which prompts come next, and how
-many rollouts of each, the control's plans say (`sowing`). Training and publishing are the loop's: it awaits a `batch`,
-trains it while rollouts go on, and awaits `trained`. Nothing starts between a publication and the next `begin`, so
-evaluations and checkpoints find under way only what could not be stopped.
+many rollouts of each, the control's plans say (`group_queue`). Training and publishing are the caller's: it awaits a
+`batch`, trains it while rollouts go on, and awaits `trained`. Nothing starts between a publication and the next
+`begin`, so evaluations and checkpoints find under way only what could not be stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from rolltree.control.ledger import Budget
 from rolltree.control.schedule import Group, Rollout, Schedule, Scheduler
 from rolltree.engine.protocol import Engine
-from rolltree.filter.groups import drop
 from rolltree.recipe.recipe import Parts
+from rolltree.rollout.config import RolloutConfig, RolloutError
+from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.discarded import Discarded
+from rolltree.rollout.group_queue import GroupQueue
+from rolltree.rollout.groups import RolloutSlot
+from rolltree.rollout.slots import Surroundings
+from rolltree.rollout.units import Unit
 from rolltree.task.protocol import Task
-from rolltree.train.collect import Cursor
-from rolltree.train.config import TrainConfig, TrainError
-from rolltree.train.sowing import Sowing
-from rolltree.train.steering import Steering
-from rolltree.train.ways import Bed, Plot, Way
-from rolltree.tree import Tree
 
-GIVE_UP = 32
+MAX_FAILED_GROUPS = 32
 """Groups in a row lost to failures after which a run ends: what they need is broken for good."""
-IN_VAIN = 64
-"""Batches' worth of groups dropped in a row, by filters and rules, after which a run ends: nothing of it teaches."""
+MAX_DROPPED_BATCHES = 64
+"""Batches' worth of groups dropped in a row, by filters and rules, after which a run ends: nothing of it teaches. In
+lock-step each step has its own bound, the rounds of its recipe."""
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class RolloutExecutor:
     """One run's rollouts; `config.prompts` groups make a batch."""
 
     parts: Parts
     engine: Engine
     task: Task
-    config: TrainConfig
+    config: RolloutConfig
     schedule: Schedule
-    way: Way
-    steering: Steering
+    unit: Unit
+    control: ControlState
     cursor: Cursor
-    sowing: Sowing = field(init=False)
+    peers: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
+    """Other policies by the actor they write as."""
+    queue: GroupQueue = field(init=False)
     scheduler: Scheduler = field(init=False)
+    discarded: Discarded = field(init=False)
+    """Dropped groups that were not handed over yet."""
     budget: Budget = field(default_factory=partial(Budget, name="rollouts"))
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, "asyncio.Task[None]"])
     """Rollouts being grown."""
@@ -55,10 +61,8 @@ class Flight:
     began: float = field(default_factory=time.monotonic)
     busy: float = 0.0
     """Seconds in which some rollout was grown."""
-    settled: list[Group] = field(default_factory=list[Group])
-    """Dropped groups that were not handed over yet."""
-    told: Callable[[Group], None] = lambda _: None
-    """Told of every group that is settled."""
+    on_settled: Callable[[Group], None] = lambda _: None
+    """Called with every group that is settled."""
     _awake: bool = False
     _resting: bool = False
     _batch: list[Group] | None = None
@@ -66,26 +70,30 @@ class Flight:
     _error: Exception | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _since: float = 0.0
-    _lost: int = 0
-    _vain: int = 0
+    _failed_in_a_row: int = 0
+    _dropped_in_a_row: int = 0
     _stopping: set[int] = field(default_factory=set[int])
     _late: set[int] = field(default_factory=set[int])
     """Rollouts that were to be stopped before they began; not reported yet."""
 
     def __post_init__(self) -> None:
-        self.sowing = sowing = Sowing(
-            self.parts, self.engine, self.task, self.config, self.way, self.steering, self.cursor, self.budget,
-            self.clock, lambda rollout: rollout.id in self.tasks or rollout.id in self._late, self._heard,
+        around = Surroundings(
+            self.parts, self.engine, self.task, self.config, self.cursor, self.budget, self.clock, self.peers
+        )
+        self.queue = queue = GroupQueue(
+            around, self.unit, self.control, self.schedule.lockstep,
+            lambda rollout: rollout.id in self.tasks or rollout.id in self._late, self._rescored,
         )  # fmt: skip
-        sowing.scheduler = self.scheduler = Scheduler(
-            self.schedule, self, sowing.fresh, self.config.prompts, self.clock, self._accepts, self._settled,
-            sowing.pressing,
+        self.discarded = Discarded(queue.refusal)
+        queue.scheduler = self.scheduler = Scheduler(
+            self.schedule, self, queue.fresh, self.config.prompts, self.clock,
+            lambda group: queue.refusal(group.item) is None, self._settled, queue.pressing,
         )  # fmt: skip
 
     @property
     def limit(self) -> int:
         """Most policy tokens per path."""
-        return self.sowing.limit
+        return self.queue.around.limit
 
     def clock(self) -> float:
         """Seconds since the run began; the one clock of all trees."""
@@ -95,7 +103,7 @@ class Flight:
         """Seconds so far in which some rollout was grown."""
         return self.busy + (time.monotonic() - self._since if self.tasks else 0.0)
 
-    # -- what the loop asks for ------------------------------------------------------------------------------------
+    # -- what the caller asks for ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Go on: grow what is due, and what the scheduler starts now that the weights are published."""
@@ -108,11 +116,11 @@ class Flight:
             self.scheduler.published()
         else:
             self.scheduler.pump()
-        self.sowing.look_after()
+        self.queue.look_after()
 
     def want(self, groups: int) -> None:
         """So many make the next update, and are asked for at once from now on."""
-        self.scheduler.batch = self.sowing.waves.prompts = groups
+        self.scheduler.batch = self.queue.plans.prompts = groups
 
     async def batch(self) -> list[Group]:
         """The groups of the next update, when nobody writes in their trees any more."""
@@ -121,23 +129,11 @@ class Flight:
         await self._until(lambda: not any(map(self._grows, groups)))
         return groups
 
-    def dropped(self) -> list[Tree]:
-        """Trees dropped since the last call, with the reason on their leaves, as soon as nobody writes in them."""
-        there = [group for group in self.settled if not group.item.plots]
-        self.settled = [group for group in self.settled if group.item.plots]
-        out: list[Tree] = []
-        for group in there:
-            bed: Bed = group.item
-            for tree in bed.trees():
-                drop(tree, self._why(group))
-            out += bed.trees()
-        return out
-
     async def trained(self) -> None:
         """The batch was trained: returns when new weights may be handed to the engine."""
-        self._awake = self.schedule.resume.update == "run on"
+        self._awake = self.schedule.resume.update == "run on" and not self.schedule.lockstep
         self.scheduler.trained()
-        await self._until(lambda: self._published and not self.sowing.reading)
+        await self._until(lambda: self._published and not self.queue.rescoring)
         self._awake = False
 
     async def rest(self) -> None:
@@ -146,7 +142,7 @@ class Flight:
         try:
             for id, task in self.tasks.items():
                 rollout = self.scheduler.running[id]
-                if self.way.cuttable or rollout.usage:
+                if self.unit.cuttable or rollout.usage:
                     self._stop(id, task)
             await self._until(lambda: self._at_rest)
         finally:
@@ -160,16 +156,16 @@ class Flight:
         self.scheduler.close()
         for id, task in self.tasks.items():
             self._stop(id, task)
-        if tasks or self.sowing.reading:
-            await asyncio.wait([*tasks, *self.sowing.reading])
+        if tasks or self.queue.rescoring:
+            await asyncio.wait([*tasks, *self.queue.rescoring])
         if self._error is None:
             self.scheduler.check()
 
     # -- what the scheduler asks for -------------------------------------------------------------------------------
 
     def start(self, rollout: Rollout) -> None:
-        """Grow a rollout now, or when the loop goes on."""
-        self.sowing.begun(rollout.group)
+        """Grow a rollout now, or when the caller goes on."""
+        self.queue.begun(rollout.group)
         if self._awake:
             self._launch(rollout)
         else:
@@ -181,16 +177,16 @@ class Flight:
             if self.due.pop(rollout.id, None) is not None:
                 self._late.add(rollout.id)
                 asyncio.get_running_loop().call_soon(self._report_later, rollout)
-            elif (task := self.tasks.get(rollout.id)) is not None and (self.way.cuttable or rollout.usage):
+            elif (task := self.tasks.get(rollout.id)) is not None and (self.unit.cuttable or rollout.usage):
                 self._stop(rollout.id, task)
 
     def train(self, batch: Sequence[Group]) -> None:
-        """The loop is waiting for it."""
+        """The caller is waiting for it."""
         self._batch = list(batch)
         self._news.set()
 
     def publish(self, version: int) -> None:
-        """The loop is waiting for it."""
+        """The caller is waiting for it."""
         self._published = True
         self._news.set()
 
@@ -198,12 +194,12 @@ class Flight:
 
     def _launch(self, rollout: Rollout) -> None:
         if self._error is not None:
-            return  # the run is at its end; the loop is about to hear of it
+            return  # the run is at its end; the caller is about to see why
         if not self.tasks:
             self._since = time.monotonic()
-        plot = _plot(rollout)
-        self.way.ready(plot, rollout)
-        task = asyncio.get_running_loop().create_task(self.way.play(plot, rollout))
+        slot = _slot(rollout)
+        self.unit.ready(slot, rollout)
+        task = asyncio.get_running_loop().create_task(self.unit.grow(slot, rollout))
         self.tasks[rollout.id] = task
         task.add_done_callback(partial(self._over, rollout))
 
@@ -219,7 +215,7 @@ class Flight:
         if not self.tasks:
             self.busy += time.monotonic() - self._since
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.way.failed(_plot(rollout), rollout, error)
+            self.unit.failed(_slot(rollout), rollout, error)
         self._report(rollout)
 
     def _report_later(self, rollout: Rollout) -> None:
@@ -228,21 +224,21 @@ class Flight:
 
     def _report(self, rollout: Rollout) -> None:
         try:
-            plot = _plot(rollout)
-            made, finish, loose = self.way.stand(plot, rollout)
+            slot = _slot(rollout)
+            made, finish, loose = self.unit.progress(slot, rollout)
             if self._resting and finish == "abort" and not rollout.usage:
                 self.due[rollout.id] = rollout
             else:
-                plot.reported[rollout.index] = rollout.tokens + sum(s.tokens for s in made)
+                slot.reported[rollout.index] = rollout.tokens + sum(s.tokens for s in made)
                 self.scheduler.ended(rollout, made, finish, loose=loose)
                 if self.scheduler.phase != "closed":
-                    self.sowing.look(rollout.group)
-                    self.sowing.look_after()
-        except Exception as error:  # raised again where the loop waits
+                    self.queue.look(rollout.group)
+                    self.queue.look_after()
+        except Exception as error:  # raised again where the caller waits
             self._error = error
         self._news.set()
 
-    def _heard(self, error: Exception | None) -> None:
+    def _rescored(self, error: Exception | None) -> None:
         self._error = error or self._error
         self._news.set()
 
@@ -250,8 +246,8 @@ class Flight:
         while not there():
             if self._error is not None:
                 raise self._error
-            if not (self.tasks or self._resting or self._late or self.sowing.reading):
-                raise TrainError(
+            if not (self.tasks or self._resting or self._late or self.queue.rescoring):
+                raise RolloutError(
                     f"nothing is under way at version {self.scheduler.version} and no batch is complete: the schedule "
                     f"has stopped itself ({self.scheduler.load}); choose another one"
                 )
@@ -263,37 +259,33 @@ class Flight:
 
     @property
     def _at_rest(self) -> bool:
-        growing = self.tasks.keys() if self.way.cuttable else [i for i in self.tasks if self.scheduler.running[i].usage]
-        return not (growing or self.sowing.reading or self._late)
-
-    def _accepts(self, group: Group) -> bool:
-        return self.sowing.refusal(group.item) is None
-
-    def _why(self, group: Group) -> str:
-        rule = group.usage.removeprefix("dropped: ")
-        return (self.sowing.refusal(group.item) or rule) if rule == "filter" else rule
+        growing = (
+            self.tasks.keys() if self.unit.cuttable else [i for i in self.tasks if self.scheduler.running[i].usage]
+        )
+        return not (growing or self.queue.rescoring or self._late)
 
     def _settled(self, group: Group) -> None:
-        self.sowing.settled(group)
-        if group.usage.startswith("dropped"):
-            self.settled.append(group)
+        self.queue.settled(group)
+        dropped = group.usage.startswith("dropped")
+        if dropped:
+            self.discarded.add(group)
         if group.item.for_training:
-            self._vain = self._vain + 1 if group.usage.startswith("dropped") else 0
-        if self._vain >= IN_VAIN * self.config.prompts:
-            self._error = TrainError(
-                f"{self._vain} groups in a row were dropped and none was left to train ({self._why(group)}); choose "
-                "prompts of another level, another control, or a recipe without the filter, and go on with resume=True "
-                "(--resume)"
+            self._dropped_in_a_row = self._dropped_in_a_row + 1 if dropped else 0
+        if self._dropped_in_a_row >= MAX_DROPPED_BATCHES * self.config.prompts and not self.schedule.lockstep:
+            self._error = RolloutError(
+                f"{self._dropped_in_a_row} groups in a row were dropped and none was left to train "
+                f"({self.discarded.why(group)}); choose prompts of another level, another control, or a recipe without "
+                "the filter, and go on with resume=True (--resume)"
             )
-        self._lost = self._lost + 1 if group.usage == "dropped: failures" else 0
-        if self._lost >= GIVE_UP:
+        self._failed_in_a_row = self._failed_in_a_row + 1 if group.usage == "dropped: failures" else 0
+        if self._failed_in_a_row >= MAX_FAILED_GROUPS:
             events = [e.why for e in group.item.tree.events if e.kind == "fail"]
-            self._error = TrainError(
-                f"{self._lost} groups in a row failed ({events[-1] if events else 'for no recorded reason'}); "
-                "mend it and go on with resume=True (--resume)"
+            self._error = RolloutError(
+                f"{self._failed_in_a_row} groups in a row failed "
+                f"({events[-1] if events else 'for no recorded reason'}); mend it and go on with resume=True (--resume)"
             )
-        self.told(group)
+        self.on_settled(group)
 
 
-def _plot(rollout: Rollout) -> Plot:
-    return rollout.group.item.plots[rollout.part]
+def _slot(rollout: Rollout) -> RolloutSlot:
+    return rollout.group.item.slots[rollout.part]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rolltree.control.schedule import OverSample, Schedule, StalenessBound, Stop, preset
 from rolltree.control.schedule.rollout import Group, Rollout, Segment
-from rolltree.train.underway import Underway
-from tests.train.schedule.flying import BATCH, fly, tabular
+from rolltree.rollout.underway import Underway
+from tests.rollout.flying import BATCH, fly, tabular
 
 
 def group(number: int, tokens: int, usage: str) -> Group:
@@ -20,7 +20,7 @@ def test_shares_of_slow_and_other_groups() -> None:
         seen.settled(group(i, 10 + i, "trained"))
     for i in range(2):
         seen.settled(group(6 + i, 90, "dropped: age"))
-    scheduler = fly(preset("sync"), updates=1).flight.scheduler
+    scheduler = fly(preset("sync"), updates=1).executor.scheduler
     told = seen.numbers(scheduler, [])
     assert told["schedule.slow_trained"] == 0
     assert told["schedule.other_trained"] == 1

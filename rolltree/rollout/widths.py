@@ -7,12 +7,10 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from rolltree.control.ledger import Limits
-from rolltree.control.methods.masa import Masa
-from rolltree.control.plan import Control, Uniform
-from rolltree.generate.demonstrations import Demonstrations
+from rolltree.control.plan import AsksOwn, Control, Uniform
 from rolltree.generate.hand import Hand
-from rolltree.generate.strategy import TreeStrategy
-from rolltree.train.config import TrainError
+from rolltree.generate.strategy import TreeStrategy, WrittenAnswers
+from rolltree.rollout.config import RolloutError
 from rolltree.tree import Tree
 
 WIDTHS = ("leaves", "n", "nodes", "width")
@@ -36,18 +34,18 @@ def width_of(strategy: object) -> int | None:
     return None
 
 
-def check_width(strategy: object, control: Control) -> None:
+def check_width(strategy: TreeStrategy, control: Control) -> None:
     """Refuse a control that counts rollouts, or asks, what the strategy cannot."""
-    if not isinstance(control, Uniform) and (not isinstance(strategy, TreeStrategy) or width_of(strategy) is None):
-        raise TrainError(
+    if not isinstance(control, Uniform) and width_of(strategy) is None:
+        raise RolloutError(
             f"the strategy {type(strategy).__name__} decides by itself how many rollouts each prompt gets, so the "
-            f"control {type(control).__name__} cannot; give it `grow_tree` and a field `leaves` or `n`, or keep the "
-            "control uniform"
+            f"control {type(control).__name__} cannot; give it a field `leaves` or `n`, or keep the control uniform"
         )
-    if isinstance(control, Masa) and isinstance(strategy, Demonstrations):
-        raise TrainError(
+    if isinstance(control, AsksOwn) and isinstance(strategy, WrittenAnswers):
+        raise RolloutError(
             f"the strategy {type(strategy).__name__} gives written answers, and nobody has written any to the "
-            "questions that the control Masa asks; choose a recipe that samples, or another control"
+            f"questions that the control {type(control).__name__} asks; choose a recipe that samples, or another "
+            "control"
         )
 
 

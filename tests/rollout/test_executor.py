@@ -29,9 +29,9 @@ from rolltree.control.schedule import (
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
 from rolltree.generate.methods.treepo import SegmentTree
-from rolltree.train.config import TrainError
+from rolltree.rollout.config import RolloutError
 from rolltree.tree.account import assert_conserved
-from tests.train.schedule.flying import BATCH, Flown, fly, moved, new_flight, step, tabular, weights
+from tests.rollout.flying import BATCH, Flown, fly, moved, new_run, step, tabular, weights
 
 schedules = st.builds(
     Schedule,
@@ -55,13 +55,13 @@ APRIL = preset("april")
 
 def check(flown: Flown) -> None:
     """Every rollout has one usage, every token one place, and what is trained was sampled as it says."""
-    told, groups = flown.flight.scheduler, flown.groups
+    told, groups = flown.executor.scheduler, flown.groups
     rollouts = [r for g in groups for r in g.members]
     assert len({g.number for g in groups}) == len(groups), "a group was settled twice"
     assert sorted(r.id for r in rollouts) == list(range(told.numbers["submitted"]))
     assert Counter(r.usage for r in rollouts) == Counter({k: n for k, n in told.numbers.items() if k != "submitted"})
-    assert not flown.flight.tasks
-    flown.flight.budget.check()
+    assert not flown.executor.tasks
+    flown.executor.budget.check()
     assert_conserved([g.item.tree for g in groups])
     for group in groups:
         if group.usage != "trained":
@@ -94,7 +94,7 @@ def test_nothing_is_lost_under_any_schedule(schedule: Schedule, task: SpellTask 
     flown = fly(schedule, task=task, engine=tabular(shuffle=seed), ticks=ticks, seed=seed)
     check(flown)
     assert [len(batch) for batch in flown.trained] == [BATCH] * 5
-    assert sum(flown.flight.scheduler.tokens.values()) == flown.flight.budget.spent.decoded
+    assert sum(flown.executor.scheduler.tokens.values()) == flown.executor.budget.spent.decoded
     if schedule.age.most is not None:
         assert max(g.staleness for g in flown.groups) <= schedule.age.most
 
@@ -137,7 +137,7 @@ def test_old_partials_are_dropped_by_the_age_rule() -> None:
         Schedule(OverSample(3.0), Stop(abort=True), age=StalenessBound(0)), engine=tabular(shuffle=2), updates=4
     )
     check(flown)
-    assert flown.flight.scheduler.numbers["dropped: age"]
+    assert flown.executor.scheduler.numbers["dropped: age"]
     assert {leaf.usage for tree in flown.dropped for leaf in tree.leaves()} == {"dropped: age"}
     assert max(g.staleness for g in flown.groups) == 0
 
@@ -148,7 +148,7 @@ def test_a_tree_that_cannot_be_cut_finishes(name: str) -> None:
     trees = [g.item.tree for batch in flown.trained for g in batch]
     assert len(trees) == 4 * BATCH
     assert all(leaf.ended for tree in trees for leaf in tree.leaves())
-    assert flown.flight.scheduler.numbers["trained"] == 4 * BATCH
+    assert flown.executor.scheduler.numbers["trained"] == 4 * BATCH
     assert not any(r.stops for g in flown.groups for r in g.members)
     if name == "dart":
         assert any(len({int(v) for n in tree if n.version is not None for v in n.version}) > 1 for tree in trees)
@@ -160,15 +160,15 @@ def test_all_of_it_survives_a_restart(schedule: Schedule, task: SpellTask | Walk
     engine = tabular(shuffle=seed)
 
     async def run() -> Flown:
-        flown = new_flight(schedule, task, engine, seed=seed)
+        flown = new_run(schedule, task, engine, seed=seed)
         with TemporaryDirectory() as folder:
             for version in range(1, 4):
                 await step(flown, engine, version)
-                before = flown.flight.scheduler.state_dict
+                before = flown.executor.scheduler.state_dict
                 again = await moved(flown, Path(folder) / str(version), schedule, task, engine, seed=seed)
-                assert again.flight.scheduler.state_dict() == before()
+                assert again.executor.scheduler.state_dict() == before()
                 flown = again
-        await flown.flight.close()
+        await flown.executor.close()
         return flown
 
     flown = asyncio.run(run())
@@ -180,16 +180,16 @@ def test_trees_that_cannot_be_cut_begin_again_after_a_restart(tmp_path: Path) ->
     engine, strategy = tabular(shuffle=1), SegmentTree(4, 3)
 
     async def run() -> Flown:
-        flown = new_flight(preset("dart"), SpellTask(), engine, strategy=strategy)
+        flown = new_run(preset("dart"), SpellTask(), engine, strategy=strategy)
         for version in range(1, 4):
             await step(flown, engine, version)
-        assert flown.flight.scheduler.running
+        assert flown.executor.scheduler.running
         again = await moved(flown, tmp_path / "parked", preset("dart"), SpellTask(), engine, strategy=strategy)
-        for task in flown.flight.tasks.values():
+        for task in flown.executor.tasks.values():
             task.cancel()
         for version in range(4, 6):
             await step(again, engine, version)
-        await again.flight.close()
+        await again.executor.close()
         return again
 
     flown = asyncio.run(run())
@@ -198,8 +198,8 @@ def test_trees_that_cannot_be_cut_begin_again_after_a_restart(tmp_path: Path) ->
 
 
 def test_a_filter_that_keeps_nothing_ends_the_run_with_a_sentence() -> None:
-    for name in ("sync", "april", "areal"):
-        with pytest.raises(TrainError, match=r"192 groups in a row were dropped .*all alike\); choose prompts"):
+    for name in ("verl", "april", "areal"):
+        with pytest.raises(RolloutError, match=r"192 groups in a row were dropped .*all alike\); choose prompts"):
             fly(preset(name), filters=(lambda tree: "all alike",))
 
 
@@ -209,5 +209,5 @@ def test_a_dead_engine_ends_the_run_with_a_sentence() -> None:
             raise ConnectionError("nobody answers")
 
     for strategy in (None, SegmentTree(4, 3)):
-        with pytest.raises(TrainError, match=r"groups in a row failed.*nobody answers"):
+        with pytest.raises(RolloutError, match=r"groups in a row failed.*nobody answers"):
             fly(preset("areal"), engine=Shut(weights(0), tabular().codec), strategy=strategy)

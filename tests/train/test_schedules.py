@@ -26,13 +26,13 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.replay.recall import Recall
 from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import TrainError
+from rolltree.train.corrected import corrected
 from rolltree.train.loop import RunEvent
 from rolltree.train.metrics import read_metrics
-from rolltree.train.scheduled import corrected
 from rolltree.train.start import Result
 from rolltree.tree import Tree
 from rolltree.tree.parquet import load
-from tests.train.schedule.long import LONG, Tail, narrow
+from tests.train.long import LONG, Tail, narrow
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 
@@ -121,7 +121,7 @@ def test_april_is_repeatable_on_the_embedded_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("schedule", ["april", "dart"])
 def test_killed_while_it_trains_and_resumed(tmp_path: Path, schedule: str) -> None:
     out = tmp_path / "killed"
-    command = [sys.executable, "-m", "tests.train.schedule.long", str(out), schedule]
+    command = [sys.executable, "-m", "tests.train.long", str(out), schedule]
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == -9, done.stderr.decode()
     assert read_metrics(out / "metrics.jsonl")[-1]["step"] == 5

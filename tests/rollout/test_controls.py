@@ -22,12 +22,12 @@ from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
 from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.config import TrainError
+from rolltree.rollout.config import RolloutError
 from rolltree.tree import Tree
 from rolltree.tree.account import assert_conserved
 from rolltree.tree.values import dumps
-from tests.train.schedule.flying import BATCH, SIZE, Flown, fly, moved, new_flight, step, tabular
-from tests.train.schedule.test_flight import schedules
+from tests.rollout.flying import BATCH, SIZE, Flown, fly, moved, new_run, step, tabular
+from tests.rollout.test_executor import schedules
 from tests.train.test_control import TINY, Told, lenient
 from tests.train.toy import KNOBS, Early, tiny_policy
 
@@ -42,22 +42,22 @@ def steers(name: str) -> Control:
 
 def check(flown: Flown, *, moved: bool = False) -> None:
     """Every rollout has one usage, every token one place, and the plans were told of all they asked for."""
-    scheduler, groups = flown.flight.scheduler, flown.groups
+    scheduler, groups = flown.executor.scheduler, flown.groups
     scheduler.check()
     assert len({g.number for g in groups}) == len(groups), "a group was settled twice"
     assert sorted(r.id for g in groups for r in g.members) == list(range(scheduler.numbers["submitted"]))
-    assert not flown.flight.tasks
-    flown.flight.budget.check()
+    assert not flown.executor.tasks
+    flown.executor.budget.check()
     trees = [tree for g in groups for tree in g.item.trees()]
     assert_conserved(trees)
     decoded = sum(len(n) for t in trees for n in t if n.trainable and not n.forced)
-    assert decoded == flown.flight.budget.spent.decoded or moved, "a flight counts what it spent itself"
+    assert decoded == flown.executor.budget.spent.decoded or moved, "a run counts what it spent itself"
     for batch in flown.trained:
         assert len(batch) == BATCH
         for group in batch:
             assert group.item.for_training, "what was asked for to measure is not trained"
             assert group.full
-            assert not group.item.plots, "nothing is trained before its plan knows of it"
+            assert not group.item.slots, "nothing is trained before its plan knows of it"
 
 
 @pytest.mark.parametrize("schedule", PRESETS)
@@ -65,8 +65,8 @@ def check(flown: Flown, *, moved: bool = False) -> None:
 def test_every_control_under_every_preset(control: str, schedule: str) -> None:
     flown = fly(preset(schedule), task=Told(), engine=engine(), control=steers(control))
     check(flown)
-    assert flown.flight.sowing.waves.begun >= 5
-    assert flown.flight.steering.history.arms, "what came is remembered"
+    assert flown.executor.queue.plans.begun >= 5
+    assert flown.executor.control.history.arms, "what came is remembered"
     if schedule == "sync":
         assert all(g.staleness == 0 for b in flown.trained for g in b), "nothing is trained late"
 
@@ -93,7 +93,7 @@ def test_any_control_under_any_schedule(
             schedule, task=Told(), engine=engine(seed), control=steers(control), filters=filters, seed=seed,
             ticks=ticks, updates=3,
         )  # fmt: skip
-    except TrainError as error:
+    except RolloutError as error:
         if not filtered or "groups in a row were dropped" not in str(error):
             raise
     else:  # hints may solve everything, and the filter then keeps nothing
@@ -119,7 +119,9 @@ def test_failures_under_a_control_are_told_to_it(schedule: Schedule, control: st
 @example(Schedule(TopUp(1.0), Stop(spare=1), Resume("keep", "interrupt")), "dots", 0)
 def test_plans_under_way_come_back_after_a_restart(schedule: Schedule, control: str, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rolltree.train.waves.EVERY", 1 + seed % 4)  # copies are rare in runs of a thousand steps
+        patch.setattr(
+            "rolltree.rollout.plan_runs.STATE_COPY_EVERY", 1 + seed % 4
+        )  # copies are rare in runs of a thousand steps
         parked(schedule, control, seed)
 
 
@@ -127,19 +129,19 @@ def parked(schedule: Schedule, control: str, seed: int) -> None:
     made = engine(seed)
 
     async def run() -> Flown:
-        flown = new_flight(schedule, Told(), made, seed=seed, control=steers(control))
+        flown = new_run(schedule, Told(), made, seed=seed, control=steers(control))
         with TemporaryDirectory() as folder:
             for version in range(1, 6):
                 await step(flown, made, version)
-                before = flown.flight
+                before = flown.executor
                 flown = await moved(
                     flown, Path(folder) / str(version), schedule, Told(), made, seed=seed, control=steers(control)
                 )
-                after = flown.flight
+                after = flown.executor
                 assert after.scheduler.state_dict() == before.scheduler.state_dict()
-                assert dumps(after.sowing.waves.state()) == dumps(before.sowing.waves.state())
-                assert after.steering.state_dict() == before.steering.state_dict()
-        await flown.flight.close()
+                assert dumps(after.queue.plans.state()) == dumps(before.queue.plans.state())
+                assert after.control.state_dict() == before.control.state_dict()
+        await flown.executor.close()
         return flown
 
     flown = asyncio.run(run())
@@ -160,12 +162,12 @@ def test_a_restart_changes_nothing_that_comes_later(control: str, tmp_path: Path
         made, schedule = engine(), preset("sync")
 
         async def go() -> list[Any]:
-            flown = new_flight(schedule, Told(), made, control=steers(control))
+            flown = new_run(schedule, Told(), made, control=steers(control))
             for version in range(1, 6):
                 await step(flown, made, version)
                 if restart:
                     flown = await moved(flown, tmp_path / str(version), schedule, Told(), made, control=steers(control))
-            await flown.flight.close()
+            await flown.executor.close()
             return flown.trained
 
         return written(asyncio.run(go()))
@@ -194,14 +196,14 @@ def test_a_control_that_does_not_repeat_itself_is_refused_after_a_restart(tmp_pa
     made = engine()
 
     async def run() -> None:
-        flown = new_flight(preset("areal"), Told(), made, control=Fickle())
+        flown = new_run(preset("areal"), Told(), made, control=Fickle())
         await step(flown, made, 1)
         try:
             await moved(flown, tmp_path / "parked", preset("areal"), Told(), made, control=Fickle())
         finally:
-            await flown.flight.close()
+            await flown.executor.close()
 
-    with pytest.raises(TrainError, match=r"Fickle does not come back .* draw from `step.rng` alone"):
+    with pytest.raises(RolloutError, match=r"Fickle does not come back .* draw from `step.rng` alone"):
         asyncio.run(run())
 
 
