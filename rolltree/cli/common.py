@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +17,9 @@ from rich.table import Table
 
 from rolltree.cli.helptext import help_of, switched
 from rolltree.errors import RolltreeError
+from rolltree.knobs import check_instance
+from rolltree.terminal import Terminal
+from rolltree.visible import visible
 
 T = TypeVar("T")
 
@@ -32,7 +37,14 @@ def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str,
         raise SystemExit(0)
     config = PLAIN[1:] if prefixes else PLAIN
     given = _switches(arguments, switched(shape, prefixes=prefixes))
-    return tyro.cli(shape, args=given, prog=f"rolltree {verb}", config=config)
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            asked = tyro.cli(shape, args=given, prog=f"rolltree {verb}", config=config)
+    finally:
+        sys.stderr.write(visible(said.getvalue()))  # what was given is repeated there
+    check_instance("", asked, lambda name: f"--{name.replace('_', '-')}")
+    return asked
 
 
 def _switches(arguments: Sequence[str], on: Sequence[str]) -> list[str]:
@@ -55,13 +67,13 @@ def _switches(arguments: Sequence[str], on: Sequence[str]) -> list[str]:
 
 def emit(data: Any) -> None:
     """One JSON document on stdout."""
-    json.dump(data, sys.stdout, indent=2, default=str, ensure_ascii=False)
+    json.dump(data, sys.stdout, indent=2, default=str)
     sys.stdout.write("\n")
 
 
 def console() -> Console:
     """Where people read; wide enough to keep tables whole when piped."""
-    return Console() if sys.stdout.isatty() else Console(width=140)
+    return Terminal() if sys.stdout.isatty() else Terminal(width=140)
 
 
 def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -71,7 +83,7 @@ def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         numeric = all(isinstance(row[key], int | float) for row in rows)
         out.add_column(key, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        out.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+        out.add_row(*(f"{v:.3g}" if isinstance(v, float) else visible(str(v)) for v in row.values()))
     return out
 
 

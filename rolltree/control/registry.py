@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 from rolltree.control.plan import Control
+from rolltree.knobs import checked_knobs
 from rolltree.registry import Registry, check_knobs, modules_of
 
 
@@ -31,4 +32,4 @@ def load_control(name: str, /, **knobs: Any) -> Control:
     """Make a control by name; an unknown name or knob is refused with the nearest known one."""
     made = CONTROLS.find(name)
     check_knobs(f"control {name!r}", knobs, [f.name for f in fields(cast(Any, made)) if f.init])
-    return made(**knobs)
+    return made(**checked_knobs(f"control {name!r}: ", made, knobs))

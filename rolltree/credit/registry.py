@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeVar, cast
 
 from rolltree.credit.advantage import Credit
+from rolltree.knobs import checked_knobs
 from rolltree.registry import Registry, check_knobs, modules_of
 
 Family = Literal["group", "baseline", "tree", "step", "hierarchy", "shaping", "pairwise", "own"]
@@ -67,7 +68,7 @@ def load_credit(name: str, /, **knobs: Any) -> Credit:
     entry = CREDITS.find(name)
     allowed = [f.name for f in fields(entry.make) if f.init]  # pyright: ignore[reportArgumentType]
     check_knobs(f"credit {name!r}", knobs, allowed)
-    return entry.make(**knobs)
+    return entry.make(**checked_knobs(f"credit {name!r}: ", entry.make, knobs))
 
 
 def resolve(base: Credit | str) -> Credit:

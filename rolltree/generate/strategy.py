@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
-from rolltree.generate.patience import error_line
+from rolltree.generate.patience import error_line, first_of, place_of
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
 
@@ -90,16 +90,11 @@ async def on_each(trees: Iterable[Tree], hand: Hand, grow_tree: GrowTree) -> Non
 
 def fail_tree(hand: Hand, error: BaseException) -> None:
     """Record that growing this tree crashed; its open leaves are failed, its finished ones stay as they are."""
-    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        fail_tree(hand, error.exceptions[0])
-        return
-    why = (
-        f"the strategy crashed: {type(error).__name__}: {error}"
-        if not isinstance(error, Exception)
-        else error_line(error)
-    )
+    why = error_line(error)
     hand.tree.notes["failed"] = why
-    hand.event("fail", None, f"growing this tree crashed: {why}", error=type(error).__name__)
+    name = type(first_of(error)).__name__
+    hand.event("fail", None, f"growing this tree crashed: {why}", error=name, place=place_of(error))
     for leaf in hand.tree.leaves():
-        if leaf.status == "open":
+        # Nobody goes on from those that were being written (paused) or being answered when another crashed.
+        if leaf.status in ("open", "paused") or leaf.finish == "tool":
             hand.tree.close(leaf, "failed", "error", "growing this tree crashed", at=hand.setting.clock())

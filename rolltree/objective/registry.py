@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from rolltree.knobs import checked_knobs
 from rolltree.registry import Registry, check_knobs, modules_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ def load_objective(
 
     made = OBJECTIVES.find(name)
     check_knobs(f"objective {name!r}", knobs, knobs_of(name))
-    surrogate: Objective = made(**knobs)
+    shared = {"kl": kl, "kl_estimator": kl_estimator, "kl_anchor": kl_anchor, "kl_weighted": kl_weighted}
+    checked_knobs(f"objective {name!r}: ", _shared, {**shared, "entropy_bonus": entropy_bonus})
+    surrogate: Objective = made(**checked_knobs(f"objective {name!r}: ", made, knobs))
     costs = list(penalties)
     if kl:
         costs.append(KlPenalty(kl, kl_estimator, kl_anchor, kl_weighted))
@@ -74,6 +77,10 @@ def load_objective(
         costs.append(EntropyBonus(entropy_bonus))
     around = corrections(correction)
     return Composed(surrogate, tuple(costs), around) if costs or around else surrogate
+
+
+def _shared(kl: float, kl_estimator: str, kl_anchor: str, kl_weighted: bool, entropy_bonus: float) -> None:
+    """The kinds of the knobs that every objective has."""
 
 
 def knobs_of(name: str) -> tuple[str, ...]:

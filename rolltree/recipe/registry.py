@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
+from rolltree.knobs import checked_knobs
 from rolltree.recipe.recipe import Card, Recipe
 from rolltree.recipe.swap import SWAPS, Swapped
 from rolltree.registry import Registry, check_knobs, modules_of
@@ -49,6 +50,7 @@ def load_recipe(name: str, /, **knobs: Any) -> Recipe:
     """
     made = RECIPES.find(name)
     check_knobs(f"recipe {name!r}", (knob for knob in knobs if knob not in SWAPS), [*knobs_of(name), *SWAPS])
-    own = made(**{knob: value for knob, value in knobs.items() if knob not in SWAPS})
+    plain = {knob: value for knob, value in knobs.items() if knob not in SWAPS}
+    own = made(**checked_knobs(f"recipe {name!r}: ", made, plain))
     swaps = {knob: value for knob, value in knobs.items() if knob in SWAPS}
     return cast(Recipe, Swapped(own, **swaps)) if swaps else own

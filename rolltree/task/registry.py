@@ -13,6 +13,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from rolltree.errors import unknown
+from rolltree.knobs import checked_knobs
 from rolltree.registry import Registry, check_knobs, in_file
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
@@ -115,7 +116,7 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     accepted = _accepted(make)[len(fixed) :]
     if "**" not in accepted:
         check_knobs(f"task {name!r}", knobs, accepted)
-    return make(*fixed, **knobs)
+    return make(*fixed, **checked_knobs(f"{name}: ", make, knobs))
 
 
 def _split_knobs(name: str, knobs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

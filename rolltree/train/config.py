@@ -8,6 +8,7 @@ from typing import Any
 
 from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError
+from rolltree.knobs import check_instance
 from rolltree.rollout.config import RolloutConfig
 
 
@@ -111,6 +112,7 @@ class TrainConfig:
         return RolloutConfig(self.prompts, self.seed, self.temperature, self.max_tokens)
 
     def __post_init__(self) -> None:
+        check_instance("", self)
         counts = ("steps", "prompts", "token_budget", "held", "ranks", "eval_items", "eval_samples", "keep_checkpoints")
         for name in counts:
             if getattr(self, name) < 1:
@@ -126,6 +128,11 @@ class TrainConfig:
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
         check_optim(self.optim)
+        for name in ("gap_limit", "loss_limit"):
+            if not getattr(self, name) > 0:
+                raise TrainError(f"{name}={getattr(self, name)} lets nothing pass; give a number above 0")
+        if not 0 <= self.gap_share <= 1:
+            raise TrainError(f"gap_share={self.gap_share} is no share; give a number from 0 to 1 (1 = go on anyhow)")
         if not 0 < self.temperature < inf:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a finite number above 0")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,6 +39,7 @@ from rolltree.train.backward import StepKnobs
 from rolltree.train.config import TrainConfig
 from rolltree.train.corrected import corrected
 from rolltree.train.evaluate import evaluate
+from rolltree.train.failures import all_failed
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.gather import Reread, check_gap
 from rolltree.train.growth import growth
@@ -115,6 +116,8 @@ class Loop:
     """Where batches of rollouts come from."""
     said: str = ""
     """How the schedule was changed to fit the recipe."""
+    blind: str = ""
+    """Where all rollouts of the last evaluation failed: what the first said."""
     _booked: BudgetSpent | None = None
     _trainer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "rolltree-trainer"))
     """The thread that learns, while rollouts go on."""
@@ -250,6 +253,7 @@ class Loop:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
         began = time.perf_counter()
         numbers, forest = await self._evaluated(self.engine)
+        self.blind = all_failed(forest)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
@@ -308,6 +312,11 @@ class Loop:
         """Go back to what was written."""
         self.past.load(folder / "past")
         self.collector.load(folder / "under-way", self.done)
+
+    def under_way(self, trees: Iterable[Tree]) -> int:
+        """Rollouts that have not ended: those that the schedule runs, and those of the last step's trees."""
+        paused = sum(leaf.status in ("open", "paused") for tree in trees for leaf in tree.leaves())
+        return paused + len(self.collector.executor.scheduler.running)
 
     async def rest(self) -> None:
         """Let nothing grow that could be cut, so that a checkpoint holds it as it stands."""

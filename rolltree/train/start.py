@@ -30,6 +30,7 @@ from rolltree.task.protocol import Task
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
+from rolltree.train.failures import all_failed
 from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.memory import keep_freed
 from rolltree.train.metrics import MetricsLog, Tracker, open_trackers, read_metrics
@@ -41,6 +42,9 @@ from rolltree.train.run import RunFolder, plain
 from rolltree.train.step import Learner, make_optimizer
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
+
+LOST = 3
+"""Steps in a row without a rollout that did not fail, after which a run ends; the first step of a run ends it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +224,11 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     loop.listen(RunEvent("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
         metrics.write("eval", 0, await loop.evaluate())
+        if loop.blind:
+            raise TrainError(
+                f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine"
+            )
+    lost, trees = 0, list[Tree]()
     while not (why := loop.over()):
         try:
             numbers, trees = await loop.step()
@@ -229,12 +238,23 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         over = bool(loop.over())
         if c.forests_every and (loop.done == 1 or loop.done % c.forests_every == 0 or over):
             save_step(trees, folder.forests, loop.done, overwrite=True, states="drop")
+        broken = all_failed(trees)
+        lost = lost + 1 if broken else 0
+        if lost == (1 if loop.done == 1 else LOST):
+            raise TrainError(
+                f"step {loop.done} had nothing to train on, because {broken}; mend the task or the engine, and "
+                f"{'start again' if loop.done == 1 else 'resume from the newest checkpoint'}"
+            )
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
             metrics.write("eval", loop.done, await loop.evaluate())
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
             _save(loop, loaded, folder)
-    loop.listen(RunEvent("stop", loop.done, note=why))
+    running = loop.under_way(trees)
+    note = f"; {running} rollouts under way were given up" if running else ""
+    loop.listen(RunEvent("stop", loop.done, {"leaves.running": float(running)}, note=why + note))
+    if loop.blind:
+        raise TrainError(f"{why}, and the last evaluation measured nothing, because {loop.blind}; the model is saved")
     return why
 
 
