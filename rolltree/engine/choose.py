@@ -6,7 +6,9 @@ from pathlib import Path
 
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.errors import did_you_mean
+from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_codec
+from rolltree.policy.lora import holds_adapters
 from rolltree.policy.models import model_folder
 
 NAMES = ("local", "vllm")
@@ -16,20 +18,23 @@ serves it, such as http://127.0.0.1:8000."""
 
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
-    trains: bool = False, lockstep: bool = False,
+    trains: bool = False, lockstep: bool = False, placement: Placement | None = None,
 ) -> Engine:  # fmt: skip
     """An engine on a model. `sampling` is the law most requests will have; `trains` says weights will be updated.
+
+    `placement` says where it computes and in which type, on the processor in float32 when left out.
 
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`).
 
     Optional parts are imported here only, and their absence is one sentence.
     """
+    there = placement or place("cpu")
     if name == "local":
         from rolltree.engine.local import LocalEngine
 
-        return LocalEngine(model, version=version, lockstep=lockstep)
+        return LocalEngine(model, version=version, lockstep=lockstep, dtype=there.dtype, device=there.device)
     if name == "vllm":
-        return _vllm(model, version, sampling)
+        return _vllm(model, version, sampling, there)
     if not name.startswith(("http://", "https://")):
         way = did_you_mean(name, NAMES) or f"give {', '.join(NAMES)} or an address like http://127.0.0.1:8000"
         raise EngineError(f"there is no engine {name!r}: {way}")
@@ -46,7 +51,7 @@ async def choose_engine(
     return engine
 
 
-def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | None) -> Engine:
+def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | None, placement: Placement) -> Engine:
     from rolltree.engine.segments.law import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
@@ -55,4 +60,8 @@ def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | No
     s = sampling or Sampling()
     # Of a large vocabulary the law is only known by vLLM's own word; of the policy itself its word says more.
     law = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
-    return start(model, codec=codec, version=version, reports="law" if law else "policy")
+    path = model.path if isinstance(model, LoadedModel) else model_folder(str(model))
+    if holds_adapters(path):
+        raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
+    dtype = str(placement.dtype).removeprefix("torch.")
+    return start(model, codec=codec, version=version, reports="law" if law else "policy", dtype=dtype)

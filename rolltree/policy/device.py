@@ -74,7 +74,9 @@ def free_memory(device: torch.device) -> int:
 def _device(name: str) -> torch.device:
     there = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if name == "auto":
-        return torch.device("cpu") if there is None else torch.device(there.type, torch.accelerator.current_device_index())
+        if there is None:
+            return torch.device("cpu")
+        return torch.device(there.type, torch.accelerator.current_device_index())
     try:
         asked = torch.device(name)
     except RuntimeError:
@@ -83,8 +85,8 @@ def _device(name: str) -> torch.device:
         return torch.device("cpu")
     if there is None or there.type != asked.type:
         raise ModelError(
-            f"--device {name}: torch {torch.__version__} finds no {asked.type} device on this machine; use --device cpu, "
-            "or install the driver and a torch built for it"
+            f"--device {name}: torch {torch.__version__} finds no {asked.type} device on this machine; use --device "
+            "cpu, or install the driver and a torch built for it"
         )
     count = torch.accelerator.device_count()
     if asked.index is not None and asked.index >= count:

@@ -30,8 +30,8 @@ def rounded(length: int) -> int:
 def block_mask(last: Ints, device: torch.device, *, first: int = 0) -> Any:
     """The mask in which the query at row q ≥ `first` sees the key at row k iff k ≤ q < last[k].
 
-    Queries are counted from `first` on. Both sides are padded to `rounded` lengths; a padded query sees itself or, where
-    keys end before it, the last one.
+    Queries are counted from `first` on. Both sides are padded to `rounded` lengths; a padded query sees itself or,
+    where keys end before it, the last one.
     """
     from torch.nn.attention.flex_attention import BlockMask
 

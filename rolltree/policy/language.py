@@ -139,8 +139,8 @@ class LanguagePolicy:
         self._try_out()
         if self.compute.piece:
             raise ModelError(
-                f"a {core.config.model_type} model cannot be computed in pieces, which takes a model of the Llama family; "
-                "leave out piece"
+                f"a {core.config.model_type} model cannot be computed in pieces, which takes a model of the Llama "
+                "family; leave out piece"
             )
         if self.compute.checkpointing:
             checkpoint_layers(core)

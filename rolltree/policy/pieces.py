@@ -117,9 +117,7 @@ class _Work:
         stop = len(grad)
         for piece in reversed(self.pieces):
             start = stop - len(piece.reads)
-            leaves = [
-                (k.detach().requires_grad_(), v.detach().requires_grad_()) for k, v in self._above(piece, store)
-            ]
+            leaves = [(k.detach().requires_grad_(), v.detach().requires_grad_()) for k, v in self._above(piece, store)]
             with torch.enable_grad(), self._context():
                 states, own = self._run(piece, leaves)
             rows = slice(piece.start, piece.stop)
@@ -139,9 +137,7 @@ class _Work:
 
     def _run(self, piece: Piece, past: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Store]:
         first, rows = len(piece.above), slice(piece.start, piece.stop)
-        attend = along(
-            piece.spans, self.kernel, self.device, first=first, keep=not self.compute.checkpointing
-        )
+        attend = along(piece.spans, self.kernel, self.device, first=first, keep=not self.compute.checkpointing)
         reads = torch.from_numpy(piece.reads).to(self.device)
         return continued(
             self.model, self.tokens[rows], self.position[rows], attend, reads, past,

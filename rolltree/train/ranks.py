@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from rolltree.objective.hooks import accumulator_of
+from rolltree.policy.unadapted import Unadapted
 from rolltree.recipe.recipe import Parts
 from rolltree.train import ranks_worker as rank
 from rolltree.train.config import TrainError
@@ -53,8 +54,9 @@ class ProcessCrew:
     def __init__(self, learner: Learner, size: int) -> None:
         self._learner, self._size = learner, size
         self._threads = max(1, torch.get_num_threads() // size)
-        fixed = {name: policy.model for name, policy in learner.anchors.items()}
-        own = rank.Beginning(deepcopy(learner.policy.model), learner.policy.attention, fixed, learner.optim)
+        policy = learner.policy
+        fixed = {name: None if isinstance(p, Unadapted) else p.model for name, p in learner.anchors.items()}
+        own = rank.Beginning(deepcopy(policy.model), policy.attention, fixed, learner.optim, policy.compute)
         store = rank.meeting(0, size, host=True)
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Any] = []

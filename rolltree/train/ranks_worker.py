@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rolltree.policy.device import Compute
 from rolltree.policy.language import Attention, LanguagePolicy
+from rolltree.policy.unadapted import Unadapted
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered
@@ -40,7 +42,9 @@ class Beginning:
     model: Any
     attention: Attention
     anchors: Mapping[str, Any]
+    """Models of the fixed policies; None = the model itself without its adapters."""
     optim: Optim
+    compute: Compute = field(default_factory=Compute)
 
 
 @dataclass(slots=True)
@@ -75,9 +79,13 @@ def join(beginning: Beginning, rank: int, size: int, store: Any) -> Learner:
     """Become one of so many ranks; returns this one's learner."""
     keep_freed()
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    policy = LanguagePolicy(beginning.model, attention=beginning.attention)
+    compute = beginning.compute
+    policy = LanguagePolicy(beginning.model, attention=beginning.attention, compute=compute)
     shard(policy)
-    anchors = {name: LanguagePolicy(model) for name, model in beginning.anchors.items()}
+    anchors = {
+        name: Unadapted(policy) if model is None else LanguagePolicy(model, compute=compute)
+        for name, model in beginning.anchors.items()
+    }
     return Learner(policy, make_optimizer(policy, beginning.optim), beginning.optim, anchors, team=Sharded())
 
 
@@ -94,7 +102,7 @@ def load(learner: Learner, weights: Mapping[str, Tensor], state: Mapping[str, An
     load_optimizer(learner.optimizer, state["optimizer"])
     learner.updates = int(state["updates"])
     for name, anchor in learner.anchors.items():
-        anchor.model.load_state_dict(state["anchors"][name])
+        anchor.load_state_dict(state["anchors"][name])
 
 
 def optimizer_state(learner: Learner) -> dict[str, Any]:

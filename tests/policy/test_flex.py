@@ -1,4 +1,4 @@
-"""The block mask that FlexAttention skips by is the mask it stands for, and the kernel says what blocks of torch say."""
+"""The block mask that FlexAttention skips by is the mask it stands for, and the kernel says what torch says."""
 
 from __future__ import annotations
 
