@@ -8,8 +8,9 @@ from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_codec
-from rolltree.policy.lora import holds_adapters
+from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
+from rolltree.policy.size import check_sampled, size_in
 
 NAMES = ("local", "vllm")
 ABOUT = """What samples the policy: local (this process), vllm (in this process too), or the address of a server that
@@ -32,6 +33,11 @@ async def choose_engine(
     if name == "local":
         from rolltree.engine.local import LocalEngine
 
+        if not isinstance(model, LoadedModel):
+            folder = model_folder(str(model))
+            size = size_in(base_of(folder) if holds_adapters(folder) else folder)
+            if size is not None:
+                check_sampled(size, str(model), there.device, there.dtype)
         return LocalEngine(model, version=version, lockstep=lockstep, dtype=there.dtype, device=there.device)
     if name == "vllm":
         return _vllm(model, version, sampling, there)

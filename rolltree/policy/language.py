@@ -144,6 +144,11 @@ class LanguagePolicy:
             )
         if self.compute.checkpointing:
             checkpoint_layers(core)
+            if not self._agrees(core):
+                raise ModelError(
+                    f"a {core.config.model_type} model computes something else under gradient checkpointing (dropout in "
+                    "its layers does that); leave it out"
+                )
 
     def _try_out(self) -> None:
         """Refuse a model whose forward does not attend along the tree it is given, before its numbers train it."""

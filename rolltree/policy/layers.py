@@ -18,13 +18,6 @@ def checkpoint_layers(core: Any) -> None:
     layers = [module for module in core.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers or not getattr(core, "supports_gradient_checkpointing", False):
         raise ModelError(f"a {core.config.model_type} model has no gradient checkpointing; leave it out")
-    rates = core.config.to_dict()
-    drops = [name for name, rate in rates.items() if ("drop" in name) and isinstance(rate, float) and rate > 0]
-    if drops:
-        raise ModelError(
-            f"a {core.config.model_type} model with {drops[0]}={rates[drops[0]]} would drop activations under gradient "
-            f"checkpointing; set {drops[0]} to 0 in its config.json, or leave gradient checkpointing out"
-        )
     enable = getattr(core, "activation_checkpointing_enable", None) or core.gradient_checkpointing_enable
     enable({"use_reentrant": False, "preserve_rng_state": False})
     for layer in layers:

@@ -27,7 +27,8 @@ def with_lora(model: PreTrainedModel, *, rank: int, alpha: float, targets: Seque
     # Whoever loads a checkpoint's adapters finds the model by this, from whatever folder.
     base: Any = model
     place = Path(base.name_or_path)
-    base.name_or_path = str(place.resolve()) if place.is_dir() else base.name_or_path
+    if base.name_or_path and place.is_dir():
+        base.name_or_path = str(place.resolve())
     return cast(PreTrainedModel, peft.get_peft_model(base, config))
 
 

@@ -27,6 +27,7 @@ from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
+from rolltree.train.fits import check_fits
 from rolltree.train.learner import compute_of, make_learner
 from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
@@ -71,6 +72,8 @@ def train(
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)
     where = place(settings.device, settings.dtype)
+    if not isinstance(model, LoadedModel):
+        check_fits(model, parts, settings, engine=engine == "local")
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     whole: Any = loaded.model
     whole.to(where.device)

@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from rolltree.engine.local.fetch import fetch, together
 from rolltree.engine.protocol import Request, Sampling
 from tests.engine import tiny
 from tests.engine.test_semantics import run
 
-WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
-"""Operations whose result the program must see before it can go on."""
+WAITS = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "nonzero", "masked_select", "unique", "cpu")
+"""Calls whose result the program must see before it can go on."""
 
 
-class Waiting(TorchDispatchMode):
-    """Notes every such operation."""
+class Waiting(TorchFunctionMode):
+    """Notes every such call."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[str] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = str(func.overloadpacket).rpartition(".")[2]
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
         if name in WAITS:
             self.seen.append(name)
         return func(*args, **(kwargs or {}))
@@ -56,6 +56,9 @@ def test_a_decoding_step_never_waits_inside() -> None:
         ))  # fmt: skip
 
     run(scenario, model=tiny.llama())
+    with torch.inference_mode(), Waiting() as caught:
+        assert not bool(torch.zeros(2).any())
+    assert caught.seen == ["__bool__"], "the watch sees nothing"
     assert len(seen) > 8
     assert not [names for names in seen if names]
 
