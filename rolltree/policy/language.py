@@ -146,8 +146,8 @@ class LanguagePolicy:
             checkpoint_layers(core)
             if not self._agrees(core):
                 raise ModelError(
-                    f"a {core.config.model_type} model computes something else under gradient checkpointing (dropout in "
-                    "its layers does that); leave it out"
+                    f"a {core.config.model_type} model computes something else under gradient checkpointing (dropout "
+                    "in its layers does that); leave it out"
                 )
 
     def _try_out(self) -> None:

@@ -45,6 +45,8 @@ class Beginning:
     """Models of the fixed policies; None = the model itself without its adapters."""
     optim: Optim
     compute: Compute = field(default_factory=Compute)
+    device: str = "cpu"
+    """The driver's; the others take those behind it."""
 
 
 @dataclass(slots=True)
@@ -78,12 +80,18 @@ def meeting(port: int, size: int, *, host: bool = False) -> Any:
 def join(beginning: Beginning, rank: int, size: int, store: Any) -> Learner:
     """Become one of so many ranks; returns this one's learner."""
     keep_freed()
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    device, backend = torch.device(beginning.device), "gloo"
+    if device.type != "cpu":
+        # A card each, the driver's first; what is told beside tensors goes over the processors.
+        device = torch.device(device.type, (device.index or 0) + rank)
+        torch.accelerator.set_device_index(device.index)
+        backend = f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     compute = beginning.compute
-    policy = LanguagePolicy(beginning.model, attention=beginning.attention, compute=compute)
+    policy = LanguagePolicy(beginning.model.to(device), attention=beginning.attention, compute=compute)
     shard(policy)
     anchors = {
-        name: Unadapted(policy) if model is None else LanguagePolicy(model, compute=compute)
+        name: Unadapted(policy) if model is None else LanguagePolicy(model.to(device), compute=compute)
         for name, model in beginning.anchors.items()
     }
     return Learner(policy, make_optimizer(policy, beginning.optim), beginning.optim, anchors, team=Sharded())
