@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 import torch
 
 from rolltree.errors import did_you_mean
@@ -64,6 +64,10 @@ def natural(device: torch.device) -> torch.dtype:
 def free_memory(device: torch.device) -> int:
     """Bytes that a program may still take there."""
     if device.type == "cpu":
+        try:
+            import psutil
+        except ImportError:  # a card's driver needs it for nothing else
+            return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return int(psutil.virtual_memory().available)
     accelerator: Any = torch.accelerator
     if hasattr(accelerator, "get_memory_info"):
