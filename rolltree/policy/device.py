@@ -61,6 +61,14 @@ def natural(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type in ("cuda", "xpu") else torch.float32
 
 
+def narrowed(model: Any, dtype: torch.dtype) -> Any:
+    """The model with its parameters in another type; buffers stay, for coarse rotary frequencies move far positions."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(dtype)
+    return model
+
+
 def free_memory(device: torch.device) -> int:
     """Bytes that a program may still take there."""
     if device.type == "cpu":

@@ -19,6 +19,8 @@ from rolltree.tree.table import Ints
 
 BLOCK = 128
 """Queries and keys of one block of the mask."""
+VARIANTS = 64
+"""Kinds of heads, types and gradients that one process may have programs for."""
 
 
 def rounded(length: int) -> int:
@@ -79,9 +81,19 @@ def compiled() -> Callable[..., Tensor]:
 
     global _compiled  # noqa: PLW0603  (compiling is slow and belongs to the process)
     if _compiled is None:
-        eager: Any = flex_attention
-        _compiled = torch.compile(eager, dynamic=True) if torch.accelerator.is_available() else eager
+        _compiled = _compile(flex_attention) if torch.accelerator.is_available() else flex_attention
     return _compiled
+
+
+def _compile(eager: Any) -> Any:
+    """One program for all lengths; heads, types, and whether a gradient is wanted make others.
+
+    Where these are more than torch compiles it would go on uncompiled, with a dense mask: that is an error here.
+    """
+    config: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
+    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    setattr(config, limit, max(getattr(config, limit), VARIANTS))
+    return torch.compile(eager, dynamic=True, fullgraph=True)
 
 
 _compiled: Any = None

@@ -31,6 +31,8 @@ NAME = "rolltree"
 """Name of the attention function in transformers' registry."""
 LOGITS = 1 << 25
 """Most logits held at once; larger vocabularies are read in chunks whose logits are computed again backwards."""
+LOGITS_ON_CARD = 1 << 27
+"""The same on an accelerator, where products of few rows are slow."""
 
 Attention = Literal["auto", "blocks", "dense", "flex"]
 
@@ -93,7 +95,7 @@ class LanguagePolicy:
             hidden = self._hidden(packed)
             read, target = self._to(packed.read), self._to(packed.target)
             head = _head(self.model)
-            if logits or hidden.shape[0] * head.out_features <= LOGITS:
+            if logits or hidden.shape[0] * head.out_features <= most_logits(self.device):
                 return _tell(head(hidden), read, target, entropy=entropy, keep=logits, watch=watch)
             return _in_chunks(head, hidden, read, target, entropy=entropy, watch=watch)
 
@@ -189,6 +191,11 @@ class LanguagePolicy:
         return torch.from_numpy(array).to(self.device)
 
 
+def most_logits(device: torch.device) -> int:
+    """Most logits held at once on a device."""
+    return LOGITS if device.type == "cpu" else LOGITS_ON_CARD
+
+
 def _tell(logits: Tensor, read: Tensor, target: Tensor, *, entropy: bool, keep: bool, watch: bool) -> Read:
     logits = logits.float() if logits.dtype in HALF else logits
     logp = logits.log_softmax(-1)
@@ -203,7 +210,7 @@ def _tell(logits: Tensor, read: Tensor, target: Tensor, *, entropy: bool, keep: 
 
 def _in_chunks(head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, *, entropy: bool, watch: bool) -> Read:
     """The same without holding all logits: each chunk's are computed again in the backward pass."""
-    size = max(1, LOGITS // head.out_features)
+    size = max(1, most_logits(hidden.device) // head.out_features)
     columns = hidden.new_zeros(len(read), 3, dtype=torch.float32 if hidden.dtype in HALF else hidden.dtype)
 
     def part(chunk: Tensor, rows: Tensor, goal: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rolltree.objective.batch import Objective
 from rolltree.policy.device import HALF, Placement, free_memory, place
-from rolltree.policy.language import LOGITS
+from rolltree.policy.language import most_logits
 from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
 from rolltree.policy.size import ModelSize, gigabytes, size_in
@@ -89,7 +89,7 @@ def _activations(size: ModelSize, config: TrainConfig, where: Placement) -> floa
         size.kv // size.layers
     )  # fmt: skip
     layers = kept + 4 * size.hidden * size.layers if config.gradient_checkpointing else kept * size.layers
-    logits = 4 * 4 * min(tokens * size.vocab, LOGITS)
+    logits = 4 * 4 * min(tokens * size.vocab, most_logits(where.device))
     # In pieces, keys and values of the whole row stay, and what is sent back to them.
     row = config.token_budget * size.kv * (narrow + 4) if config.piece else 0
     return tokens * layers + logits + row

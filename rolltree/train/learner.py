@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rolltree.objective.hooks import accumulator_of
-from rolltree.policy.device import HALF, Compute, place
+from rolltree.policy.device import HALF, Compute, narrowed, place
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.lora import with_lora
 from rolltree.policy.unadapted import Unadapted
@@ -43,7 +43,7 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig) -> Learner:
     if lora is not None:
         if compute.dtype is not None and config.ranks == 1:
             # Weights that never change need no finer type than they are computed in; FSDP2 wants one type for all.
-            model.to(compute.dtype)
+            narrowed(model, compute.dtype)
         model = with_lora(model, rank=lora.rank, alpha=lora.alpha, targets=lora.targets)
     policy = LanguagePolicy(model, compute=compute)
     if "reference" in needed and lora is not None:
@@ -59,5 +59,5 @@ def fixed_copy(model: Any, compute: Compute) -> LanguagePolicy:
     """A policy that stays as the model is now, in the type that it is computed in."""
     copy: Any = deepcopy(model).requires_grad_(False)
     if compute.dtype is not None and next(copy.parameters()).dtype == torch.float32:
-        copy.to(compute.dtype)
+        narrowed(copy, compute.dtype)
     return LanguagePolicy(copy, compute=compute)

@@ -138,3 +138,21 @@ def test_sizes_are_read_off_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolltree.policy.size.free_memory", lambda _: 1000)
     with pytest.raises(ModelError, match=r"big needs about .* GB on cpu to be sampled .* and 1e-06 GB are free"):
         check_sampled(size, "big", torch.device("cpu"), torch.float32)
+
+
+def test_far_positions_are_where_they_were_in_half_precision() -> None:
+    """Rotary frequencies rounded to bfloat16 would turn position 1,000 by whole radians."""
+    from rolltree.policy.device import narrowed
+
+    def model() -> Any:
+        torch.manual_seed(0)
+        wide = {"hidden_size": 64, "num_attention_heads": 2, "max_position_embeddings": 2048, "rotary_pct": 1.0}
+        return AutoModelForCausalLM.from_config(GPTNeoXConfig(**{**NEOX, **wide})).eval()
+
+    def told(each: Any) -> torch.Tensor:
+        with torch.no_grad():
+            ids = torch.arange(1100)[None] % 23
+            return each(input_ids=ids).logits[0, -50:].float().log_softmax(-1)
+
+    whole, low, rounded = told(model()), told(narrowed(model(), torch.bfloat16)), told(model().bfloat16())
+    assert (whole - low).abs().mean() < 0.5 * (whole - rounded).abs().mean()

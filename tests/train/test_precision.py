@@ -232,6 +232,7 @@ def test_what_a_critic_and_a_credits_reference_read_is_in_half_precision_too() -
     assert readings.reference is not None
     readings.write(view, 10**6)
     assert {p.dtype for p in readings.reference.model.parameters()} == {torch.bfloat16}
+    assert {b.dtype for b in readings.reference.model.buffers()} == {torch.float32}, "rotations are not narrowed"
     assert {p.dtype for p in readings.critic.trunk.parameters()} == {torch.float32}
     assert readings.learn(view, 10**6)["critic_loss"] > 0
     adapted = make_readings(frozenset({"action:reference"}), model, Optim(), compute, adapted=True)
