@@ -101,7 +101,7 @@ def _device(name: str) -> torch.device:
             "cpu, or install the driver and a torch built for it"
         )
     count = torch.accelerator.device_count()
-    if asked.index is not None and asked.index >= count:
+    named: Any = asked.index  # None where none is named, whatever the stubs say
+    if named is not None and named >= count:
         raise ModelError(f"--device {name}: this machine has {count} (the last is {asked.type}:{count - 1})")
-    index = torch.accelerator.current_device_index() if asked.index is None else asked.index
-    return torch.device(asked.type, index)
+    return torch.device(asked.type, torch.accelerator.current_device_index() if named is None else named)

@@ -83,8 +83,9 @@ def _layer(
         q, k = _norm(attention.q_norm, q), _norm(attention.k_norm, k)
     q, k = _Rotate.apply(q, cos, sin), _Rotate.apply(k, cos, sin)
     q, k, v = (cast(Tensor, t).transpose(0, 1) for t in (q, k, v))
-    nothing = past is None or not past[0].shape[1]
-    keys, values = (k, v) if nothing else (torch.cat((past[0], k), 1), torch.cat((past[1], v), 1))
+    keys, values = k, v
+    if past is not None and past[0].shape[1]:
+        keys, values = torch.cat((past[0], k), 1), torch.cat((past[1], v), 1)
     mixed = attend(q, keys, values, attention.scaling)
     mixed = mixed.transpose(0, 1).reshape(len(x), -1)
     if reads is not None:

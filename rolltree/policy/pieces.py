@@ -94,7 +94,8 @@ class _Work:
     def __init__(
         self, model: PreTrainedModel, packed: Packed, kernel: Kernel, device: torch.device, compute: Compute
     ) -> None:
-        self.model, self.kernel, self.device, self.compute = model, kernel, device, compute
+        self.model, self.device, self.compute = model, device, compute
+        self.kernel: Kernel = kernel
         self.pieces = cut(packed, compute.piece)
         self.tokens, self.position = (torch.from_numpy(a).to(device) for a in (packed.tokens, packed.position))
 
