@@ -47,7 +47,7 @@ def numerics(bench: Bench) -> None:
     case = Case("agent", 20, 4, 5, agent=True) if bench.toy else Case("agent", 60, 8, 20, trees=3, agent=True)
     trees, size = case.grow(shape.vocab), 40 if bench.toy else 100
     view = table(trees)
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     truth = _told(model, packed, "blocks", CPU, Compute())
     kinds = [("float32", None), ("bfloat16", torch.bfloat16)]
     for attention in ("blocks", "flex"):
@@ -98,7 +98,7 @@ def _compilations(bench: Bench, model: Any, shape: Shape) -> None:
     built: list[int] = []
     for length in (40, 90, 170, 260, 420, 700, 1100, 1900):
         view = table(Case("group", length, 4, length // 4).grow(shape.vocab))
-        policy.read(pack(view, view.teaches)).logp.sum().backward()
+        policy.read(pack(view, view.loss_mask)).logp.sum().backward()
         built.append(int(counters["stats"]["unique_graphs"]))
     last = built[-1] - built[2]
     bench.add("numerics", what="kernels built for five further lengths", logp_off=None, gradient_cosine=None,

@@ -86,7 +86,7 @@ def packed(bench: Bench, shape: Shape, peak: float) -> None:
 def _packed(bench: Bench, model: Any, shape: Shape, case: Case, peak: float, what: str) -> None:
     forest = case.grow(shape.vocab)
     view = table(forest)
-    row = pack(view, view.teaches)
+    row = pack(view, view.loss_mask)
     compute = Compute(bench.dtype if bench.dtype in HALF else None, checkpointing=not bench.toy)
     trained = len(row.action)
     policy = LanguagePolicy(model, compute=compute)

@@ -19,9 +19,10 @@ serves it, such as http://127.0.0.1:8000."""
 
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
-    trains: bool = False, lockstep: bool = False, placement: Placement | None = None,
+    updates: bool = False, lockstep: bool = False, placement: Placement | None = None,
 ) -> Engine:  # fmt: skip
-    """An engine on a model. `sampling` is the law most requests will have; `trains` says weights will be updated.
+    """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
+    updated.
 
     `placement` says where it computes and in which type, on the processor in float32 when left out.
 
@@ -48,7 +49,7 @@ async def choose_engine(
 
     codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
     engine = await connect(name, codec, version=version)
-    if trains and engine.capabilities.lacking(frozenset({"update"})):
+    if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
         raise EngineError(
             f"the server at {name} takes no new weights, so it cannot be trained against; start vLLM on this machine "
@@ -58,16 +59,16 @@ async def choose_engine(
 
 
 def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | None, placement: Placement) -> Engine:
-    from rolltree.engine.segments.law import neutral
+    from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
     require()
     codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
     s = sampling or Sampling()
-    # Of a large vocabulary the law is only known by vLLM's own word; of the policy itself its word says more.
-    law = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
+    # Of a large vocabulary the distribution is only known by vLLM's own word; of the policy itself its word says more.
+    distribution = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
     path = model.path if isinstance(model, LoadedModel) else model_folder(str(model))
     if holds_adapters(path):
         raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
     dtype = str(placement.dtype).removeprefix("torch.")
-    return start(model, codec=codec, version=version, reports="law" if law else "policy", dtype=dtype)
+    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy", dtype=dtype)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rolltree.policy.language import LanguagePolicy, Read
+from rolltree.policy.language import LanguagePolicy, PolicyRead
 from rolltree.policy.packed import Packed
 
 
@@ -18,7 +18,7 @@ class Unadapted(LanguagePolicy):
         self.model, self.device = policy.model, policy.device
         self.attention, self.compute = policy.attention, policy.compute
 
-    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> Read:
+    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> PolicyRead:
         """See `LanguagePolicy.read`."""
         with self._switched_off():
             return super().read(packed, entropy=entropy, logits=logits, watch=watch)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rolltree.train.config import TrainConfig
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 
 
 class Reporter:
@@ -39,7 +39,7 @@ class Reporter:
         self._bar.stop()
         self._log.close()
 
-    def __call__(self, live: Live) -> None:
+    def __call__(self, live: RunEvent) -> None:
         """Take note of something that happened."""
         n = live.numbers
         if live.kind == "trained":
@@ -63,7 +63,7 @@ class Reporter:
             self._bar.console.print(text, highlight=False)
 
 
-def _step_line(live: Live, config: TrainConfig) -> str:
+def _step_line(live: RunEvent, config: TrainConfig) -> str:
     n = live.numbers
     laps = (k for k in n if k.startswith("seconds.") and k != "seconds.total" and not k.endswith("_share"))
     spent = sum(n[k] for k in laps)

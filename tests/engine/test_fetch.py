@@ -48,12 +48,18 @@ def test_a_decoding_step_never_waits_inside() -> None:
             return news
 
         core.step = watched
-        laws: list[Any] = [{}, {"temperature": 0.0}, {"temperature": 0.7, "top_k": 3}, {"top_p": 0.8}]
+        distributions: list[Any] = [{}, {"temperature": 0.0}, {"temperature": 0.7, "top_k": 3}, {"top_p": 0.8}]
         wants = [frozenset[str](), frozenset({"entropy"}), frozenset({"top:3"}), frozenset({"entropy", "top:2"})]
-        await asyncio.gather(*(
-            engine.submit(Request(np.arange(1, 6), Sampling(max_tokens=12, seed=i, ignore_eos=True, **law), want=want))
-            for i, (law, want) in enumerate(zip(laws, wants, strict=True))
-        ))  # fmt: skip
+        await asyncio.gather(
+            *(
+                engine.submit(
+                    Request(
+                        np.arange(1, 6), Sampling(max_tokens=12, seed=i, ignore_eos=True, **distribution), want=want
+                    )
+                )
+                for i, (distribution, want) in enumerate(zip(distributions, wants, strict=True))
+            )
+        )
 
     run(scenario, model=tiny.llama())
     with torch.inference_mode(), Waiting() as caught:

@@ -29,7 +29,7 @@ no_gpu = pytest.mark.skipif(torch.accelerator.is_available(), reason="this machi
 def packed_trees(seed: int = 1) -> Packed:
     rng = random.Random(seed)
     view = table([random_tree(rng, f"t{i}", least=6) for i in range(4)])
-    return pack(view, view.teaches)
+    return pack(view, view.loss_mask)
 
 
 @no_gpu

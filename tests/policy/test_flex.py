@@ -34,7 +34,7 @@ def grown(rng: random.Random, trees: int, longest: int) -> list[Tree]:
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([3, 40, 200]), st.floats(0, 0.99))
 def test_block_masks_are_the_mask_of_the_spans(seed: int, trees: int, longest: int, share: float) -> None:
     view = table(grown(random.Random(seed), trees, longest))
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     last, n = packed.spans.last(), len(packed)
     first = int(share * n)
     mask = flex.block_mask(last, CPU, first=first)
@@ -70,7 +70,7 @@ def listed(mask: object, kind: str) -> torch.Tensor:
 def test_attention_equals_the_blocks_of_torch(share: float) -> None:
     """Forward only: FlexAttention has no backward pass on a processor."""
     view = table(grown(random.Random(5), 2, 120))
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     n = len(packed)
     # A span must begin where queries do.
     starts = np.cumsum(packed.spans.length) - packed.spans.length

@@ -51,7 +51,7 @@ def same(mine: list[torch.Tensor], theirs: list[torch.Tensor], near: float = 1e-
 def test_pieces_equal_the_whole(family: str, seed: int, piece: int, checkpointing: bool) -> None:
     model = FAMILIES[family].eval()
     view = forest(seed)
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     same(told(model, packed, Compute(piece=piece, checkpointing=checkpointing)), told(model, packed, Compute()))
 
 
@@ -64,7 +64,7 @@ def test_the_nano_policy_in_pieces_with_adapters() -> None:
             parameter.data = 0.1 * torch.randn_like(parameter)
     model = model.double()
     view = forest(3)
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     same(told(model, packed, Compute(piece=11)), told(model, packed, Compute()), near=1e-9)
     with torch.no_grad():
         policy = LanguagePolicy(model, compute=Compute(piece=11))
@@ -75,7 +75,7 @@ def test_the_nano_policy_in_pieces_with_adapters() -> None:
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 30))
 def test_a_piece_sees_exactly_what_the_row_shows_it(seed: int, size: int) -> None:
     view = forest(seed, trees=2)
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     last, rows = packed.spans.last(), np.arange(len(packed))
     for piece in cut(packed, size):
         shown = np.concatenate([piece.above, rows[piece.start : piece.stop]])
@@ -91,7 +91,7 @@ def test_what_is_alive_is_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Activations that wait for the backward pass are those of a piece, however long the row is."""
     model = FAMILIES["llama"].eval()
     view = forest(7, trees=6)
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     alive: list[int] = []
 
     def peak(compute: Compute) -> int:

@@ -142,7 +142,7 @@ def test_under_adapters_the_reference_is_the_model_itself() -> None:
 
     for version in range(2):
         told = learner.step(Grpo(kl=0.1).build().objective, view, folded, None, version=version, knobs=StepKnobs())
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     with torch.no_grad():
         base = LanguagePolicy(tiny_llama(exact=False)).read(packed).logp
         assert torch.allclose(reference.read(packed).logp, base, atol=1e-6)

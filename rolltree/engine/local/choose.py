@@ -8,40 +8,40 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.engine.local.batch import Batch
+from rolltree.engine.local.batch import DecodeBatch
 from rolltree.engine.local.fetch import Numbers, fetch
-from rolltree.engine.local.law import draw
+from rolltree.engine.local.sampling import draw
 from rolltree.engine.local.streams import uniforms
 from rolltree.engine.protocol import EngineError
 
 
-def choose(logits: Tensor, batch: Batch, version: int) -> dict[int, EngineError]:
+def choose(logits: Tensor, batch: DecodeBatch, version: int) -> dict[int, EngineError]:
     """Write one token to every row of the batch; return the rows that cannot go on, with the reason.
 
-    `logp`, entropy and alternatives describe the policy (raw logits at temperature 1); `logq` describes the law the
-    token was drawn from, after hook, temperature and truncation.
+    `logp`, entropy and alternatives describe the policy (raw logits at temperature 1); `sampling_logprob` describes
+    the distribution the token was drawn from, after hook, temperature and truncation.
     """
     n = len(batch)
     rows, at = np.arange(n), batch.length[:n]
     failures: dict[int, EngineError] = {}
     adjusted = _hooked(logits, batch, failures)
     u = uniforms(batch.key[:n], at - batch.begin[:n])
-    drawn = draw(adjusted, batch.law(logits.device), torch.from_numpy(u).to(logits.device))
+    drawn = draw(adjusted, batch.distribution(logits.device), torch.from_numpy(u).to(logits.device))
     norm = torch.logsumexp(logits, -1)
     logp = logits.gather(1, drawn.token.unsqueeze(1)).squeeze(1) - norm
-    token, own, law, finite, *extras = fetch(
-        drawn.token, logp.float(), drawn.logq.float(), torch.isfinite(norm), *_extras(logits, norm, batch)
+    token, own, distribution, finite, *extras = fetch(
+        drawn.token, logp.float(), drawn.sampling_logprob.float(), torch.isfinite(norm), *_extras(logits, norm, batch)
     )
     for row in np.flatnonzero(finite == 0).tolist():
         failures.setdefault(row, EngineError(f"The logits are not finite under weight version {version}."))
     _note(extras, batch)
-    batch.ids[rows, at], batch.logp[rows, at], batch.logq[rows, at] = token, own, law
+    batch.ids[rows, at], batch.logp[rows, at], batch.sampling_logprob[rows, at] = token, own, distribution
     batch.version[rows, at] = version
     batch.length[:n] += 1
     return failures
 
 
-def _hooked(logits: Tensor, batch: Batch, failures: dict[int, EngineError]) -> Tensor:
+def _hooked(logits: Tensor, batch: DecodeBatch, failures: dict[int, EngineError]) -> Tensor:
     """Logits after the hooks of the rows that have one; a hook that fails ends its own run only."""
     out = logits
     for row in batch.asking.hook:
@@ -69,7 +69,7 @@ def _checked(new: Any, old: Tensor) -> Tensor:
     return logits
 
 
-def _extras(logits: Tensor, norm: Tensor, batch: Batch) -> list[Tensor]:
+def _extras(logits: Tensor, norm: Tensor, batch: DecodeBatch) -> list[Tensor]:
     """Entropy, and ids and log-probs of alternatives, of the rows that asked for them."""
     out: list[Tensor] = []
     if rows := batch.asking.entropy:
@@ -82,7 +82,7 @@ def _extras(logits: Tensor, norm: Tensor, batch: Batch) -> list[Tensor]:
     return out
 
 
-def _note(extras: list[Numbers], batch: Batch) -> None:
+def _note(extras: list[Numbers], batch: DecodeBatch) -> None:
     left = iter(extras)
     if rows := batch.asking.entropy:
         batch.entropy[rows, batch.length[rows]] = next(left)

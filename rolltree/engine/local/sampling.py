@@ -1,0 +1,108 @@
+"""The sampling distribution, for a whole batch at once: temperature, then top-k, then top-p, then one inverse-CDF draw
+per row.
+
+A row of temperature 0 takes the argmax. Ties in top-k and top-p go to the lower id.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRows:
+    """How each row draws; `None` where every row has the neutral value, which saves the work.
+
+    Made once for as long as the rows stay, so that no step asks the device which rows want what.
+    """
+
+    temperature: Tensor | None = None
+    greedy: Tensor | None = None
+    """Which rows take the argmax."""
+    cut: Tensor | None = None
+    """Rows that top-k or top-p cuts."""
+    top_k: Tensor | None = None
+    """Of those rows."""
+    top_p: Tensor | None = None
+
+    @classmethod
+    def of(cls, temperature: Floats, top_k: Ints, top_p: Floats, vocab: int, device: torch.device) -> SamplingRows:
+        """The distribution of rows with these knobs."""
+        k = np.where(top_k == 0, vocab, top_k)
+        cut = np.flatnonzero((k < vocab) | (top_p < 1))
+
+        def there(array: np.ndarray[Any, Any], matters: bool) -> Tensor | None:
+            return torch.from_numpy(array.copy()).to(device) if matters else None
+
+        own = bool(len(cut))
+        return cls(
+            there(temperature, bool((temperature != 1).any())), there(temperature == 0, bool((temperature == 0).any())),
+            there(cut, own), there(k[cut], own), there(top_p[cut], own),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What each row drew, and its log-prob under the distribution (NaN where greedy)."""
+
+    token: Tensor
+    sampling_logprob: Tensor
+
+
+def wide(logits: Tensor) -> Tensor:
+    """Logits in which log-probs can be told: a model of half precision gives them too coarse a grid."""
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+
+
+def draw(logits: Tensor, distribution: SamplingRows, uniform: Tensor) -> Drawn:
+    """Draw one token per row of logits (rows, vocab) with uniforms in [0, 1)."""
+    scaled = logits
+    if distribution.temperature is not None:
+        divisor = (
+            distribution.temperature
+            if distribution.greedy is None
+            else torch.where(distribution.greedy, 1.0, distribution.temperature)
+        )
+        scaled = logits / divisor.to(logits.dtype).unsqueeze(1)
+    if distribution.cut is not None and distribution.top_k is not None and distribution.top_p is not None:
+        scaled = _truncated(scaled, distribution.cut, distribution.top_k, distribution.top_p)
+    sampling_logprob = torch.log_softmax(scaled, -1)
+    token = _inverse_cdf(sampling_logprob.exp(), uniform)
+    if distribution.greedy is not None:
+        token = torch.where(distribution.greedy, logits.argmax(-1), token)
+    chosen = sampling_logprob.gather(1, token.unsqueeze(1)).squeeze(1)
+    if distribution.greedy is not None:
+        chosen = torch.where(distribution.greedy, math.nan, chosen)
+    return Drawn(token, chosen)
+
+
+def _inverse_cdf(probs: Tensor, uniform: Tensor) -> Tensor:
+    """First token whose cumulative probability exceeds uniform × total; never one of probability zero."""
+    total = probs.cumsum(-1, dtype=torch.float64)
+    top = total[:, -1:]
+    target = torch.minimum(uniform.unsqueeze(1) * top, top * (1 - 2.0**-52))
+    # The clamp is for rows of NaN only, which the caller finds and fails.
+    return torch.searchsorted(total, target, right=True).squeeze(1).clamp(max=probs.shape[1] - 1)
+
+
+def _truncated(logits: Tensor, cut: Tensor, k: Tensor, p: Tensor) -> Tensor:
+    """Set to -inf what top-k and top-p (the smallest set reaching top_p) exclude, in the rows to be cut."""
+    ordered, index = logits[cut].sort(dim=-1, descending=True, stable=True)
+    rank = torch.arange(logits.shape[1], device=logits.device)
+    ordered = ordered.masked_fill(rank >= k.unsqueeze(1), -math.inf)
+    mass = ordered.double().softmax(-1)
+    before = mass.cumsum(-1) - mass
+    ordered = ordered.masked_fill((before >= p.unsqueeze(1)) & (rank > 0), -math.inf)
+    out = logits.clone()
+    out[cut] = torch.empty_like(ordered).scatter_(1, index, ordered)
+    return out
