@@ -20,10 +20,10 @@ from rolltree.policy.size import size_of
 from rolltree.recipe.grpo import Grpo
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.treepo import TreePo
+from rolltree.rollout.cursor import Cursor
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.task.registry import load_task
-from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.fits import needs
 from rolltree.train.learner import make_learner

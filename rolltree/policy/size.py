@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from rolltree.policy.context import exact_context
 from rolltree.policy.decoder import ModelError
 from rolltree.policy.device import free_memory
+from rolltree.policy.trust import trusts_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def size_of(config: Any) -> ModelSize:
     """The size of a model with this config."""
     text = config.get_text_config()
     with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(config)
+        model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trusts_code())
     heads = int(text.num_attention_heads)
     dim = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
     layers, shared = int(text.num_hidden_layers), int(getattr(text, "num_key_value_heads", None) or heads)
@@ -58,8 +59,8 @@ def size_of(config: Any) -> ModelSize:
 def size_in(folder: Path) -> ModelSize | None:
     """The size of a model in a folder; None where its config says too little, which loading it then judges."""
     try:
-        return size_of(AutoConfig.from_pretrained(folder, local_files_only=True))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return size_of(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusts_code()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError):
         return None
 
 

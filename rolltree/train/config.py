@@ -8,6 +8,8 @@ from typing import Any
 
 from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError, did_you_mean
+from rolltree.knobs import check_instance
+from rolltree.rollout.config import RolloutConfig
 
 SCHEDULES = ("constant", "linear", "cosine")
 
@@ -84,11 +86,11 @@ class TrainConfig:
     """Most tokens of a micro-batch computed at once, depth first; keys and values of what stands above are kept. A tree
     beyond `token_budget` is then one micro-batch instead of several that each read its trunk. 0 = at once."""
     staleness: int = 0
-    """Versions a batch waits before it is trained: rollouts run ahead of the weights by so many steps, as they do in
-    asynchronous training. 0 = every batch is trained at once."""
+    """Versions a batch waits before it is trained, in lock-step: rollouts run ahead of the weights by so many steps, as
+    they do in asynchronous training. 0 = every batch is trained at once."""
     scheduler: str = ""
-    """Lets rollouts and training overlap, as a published system does: sync, areal, april, verl, slime, rollart or dart
-    (docs/howto/async.md). "" = the recipe's own way, for most batch after batch with nothing under way meanwhile."""
+    """How rollouts and training overlap, as in a published system: areal, april, verl, slime, rollart or dart
+    (docs/howto/async.md), or not: sync, one batch after the other. "" = the recipe's own, for most of them sync."""
     decoded: int | None = None
     """Stop after the step in which this many tokens have been sampled in all."""
     seconds: float | None = None
@@ -115,24 +117,35 @@ class TrainConfig:
     trackers: tuple[str, ...] = ()
     """Any of tensorboard, wandb, trackio."""
 
+    @property
+    def rollouts(self) -> RolloutConfig:
+        """The knobs that collecting rollouts needs."""
+        return RolloutConfig(self.prompts, self.seed, self.temperature, self.max_tokens)
+
     def __post_init__(self) -> None:
+        check_instance("", self)
         counts = ("steps", "prompts", "token_budget", "held", "ranks", "eval_items", "eval_samples", "keep_checkpoints")
         for name in counts:
             if getattr(self, name) < 1:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give a whole number of at least 1")
-        if self.piece < 0:
-            raise TrainError(f"piece={self.piece} makes no sense; give 0 (at once) or a number of tokens")
-        for name in ("eval_every", "checkpoint_every", "forests_every"):
+        ways = {
+            **dict.fromkeys(("eval_every", "checkpoint_every", "forests_every"), "(never) or a number of steps"),
+            "staleness": "or the number of versions to wait", "piece": "(at once) or a number of tokens",
+        }  # fmt: skip
+        for name, way in ways.items():
             if getattr(self, name) < 0:
-                raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 (never) or a number of steps")
-        if self.staleness < 0:
-            raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
+                raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 {way}")
         if self.scheduler:
             preset(self.scheduler)  # an unknown name is refused here
         for name in ("max_tokens", "decoded", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
         check_optim(self.optim)
+        for name in ("gap_limit", "loss_limit"):
+            if not getattr(self, name) > 0:
+                raise TrainError(f"{name}={getattr(self, name)} lets nothing pass; give a number above 0")
+        if not 0 <= self.gap_share <= 1:
+            raise TrainError(f"gap_share={self.gap_share} is no share; give a number from 0 to 1 (1 = go on anyhow)")
         if not 0 < self.temperature < inf:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a finite number above 0")
 
