@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
@@ -99,11 +98,6 @@ def kept(source: Path, out: Path | None) -> None:
     """Refuse to write over the very file that is read, whatever may be overwritten."""
     if out is not None and out.resolve() == source.resolve():
         raise RolltreeError(f"--out {out} is the file that is read, and would be lost; give another name")
-
-
-def plain(name: str) -> str:
-    """A name that may hold a path, as part of a folder's name."""
-    return re.sub(r"[/\\:?]+", "-", name)
 
 
 def first_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

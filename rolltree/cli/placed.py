@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rolltree.engine.protocol import EngineError
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Task, spoken_by
+from rolltree.task.registry import load_task
 
 if TYPE_CHECKING:
     from rolltree.cluster.pool import PoolEngine
@@ -34,6 +35,17 @@ def complete(arguments: Sequence[str]) -> list[str]:
     """`--cluster` with nothing behind it means two engines on this machine."""
     following = pairwise([*arguments, "--"])
     return ["--cluster=local:2" if word == "--cluster" and after.startswith("-") else word for word, after in following]
+
+
+def asked_task(name: str, level: int | None, policy: str) -> Task:
+    """The task as this policy is asked: data, before it goes to other processes, in the policy's chat template."""
+    task = load_task(name, level=level)
+    if not hasattr(task, "spoken_by"):
+        return task
+    from rolltree.policy.load import load_codec  # loads torch, which --help does not need
+    from rolltree.policy.models import model_folder
+
+    return spoken_by(task, load_codec(model_folder(policy)))
 
 
 @contextmanager

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from rolltree.cli.common import at_least, emit, first_name, parse, plain
-from rolltree.cli.placed import ClusterArguments, complete, placed
+from rolltree.cli.common import at_least, emit, first_name, parse
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import swapped
-from rolltree.task.registry import load_task
+from rolltree.task.data.flags import DataFlags, folder_name
 from rolltree.train.config import LoraKnobs, TrainConfig
 from rolltree.visible import visible
 
@@ -31,6 +31,7 @@ ABOUT = """Train a policy on a task with a recipe, into a run folder.
 
   rolltree train grpo --task countdown --out runs/first
   rolltree train dapo --task arithmetic --level 3 --group 16 --lr 2e-4
+  rolltree train grpo --task my.jsonl --policy PATH --reward exact
   rolltree train grpo --task grid --out runs/first --resume
   rolltree train treepo --control dars --control.schedule hard
   rolltree train grpo --scheduler areal --threads 1
@@ -57,7 +58,7 @@ class TrainArguments(ClusterArguments):
     use_objective: str = ""
     """Another objective than the recipe's, with knobs: cispo, or "clipped(clip_high=0.28)"."""
     task: str = "countdown"
-    """A task's name (rolltree tasks)."""
+    """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
@@ -94,8 +95,8 @@ def run(arguments: Sequence[str]) -> int:
     control = asked_control(rest)
     # Knobs of recipe and run keep their bare names; a control's are prefixed, because it goes with any recipe.
     bare: list[tuple[str, type[Any], str]] = [
-        ("arguments", TrainArguments, "What to train"), ("recipe", made, f"Knobs of {name}"),
-        ("run", TrainConfig, "The run"),
+        ("arguments", TrainArguments, "What to train"), ("data", DataFlags, "Your own data"),
+        ("recipe", made, f"Knobs of {name}"), ("run", TrainConfig, "The run"),
     ]  # fmt: skip
     parts: list[Any] = [
         (n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind, metadata={"heading": heading}))
@@ -121,8 +122,8 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any) -> in
     config: TrainConfig = parsed.run
     if asked.lora:
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
-    task = load_task(asked.task, level=asked.level)
-    out = asked.out or Path("runs") / f"{plain(made.card.name)}-{plain(asked.task)}-{config.seed}"
+    task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
+    out = asked.out or Path("runs") / f"{folder_name(made.card.name)}-{folder_name(asked.task)}-{config.seed}"
     recipe = parsed.recipe
     if asked.use_credit or asked.use_objective:
         recipe = swapped(recipe.build(), asked.use_credit, asked.use_objective)

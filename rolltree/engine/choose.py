@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from rolltree.engine.protocol import Engine, EngineError, Sampling
+from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_codec
+from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
+from rolltree.policy.size import check_sampled, size_in
 from rolltree.registry import Registry
 
 
@@ -15,9 +18,10 @@ class MakeEngine(Protocol):
     """Makes an engine on a model. It may ignore the distribution most requests will have, and `lockstep`."""
 
     def __call__(
-        self, model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, lockstep: bool
-    ) -> Engine:
-        """An engine whose weights have this version."""
+        self, model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, lockstep: bool,
+        placement: Placement,
+    ) -> Engine:  # fmt: skip
+        """An engine whose weights have this version, computing there."""
         ...
 
 
@@ -27,10 +31,12 @@ serves it, such as http://127.0.0.1:8000."""
 
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
-    updates: bool = False, lockstep: bool = False,
+    updates: bool = False, lockstep: bool = False, placement: Placement | None = None,
 ) -> Engine:  # fmt: skip
     """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
     updated.
+
+    `placement` says where it computes and in which type, on the processor in float32 when left out.
 
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`).
 
@@ -39,7 +45,9 @@ async def choose_engine(
     if name.startswith(("http://", "https://")):
         engine = await _server(name, model, version)
     else:
-        engine = ENGINES.find(name)(model, version=version, sampling=sampling, lockstep=lockstep)
+        make = ENGINES.find(name)
+        there = placement or place("cpu")
+        engine = make(model, version=version, sampling=sampling, lockstep=lockstep, placement=there)
     if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
         raise EngineError(
@@ -56,13 +64,20 @@ async def _server(address: str, model: str | Path | LoadedModel, version: int) -
     return await connect(address, codec, version=version)
 
 
-def _local(model: str | Path | LoadedModel, *, version: int, lockstep: bool, **_: Any) -> Engine:
+def _local(model: str | Path | LoadedModel, *, version: int, lockstep: bool, placement: Placement, **_: Any) -> Engine:
     from rolltree.engine.local import LocalEngine
 
-    return LocalEngine(model, version=version, lockstep=lockstep)
+    if not isinstance(model, LoadedModel):
+        folder = model_folder(str(model))
+        size = size_in(base_of(folder) if holds_adapters(folder) else folder)
+        if size is not None:
+            check_sampled(size, str(model), placement.device, placement.dtype)
+    return LocalEngine(model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device)
 
 
-def _vllm(model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, **_: Any) -> Engine:
+def _vllm(
+    model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement, **_: Any
+) -> Engine:
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
@@ -71,7 +86,11 @@ def _vllm(model: str | Path | LoadedModel, *, version: int, sampling: Sampling |
     s = sampling or Sampling()
     # Of a large vocabulary the distribution is only known by vLLM's own word; of the policy itself its word says more.
     distribution = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
-    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy")
+    path = model.path if isinstance(model, LoadedModel) else model_folder(str(model))
+    if holds_adapters(path):
+        raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
+    dtype = str(placement.dtype).removeprefix("torch.")
+    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy", dtype=dtype)
 
 
 def _given(_: str, value: Any) -> MakeEngine | None:
