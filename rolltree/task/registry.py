@@ -147,6 +147,6 @@ def _data() -> Callable[..., Task]:
 def _adapter(prefix: str) -> Callable[..., Task]:
     """The adapter behind a prefix; its module is imported here and nowhere else."""
     if prefix not in _ADAPTERS:
-        raise unknown("kind of task", prefix, _ADAPTERS, "what stands before the colon")
+        raise unknown("kind of task", prefix, PREFIXES, "what stands before the colon")
     module, made = _ADAPTERS[prefix]
     return getattr(import_module(module), made)
