@@ -83,7 +83,7 @@ PREFIXES: Mapping[str, str] = {
 _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "reasoning-gym": ("rolltree.task.reasoning_gym", "ReasoningGym"),
     "python": ("rolltree.task.python_tool", "PythonTool"),
-    "mixed": ("rolltree.task.mixed", "Mixed"),
+    "mixed": ("rolltree.task.mixed", "MixedTask"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
     "verifiers": ("rolltree.task.foreign.task_set", "from_verifiers"),
