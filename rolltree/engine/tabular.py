@@ -98,7 +98,7 @@ class TabularRun(BaseRun):
         self.begun = True
         try:
             self._draw()
-        except Exception as error:
+        except BaseException as error:  # a hook of the user's may raise anything
             self.settle(error)
         self._news.set()
 
@@ -258,16 +258,19 @@ class TabularEngine:
 
     async def _drive(self) -> None:
         while self._runs:
-            if self._resumed is not None:
-                await self._resumed.wait()
-            for run in self._whose_turn():
-                run.advance()
-            self._runs = [run for run in self._runs if not run.ended]
             try:
+                if self._resumed is not None:
+                    await self._resumed.wait()
+                for run in self._whose_turn():
+                    run.advance()
+                self._runs = [run for run in self._runs if not run.ended]
                 await (asyncio.sleep(0) if self._pace is None else self._pace())
-            except Exception as error:
+            except BaseException as error:
+                # Without its driver no run would ever end.
                 for run in self._runs:
                     run.settle(error)
+                if not isinstance(error, Exception):
+                    raise
 
     def _whose_turn(self) -> list[TabularRun]:
         if self._shuffle is None:
