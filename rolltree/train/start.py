@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from rolltree.engine.choose import choose_engine
+from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
@@ -207,9 +209,15 @@ async def _recorded(
         with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
             loop.listen = _both(reporter, listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
-    finally:
-        await loop.close()
-        metrics.close()
+    except BaseException:
+        # What went wrong is the news, not what goes wrong because of it.
+        for close in (loop.close, metrics.close):
+            with suppress(Exception):
+                if (closing := close()) is not None:
+                    await closing
+        raise
+    await loop.close()
+    metrics.close()
     return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why)
 
 
@@ -224,6 +232,10 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
             numbers, trees = await loop.step()
         except DivergedError as error:
             raise _keep_offender(loop, folder, error) from error
+        except (MemoryError, RuntimeError) as error:
+            if is_shortage(error):
+                raise _too_large(loop, error) from error
+            raise
         metrics.write("train", loop.done, numbers)
         over = bool(loop.over())
         if c.forests_every and (loop.done == 1 or loop.done % c.forests_every == 0 or over):
@@ -235,6 +247,13 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
             _save(loop, loaded, folder)
     loop.listen(Live("stop", loop.done, note=why))
     return why
+
+
+def _too_large(loop: Loop, error: BaseException) -> TrainError:
+    return TrainError(
+        f"step {loop.done + 1} ran out of memory ({str(error).splitlines()[0][:200] or type(error).__name__}); lower "
+        f"token_budget (now {loop.config.token_budget}), prompts or max_tokens, or free memory and resume"
+    )
 
 
 def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:

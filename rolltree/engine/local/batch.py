@@ -96,7 +96,7 @@ class Batch:
         self._law = self._asking = None
 
     def park(self) -> list[LocalRun]:
-        """Empty the batch; every run takes with it what it has written and goes on from there when it is added again."""
+        """Empty the batch; every run takes with it what it has written and goes on from there."""
         parked = list[LocalRun]()
         for row, run in enumerate(self.runs):
             n = int(self.length[row])

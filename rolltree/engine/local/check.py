@@ -49,7 +49,7 @@ def check_sampling(s: Sampling, vocab: int) -> None:
 
 
 def _check_kinds(s: Sampling) -> None:
-    """Types are looked at too: a stop that is no string would otherwise fail in the middle of a step of all requests."""
+    """Types too: a stop that is no string would otherwise fail in the middle of a step of all requests."""
     counts: dict[str, Any] = {"max_tokens": s.max_tokens, "top_k": s.top_k, "offset": s.offset, "seed": s.seed}
     for name, value in counts.items():
         if not isinstance(value, numbers.Integral) and not (name == "seed" and value is None):
