@@ -69,8 +69,8 @@ def train(
 ) -> Result:  # fmt: skip
     """Train a model on a task with a recipe, into a run folder. Extra keywords are knobs of `TrainConfig` or `Optim`.
 
-    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one is refused unless `fallback`
-    allows an older one. `engine` is one on this model, or the name of one to start (see `rolltree.engine.choose`).
+    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one, or none where there were some,
+    is refused unless `fallback` allows an older one or the beginning. `engine` is one on this model, or the name of one to start (see `rolltree.engine.choose`).
     """
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)
@@ -154,6 +154,8 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     config, folder = job.config, job.folder
     torch.manual_seed(config.seed)
     where = latest(folder.checkpoints, fallback=fallback) if resume else None
+    if resume and where is None and not fallback:
+        folder.check_beginning()
     described = job.described()
     if resume:
         _same(folder.config(), described)
@@ -180,10 +182,9 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
                 _load(loop, where)
+            title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
             trackers = open_trackers(config.trackers, folder.path, described)
-            if not resume:
-                title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
-                folder.describe(title, described)
+            folder.describe(title, described)
             return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
         for peer in peers.values():

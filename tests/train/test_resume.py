@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -131,24 +130,31 @@ def test_other_knobs_cannot_resume(tmp_path: Path) -> None:
         rolltree.train("grpo", other, Early(), out=tmp_path / "run", resume=True, **KNOBS)
 
 
-def test_a_folder_in_use_is_refused_and_a_dead_lock_is_not(tmp_path: Path) -> None:
-    import os
+def test_checkpoints_that_are_gone_are_not_a_reason_to_begin_again(tmp_path: Path) -> None:
+    import shutil
 
-    import psutil
+    out = run(tmp_path / "run", steps=3).path
+    shutil.rmtree(out / "checkpoints")
+    before = (out / "metrics.jsonl").read_text()
+    for log in ("kept", "gone"):
+        if log == "gone":  # then the steps tell: one was done behind the first checkpoint
+            (out / "log.txt").unlink()
+        with pytest.raises(TrainError, match=r"has 3 steps and their checkpoints are gone"):
+            run(out, resume=True)
+        assert (out / "metrics.jsonl").read_text() == before
+    whole = run(tmp_path / "whole")
+    assert timeless(run(out, resume=True, fallback=True).metrics) == timeless(whole.metrics)
 
-    out = run(tmp_path / "run", steps=1).path
-    lock = out / "in-use.json"
-    me = psutil.Process()
-    import platform
 
-    held = {"pid": os.getpid(), "started": me.create_time(), "host": platform.node()}
-    lock.write_text(json.dumps(held))
-    with pytest.raises(TrainError, match=f"in use by process {os.getpid()}"):
-        run(out, resume=True)
-    assert lock.exists()
-    lock.write_text(json.dumps({**held, "started": me.create_time() - 1000}))
-    run(out, resume=True, steps=2)
-    assert not lock.exists()
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
+    def stop(live: object) -> None:
+        if getattr(live, "kind", "") == "grown" and getattr(live, "step", 0) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", listen=stop)
+    whole = run(tmp_path / "whole")
+    assert timeless(run(tmp_path / "run", resume=True).metrics) == timeless(whole.metrics)
 
 
 def test_a_used_or_foreign_folder_is_refused(tmp_path: Path) -> None:
