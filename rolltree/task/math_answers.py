@@ -7,17 +7,17 @@ by value, so that 1/2, 0.5 and \\frac{1}{2} are the same.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from rolltree.task.items import TaskError, check_item, digest, split_of
+from rolltree.task.items import TaskError, check_item, digest, lines_of, split_of
 from rolltree.task.math_judge import judge_math
 from rolltree.task.math_score import require_math
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
+from rolltree.tree.json_text import read_json, why_not
 
 
 class MathAnswers(SingleTurn):
@@ -53,11 +53,7 @@ def read_jsonl(path: str) -> tuple[Item, ...]:
     if not file.is_file():
         raise TaskError(f"there is no file {path}: jsonl:PATH needs JSON lines with prompt and answer")
     items: list[Item] = []
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start})") from None
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in lines_of(file):
         if line.strip():
             items.append(_item(line, f"{path} line {number}"))
     seen: dict[str, Item] = {}
@@ -70,9 +66,9 @@ def read_jsonl(path: str) -> tuple[Item, ...]:
 def _item(line: str, where: str) -> Item:
     """One line as an item."""
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise TaskError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
+        row = read_json(line)
+    except ValueError as error:
+        raise TaskError(f"{where} is not JSON: {why_not(error)}") from None
     if not isinstance(row, dict):
         raise TaskError(f"{where} must be an object with prompt and answer, not {type(row).__name__}")
     for key in ("prompt", "answer"):

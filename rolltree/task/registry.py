@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from rolltree.errors import did_you_mean
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
 from rolltree.task.protocol import Task
+from rolltree.tree.json_text import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ def _split_knobs(name: str, knobs: Mapping[str, Any]) -> tuple[str, dict[str, An
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return read_json(text)
+    except ValueError:
         return text
 
 

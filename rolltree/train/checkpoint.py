@@ -19,6 +19,7 @@ import torch
 from rolltree.policy.load import no_progress_bar
 from rolltree.train.config import TrainError
 from rolltree.tree.atomic import new_folder
+from rolltree.tree.json_text import read_json
 
 SEAL = "whole.json"
 
@@ -93,9 +94,9 @@ def check_seal(path: Path) -> None:
     if not (path / SEAL).is_file():
         raise TrainError(f"checkpoint {path} is half-written: {SEAL} is missing; {way}")
     try:
-        seal: dict[str, Any] = json.loads((path / SEAL).read_text())
+        seal: dict[str, Any] = read_json((path / SEAL).read_text())
         files: dict[str, tuple[int, str]] = seal["files"]
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise TrainError(f"checkpoint {path} is damaged: {SEAL} cannot be read; {way}") from None
     for name, (size, digest) in files.items():
         file = path / name

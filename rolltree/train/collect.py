@@ -15,6 +15,7 @@ from rolltree.generate.random import Stream
 from rolltree.recipe.recipe import Parts
 from rolltree.replay.harvest import Harvest
 from rolltree.task.protocol import Item, Task
+from rolltree.train.config import TrainError
 from rolltree.train.orders import Fulfilment
 from rolltree.train.steering import Steering, allocation
 from rolltree.train.widths import width_of
@@ -36,7 +37,10 @@ class Cursor:
         if self._stream is None:
             self._stream = islice(self.task.items("train", self.seed), self.taken, None)
         self.taken += count
-        return list(islice(self._stream, count))
+        items = list(islice(self._stream, count))
+        if len(items) < count:
+            raise self._ended(self.taken - count + len(items))
+        return items
 
     def at(self, places: Sequence[int]) -> list[Item]:
         """Items at these places of the stream; those asked for last time are kept."""
@@ -44,8 +48,16 @@ class Cursor:
         if missing:
             stream = islice(self.task.items("train", self.seed), max(missing) + 1)
             self._known |= {place: item for place, item in enumerate(stream) if place in missing}
+            if gone := missing - self._known.keys():
+                raise self._ended(min(gone))
         self._known = {p: self._known[p] for p in places}
         return [self._known[p] for p in places]
+
+    def _ended(self, after: int) -> TrainError:
+        return TrainError(
+            f"task {self.task.name} ran out of training items after {after}; its items() must go on without end: begin "
+            "again with them"
+        )
 
     def rewind(self, taken: int) -> None:
         """Go to a place of the stream."""

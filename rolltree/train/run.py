@@ -17,13 +17,16 @@ from rolltree.train.config import TrainError
 from rolltree.train.lock import LOCK, FolderLock
 from rolltree.train.metrics import TRACKERS, read_metrics
 from rolltree.tree.atomic import new_file, set_partial
+from rolltree.tree.json_text import read_json
 
 CONFIG = "config.json"
 SAVED = ": saved step-"
 """What the log says of every checkpoint."""
 README_NAME = "README.md"
 TITLE = "# A training run of Rolltree"
-README = TITLE + """
+README = (
+    TITLE
+    + """
 
 {title}
 
@@ -43,6 +46,7 @@ Leaves are accounted for in every line: `leaves.submitted` = `leaves.trained` + 
 Continue with the same command and `--resume`. Load the latest model with
 `transformers.AutoModelForCausalLM.from_pretrained("checkpoints/step-NNNNNN")`.
 """
+)
 
 
 class RunFolder:
@@ -90,8 +94,8 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         """What config.json says."""
         try:
-            told: Any = json.loads((self.path / CONFIG).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
+            told: Any = read_json((self.path / CONFIG).read_text(encoding="utf-8"))
+        except ValueError:
             told = None
         if not isinstance(told, dict):
             raise TrainError(f"{self.path / CONFIG} cannot be read; the run cannot be resumed")
@@ -107,8 +111,8 @@ class RunFolder:
         told = log.is_file() and SAVED in log.read_text(encoding="utf-8", errors="replace")
         if told or 0 < every < done:
             raise TrainError(
-                f"{self.path} has {done} steps and their checkpoints are gone; put them back into {self.checkpoints}, or "
-                "begin again at step 0 with fallback=True (--fallback), which drops those steps"
+                f"{self.path} has {done} steps and their checkpoints are gone; put them back into {self.checkpoints}, "
+                "or begin again at step 0 with fallback=True (--fallback), which drops those steps"
             )
 
     def close(self) -> None:

@@ -69,8 +69,9 @@ def train(
 ) -> Result:  # fmt: skip
     """Train a model on a task with a recipe, into a run folder. Extra keywords are knobs of `TrainConfig` or `Optim`.
 
-    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one, or none where there were some,
-    is refused unless `fallback` allows an older one or the beginning. `engine` is one on this model, or the name of one to start (see `rolltree.engine.choose`).
+    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one, or none where there were
+    some, is refused unless `fallback` allows an older one or the beginning. `engine` is one on this model, or the name
+    of one to start (see `rolltree.engine.choose`).
     """
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)

@@ -27,8 +27,8 @@ class Fault:
     """So many tokens come first, then:"""
     then: str = ""
     """cut (the connection), hush (say nothing more), abort (as vLLM when requests are aborted), error (an event),
-    breathe (comments for ever), empty (events without tokens for ever), flood (a line without end), deep (JSON in JSON),
-    odd (an event that is no object)."""
+    breathe (comments for ever), empty (events without tokens for ever), flood (a line without end), babble
+    (tokens for ever), deep (JSON in JSON), odd (an event that is no object)."""
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -36,7 +36,7 @@ ENDLESS = {
     "breathe": b": ping\n\n" * 4096,
     "empty": b'data: {"choices": [{"text": "", "token_ids": []}]}\n\n' * 512,
     "flood": b"x" * (1 << 16),
-    "babble": b'data: {"choices": [{"token_ids": [1], "logprobs": {"token_logprobs": [-1.0], "top_logprobs": [{}]}}]}\n\n',
+    "babble": b'data: {"choices": [{"token_ids": [1], "logprobs": {"token_logprobs": [-1.0]}}]}\n\n',
 }
 """What a server sends for ever."""
 ODD = {

@@ -188,7 +188,8 @@ def test_a_server_that_writes_on_behind_the_end_is_not_heard():
 
 
 @pytest.mark.parametrize(
-    "answer", [b"[" * 300_000, b'{"data": 7}', b'{"data": [{}]}', b"7", b"[]", b'{"data": [{"id": "m", "max_model_len": {}}]}'],
+    "answer",
+    [b"[" * 300_000, b'{"data": 7}', b'{"data": [{}]}', b"7", b"[]", b'{"data": [{"id": "m", "max_model_len": {}}]}'],
 )  # fmt: skip
 def test_a_server_with_answers_of_its_own_is_one_sentence(answer):
     async def main():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.wire import BrokenError
+from rolltree.tree.json_text import read_json
 
 if TYPE_CHECKING:
     import aiohttp
@@ -31,7 +31,7 @@ class Wire:
     connect_seconds: float = 10.0
     """Longest wait for a connection."""
     silence_seconds: float = 120.0
-    """Longest wait for the next byte of an answer, and of a streamed one for the next token: what else comes is none."""
+    """Longest wait for the next byte of an answer, and for the next token of a streamed one, whatever else comes."""
     answer_seconds: float = 600.0
     """Longest time an answer that is not streamed may take."""
     key: str = ""
@@ -162,15 +162,15 @@ async def _lines(chunks: AsyncIterator[bytes], most: int) -> AsyncGenerator[byte
 
 def _decoded(raw: bytes | bytearray) -> Any:
     try:
-        return json.loads(raw) if raw else {}
-    except (ValueError, RecursionError) as error:
+        return read_json(bytes(raw)) if raw else {}
+    except ValueError as error:
         raise GoneError(f"its answer is no JSON ({bytes(raw[:80])!r})") from error
 
 
 def _said(raw: bytes | bytearray) -> str:
     try:
-        return _message(json.loads(raw))
-    except (ValueError, RecursionError):
+        return _message(read_json(bytes(raw)))
+    except ValueError:
         return raw[:200].decode("utf-8", "replace")
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from rolltree.task.items import TaskError, check_item, digest, split_of, stream
+from rolltree.task.items import TaskError, check_item, digest, lines_of, split_of, stream
 from rolltree.task.protocol import Item, Split
+from rolltree.tree.json_text import read_json, why_not
 
 LOOKED = 8
 """Seeds that are compared to see whether an environment starts the same everywhere."""
@@ -92,15 +93,14 @@ def read_rows(source: str | Path | Iterable[Mapping[str, Any]], limit: int | Non
         import pyarrow.parquet as pq
 
         return cast(list[Mapping[str, Any]], pq.read_table(path).slice(0, limit).to_pylist())
-    with path.open(encoding="utf-8") as lines:
-        return [_row(line, f"{source} line {n}") for n, line in enumerate(islice(lines, limit), 1) if line.strip()]
+    return [_row(line, f"{source} line {n}") for n, line in islice(lines_of(path), limit) if line.strip()]
 
 
 def _row(line: str, where: str) -> Mapping[str, Any]:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise TaskError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
+        row = read_json(line)
+    except ValueError as error:
+        raise TaskError(f"{where} is not JSON: {why_not(error)}") from None
     if not isinstance(row, dict):
         raise TaskError(f"{where} must be an object, not {type(row).__name__}")
     return cast(Mapping[str, Any], row)
