@@ -9,6 +9,7 @@ from typing import Any, cast
 from transformers import PreTrainedModel
 
 from rolltree.policy.decoder import ModelError
+from rolltree.policy.weights import refuse_missing, tensors_of
 
 
 def with_lora(model: PreTrainedModel, *, rank: int, alpha: float, targets: Sequence[str]) -> PreTrainedModel:
@@ -29,9 +30,16 @@ def with_lora(model: PreTrainedModel, *, rank: int, alpha: float, targets: Seque
 
 def load_lora(model: PreTrainedModel, folder: Path) -> None:
     """Load a checkpoint's adapters into a model wrapped by `with_lora`."""
-    from peft import set_peft_model_state_dict
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    told: Any = set_peft_model_state_dict(cast(Any, model), load_file(folder / "adapter_model.safetensors"))
+    file = folder / "adapter_model.safetensors"
+    held = tensors_of(file)
+    wanted: dict[str, Any] = get_peft_model_state_dict(cast(Any, model))
+    refuse_missing(folder, wanted.keys() - held.keys())
+    for name, tensor in wanted.items():
+        if held[name] != tuple(tensor.shape):
+            raise ModelError(f"Adapter {name!r} in {folder} has shape {held[name]}, but the model has another rank.")
+    told: Any = set_peft_model_state_dict(cast(Any, model), load_file(file))
     if told.unexpected_keys:
         raise ModelError(f"checkpoint {folder} holds {told.unexpected_keys[0]}, which the model does not have")

@@ -313,8 +313,7 @@ class Loop:
         self.done = int(state["done"])
         self.cursor.rewind(int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
-        # Checkpoints from before there were any hold none, and recipes of that time ask for none.
-        self.readings.load_state_dict(state.get("readings", {}))
+        self.readings.load_state_dict(state["readings"])
         self.spent = Spent(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])

@@ -22,12 +22,13 @@ from rolltree.generate.random import mix
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.policy.lora import load_lora, with_lora
+from rolltree.policy.weights import load_weights
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
 from rolltree.train.backward import DivergedError
-from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
+from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.loop import Listen, Live, Loop
@@ -274,14 +275,11 @@ def _load(loop: Loop, where: Checkpoint) -> None:
     if loop.config.lora is not None:
         load_lora(loop.learner.policy.model, where.path)
     else:
-        missing = loop.learner.policy.model.load_state_dict(read_weights(where.path), strict=False)
-        if missing.unexpected_keys:
-            raise TrainError(
-                f"checkpoint {where.path} holds {missing.unexpected_keys[0]}, which the model does not have"
-            )
-    loop.restore(state)
-    loop.load_buffers(where.path)
-    torch.set_rng_state(state["torch_rng"])
+        load_weights(loop.learner.policy.model, read_weights(where.path), where.path)
+    with understood(where):
+        loop.restore(state)
+        loop.load_buffers(where.path)
+        torch.set_rng_state(state["torch_rng"])
 
 
 def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> TrainError:
