@@ -98,8 +98,12 @@ class TabularRun(BaseRun):
         self.begun = True
         try:
             self._draw()
-        except BaseException as error:  # a hook of the user's may raise anything
+        except EngineError as error:
             self.settle(error)
+        except BaseException as error:  # a hook of the user's may raise anything
+            failure = EngineError(f"the tabular engine failed with {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self.settle(failure)
         self._news.set()
 
     def _draw(self) -> None:
@@ -291,7 +295,7 @@ def _conditionals(policy: Policy, prefix: tuple[int, ...]) -> _Row:
 
 def _shaped(raw: _Row, generated: Sequence[int], s: Sampling) -> _Row:
     """Log-probs really sampled from: hook, then temperature, top-k, top-p."""
-    logits = np.asarray(raw if s.hook is None else s.hook(generated, raw.copy()), np.float64)
+    logits = raw if s.hook is None else _hooked(raw, s.hook(generated, raw.copy()))
     if s.temperature not in (0.0, 1.0):
         logits = logits / s.temperature
     order = np.argsort(-logits, kind="stable")
@@ -305,6 +309,16 @@ def _shaped(raw: _Row, generated: Sequence[int], s: Sampling) -> _Row:
         logq[order[before >= s.top_p]] = -math.inf
         logq -= np.logaddexp.reduce(logq)
     return logq
+
+
+def _hooked(raw: _Row, new: Any) -> _Row:
+    """What a hook returned, refused where nothing can be drawn from it."""
+    logits = np.asarray(new, np.float64)
+    if logits.shape != raw.shape:
+        raise EngineError(f"the logits hook returned shape {logits.shape} instead of {raw.shape}")
+    if np.isnan(logits).any() or (logits == math.inf).any() or not np.isfinite(logits).any():
+        raise EngineError("the logits hook left no token to draw (all -inf) or returned NaN or +inf")
+    return logits
 
 
 def _draw_from(logq: _Row, u: float) -> int:

@@ -103,9 +103,9 @@ def understood(checkpoint: Checkpoint) -> Generator[None]:
     except RolltreeError:
         raise
     except Exception as error:  # what is wrong with it shows wherever it is used
-        what = (
-            f"lacks {error}" if isinstance(error, KeyError) else f"is of another form ({type(error).__name__}: {error})"
-        )
+        told = next(iter(str(error).splitlines()), "")
+        form = f"is of another form ({type(error).__name__}: {told})"
+        what = f"lacks {error}" if isinstance(error, KeyError) else form
         raise TrainError(
             f"the state in checkpoint {checkpoint.path} {what}; it was written for other parts or by another version: "
             "resume with what wrote it, or start a new run"

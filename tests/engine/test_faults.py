@@ -354,3 +354,18 @@ def test_a_hanging_hook_is_found_by_name():
         assert engine.at_work() is None
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [(lambda so_far, row: row[:-1], "shape"), (lambda so_far, row: row * np.nan, "NaN"),
+     (lambda so_far, row: 1 / 0, "ZeroDiv"),
+     (lambda so_far, row: row - np.inf, "left no token"), (lambda so_far, row: "x", "ValueError")],
+)  # fmt: skip
+def test_what_a_hook_does_wrong_is_an_engine_error_in_the_exact_engine_too(hook, told):
+    async def main():
+        engine = TabularEngine(lambda prefix: [0.5, 0.5], Letters("ab"))
+        with pytest.raises(EngineError, match=told):
+            await engine.submit(Request(np.array([0]), Sampling(max_tokens=4, hook=hook)))
+
+    asyncio.run(main())
