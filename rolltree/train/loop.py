@@ -18,7 +18,7 @@ from rolltree.control.ledger import RESOURCES, Budget
 from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.control.schedule import Schedule
 from rolltree.credit.fold import Folded, expand, fold, leaf_weights, write
-from rolltree.engine.protocol import Engine, Sampling
+from rolltree.engine.protocol import Engine, Forgetful, Sampling
 from rolltree.generate.random import mix
 from rolltree.objective.hooks import at_step
 from rolltree.policy.publish import weights_of
@@ -276,6 +276,10 @@ class Loop:
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
                 numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
+        # A run that is resumed behind this evaluation has not made it.
+        for engine in (self.engine, *(peer.engine for peer in self.peers.values())):
+            if isinstance(engine, Forgetful):
+                await engine.forget()
         numbers["seconds.evaluate"] = time.perf_counter() - began
         self.listen(Live("evaluated", self.done, numbers, tuple(forest)))
         return numbers

@@ -108,11 +108,21 @@ class Core:
         """Take new weights. Kept prefixes are forgotten; runs inside keep their caches or have them recomputed."""
         self.decoder.load(state)
         self.version = version
-        self._cache.clear()
+        self.forget()
         if caches == "keep":
             self.batch.mixed[: len(self.batch)] = True
             return News()
         return self._guarded(lambda news: self._recompute())
+
+    def forget(self) -> None:
+        """Drop kept prefixes, and the shape of the memory where nobody is inside.
+
+        How wide the memory is decides the order of sums and with it a log-prob's last digit. What comes next must not
+        depend on what was asked before: a run that is resumed here never asked it.
+        """
+        self._cache.clear()
+        if not len(self.batch):
+            self._clear()
 
     def _recompute(self) -> None:
         n = len(self.batch)

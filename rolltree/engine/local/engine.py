@@ -168,6 +168,11 @@ class LocalEngine:
         self._flush()
         await self._worker.ask(work)
 
+    async def forget(self) -> None:
+        """See `Forgetful`."""
+        self._flush()
+        await self._worker.ask(self._worker.core.forget)
+
     async def close(self) -> None:
         """End every run with what it has and release the memory."""
         self._flush()
