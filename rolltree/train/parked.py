@@ -24,7 +24,7 @@ def save_flight(flight: Flight, folder: Path) -> None:
     folder.mkdir(parents=True)
     state = {
         "scheduler": scheduler.state_dict(), "beds": {str(g.number): _bed(g.item) for g in groups},
-        "waves": flight.sowing.waves.state(), "clock": flight.clock(),
+        "waves": flight.sowing.waves.state(), "waiting": flight.sowing.waiting(), "clock": flight.clock(),
     }  # fmt: skip
     (folder / "flight.json").write_text(dumps(state))
     trees: dict[str, Tree] = {}
@@ -48,7 +48,7 @@ def load_flight(flight: Flight, folder: Path) -> None:
     flight.sowing.waves.restore(state["waves"])
     known: dict[str, list[Any]] = state["beds"]
     flight.scheduler.load_state_dict(state["scheduler"], lambda number: _restored(flight, number, known, trees))
-    flight.sowing.wait_again()
+    flight.sowing.wait_again(state["waiting"])
 
 
 def _bed(bed: Bed) -> list[Any]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from rolltree.control.following import Name
 from rolltree.control.hints import solver
@@ -165,8 +165,13 @@ class Sowing:
             held = held or any(wave == sheet.wave.number and g.open for (wave, _), g in self.beds.items())
             self.queue.append(Queue(deque(Lot(sheet, tuple(lot)) for lot in lots.values()), held))
 
-    def wait_again(self) -> None:
-        """After a restart: what plans had asked for and nobody had begun waits for its turn."""
+    def waiting(self) -> list[Any]:
+        """Which rounds wait for their turn, in order, and whether some of their groups have begun already."""
+        rounds = [(queue.lots[0].sheet, queue.begun) for queue in self.queue]
+        return [[sheet.wave.number, list(sheet.name), begun] for sheet, begun in rounds]
+
+    def wait_again(self, waiting: Sequence[Any]) -> None:
+        """After a restart: what plans had asked for and nobody had begun waits for its turn, as it did before."""
         groups = [*self.scheduler.unfinished.values(), *self.scheduler.ready.values()]
         self.beds = {(g.item.wave, g.item.place): g for g in groups if g.item.teaches}
         begun = {(p.sheet.wave.number, p.sheet.name, p.index) for g in groups for p in g.item.plots.values()}
@@ -174,6 +179,13 @@ class Sowing:
             for name, sheet in wave.sheets.items():
                 missing = (i for i, d in enumerate(sheet.came) if d is None and (wave.number, name, i) not in begun)
                 self._wait(sheet, missing)
+        turn = {(number, tuple(name)): (place, begun) for place, (number, name, begun) in enumerate(waiting)}
+        found = [(turn[queue.lots[0].sheet.wave.number, queue.lots[0].sheet.name], queue) for queue in self.queue]
+        found.sort(key=lambda pair: pair[0][0])
+        self.queue.clear()
+        for (_, begun), queue in found:
+            queue.begun = begun
+            self.queue.append(queue)
 
     def _hear(self, sheets: list[Sheet]) -> None:
         """New rounds of a plan. The groups of prompts that it had asked before grow, or were given up."""
