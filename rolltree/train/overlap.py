@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from rolltree.train.underway import Underway
 from rolltree.tree import Tree
 
 T = TypeVar("T")
+SETTLED = "settled.json"
+"""The groups that were settled last, beside what is under way."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,10 +89,15 @@ class Overlap:
     def save(self, folder: Path) -> None:
         """Write what is under way; nothing may be growing that can be cut (`Flight.rest`)."""
         save_flight(self.flight, folder)
+        (folder / SETTLED).write_text(json.dumps(list(self.underway.recent)))
 
     def load(self, folder: Path) -> None:
         """Go back to what was written."""
         load_flight(self.flight, folder)
+        if (folder / SETTLED).is_file():
+            self.underway.recent.extend(
+                (length, trained) for length, trained in json.loads((folder / SETTLED).read_text())
+            )
 
 
 def _named(trees: list[Tree]) -> list[Tree]:
