@@ -95,12 +95,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 @contextmanager
 def no_progress_bar() -> Generator[None]:
-    """Keep transformers from drawing bars for files of a few megabytes."""
-    shown = logging.is_progress_bar_enabled()
+    """Keep transformers from drawing bars for files of a few megabytes, and from reports where we say one sentence."""
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
 
