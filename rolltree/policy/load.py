@@ -36,9 +36,10 @@ def load_model(name: str | Path) -> LoadedModel:
     try:
         check_sizes(path, AutoConfig.from_pretrained(path, local_files_only=True))
         with no_progress_bar():
-            model, told = AutoModelForCausalLM.from_pretrained(
+            made: Any = AutoModelForCausalLM.from_pretrained(
                 path, dtype="float32", local_files_only=True, output_loading_info=True
             )
+        model, told = made
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
         codec = HFCodec(tokenizer, int(model.config.vocab_size))
     except ModelError:

@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rolltree.train.config import TrainConfig
 from rolltree.train.loop import Live
 
-
 _WARNINGS = logging.getLogger("rolltree")
 
 

@@ -59,9 +59,9 @@ def _check_kinds(s: Sampling) -> None:
         if not isinstance(value, numbers.Real):
             raise EngineError(f"{name} is {value!r}; it must be a number.")
     stops: tuple[Any, Any] = (s.stop, s.stop_ids)
-    if not isinstance(stops[0], tuple) or not all(isinstance(x, str) for x in s.stop):
+    if not isinstance(stops[0], tuple) or not all(isinstance(x, str) for x in stops[0]):
         raise EngineError(f"stop is {s.stop!r}; it must be a tuple of strings.")
-    if not isinstance(stops[1], tuple) or not all(isinstance(x, numbers.Integral) for x in s.stop_ids):
+    if not isinstance(stops[1], tuple) or not all(isinstance(x, numbers.Integral) for x in stops[1]):
         raise EngineError(f"stop_ids is {s.stop_ids!r}; it must be a tuple of token ids.")
 
 
