@@ -21,7 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from attack.frame import Attack, BrokenPromiseError
 from rolltree.engine.local import LocalEngine
-from rolltree.engine.protocol import EngineError, Request, Run, Sample, Sampling
+from rolltree.engine.protocol import EngineError, Generation, Request, Sample, Sampling
 from rolltree.engine.tabular import Letters, TabularEngine
 
 REQUESTS = 100
@@ -101,7 +101,7 @@ def _request(rng: random.Random, engine: Any) -> Request:
 
 def _whole(request: Request, sample: Sample) -> None:
     n = len(sample.actions)
-    if not len(sample.logp) == len(sample.logq) == len(sample.version) == n <= request.sampling.max_tokens:
+    if not len(sample.logp) == len(sample.sampling_logprob) == len(sample.version) == n <= request.sampling.max_tokens:
         raise BrokenPromiseError(f"a sample of {n} tokens has other numbers of log-probs or versions")
     if sample.top is not None and len(sample.top.ids) != n:
         raise BrokenPromiseError("a sample has alternatives of other tokens than its own")
@@ -112,7 +112,7 @@ async def _one(rng: random.Random, engine: Any, request: Request) -> str:
     for _ in range(rng.randrange(6)):
         await asyncio.sleep(0)
     try:
-        run: Run = engine.submit(request)
+        run: Generation = engine.submit(request)
     except EngineError:
         return "refused"
     how = rng.randrange(5)
@@ -141,7 +141,7 @@ async def _one(rng: random.Random, engine: Any, request: Request) -> str:
     return "ended"
 
 
-async def _awaited(run: Run) -> Sample:
+async def _awaited(run: Generation) -> Sample:
     return await run
 
 

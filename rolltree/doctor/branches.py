@@ -10,7 +10,7 @@ from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.lever import knob, option, part, recipe
 from rolltree.doctor.prompts import WINDOW
-from rolltree.doctor.run import MOST_PLACES, Run, leaves, places, roots
+from rolltree.doctor.run import MOST_PLACES, CheckedRun, leaves, places, roots
 from rolltree.doctor.series import NotChecked, together
 from rolltree.train.rollouts import Rollouts
 from rolltree.train.vitals import LEAST_LEAVES, effective, repeats, wrong
@@ -26,7 +26,7 @@ from rolltree.tree.table import Ints
     knobs={"least": f"effective branches of trees with {LEAST_LEAVES} leaves or more",
            "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def branch_collapse(run: Run, *, least: float = 1.5, worse: float = 1.15, window: int = 10) -> Iterator[Symptom]:
+def branch_collapse(run: CheckedRun, *, least: float = 1.5, worse: float = 1.15, window: int = 10) -> Iterator[Symptom]:
     """exp of the entropy of leaf counts at the first fork."""
     spell = run.series("branches.effective").beyond(least, worse, window, below=True)
     if spell is not None:
@@ -53,7 +53,7 @@ DIFFER = (
     knobs={"most": "share of leaves that repeat an earlier one of their tree", "worse": "the same, for critical",
            "window": WINDOW},
 )  # fmt: skip
-def duplicates(run: Run, *, most: float = 0.5, worse: float = 0.75, window: int = 10) -> Iterator[Symptom]:
+def duplicates(run: CheckedRun, *, most: float = 0.5, worse: float = 0.75, window: int = 10) -> Iterator[Symptom]:
     """Whole transcripts of rollouts that are not right: repeating a right one is what was to be learnt."""
     spell = run.series("groups.duplicated").beyond(most, worse, window)
     if spell is not None:
@@ -76,7 +76,7 @@ def duplicates(run: Run, *, most: float = 0.5, worse: float = 0.75, window: int 
     live=False,
 )  # fmt: skip
 def near_duplicates(
-    run: Run, *, most: float = 0.6, worse: float = 0.85, alike: float = 0.8, gram: int = 4, trees: int = 64
+    run: CheckedRun, *, most: float = 0.6, worse: float = 0.85, alike: float = 0.8, gram: int = 4, trees: int = 64
 ) -> Iterator[Symptom]:
     """Exact copies count too; leaves shorter than twice the n-gram are left out."""
     if not run.forests:
@@ -119,7 +119,7 @@ def _grams(r: Rollouts, row: int, gram: int) -> set[bytes]:
     actions, at = r.flat("actions")
     runs: list[np.ndarray] = []
     while row >= 0:
-        if r.trains[row]:
+        if r.trainable[row]:
             runs.append(actions[at[row] : at[row + 1]])
         row = int(r.parent[row])
     tokens = np.concatenate(runs[::-1])
@@ -137,7 +137,7 @@ def _grams(r: Rollouts, row: int, gram: int) -> set[bytes]:
            "times": "how many times their share of the tokens that must be, too", "window": WINDOW},
 )  # fmt: skip
 def prefix_overweight(
-    run: Run, *, most: float = 0.6, worse: float = 0.85, times: float = 3.0, window: int = 10
+    run: CheckedRun, *, most: float = 0.6, worse: float = 0.85, times: float = 3.0, window: int = 10
 ) -> Iterator[Symptom]:
     """The same gradient as every path written out weighs a prefix by its leaves; this says what that amounts to."""
     pull, tokens = (s.trailing(window) for s in together(run.series("prefix.pull"), run.series("prefix.tokens")))
@@ -156,6 +156,6 @@ def prefix_overweight(
 
 def _stems(r: Rollouts) -> Ints:
     """Trained nodes with the most taught leaves below them."""
-    count = r.below(r.taught) * r.trains
+    count = r.below(r.trained) * r.trainable
     order = np.argsort(-count, kind="stable")
     return order[count[order] > 1]

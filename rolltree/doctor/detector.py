@@ -14,7 +14,7 @@ from typing import Any
 import rolltree.doctor as package
 from rolltree.doctor.finding import Finding, Symptom
 from rolltree.doctor.lever import Lever
-from rolltree.doctor.run import DoctorError, Run
+from rolltree.doctor.run import CheckedRun, DoctorError
 from rolltree.doctor.series import NotChecked
 from rolltree.errors import unknown
 
@@ -41,7 +41,7 @@ class Detector:
         """Its thresholds as they stand unless overridden."""
         return {name: p.default for name, p in signature(self.look).parameters.items() if p.kind is p.KEYWORD_ONLY}
 
-    def findings(self, run: Run, **thresholds: Any) -> list[Finding] | NotChecked:
+    def findings(self, run: CheckedRun, **thresholds: Any) -> list[Finding] | NotChecked:
         """What it finds in a run, or why it cannot look."""
         try:
             seen = list(self.look(run, **thresholds))

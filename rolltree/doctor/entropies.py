@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.lever import knob, option, recipe
-from rolltree.doctor.run import Run
+from rolltree.doctor.run import CheckedRun
 from rolltree.doctor.series import together
 
 WINDOW = "steps over which means are taken; the first ones are the start"
@@ -24,7 +24,7 @@ WINDOW = "steps over which means are taken; the first ones are the start"
            "solved": "share of right answers from which low entropy is fine", "window": WINDOW},
 )  # fmt: skip
 def entropy_collapse(
-    run: Run, *, least: float = 0.2, worse: float = 0.05, solved: float = 0.8, window: int = 10
+    run: CheckedRun, *, least: float = 0.2, worse: float = 0.05, solved: float = 0.8, window: int = 10
 ) -> Iterator[Symptom]:
     """Cui et al. 2025 (arXiv 2505.22617): entropy is spent for reward, and gone before the reward is had."""
     ratio, right = together(run.series("policy_entropy").relative(window), run.series("solved"))
@@ -48,7 +48,7 @@ def entropy_collapse(
             option("clip_norm", "bounds each update"), option("temperature", "lower")),
     knobs={"most": "multiple of the starting entropy", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def entropy_explosion(run: Run, *, most: float = 1.8, worse: float = 3.0, window: int = 10) -> Iterator[Symptom]:
+def entropy_explosion(run: CheckedRun, *, most: float = 1.8, worse: float = 3.0, window: int = 10) -> Iterator[Symptom]:
     """Entropy against the first steps."""
     spell = run.series("policy_entropy").relative(window).beyond(most, worse, window)
     if spell is not None:

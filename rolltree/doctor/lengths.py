@@ -10,7 +10,7 @@ from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.lever import knob, option, recipe
 from rolltree.doctor.prompts import WINDOW
-from rolltree.doctor.run import Run, leaves
+from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import Series, together
 from rolltree.train.rollouts import Rollouts
 from rolltree.tree.table import Ints
@@ -26,7 +26,7 @@ from rolltree.tree.table import Ints
            "gain": "multiple of the starting share of right answers that excuses any length", "window": WINDOW},
 )  # fmt: skip
 def length_drift(
-    run: Run, *, most: float = 1.5, worse: float = 2.5, gain: float = 1.2, window: int = 10
+    run: CheckedRun, *, most: float = 1.5, worse: float = 2.5, gain: float = 1.2, window: int = 10
 ) -> Iterator[Symptom]:
     """Length against the first steps, where accuracy has not risen along."""
     length, solved = together(run.series("length"), run.series("solved"))
@@ -56,7 +56,7 @@ def length_drift(
     knobs={"most": "difference of mean lengths, as a share of the mean length", "worse": "the same, for critical",
            "window": WINDOW},
 )  # fmt: skip
-def length_bias(run: Run, *, most: float = 0.6, worse: float = 1.2, window: int = 10) -> Iterator[Symptom]:
+def length_bias(run: CheckedRun, *, most: float = 0.6, worse: float = 1.2, window: int = 10) -> Iterator[Symptom]:
     """Dr. GRPO (arXiv 2503.20783): a mean per answer makes long wrong answers cheap."""
     bias = run.series("lengths.bias").trailing(window)
     size = Series(bias.name, bias.steps, np.abs(bias.values))
@@ -79,7 +79,7 @@ def length_bias(run: Run, *, most: float = 0.6, worse: float = 1.2, window: int 
             knob("treepo.repeat_times", "ends paths that only repeat themselves")),
     knobs={"most": "share of leaves that end at the limit", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def truncated_answers(run: Run, *, most: float = 0.2, worse: float = 0.5, window: int = 10) -> Iterator[Symptom]:
+def truncated_answers(run: CheckedRun, *, most: float = 0.2, worse: float = 0.5, window: int = 10) -> Iterator[Symptom]:
     """DAPO (arXiv 2503.14476) section 3.4."""
     spell = run.series("truncated").beyond(most, worse, window)
     if spell is not None:
@@ -101,7 +101,7 @@ def truncated_answers(run: Run, *, most: float = 0.2, worse: float = 0.5, window
     knobs={"most": "share of the longest rollout's time in which nine tenths have ended",
            "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def stragglers(run: Run, *, most: float = 0.75, worse: float = 0.9, window: int = 10) -> Iterator[Symptom]:
+def stragglers(run: CheckedRun, *, most: float = 0.75, worse: float = 0.9, window: int = 10) -> Iterator[Symptom]:
     """APRIL (arXiv 2509.18521): one step waits for its longest rollout."""
     spell = run.series("lengths.tail").beyond(most, worse, window)
     if spell is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.lever import knob, option, recipe
-from rolltree.doctor.run import Run, roots
+from rolltree.doctor.run import CheckedRun, roots
 from rolltree.train.vitals import flat_groups, hopeless_groups, solved_groups
 
 WINDOW = "steps over which the mean is taken"
@@ -22,7 +22,7 @@ REFILL = recipe("dapo", "drops groups with one outcome and samples other prompts
             option("temperature", "higher: answers of one prompt differ more")),
     knobs={"most": "share of the taught groups", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def zero_variance(run: Run, *, most: float = 0.6, worse: float = 0.85, window: int = 10) -> Iterator[Symptom]:
+def zero_variance(run: CheckedRun, *, most: float = 0.6, worse: float = 0.85, window: int = 10) -> Iterator[Symptom]:
     """DAPO (arXiv 2503.14476) section 3.2."""
     spell = run.series("groups.flat").beyond(most, worse, window)
     if spell is not None:
@@ -41,7 +41,7 @@ def zero_variance(run: Run, *, most: float = 0.6, worse: float = 0.85, window: i
     levers=(option("level", "a harder task"), REFILL),
     knobs={"most": "share of the decoded tokens", "worse": "the same, for critical", "window": WINDOW},
 )
-def solved_prompts(run: Run, *, most: float = 0.5, worse: float = 0.8, window: int = 10) -> Iterator[Symptom]:
+def solved_prompts(run: CheckedRun, *, most: float = 0.5, worse: float = 0.8, window: int = 10) -> Iterator[Symptom]:
     """Tokens decoded in groups that are all right."""
     spell = run.series("groups.solved_tokens").beyond(most, worse, window)
     if spell is not None:
@@ -60,7 +60,7 @@ def solved_prompts(run: Run, *, most: float = 0.5, worse: float = 0.8, window: i
     levers=(option("level", "an easier task"), knob("grpo.group", "more tries for a prompt"), REFILL),
     knobs={"most": "share of the decoded tokens", "worse": "the same, for critical", "window": WINDOW},
 )
-def hopeless_prompts(run: Run, *, most: float = 0.6, worse: float = 0.85, window: int = 10) -> Iterator[Symptom]:
+def hopeless_prompts(run: CheckedRun, *, most: float = 0.6, worse: float = 0.85, window: int = 10) -> Iterator[Symptom]:
     """Tokens decoded in groups without a right answer and with one outcome."""
     spell = run.series("groups.hopeless_tokens").beyond(most, worse, window)
     if spell is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.lever import knob, option, part, recipe
-from rolltree.doctor.run import Run, leaves, roots
+from rolltree.doctor.run import CheckedRun, leaves, roots
 from rolltree.doctor.series import NotChecked, Series, risen, together
 from rolltree.train.vitals import wrong_majorities
 
@@ -24,10 +24,10 @@ STERR = 3.0
     "Reward in training rises while accuracy on held-out items falls: the reward is being gamed, or memorised.",
     reads=("pass@1", "part.taught"),
     levers=(*RESTRAIN, option("eval_items", "narrower intervals"),
-            part("rolltree.filter.rewards:Part.gate", "parts that count only where an independent one does")),
+            part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does")),
     knobs={"rise": "rise of the training reward meanwhile", "window": "steps over which the reward is averaged"},
 )  # fmt: skip
-def held_out_falls(run: Run, *, rise: float = 0.02, window: int = 10) -> Iterator[Symptom]:
+def held_out_falls(run: CheckedRun, *, rise: float = 0.02, window: int = 10) -> Iterator[Symptom]:
     """An evaluation whose 95 % interval lies below an earlier one's."""
     low, high, rate = (run.evals(name) for name in ("pass@1_low", "pass@1_high", "pass@1"))
     reward = run.series("part.taught")
@@ -64,11 +64,11 @@ def _near(s: Series, step: int, window: int) -> float:
     "proxy_reward",
     "What credit sees rises while the verifier's outcome, or a part of it, falls.",
     reads=("part.taught", "reward", "solved", "part.*"),
-    levers=(part("rolltree.filter.rewards:Part.gate", "parts that count only where an independent one does"),
-            part("rolltree.filter.rewards:Part.weight", "less for the part that is gamed"), *RESTRAIN),
+    levers=(part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does"),
+            part("rolltree.filter.rewards:RewardPart.weight", "less for the part that is gamed"), *RESTRAIN),
     knobs={"rise": "rise of what credit sees", "fall": "fall of the outcome or of a part", "window": WINDOW},
 )  # fmt: skip
-def proxy_reward(run: Run, *, rise: float = 0.05, fall: float = 0.05, window: int = 10) -> Iterator[Symptom]:
+def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, window: int = 10) -> Iterator[Symptom]:
     """Both differences to the first steps, and each beyond three standard errors."""
     taught = run.series("part.taught")
     worst: tuple[float, str, int, int | None, float] | None = None
@@ -95,13 +95,13 @@ def proxy_reward(run: Run, *, rise: float = 0.05, fall: float = 0.05, window: in
     "form_over_substance",
     "A part of the reward rises and lifts it, while no more answers are right: form is being learnt, not the task.",
     reads=("part.*", "part.taught", "solved"),
-    levers=(part("rolltree.filter.rewards:Part.gate", "form counts only where the answer does"),
-            part("rolltree.filter.rewards:Part.weight", "less for form"), option("level", "an easier task")),
+    levers=(part("rolltree.filter.rewards:RewardPart.gate", "form counts only where the answer does"),
+            part("rolltree.filter.rewards:RewardPart.weight", "less for form"), option("level", "an easier task")),
     knobs={"rise": "rise of the part", "lift": "rise of the whole reward", "flat": "most that the share of right "
            "answers may have risen", "window": WINDOW},
 )  # fmt: skip
 def form_over_substance(
-    run: Run, *, rise: float = 0.2, lift: float = 0.05, flat: float = 0.02, window: int = 15
+    run: CheckedRun, *, rise: float = 0.2, lift: float = 0.05, flat: float = 0.02, window: int = 15
 ) -> Iterator[Symptom]:
     """Rewards of several parts (`rolltree.filter.rewards`); silent where the reward is the outcome alone."""
     names = [n for n in run.names("part.") if n != "part.taught"]
@@ -132,7 +132,7 @@ def form_over_substance(
     knobs={"most": "share of voted prompts", "worse": "the same, for critical",
            "window": "steps over which the mean is taken"},
 )  # fmt: skip
-def wrong_labels(run: Run, *, most: float = 0.4, worse: float = 0.6, window: int = 10) -> Iterator[Symptom]:
+def wrong_labels(run: CheckedRun, *, most: float = 0.4, worse: float = 0.6, window: int = 10) -> Iterator[Symptom]:
     """Where most votes are wrong, training makes the error certain."""
     spell = run.series("vote.wrong").beyond(most, worse, window)
     if spell is not None:

@@ -38,7 +38,7 @@ LACKING = {
     "vote": "no label comes from a vote, or the truth is not known beside it",
     "tools": "no environment answered",
     "lag": "no node has weight versions",
-    "weight": "no node has both logp and logq",
+    "weight": "no node has both logp and sampling_logprob",
     "prefix": "no node has credit (gain and loss)",
     "seconds": "no events with clock times were kept",
     "part": "no leaf was judged",
@@ -51,7 +51,7 @@ class DoctorError(RolltreeError, ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class CheckedRun:
     """One run. Numbers come from the log; what it lacks is computed from the saved forests."""
 
     name: str
@@ -124,17 +124,17 @@ class Run:
         return LACKING.get(name) or LACKING.get(prefix) or f"{self.name} has no {name}"
 
 
-def open_run(path: Path | str) -> Run:
+def open_run(path: Path | str) -> CheckedRun:
     """A run folder, a folder of forests, or a file of nodes in the interchange format."""
     path = Path(path)
     if path.is_file():
         forest = list(jsonl.read(path))
-        return Run(path.name, forests={0: lambda: Rollouts(Held(forest))})
+        return CheckedRun(path.name, forests={0: lambda: Rollouts(Held(forest))})
     if (path / "metrics.jsonl").is_file():
-        return Run(path.name, _lines(path), _saved(path / "forests"), _settings(path))
+        return CheckedRun(path.name, _lines(path), _saved(path / "forests"), _settings(path))
     found = _saved(path)
     if found:
-        return Run(path.name, forests=found)
+        return CheckedRun(path.name, forests=found)
     if (path / "nodes.jsonl").is_file():
         return open_run(path / "nodes.jsonl")
     raise DoctorError(f"there is no run at {path}; give a run folder, a folder of forests or a file of nodes")

@@ -8,7 +8,7 @@ from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.lever import knob, option, part, recipe
 from rolltree.doctor.prompts import WINDOW
-from rolltree.doctor.run import Run, roots
+from rolltree.doctor.run import CheckedRun, roots
 from rolltree.train.rollouts import Rollouts
 from rolltree.train.vitals import failed_calls, starved_groups
 from rolltree.tree.table import Ints
@@ -22,7 +22,7 @@ from rolltree.tree.table import Ints
             knob("dapo.rounds", "fewer rounds that wait for each other")),
     knobs={"most": "1 − mean over most requests in flight", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def idle_engine(run: Run, *, most: float = 0.8, worse: float = 0.92, window: int = 10) -> Iterator[Symptom]:
+def idle_engine(run: CheckedRun, *, most: float = 0.8, worse: float = 0.92, window: int = 10) -> Iterator[Symptom]:
     """From the clock times of events; the engine's own batch limit is not known here."""
     spell = run.series("seconds.idle_share").beyond(most, worse, window)
     if spell is not None:
@@ -41,7 +41,7 @@ def idle_engine(run: Run, *, most: float = 0.8, worse: float = 0.92, window: int
             part("rolltree.control.ledger:Limits.decoded", "a larger budget for the step")),
     knobs={"most": "share of the prompts", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def starved_prompts(run: Run, *, most: float = 0.05, worse: float = 0.25, window: int = 10) -> Iterator[Symptom]:
+def starved_prompts(run: CheckedRun, *, most: float = 0.05, worse: float = 0.25, window: int = 10) -> Iterator[Symptom]:
     """What ends first is short: stopping by count or budget starves the slow prompts."""
     spell = run.series("starved.prompts").beyond(most, worse, window)
     if spell is not None:
@@ -61,7 +61,7 @@ def starved_prompts(run: Run, *, most: float = 0.05, worse: float = 0.25, window
             recipe("arpo", "branches after calls, where the policy is unsure"), option("level", "an easier task")),
     knobs={"most": "share of calls that fail", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def tool_failures(run: Run, *, most: float = 0.6, worse: float = 0.85, window: int = 10) -> Iterator[Symptom]:
+def tool_failures(run: CheckedRun, *, most: float = 0.6, worse: float = 0.85, window: int = 10) -> Iterator[Symptom]:
     """Environment nodes whose notes say `failed`."""
     spell = run.series("tools.failed").beyond(most, worse, window)
     if spell is not None:

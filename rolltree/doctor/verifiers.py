@@ -10,7 +10,7 @@ from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.lever import knob, part
 from rolltree.doctor.prompts import WINDOW
-from rolltree.doctor.run import Run, leaves
+from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked
 from rolltree.train.rollouts import Rollouts
 from rolltree.train.vitals import BREAKERS, answer_codes, split_leaves
@@ -26,7 +26,7 @@ from rolltree.tree.table import Ints
             part("rolltree.generate.patience:Patience.step_seconds", "more time for the environment")),
     knobs={"most": "share of the leaves", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def crashes(run: Run, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
+def crashes(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
     """Failed nodes: counted and shown, never a reward of zero."""
     lost = run.series("failed.share")
     spell = lost.beyond(most, worse, window)
@@ -52,7 +52,7 @@ def crashes(run: Run, *, most: float = 0.01, worse: float = 0.1, window: int = 1
             part("rolltree.generate.patience:Patience.verify_seconds", "more time for the verifier")),
     knobs={"most": "retries per leaf", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def retries(run: Run, *, most: float = 0.1, worse: float = 0.5, window: int = 10) -> Iterator[Symptom]:
+def retries(run: CheckedRun, *, most: float = 0.1, worse: float = 0.5, window: int = 10) -> Iterator[Symptom]:
     """What will crash next."""
     spell = run.series("failed.retries").beyond(most, worse, window)
     if spell is not None:
@@ -64,7 +64,7 @@ def retries(run: Run, *, most: float = 0.1, worse: float = 0.5, window: int = 10
 
 NOISE_LEVERS = (
     knob("grpo.group", "larger groups average the noise"),
-    part("rolltree.filter.rewards:Part.gate", "a structural check before the noisy one"),
+    part("rolltree.filter.rewards:RewardPart.gate", "a structural check before the noisy one"),
 )
 
 
@@ -76,7 +76,7 @@ NOISE_LEVERS = (
     knobs={"most": "share of the transcripts that stand twice in a tree", "worse": "the same, for critical",
            "window": WINDOW},
 )  # fmt: skip
-def noisy_verifier(run: Run, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
+def noisy_verifier(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
     """A verifier is a function of item and transcript."""
     spell = run.series("verdicts.split").beyond(most, worse, window)
     if spell is not None:
@@ -96,7 +96,7 @@ def noisy_verifier(run: Run, *, most: float = 0.01, worse: float = 0.1, window: 
     knobs={"most": "share of the answers that stand twice in a tree", "worse": "the same, for critical",
            "window": WINDOW},
 )  # fmt: skip
-def split_answers(run: Run, *, most: float = 0.25, worse: float = 0.6, window: int = 10) -> Iterator[Symptom]:
+def split_answers(run: CheckedRun, *, most: float = 0.25, worse: float = 0.6, window: int = 10) -> Iterator[Symptom]:
     """Fine in small numbers where a task judges more than the answer (hidden tests, steps, formats)."""
     spell = run.series("verdicts.answer_split").beyond(most, worse, window)
     if spell is not None:
@@ -116,7 +116,7 @@ def _split(r: Rollouts) -> Ints:
     return leaves(r, split_leaves(r, codes, r.judged & (codes >= 0))[0])
 
 
-def _mean(run: Run, name: str, window: int, step: int) -> float:
+def _mean(run: CheckedRun, name: str, window: int, step: int) -> float:
     """The trailing mean of a cause at a step; 0 where no event names causes (forests of other programs)."""
     try:
         means = run.series(name).trailing(window)

@@ -10,7 +10,7 @@ from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.lever import correction, option, recipe
 from rolltree.doctor.prompts import WINDOW
-from rolltree.doctor.run import Run
+from rolltree.doctor.run import CheckedRun
 from rolltree.train.rollouts import Rollouts
 from rolltree.train.vitals import grafted, log_weights
 from rolltree.tree.table import Ints
@@ -23,12 +23,19 @@ FORGET = correction("m2po", "masks what is farthest off until the second moment 
     "heavy_weights",
     "Few rollouts carry most of the importance weight: the update follows them and not the batch.",
     reads=("weight.ess", "weight.most"),
-    levers=(TRUNCATE, correction("sequence_mis", "leaves out rollouts with a weight above 2"),
-            option("temperature", "1 samples from the policy's own law"), recipe("gspo", "one ratio per sequence")),
-    knobs={"least": "effective share of the rollouts, (Σw)²/(nΣw²)", "worse": "the same, for critical",
-           "window": WINDOW},
-)  # fmt: skip
-def heavy_weights(run: Run, *, least: float = 0.5, worse: float = 0.2, window: int = 10) -> Iterator[Symptom]:
+    levers=(
+        TRUNCATE,
+        correction("sequence_mis", "leaves out rollouts with a weight above 2"),
+        option("temperature", "1 samples from the policy's own distribution"),
+        recipe("gspo", "one ratio per sequence"),
+    ),
+    knobs={
+        "least": "effective share of the rollouts, (Σw)²/(nΣw²)",
+        "worse": "the same, for critical",
+        "window": WINDOW,
+    },
+)
+def heavy_weights(run: CheckedRun, *, least: float = 0.5, worse: float = 0.2, window: int = 10) -> Iterator[Symptom]:
     """Kish's effective sample size over whole rollouts."""
     spell = run.series("weight.ess").beyond(least, worse, window, below=True)
     if spell is not None:
@@ -46,7 +53,7 @@ def heavy_weights(run: Run, *, least: float = 0.5, worse: float = 0.2, window: i
     levers=(FORGET, TRUNCATE, option("lr", "versions lie closer together"), option("epochs", "fewer passes a step")),
     knobs={"most": "versions behind, mean over trained tokens", "worse": "the same, for critical", "window": WINDOW},
 )
-def stale_rollouts(run: Run, *, most: float = 2.0, worse: float = 8.0, window: int = 10) -> Iterator[Symptom]:
+def stale_rollouts(run: CheckedRun, *, most: float = 2.0, worse: float = 8.0, window: int = 10) -> Iterator[Symptom]:
     """One or two versions are harmless; beyond eight even decoupled objectives suffer (AReaL, arXiv 2505.24298)."""
     spell = run.series("lag.mean").beyond(most, worse, window)
     if spell is not None:
@@ -64,7 +71,7 @@ def stale_rollouts(run: Run, *, most: float = 2.0, worse: float = 8.0, window: i
     levers=(FORGET, TRUNCATE, option("lr", "versions lie closer together")),
     knobs={"most": "versions behind, mean over grafted tokens", "worse": "the same, for critical", "window": WINDOW},
 )
-def old_replay(run: Run, *, most: float = 16.0, worse: float = 64.0, window: int = 10) -> Iterator[Symptom]:
+def old_replay(run: CheckedRun, *, most: float = 16.0, worse: float = 64.0, window: int = 10) -> Iterator[Symptom]:
     """The age of grafted branches."""
     if not run.series("lag.replayed").values.any():
         return
@@ -87,7 +94,7 @@ def old_replay(run: Run, *, most: float = 16.0, worse: float = 64.0, window: int
     knobs={"most": "mean |difference| of log-probs of tokens of the current weights", "worse": "the same, for critical",
            "window": WINDOW},
 )  # fmt: skip
-def engine_gap(run: Run, *, most: float = 0.01, worse: float = 0.05, window: int = 10) -> Iterator[Symptom]:
+def engine_gap(run: CheckedRun, *, most: float = 0.01, worse: float = 0.05, window: int = 10) -> Iterator[Symptom]:
     """arXiv 2510.26788: mismatch of numerics between sampling and training."""
     spell = run.series("gap_mean").beyond(most, worse, window)
     if spell is not None:
@@ -106,5 +113,5 @@ def _heaviest(r: Rollouts) -> Ints:
 
 def _oldest(r: Rollouts) -> Ints:
     version, at = r.flat("version")
-    known = np.flatnonzero((np.diff(at) > 0) & r.trains & ~grafted(r))
+    known = np.flatnonzero((np.diff(at) > 0) & r.trainable & ~grafted(r))
     return known[np.argsort(version[at[known]], kind="stable")]

@@ -12,21 +12,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from rolltree.lab.trace import Tally
+from rolltree.lab.trace import TraceTally
 from rolltree.train.evaluate import SOLVED
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
 from rolltree.tree.views import leaf_counts
 
 
-class Watch:
+class RunWatch:
     """A listener that writes down numbers of rollouts and tallies of held-out items."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, live: Live) -> None:
+    def __call__(self, live: RunEvent) -> None:
         """Take note of a step's rollouts or of an evaluation."""
         if live.kind == "trained":
             self._write({"kind": "train", "step": live.step, **rollout_numbers(live.trees)})
@@ -39,16 +39,16 @@ class Watch:
             sink.write(json.dumps(line) + "\n")
 
 
-def noted(path: Path) -> tuple[dict[int, dict[str, float]], dict[str, Tally]]:
+def noted(path: Path) -> tuple[dict[int, dict[str, float]], dict[str, TraceTally]]:
     """Numbers by step, and the last evaluation's tallies."""
     steps: dict[int, dict[str, float]] = {}
-    items: dict[str, Tally] = {}
+    items: dict[str, TraceTally] = {}
     for text in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if not text.endswith("\n"):
             continue
         line = cast("dict[str, Any]", json.loads(text))
         if line["kind"] == "eval":
-            items = {k: Tally(*v) for k, v in line["items"].items()}
+            items = {k: TraceTally(*v) for k, v in line["items"].items()}
         else:
             steps[line["step"]] = {k: v for k, v in line.items() if k not in ("kind", "step")}
     return steps, items
@@ -71,14 +71,14 @@ def rollout_numbers(trees: Iterable[Tree]) -> dict[str, float]:
     return out | ({"unique": float(np.mean(unique))} if unique else {})
 
 
-def tallies(trees: Iterable[Tree]) -> dict[str, Tally]:
+def tallies(trees: Iterable[Tree]) -> dict[str, TraceTally]:
     """What each item got; items of which no sample could be judged are left out."""
     made = {tree.item or tree.id: _tally(tree) for tree in trees}
     return {item: tally for item, tally in made.items() if tally.samples}
 
 
-def _tally(tree: Tree) -> Tally:
+def _tally(tree: Tree) -> TraceTally:
     """Judged leaves; leaves without an answer count as one more kind of answer."""
     done = [n for n in tree.leaves() if n.status == "done" and "reward" in n.scores]
     answers = {str(n.notes.get("answer")) for n in done}
-    return Tally(len(done), sum(n.scores.get("outcome", n.scores["reward"]) >= SOLVED for n in done), len(answers))
+    return TraceTally(len(done), sum(n.scores.get("outcome", n.scores["reward"]) >= SOLVED for n in done), len(answers))

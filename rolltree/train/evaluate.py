@@ -75,7 +75,7 @@ def summary(forest: Forest, k: int) -> dict[str, float]:
         ones.append(solved / len(done))
         many.append(pass_at(solved, len(done), min(k, len(done))))
         rewards.extend(n.scores["reward"] for n in done)
-        lengths.extend(sum(len(m) for m in tree.path(n) if m.trains) for n in done)
+        lengths.extend(sum(len(m) for m in tree.path(n) if m.trainable) for n in done)
     out = {"reward": float(np.mean(rewards)) if rewards else math.nan}
     for name, values in (("pass@1", ones), (f"pass@{k}", many)):
         rate = wilson(float(np.mean(values)) if values else math.nan, len(values))

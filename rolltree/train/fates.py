@@ -17,20 +17,20 @@ def settle_fates(table: Table, weights: Floats) -> None:
     """Write what became of each leaf of the credited trees; `weights` is 0 for leaves that did not teach."""
     for row, weight, live in zip(table.leaf, weights, table.live, strict=True):
         leaf = table.nodes[row]
-        if leaf.fate or leaf.status in ("open", "paused"):
+        if leaf.usage or leaf.status in ("open", "paused"):
             continue
         if weight > 0:
-            leaf.fate = "trained"
+            leaf.usage = "trained"
         else:
-            leaf.fate = "dropped: nothing to teach" if live else f"dropped: {why_not_live(leaf)}"
+            leaf.usage = "dropped: nothing to teach" if live else f"dropped: {why_not_live(leaf)}"
 
 
 def settle_rest(trees: Iterable[Tree]) -> None:
     """Give leaves of trees that were not credited their reason."""
     for tree in trees:
         for leaf in tree.leaves():
-            if not leaf.fate and leaf.status not in ("open", "paused"):
-                leaf.fate = f"dropped: {why_not_live(leaf)}"
+            if not leaf.usage and leaf.status not in ("open", "paused"):
+                leaf.usage = f"dropped: {why_not_live(leaf)}"
 
 
 def why_not_live(leaf: Node) -> str:
@@ -41,7 +41,7 @@ def why_not_live(leaf: Node) -> str:
 
 
 def account_numbers(trees: Iterable[Tree]) -> dict[str, float]:
-    """Leaves by fate, in all and per reason, and partial ones. Raises if one was lost or left without a reason."""
+    """Leaves by usage, in all and per reason, and partial ones. Raises if one was lost or left without a reason."""
     trees = list(trees)
     found = assert_conserved(trees)
     out = {"leaves.submitted": found.leaves, "leaves.trained": found.trained, "leaves.kept": found.kept,
@@ -64,7 +64,7 @@ def outcomes(trees: Iterable[Tree]) -> dict[str, float]:
             finishes[leaf.finish or "none"] += 1
             if leaf.status == "done" and "reward" in leaf.scores:
                 of_tree.append(leaf.scores.get("outcome", leaf.scores["reward"]))
-                lengths.append(sum(len(n) for n in tree.path(leaf) if n.trains))
+                lengths.append(sum(len(n) for n in tree.path(leaf) if n.trainable))
         if of_tree:
             groups += 1
             flat += max(of_tree) - min(of_tree) <= 1e-9

@@ -121,8 +121,9 @@ class Reread:
                 node.notes[TRAINER_LOGP] = [None if np.isnan(x) else round(x, 6) for x in mine.tolist()]
 
 
-class Weights:
-    """Importance weights of whole rollouts, the policy at the start of the step over the law they were sampled from.
+class ImportanceWeights:
+    """Importance weights of whole rollouts, the policy at the start of the step over the distribution they were
+    sampled from.
 
     Products along paths, over the actions that were trained on and have a sampling probability.
     """

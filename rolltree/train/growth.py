@@ -26,7 +26,7 @@ def growth(trees: Iterable[Tree]) -> dict[str, float]:
         births.update(m.births)
         prunes.update(m.prunes)
         depths.update(m.depths)
-    names = ("leaves", "duplicated", "answers", "sharing_ratio", "effective_branches", "without_logq")
+    names = ("leaves", "duplicated", "answers", "sharing_ratio", "effective_branches", "without_sampling_logprob")
     out = {f"tree.{name}": float(np.mean([getattr(m, name) for m in of_trees])) for name in names}
     out["tree.depth"] = sum(depth * count for depth, count in depths.items()) / sum(depths.values())
     out |= {f"tree.births.{birth}": float(count) for birth, count in sorted(births.items())}

@@ -39,7 +39,7 @@ from rolltree.train.flight import Flight
 from rolltree.train.gather import check_gap
 from rolltree.train.growth import growth
 from rolltree.train.overlap import Overlap
-from rolltree.train.peers import Fellow, written_by
+from rolltree.train.peers import PeerPolicy, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.scheduled import corrected, fitted, schedule_of
 from rolltree.train.steering import Steering
@@ -51,7 +51,7 @@ from rolltree.tree.table import table
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class RunEvent:
     """Something that happened in a run, as it happens: for progress, the doctor and the viewer."""
 
     kind: str
@@ -62,12 +62,12 @@ class Live:
     note: str = ""
 
 
-Listen = Callable[[Live], str | None]
+Listen = Callable[[RunEvent], str | None]
 """Told of everything that happens; what it answers is said and logged with the step."""
 
 
 @dataclass(slots=True)
-class Spent:
+class RunTotals:
     """What a run has used up, earlier parts of a resumed run included."""
 
     decoded: int = 0
@@ -103,8 +103,8 @@ class Loop:
     """Steps finished."""
     version: int = 0
     """Version under which the engine has the current weights."""
-    spent: Spent = field(default_factory=Spent)
-    peers: Mapping[str, Fellow] = field(default_factory=dict[str, Fellow])
+    spent: RunTotals = field(default_factory=RunTotals)
+    peers: Mapping[str, PeerPolicy] = field(default_factory=dict[str, PeerPolicy])
     """Other policies by the actor they write as."""
     waiting: Waiting = field(default_factory=Waiting)
     """Batches that were grown and not yet trained."""
@@ -160,7 +160,7 @@ class Loop:
         told = {key: [h.numbers[key] for h in grown if key in h.numbers] for h in grown for key in h.numbers}
         numbers |= {key: float(np.mean(values)) for key, values in told.items()}
         clock.lap("grow")
-        self.listen(Live("grown", self.done + 1, numbers, tuple(fresh)))
+        self.listen(RunEvent("grown", self.done + 1, numbers, tuple(fresh)))
         harvest = self.waiting.take()
         numbers |= self.learn(harvest, clock)
         self._finish()
@@ -172,7 +172,7 @@ class Loop:
         harvest = await overlap.harvest(self.version, self.recalls(self.done))
         numbers = outcomes(harvest.trees) | growth(harvest.trees) | harvest.numbers
         clock.lap("grow")
-        self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
+        self.listen(RunEvent("grown", self.done + 1, numbers, tuple(harvest.trees)))
         numbers |= await overlap.learn(lambda: self.learn(harvest, clock))
         self._finish()
         numbers |= await overlap.trained()
@@ -198,7 +198,7 @@ class Loop:
         numbers |= account_numbers(harvest.trees) | vitals(harvest.trees, harvest.version)
         numbers["decoded"] = float(self.spent.decoded)
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
-        self.listen(Live("trained", self.done, numbers, tuple(harvest.trees)))
+        self.listen(RunEvent("trained", self.done, numbers, tuple(harvest.trees)))
         return numbers, harvest.trees
 
     async def grow(self, budget: Budget) -> list[Harvest]:
@@ -281,7 +281,7 @@ class Loop:
             if isinstance(engine, Forgetful):
                 await engine.forget()
         numbers["seconds.evaluate"] = time.perf_counter() - began
-        self.listen(Live("evaluated", self.done, numbers, tuple(forest)))
+        self.listen(RunEvent("evaluated", self.done, numbers, tuple(forest)))
         return numbers
 
     async def _evaluated(self, engine: Engine) -> tuple[dict[str, float], Forest]:
@@ -307,7 +307,7 @@ class Loop:
         return {
             "done": self.done, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
             "readings": self.readings.state_dict(),
-            "spent": {n: getattr(self.spent, n) for n in Spent.__slots__},
+            "spent": {n: getattr(self.spent, n) for n in RunTotals.__slots__},
             "peers": {name: peer.state() for name, peer in self.peers.items()},
             "control": self.steering.state_dict(),
         }  # fmt: skip
@@ -318,7 +318,7 @@ class Loop:
         self.cursor.rewind(int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
         self.readings.load_state_dict(state["readings"])
-        self.spent = Spent(**state["spent"])
+        self.spent = RunTotals(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])
         self.steering.load_state_dict(state["control"])

@@ -29,7 +29,7 @@ class Tracker(Protocol):
         ...
 
 
-class Metrics:
+class MetricsLog:
     """Appends lines to `metrics.jsonl`; each is on disk before the call returns."""
 
     def __init__(self, path: Path, trackers: tuple[Tracker, ...] = (), *, after: int | None = None) -> None:

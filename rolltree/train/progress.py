@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rolltree.train.config import TrainConfig
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 
 _WARNINGS = logging.getLogger("rolltree")
 
@@ -45,7 +45,7 @@ class Reporter:
         self._bar.stop()
         self._log.close()
 
-    def __call__(self, live: Live) -> None:
+    def __call__(self, live: RunEvent) -> None:
         """Take note of something that happened."""
         n = live.numbers
         if live.kind == "trained":
@@ -81,7 +81,7 @@ class _Heard(logging.Handler):
         self._reporter.say(record.getMessage())
 
 
-def _step_line(live: Live, config: TrainConfig) -> str:
+def _step_line(live: RunEvent, config: TrainConfig) -> str:
     n = live.numbers
     laps = (k for k in n if k.startswith("seconds.") and k != "seconds.total" and not k.endswith("_share"))
     spent = sum(n[k] for k in laps)

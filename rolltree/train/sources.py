@@ -108,7 +108,7 @@ class Held:
         if name == "length":
             return np.array([len(n.actions) for n in self._nodes], np.int64)
         found = (getattr(n, name) for n in self._nodes)
-        return np.array([missing if v is None else v for v in found], np.bool_ if name == "trains" else np.int64)
+        return np.array([missing if v is None else v for v in found], np.bool_ if name == "trainable" else np.int64)
 
     def words(self, name: str) -> tuple[Ints, list[str]]:
         """A column of words as codes and words."""

@@ -23,7 +23,7 @@ def lost_tokens(trees: Iterable[Tree]) -> dict[str, float]:
         counted = set[int]()
         for leaf in sorted(lost, key=lambda leaf: leaf.status != "pruned"):
             for node in tree.path(leaf):
-                if node.trains and not node.forced and node.id not in alive and node.id not in counted:
+                if node.trainable and not node.forced and node.id not in alive and node.id not in counted:
                     counted.add(node.id)
                     out[f"tokens.{leaf.status}"] += len(node)
     return out
@@ -45,7 +45,7 @@ def carried(trees: Iterable[Tree]) -> dict[str, float]:
             low, high = spans[leaf.id]
             if leaf.status == "paused" and low >= 0:
                 waiting.append(newest - low)
-                tokens += sum(len(n) for n in tree.path(leaf) if n.trains)
+                tokens += sum(len(n) for n in tree.path(leaf) if n.trainable)
             elif leaf.status == "done" and 0 <= low < high:
                 finished.append(high - low)
     if not waiting and not finished:
@@ -60,7 +60,7 @@ def carried(trees: Iterable[Tree]) -> dict[str, float]:
 
 def _versions(tree: Tree, leaf: Node) -> tuple[int, int]:
     """Oldest and newest weights that wrote a path; -1 where none are known."""
-    parts = [n.version for n in tree.path(leaf) if n.trains and n.version is not None and len(n.version)]
+    parts = [n.version for n in tree.path(leaf) if n.trainable and n.version is not None and len(n.version)]
     known = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     known = known[known >= 0]
     return (int(known.min()), int(known.max())) if len(known) else (-1, -1)

@@ -29,27 +29,27 @@ class Underway:
 
     def settled(self, group: Group) -> None:
         """A group is trained or dropped."""
-        self.recent.append((_longest(group), group.fate == "trained"))
+        self.recent.append((_longest(group), group.usage == "trained"))
 
     def numbers(self, scheduler: Scheduler, trained: Sequence[Group]) -> dict[str, float]:
         """Of the batch that was trained last and of all that is under way."""
         waiting = [*scheduler.unfinished.values(), *scheduler.ready.values()]
         rollouts = [r for g in trained for r in g.kept]
-        partial = [r for g in scheduler.unfinished.values() for r in g.members if not (r.done or r.fate) and r.tokens]
+        partial = [r for g in scheduler.unfinished.values() for r in g.members if not (r.done or r.usage) and r.tokens]
         ages = [scheduler.version + 1 - r.group.born for r in partial]
         out = {
-            "schedule.lag_mean": float(np.mean([g.lag for g in trained])) if trained else 0.0,
-            "schedule.lag_max": float(max((g.lag for g in trained), default=0)),
+            "schedule.lag_mean": float(np.mean([g.staleness for g in trained])) if trained else 0.0,
+            "schedule.lag_max": float(max((g.staleness for g in trained), default=0)),
             "schedule.resumed": sum(r.stops > 0 for r in rollouts) / max(len(rollouts), 1),
             "schedule.partials": float(len(partial)),
             "schedule.partial_tokens": float(sum(r.tokens for r in partial)),
             "schedule.partial_age_mean": float(np.mean(ages)) if ages else 0.0,
             "schedule.partial_age_max": float(max(ages, default=0)),
             "schedule.ready": float(len(scheduler.ready)),
-            "schedule.under_way": float(sum(not r.fate for g in waiting for r in g.members)),
+            "schedule.under_way": float(sum(not r.usage for g in waiting for r in g.members)),
         }  # fmt: skip
-        out |= {f"schedule.rollouts.{fate}": float(n) for fate, n in sorted(scheduler.numbers.items())}
-        out |= {f"schedule.tokens.{fate}": float(n) for fate, n in sorted(scheduler.tokens.items())}
+        out |= {f"schedule.rollouts.{usage}": float(n) for usage, n in sorted(scheduler.numbers.items())}
+        out |= {f"schedule.tokens.{usage}": float(n) for usage, n in sorted(scheduler.tokens.items())}
         return out | self._slow([g for g in waiting if g.born < scheduler.version])
 
     def _slow(self, waiting: Sequence[Group]) -> dict[str, float]:

@@ -53,7 +53,7 @@ def plain(r: Rollouts) -> Numbers:
     if len(r.leaf):
         out["truncated"] = float(r.is_("finish", "length")[r.leaf].mean())
     entropy, at = r.flat("entropy")
-    own = np.repeat(r.trains, np.diff(at)) & np.isfinite(entropy)
+    own = np.repeat(r.trainable, np.diff(at)) & np.isfinite(entropy)
     return out | ({"policy_entropy": float(entropy[own].mean())} if own.any() else {})
 
 
@@ -63,13 +63,13 @@ def groups(r: Rollouts) -> Numbers:
     if not many.any():
         return {}
     solved, hopeless = solved_groups(r), hopeless_groups(r)
-    tokens = np.bincount(r.tree, r.length * r.trains, len(many))
+    tokens = np.bincount(r.tree, r.length * r.trainable, len(many))
     out = {
         "groups.solved": float(solved[many].mean()), "groups.hopeless": float(hopeless[many].mean()),
         "groups.solved_tokens": float(tokens[solved].sum() / max(tokens.sum(), 1)),
         "groups.hopeless_tokens": float(tokens[hopeless].sum() / max(tokens.sum(), 1)),
     }  # fmt: skip
-    taught = r.count(r.taught) >= 2
+    taught = r.count(r.trained) >= 2
     if taught.any():
         out["groups.flat"] = float(flat_groups(r)[taught].mean())
     missed = wrong(r) & many[r.leaf_tree]
@@ -85,7 +85,7 @@ def wrong(r: Rollouts) -> Bools:
 
 def flat_groups(r: Rollouts) -> Bools:
     """Trees that taught with two leaves or more, all with the same reward."""
-    return (r.count(r.taught) >= 2) & (r.spread(r.reward, r.taught) <= SAME)
+    return (r.count(r.trained) >= 2) & (r.spread(r.reward, r.trained) <= SAME)
 
 
 def solved_groups(r: Rollouts) -> Bools:
@@ -265,7 +265,7 @@ def failed_calls(r: Rollouts) -> Bools:
 def lag(r: Rollouts) -> Numbers:
     """Versions that trained tokens are behind the weights in training; those of grafted branches by themselves."""
     version, at = r.flat("version")
-    own = np.repeat(r.trains, np.diff(at)) & (version >= 0)
+    own = np.repeat(r.trainable, np.diff(at)) & (version >= 0)
     if not own.any():
         return {}
     behind = (r.newest - version).astype(np.float64)
@@ -282,7 +282,7 @@ def grafted(r: Rollouts) -> Bools:
 
 
 def weight(r: Rollouts) -> Numbers:
-    """Importance weights of whole rollouts, policy over sampling law: effective share and heaviest.
+    """Importance weights of whole rollouts, policy over sampling distribution: effective share and heaviest.
 
     From forests the policy is the one recorded in `logp`; training measures it with the trainer's own log-probs.
     """
@@ -298,15 +298,15 @@ def weight_numbers(log_w: Floats) -> Numbers:
 
 
 def log_weights(r: Rollouts) -> Floats:
-    """Σ(logp − logq) along each leaf's path over what was sampled; NaN where nothing was recorded."""
-    logq, at = r.flat("logq")
+    """Σ(logp − sampling_logprob) along each leaf's path over what was sampled; NaN where nothing was recorded."""
+    sampling_logprob, at = r.flat("sampling_logprob")
     logp, other = r.flat("logp")
-    if not len(logq) or not np.array_equal(at, other):
+    if not len(sampling_logprob) or not np.array_equal(at, other):
         return np.full(len(r.leaf), np.nan)
-    known = np.isfinite(logq) & np.isfinite(logp) & np.repeat(r.trains, np.diff(at))
-    gap = np.where(known, logp.astype(np.float64) - np.where(known, logq, 0), 0.0)
-    seen = r.down(r.per_node("logq", known.astype(np.float64)))[r.leaf]
-    return np.where(seen > 0, r.down(r.per_node("logq", gap))[r.leaf], np.nan)
+    known = np.isfinite(sampling_logprob) & np.isfinite(logp) & np.repeat(r.trainable, np.diff(at))
+    gap = np.where(known, logp.astype(np.float64) - np.where(known, sampling_logprob, 0), 0.0)
+    seen = r.down(r.per_node("sampling_logprob", known.astype(np.float64)))[r.leaf]
+    return np.where(seen > 0, r.down(r.per_node("sampling_logprob", gap))[r.leaf], np.nan)
 
 
 def prefix(r: Rollouts) -> Numbers:
@@ -316,8 +316,8 @@ def prefix(r: Rollouts) -> Numbers:
     if not len(gain) or not np.array_equal(at, other):
         return {}
     pull = np.abs(gain.astype(np.float64) + loss)
-    shared = np.repeat(r.below(r.taught) > 1, np.diff(at))
-    taught = np.repeat(r.trains & (r.below(r.taught) > 0), np.diff(at))
+    shared = np.repeat(r.below(r.trained) > 1, np.diff(at))
+    taught = np.repeat(r.trainable & (r.below(r.trained) > 0), np.diff(at))
     total = float(pull[taught].sum())
     if total == 0.0:
         return {}

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from rolltree.train.metrics import read_metrics
 from rolltree.view.links import ViewError
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 
 Axis = Literal["step", "decoded", "seconds"]
 AXES: dict[Axis, str] = {"step": "step", "decoded": "decoded tokens", "seconds": "seconds of training"}
@@ -37,7 +37,7 @@ class Line:
     y: tuple[float, ...]
 
 
-def lines_of(source: Source) -> list[dict[str, Any]]:
+def lines_of(source: RunSource) -> list[dict[str, Any]]:
     """All whole lines of a run's metrics; none where it has not finished a step."""
     path = source.inside("metrics.jsonl") if source.kind == "run" else None
     if path is None or not path.is_file():
@@ -51,7 +51,7 @@ def lines_of(source: Source) -> list[dict[str, Any]]:
         ) from None
 
 
-def summary(source: Source) -> Summary:
+def summary(source: RunSource) -> Summary:
     """A run in a few facts; trouble is told, not raised, so that other runs still show."""
     try:
         return Summary(source.name, source.kind, _facts(source), "")
@@ -87,7 +87,7 @@ def curve(run: str, lines: Sequence[dict[str, Any]], metric: str, axis: Axis) ->
 
 
 @dataclass(frozen=True)
-class Step:
+class ShownStep:
     """One step of a run."""
 
     step: int | None
@@ -100,18 +100,18 @@ STEP_NUMBERS = ("reward", "solved", "policy_entropy", "length", "flat_groups", "
                 "spent.decoded", "gap_mean")  # fmt: skip
 
 
-def steps(source: Source) -> list[Step]:
+def steps(source: RunSource) -> list[ShownStep]:
     """The steps of a run, newest first: measured ones, and those whose rollouts were saved."""
     saved = set(source.steps())
-    out: dict[int | None, Step] = {step: Step(step, {}, True) for step in saved}
+    out: dict[int | None, ShownStep] = {step: ShownStep(step, {}, True) for step in saved}
     for line in lines_of(source):
         if line["kind"] == "train":
             numbers = {n: float(line[n]) for n in STEP_NUMBERS if isinstance(line.get(n), (int, float))}
-            out[line["step"]] = Step(line["step"], numbers, line["step"] in saved)
+            out[line["step"]] = ShownStep(line["step"], numbers, line["step"] in saved)
     return sorted(out.values(), key=lambda s: -1 if s.step is None else s.step, reverse=True)
 
 
-def _facts(source: Source) -> dict[str, str]:
+def _facts(source: RunSource) -> dict[str, str]:
     lines = lines_of(source)
     train = [line for line in lines if line["kind"] == "train"]
     task: Any = source.config.get("task", "")

@@ -101,7 +101,7 @@ def test_out_of_memory_lets_in_fewer_says_so_and_changes_no_sample(rows, caplog)
         for a, b in zip(free, got, strict=True):
             assert b.actions.tolist() == a.actions.tolist()
             np.testing.assert_allclose(b.logp, a.logp, atol=1e-6)
-            np.testing.assert_allclose(b.logq, a.logq, atol=1e-6)
+            np.testing.assert_allclose(b.sampling_logprob, a.sampling_logprob, atol=1e-6)
             assert b.top.ids.tolist() == a.top.ids.tolist()
         for parts, a in zip(await ended(streams), free, strict=False):
             assert list(itertools.chain(*(p.actions.tolist() for p in parts))) == a.actions.tolist()

@@ -61,4 +61,6 @@ def test_a_few_real_steps(name: str, knobs: dict[str, Any], task: Early, tmp_pat
     for line in trained:
         assert np.isfinite(line["loss"])
         assert line["gap_max"] < 1e-4, "what the engine reported is what the trainer computes, forced and spliced too"
-    assert {"tree.answers", "tree.sharing_ratio", "tree.effective_branches", "tree.without_logq"} <= steps[0].keys()
+    assert {"tree.answers", "tree.sharing_ratio", "tree.effective_branches", "tree.without_sampling_logprob"} <= steps[
+        0
+    ].keys()

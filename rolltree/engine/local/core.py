@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from rolltree.engine.local.admit import Room, room_for, wave
-from rolltree.engine.local.batch import Batch
+from rolltree.engine.local.batch import DecodeBatch
 from rolltree.engine.local.choose import choose
-from rolltree.engine.local.law import wide
 from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import PrefixCache
 from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.sampling import wide
 from rolltree.engine.local.shortage import Limits, is_shortage, smaller
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
@@ -55,7 +55,7 @@ class Core:
     def __init__(self, decoder: Decoder, codec: Codec, limits: Limits, version: int) -> None:
         self.decoder, self.limits, self.version = decoder, limits, version
         self.queue: deque[LocalRun] = deque()
-        self.batch = Batch(decoder.vocab_size, limits.max_top)
+        self.batch = DecodeBatch(decoder.vocab_size, limits.max_top)
         self._stops = StopTables(codec, decoder.vocab_size)
         self._cache = PrefixCache(decoder.shapes, limits.cache, decoder.dtype, decoder.device)
         self._slab = Slab.zeros(decoder.shapes, 0, 0, decoder.dtype, decoder.device)
@@ -194,7 +194,7 @@ class Core:
     def _clear(self) -> None:
         """Give back all memory and begin anew with an empty batch."""
         self._joining = []
-        self.batch = Batch(self.decoder.vocab_size, self.limits.max_top)
+        self.batch = DecodeBatch(self.decoder.vocab_size, self.limits.max_top)
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
         self._cache = PrefixCache(self.decoder.shapes, self.limits.cache, self.decoder.dtype, self.decoder.device)
         self._room = Room(0, 0)

@@ -27,7 +27,7 @@ class Parked:
         """What was written from position `start` of the whole sequence on."""
         part, c = slice(start - run.begin, None), self.columns
         return Sample(
-            run.ids[start:].astype(np.int32), c["logp"][part], c["logq"][part], c["version"][part], finish,
+            run.ids[start:].astype(np.int32), c["logp"][part], c["sampling_logprob"][part], c["version"][part], finish,
             entropy=c["entropy"][part] if run.entropy else None,
             top=Top(*(t[: len(run.ids) - run.begin][part] for t in self.tops)) if self.tops is not None else None,
             prefilled=self.prefilled,
