@@ -6,7 +6,7 @@ import importlib
 
 from attack.frame import Attack
 
-MODULES = ("engine", "kills", "models")
+MODULES = ("engine", "kills", "models", "inputs", "returns", "escapes", "viewing")
 
 
 def attacks() -> dict[str, Attack]:

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
+from rolltree.generate.answers import reply_of, start_of, verdict_of
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
+from rolltree.generate.recorder import Recorder
 from rolltree.generate.setting import HandError
 from rolltree.task.protocol import Reply, Verdict
 from rolltree.tree import Birth, Node, Role
 from rolltree.tree.node import Array
 
-if TYPE_CHECKING:
-    from rolltree.generate.hand import Hand
-
 T = TypeVar("T")
 
 
-async def score_forced(hand: Hand, node: Node) -> None:
+async def score_forced(hand: Recorder, node: Node) -> None:
     """Record the policy's log-prob of tokens that a method chose; nothing was sampled, so `sampling_logprob` is NaN."""
     prefix = hand.tree.prefix(node)
     scored = await ask_engine(hand, node, prefix, len(prefix) - len(node), frozenset())
@@ -37,7 +36,7 @@ async def score_forced(hand: Hand, node: Node) -> None:
     hand.event("note", node, "log-prob of the forced run under the policy", logp=float(scored.logp.sum()))
 
 
-async def ask_engine(hand: Hand, node: Node, tokens: Array, start: int, want: frozenset[str]) -> Scored | None:
+async def ask_engine(hand: Recorder, node: Node, tokens: Array, start: int, want: frozenset[str]) -> Scored | None:
     """Score tokens[start:]; None where the budget is at its end (an event) or the engine broken (a failed node)."""
     hold = hand.budget.reserve("prefilled", len(tokens))
     if hold is None:
@@ -57,7 +56,7 @@ async def ask_engine(hand: Hand, node: Node, tokens: Array, start: int, want: fr
     return scored
 
 
-async def act(hand: Hand, node: Node) -> Node | None:
+async def act(hand: Recorder, node: Node) -> Node | None:
     """One environment step from a node (see `Hand.act`)."""
     if not hand.interactive:
         raise HandError(
@@ -72,12 +71,18 @@ async def act(hand: Hand, node: Node) -> Node | None:
         return None
     if node.role == "policy":
         node.finish, node.status = "tool", "done"
+    heard, ids = "", np.zeros(0, np.int32)
+    if isinstance(reply, Reply):
+        heard = _heard(hand, reply)
+        try:
+            ids = np.asarray(hand.codec.encode(heard), np.int32)
+        except Exception as error:  # what no token of this policy spells
+            reply = Gone("the environment", error, 1)
     if isinstance(reply, Gone):
         child = place(hand, node, np.zeros(0, np.int32), "env", "boundary")
         hand.fail(node if child is None else child, "the environment", reply.cause, tries=reply.tries)
         return child
-    heard = _heard(hand, reply)
-    child = place(hand, node, np.asarray(hand.codec.encode(heard), np.int32), "env", "boundary")
+    child = place(hand, node, ids, "env", "boundary")
     if child is None:
         return None
     if len(heard) < len(reply.text):
@@ -93,7 +98,7 @@ async def act(hand: Hand, node: Node) -> Node | None:
     return child
 
 
-async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
+async def restore(hand: Recorder, node: Node) -> tuple[Any, str | None] | None:
     """The environment's state after a node, and its key; None where the steps to reach it failed.
 
     The nearest ancestor that holds a state supplies it. Where states were lost (a tree read from disk), the steps since
@@ -105,7 +110,11 @@ async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
     last = next((i for i in reversed(range(len(path))) if path[i].state is not None), 0)
     state, key = path[last].state, path[last].state_key
     if state is None:
-        state, key = hand.task.start(hand.item)
+        try:
+            state, key = start_of(hand.task.start(hand.item))
+        except Exception as error:
+            hand.fail(node, "starting the environment", error)
+            return None
         path[0].state, path[0].state_key = state, key
     for i in (i for i in marks if i > last):
         reply = await _step(hand, path[i], state, hand.turn(path[i - 1]))
@@ -122,7 +131,7 @@ async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
     return state, key
 
 
-async def verify(hand: Hand, node: Node) -> Verdict | None:
+async def verify(hand: Recorder, node: Node) -> Verdict | None:
     """Judge the path that ends in a leaf (see `Hand.verify`)."""
     if node.status in ("pruned", "failed"):
         raise HandError(
@@ -134,7 +143,7 @@ async def verify(hand: Hand, node: Node) -> Verdict | None:
     held, patience = state[0], hand.setting.patience
     try:
         verdict = await attempt(
-            "the verifier", lambda: hand.task.verify(hand.item, held, hand.text(node)),
+            "the verifier", lambda: verdict_of(hand.task.verify(hand.item, held, hand.text(node))),
             patience, patience.verify_seconds, on_retry=hand.retried(node),
         )  # fmt: skip
     except Gone as gone:
@@ -146,7 +155,7 @@ async def verify(hand: Hand, node: Node) -> Verdict | None:
     return verdict
 
 
-async def judge(hand: Hand, node: Node | None, ask: Callable[[], Awaitable[T]], about: str, calls: int) -> T | None:
+async def judge(hand: Recorder, node: Node | None, ask: Callable[[], Awaitable[T]], about: str, calls: int) -> T | None:
     """Await a judge under the budget of judge calls (see `Hand.judge`)."""
     if not hand.budget.take("judge_calls", calls):
         hand.event("budget", node, f"no judge call is left for {about}", calls=calls)
@@ -164,7 +173,7 @@ async def judge(hand: Hand, node: Node | None, ask: Callable[[], Awaitable[T]], 
     return answer
 
 
-async def _step(hand: Hand, node: Node, state: Any, text: str) -> Reply | Gone | None:
+async def _step(hand: Recorder, node: Node, state: Any, text: str) -> Reply | Gone | None:
     if not hand.budget.take("env_steps"):
         hand.event("budget", node, "no environment step is left")
         if node.is_leaf and node.status == "open" and node.parent is not None:
@@ -173,19 +182,19 @@ async def _step(hand: Hand, node: Node, state: Any, text: str) -> Reply | Gone |
     patience = hand.setting.patience
     try:
         return await attempt(
-            "the environment", lambda: hand.task.step(hand.item, state, text), patience, patience.step_seconds,
-            on_retry=hand.retried(node),
+            "the environment", lambda: reply_of(hand.task.step(hand.item, state, text)), patience,
+            patience.step_seconds, on_retry=hand.retried(node),
         )  # fmt: skip
     except Gone as gone:
         return gone
 
 
-def _heard(hand: Hand, reply: Reply) -> str:
+def _heard(hand: Recorder, reply: Reply) -> str:
     """What of a reply is written down: no context holds a megabyte, and tokenising it costs seconds."""
     return reply.text[: hand.setting.patience.reply_characters]
 
 
-def place(hand: Hand, node: Node, actions: Array, role: Role, birth: Birth) -> Node | None:
+def place(hand: Recorder, node: Node, actions: Array, role: Role, birth: Birth) -> Node | None:
     """Add a run that was given, not sampled; None where it would start a path that the budget does not allow."""
     if (node.children or node.parent is None) and not hand.budget.take("leaves"):
         hand.event("budget", node, f"no leaf is left for a run in role {role!r}", tokens=len(actions))

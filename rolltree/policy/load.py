@@ -16,6 +16,7 @@ from transformers.utils import logging
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.decoder import ModelError
 from rolltree.policy.models import MODELS, model_folder
+from rolltree.policy.trust import check_code, trusts_code
 from rolltree.policy.weights import check_sizes, refuse_layers_left_out, refuse_missing, tensors_of
 
 
@@ -34,17 +35,18 @@ def load_model(name: str | Path) -> LoadedModel:
     path = model_folder(str(name))
     check_folder(path)
     try:
-        check_sizes(path, AutoConfig.from_pretrained(path, local_files_only=True))
+        check_sizes(path, AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code()))
         with no_progress_bar():
             made: Any = AutoModelForCausalLM.from_pretrained(
-                path, dtype="float32", local_files_only=True, output_loading_info=True
+                path, dtype="float32", local_files_only=True, trust_remote_code=trusts_code(), output_loading_info=True
             )
         model, told = made
-        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
+        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
         codec = HFCodec(tokenizer, int(model.config.vocab_size))
     except ModelError:
         raise
     except Exception as error:  # a folder may hold anything, and every part of it is read by code of others
+        check_code(path, error)
         raise ModelError(f"The model in {path} cannot be loaded ({_first(error)}); get or save it again.") from error
     refuse_missing(path, told["missing_keys"])
     refuse_layers_left_out(path, told["unexpected_keys"])
@@ -56,12 +58,13 @@ def load_codec(path: Path) -> HFCodec:
     """The codec of a model in a folder, without its weights."""
     check_folder(path)
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
-        config: Any = AutoConfig.from_pretrained(path, local_files_only=True)
+        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
+        config: Any = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
         return HFCodec(tokenizer, int(config.vocab_size))
     except ModelError:
         raise
     except Exception as error:
+        check_code(path, error)
         why = _first(error)
         raise ModelError(f"The tokenizer in {path} cannot be loaded ({why}); get or save the model again.") from error
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from rolltree.policy.decoder import ModelError
+from rolltree.policy.trust import trusts_code
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers|layer|h|blocks|block)\.(\d+)\.")
 _MORE = 8
@@ -43,7 +44,8 @@ def check_sizes(path: Path, config: Any) -> None:
             "model again."
         )
     with torch.device("meta"):
-        described: int = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+        made: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trusts_code())
+        described: int = sum(p.numel() for p in made.parameters())
     written = sum(torch.Size(shape).numel() for shape in held.values())
     if described > _MORE * written:
         raise ModelError(

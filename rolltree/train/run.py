@@ -18,6 +18,7 @@ from rolltree.train.lock import LOCK, FolderLock
 from rolltree.train.metrics import TRACKERS, read_metrics
 from rolltree.tree.atomic import new_file, set_partial
 from rolltree.tree.json_text import read_json
+from rolltree.visible import visible
 
 CONFIG = "config.json"
 SAVED = ": saved step-"
@@ -89,7 +90,7 @@ class RunFolder:
                 json.dump({**config, "ran_on": surroundings()}, sink, indent=2, default=plain)
         if not (self.path / README_NAME).exists():
             with new_file(self.path / README_NAME) as sink:
-                sink.write(README.format(title=title))
+                sink.write(README.format(title=visible(title)))
 
     def config(self) -> dict[str, Any]:
         """What config.json says."""

@@ -18,7 +18,7 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.batch import Anchors
 from rolltree.train.config import Optim
-from rolltree.train.gather import Gap, Gathered, ImportanceWeights, Reread, Watcher
+from rolltree.train.gather import Gap, Gathered, ImportanceWeights, Watcher
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree.table import Table
@@ -83,6 +83,7 @@ class Learner:
         *,
         version: int,
         knobs: StepKnobs,
+        watchers: Sequence[Watcher] = (),
     ) -> dict[str, float]:
         """All updates of one step; returns its metrics."""  # fmt: skip
         # Where gradients are wanted path by path, each path is a micro-batch of its own.
@@ -106,14 +107,13 @@ class Learner:
                 scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
             return {"updates": 0.0, "trained_tokens": 0.0}
-        gap, weights, reread = Gap(knobs.gap_limit, version), ImportanceWeights(table), Reread(table)
+        gap, weights = Gap(knobs.gap_limit, version), ImportanceWeights(table)
         work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs)
         try:
-            told = (self if self.crew is None else self.crew).teach(work, (gap, weights, reread))
+            told = (self if self.crew is None else self.crew).teach(work, (gap, weights, *watchers))
         except DivergedError as error:
             error.trees = [table.trees[row] for row in error.rows]
             raise
-        reread.write()
         return told.means() | gap.means() | weights.means() | {
             "updates": float(self.optim.epochs * len(parts)),
             "lr": self.lr,

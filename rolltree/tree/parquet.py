@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rolltree.tree import columns
-from rolltree.tree.arrow import ArrowSchema, ArrowTable
+from rolltree.tree.arrow import ArrowSchema, ArrowTable, restored
 from rolltree.tree.atomic import new_folder, set_aside
 from rolltree.tree.forest import Forest
 from rolltree.tree.node import BIRTHS, FINISHES, ROLES, STATUSES, Node
@@ -75,8 +75,8 @@ def open_file(folder: Path, name: str) -> pq.ParquetFile:
             raise StoreError(f"{folder} was being overwritten when the writer died; rename {aside} to it to restore it")
         raise StoreError(f"{folder} holds no saved forest: {path.name} is missing")
     with readable(path):
-        file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True,
-                              read_dictionary=[*columns.WORDS] if name == "nodes" else None)  # fmt: skip
+        words = columns.AS_DICTIONARIES & {*pq.read_schema(path, memory_map=True).names} if name == "nodes" else None
+        file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True, read_dictionary=words)
         found: dict[str, Any] = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
     if "version" not in found:
         raise StoreError(f"{path} was not written by Rolltree; write forests with rolltree.tree.parquet.save")
@@ -115,7 +115,7 @@ def read_trees(folder: Path) -> Iterator[Tree]:
 
 def assemble(head: dict[str, Any], nodes: Iterable[Node]) -> Tree:
     """A tree from its row in `trees.parquet` and its nodes, parents first."""
-    tree = Tree.empty(head["tree"], task=head["task"], item=head["item"])
+    tree = Tree.empty(restored(head["tree"]), task=restored(head["task"]), item=restored(head["item"]))
     tree.notes = {} if head["notes"] is None else columns.loads(head["notes"])
     for node in nodes:
         _check_words(tree.id, node)

@@ -16,13 +16,13 @@ from rolltree.contract.tiny import CODEC, tiny_engine
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.texts import CHARACTERS, tokens_of
 from rolltree.generate.runner import check_item
+from rolltree.rollout.config import RolloutError
+from rolltree.rollout.cursor import Cursor
 from rolltree.task.foreign.starts import read_rows
 from rolltree.task.items import LONGEST_LINE, TaskError, lines_of, split_of, stream
 from rolltree.task.math_answers import read_jsonl
 from rolltree.task.protocol import Item
 from rolltree.task.registry import load_task
-from rolltree.train.collect import Cursor
-from rolltree.train.config import TrainError
 from rolltree.tree.json_text import read_json
 from rolltree.tree.values import StoreError, loads
 
@@ -76,10 +76,10 @@ class Ending:
 def test_a_task_that_runs_out_of_items_is_named() -> None:
     cursor = Cursor(Ending(), 0)  # pyright: ignore[reportArgumentType]
     assert len(cursor.take(3)) == 3
-    with pytest.raises(TrainError, match="task ending ran out of training items after 5"):
+    with pytest.raises(RolloutError, match="task ending ran out of training items after 5"):
         cursor.take(3)
     assert [item.id for item in Cursor(Ending(), 0).at([1, 4])] == ["1", "4"]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TrainError, match="after 5"):
+    with pytest.raises(RolloutError, match="after 5"):
         Cursor(Ending(), 0).at([1, 5])  # pyright: ignore[reportArgumentType]
 
 

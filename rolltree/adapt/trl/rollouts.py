@@ -22,13 +22,13 @@ from rolltree.engine.protocol import Engine
 from rolltree.generate.independent import Independent
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Recipe
+from rolltree.rollout.widths import at_width
 from rolltree.task.protocol import Item, Task
 from rolltree.train.fates import outcomes
 from rolltree.train.start import task_of
-from rolltree.train.widths import at_width
 from rolltree.tree import Forest
 
 Watch = Callable[[int, Forest], None]
@@ -46,7 +46,7 @@ class TreeRollouts:
     """
 
     def __init__(
-        self, recipe: str | Recipe | Parts | Strategy | TreeStrategy, task: str | Task, items: Iterable[Item], *,
+        self, recipe: str | Recipe | Parts | TreeStrategy, task: str | Task, items: Iterable[Item], *,
         watch: Watch | None = None,
     ) -> None:  # fmt: skip
         self.parts = portable(recipe, "TRL")
@@ -92,7 +92,7 @@ class TreeRollouts:
         rows, numbers = self._fitted(forest, asked, engine, count, limit=limit, seed=seed)
         return rows, numbers | {"decoded": float(budget.spent.decoded), "version": float(engine.version)}
 
-    def _strategy(self, count: int) -> Strategy | TreeStrategy:
+    def _strategy(self, count: int) -> TreeStrategy:
         strategy = self.parts.strategy
         return (at_width(strategy, count) or strategy) if isinstance(strategy, TreeStrategy) else strategy
 
