@@ -152,13 +152,9 @@ class GroupQueue:
                 missing = (i for i, d in enumerate(round.delivered) if d is None and (run.number, name, i) not in begun)
                 self._wait(round, missing)
         turn = {(number, tuple(name)): (place, begun) for place, (number, name, begun) in enumerate(waiting)}
-        found = [
-            (turn[asked.requests[0].round.run.number, asked.requests[0].round.name], asked) for asked in self.queue
-        ]
-        found.sort(key=lambda pair: pair[0][0])
-        self.queue.clear()
-        for (_, begun), asked in found:
-            asked.begun = begun
+        queue, self.queue = self.queue, deque[RoundRequests]()
+        for asked in sorted(queue, key=lambda asked: turn[_key(asked)][0]):
+            asked.begun = turn[_key(asked)][1]
             self.queue.append(asked)
 
     def _ask(self, rounds: list[RoundState]) -> None:
