@@ -18,6 +18,7 @@ from rolltree.doctor.examination import examine
 from rolltree.doctor.finding import SEVERITIES, Finding, from_json
 from rolltree.doctor.run import CheckedRun, DoctorError, open_run
 from rolltree.errors import RolltreeError
+from rolltree.train.failures import KIND, failures
 from rolltree.train.loop import RunEvent
 from rolltree.train.metrics import forget_after, read_metrics
 
@@ -46,6 +47,10 @@ class Monitor:
         elif live.kind in ("trained", "evaluated"):
             kind = "train" if live.kind == "trained" else "eval"
             self._lines.append({"kind": kind, "step": live.step, **live.numbers})
+        if live.kind in ("grown", "evaluated"):
+            failed, _, why = failures(live.trees)
+            if failed:
+                self._lines.append({"kind": KIND, "step": live.step, "why": why})
         due = live.kind == "trained" and live.step % self.every == 0
         return self._check(live.step) if due or live.kind == "stop" else None
 

@@ -14,6 +14,7 @@ import numpy as np
 from rolltree.doctor.finding import Place
 from rolltree.doctor.series import NotChecked, Series, Spell, series
 from rolltree.errors import RolltreeError
+from rolltree.train.failures import KIND
 from rolltree.train.metrics import read_metrics
 from rolltree.train.rollouts import Rollouts
 from rolltree.train.sources import Held, Saved
@@ -77,6 +78,15 @@ class CheckedRun:
         if not len(found):
             raise NotChecked(f"no evaluation measured {name}; train with --eval-every above 0")
         return found
+
+    def causes(self) -> list[tuple[int, str]]:
+        """What broke, in words, by step: from the log, else from the events of saved forests."""
+        told = [(int(line["step"]), str(line["why"])) for line in self.lines if line["kind"] == KIND]
+        if told or self.lines:
+            return told
+        found = ((step, self.rollouts(step).source.events()) for step in sorted(self.forests))
+        return [(step, why) for step, events in found for kind, why in zip(events.kind, events.why, strict=True)
+                if kind == "fail" and why]  # fmt: skip
 
     def names(self, prefix: str) -> list[str]:
         """Names of all numbers with a prefix, in the log or the forests."""

@@ -18,6 +18,7 @@ from rolltree.filter.groups import GroupFilter, live_leaves
 from rolltree.rollout.merge import absorb
 from rolltree.rollout.rescore import score_bare, score_node
 from rolltree.task.protocol import Item, Task
+from rolltree.task.solved import is_solved
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
 
@@ -140,7 +141,7 @@ class GroupBuilder:
         live = live_leaves(tree)
         rewards = tuple(leaf.scores["reward"] for leaf in live)
         lengths = tuple(_written(tree, leaf) for leaf in live)
-        right = [(n, i) for i, (n, r) in enumerate(zip(lengths, rewards, strict=True)) if r >= 1 - 1e-9]
+        right = [(n, i) for i, (n, leaf) in enumerate(zip(lengths, live, strict=True)) if is_solved(leaf.scores)]
         text = ""
         if right and order.judged:
             text = self.engine.codec.decode(_own(tree, live[min(right)[1]]))

@@ -52,6 +52,8 @@ class TrainConfig:
     seed: int = 0
     prompts: int = 16
     """Items per step; a recipe's strategy decides how many leaves each gets."""
+    items: int | None = None
+    """Train on the first so many distinct items, again and again in other orders; on all there are when left out."""
     optim: Optim = field(default_factory=Optim)
     temperature: float = 1.0
     max_tokens: int | None = None
@@ -115,7 +117,7 @@ class TrainConfig:
             raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
         if self.scheduler:
             preset(self.scheduler)  # an unknown name is refused here
-        for name in ("max_tokens", "decoded", "seconds"):
+        for name in ("items", "max_tokens", "decoded", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
         check_optim(self.optim)

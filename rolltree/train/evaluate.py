@@ -12,11 +12,9 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Task, distinct
+from rolltree.task.solved import is_solved
 from rolltree.tree import Forest
-
-SOLVED = 1 - 1e-9
-"""An outcome of at least this counts as solved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,12 @@ def wilson(mean: float, items: int, z: float = 1.959964) -> Rate:
 async def evaluate(
     engine: Engine, task: Task, *, items: int, samples: int, seed: int, limit: int, temperature: float = 1.0
 ) -> tuple[dict[str, float], Forest]:
-    """Grow independent samples of the first held-out items; the same items and streams at every call."""
+    """Grow independent samples of the first held-out items; the same items and streams at every call.
+
+    Of a finite task no item is asked twice, so fewer than `items` may be measured.
+    """
+    held = distinct(task, "test")
+    items = items if held is None else min(items, held)
     budget = Budget(name="evaluation")
     forest = await grow(
         Independent(samples), engine, task, islice(task.items("test", seed), items), seed=seed, budget=budget,
@@ -71,7 +74,7 @@ def summary(forest: Forest, k: int) -> dict[str, float]:
         failed += sum(n.status == "failed" for n in tree.leaves())
         if not done:
             continue
-        solved = sum(n.scores["reward"] >= SOLVED for n in done)
+        solved = sum(is_solved(n.scores) for n in done)
         ones.append(solved / len(done))
         many.append(pass_at(solved, len(done), min(k, len(done))))
         rewards.extend(n.scores["reward"] for n in done)

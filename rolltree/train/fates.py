@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from rolltree.task.solved import is_solved
 from rolltree.train.spending import carried
 from rolltree.tree import Node, Tree
 from rolltree.tree.account import assert_conserved
@@ -53,6 +54,7 @@ def account_numbers(trees: Iterable[Tree]) -> dict[str, float]:
 def outcomes(trees: Iterable[Tree]) -> dict[str, float]:
     """Numbers about the rollouts of a step: outcomes, lengths, groups without a gradient, failures."""
     rewards: list[float] = []
+    solved: list[bool] = []
     lengths: list[int] = []
     finishes: Counter[str] = Counter()
     flat = groups = failed = leaves = 0
@@ -64,6 +66,7 @@ def outcomes(trees: Iterable[Tree]) -> dict[str, float]:
             finishes[leaf.finish or "none"] += 1
             if leaf.status == "done" and "reward" in leaf.scores:
                 of_tree.append(leaf.scores.get("outcome", leaf.scores["reward"]))
+                solved.append(is_solved(leaf.scores))
                 lengths.append(sum(len(n) for n in tree.path(leaf) if n.trainable))
         if of_tree:
             groups += 1
@@ -71,7 +74,7 @@ def outcomes(trees: Iterable[Tree]) -> dict[str, float]:
             rewards.extend(of_tree)
     return {
         "reward": float(np.mean(rewards)) if rewards else float("nan"),
-        "solved": float(np.mean([r >= 1 - 1e-9 for r in rewards])) if rewards else float("nan"),
+        "solved": float(np.mean(solved)) if solved else float("nan"),
         "length": float(np.mean(lengths)) if lengths else float("nan"),
         "flat_groups": flat / groups if groups else float("nan"),
         "failed": float(failed),

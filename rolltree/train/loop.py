@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.control.ledger import RESOURCES, Budget
 from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Forgetful
@@ -46,6 +45,7 @@ from rolltree.train.growth import growth
 from rolltree.train.peers import PeerPolicy, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.step import Learner
+from rolltree.train.totals import RunTotals, StepClock
 from rolltree.train.vitals import vitals
 from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
@@ -66,26 +66,6 @@ class RunEvent:
 
 Listen = Callable[[RunEvent], str | None]
 """Told of everything that happens; what it answers is said and logged with the step."""
-
-
-@dataclass(slots=True)
-class RunTotals:
-    """What a run has used up, earlier parts of a resumed run included."""
-
-    decoded: int = 0
-    prefilled: int = 0
-    env_steps: int = 0
-    judge_calls: int = 0
-    leaves: int = 0
-    seconds: float = 0.0
-
-    def add(self, budget: Budget, before: BudgetSpent | None = None) -> dict[str, float]:
-        """Book what a step's budget spent, since `before` where it is not the step's own; returns it."""
-        spent = budget.spent
-        numbers = {n: getattr(spent, n) - (getattr(before, n) if before else 0) for n in RESOURCES}
-        for name, value in numbers.items():
-            setattr(self, name, getattr(self, name) + value)
-        return {f"spent.{n}": float(v) for n, v in numbers.items()}
 
 
 @dataclass(slots=True)
@@ -153,7 +133,7 @@ class Loop:
 
         Returns the step's metrics and everything that was settled in it.
         """
-        clock = _Clock()
+        clock = StepClock()
         batch = await self.collector.collect(self.version, self.recalls(self.collector.next_plan(self.done)))
         numbers = outcomes(batch.fresh) | growth(batch.fresh) | batch.numbers
         clock.lap("grow")
@@ -164,13 +144,16 @@ class Loop:
         if self.done == self.recipe.reanchor:
             self.learner.reanchor("reference")
         numbers |= await self.collector.trained(time.monotonic() - began)
-        clock.lap("stop")
+        if not self.collector.lockstep:
+            clock.lap("stop")
         numbers |= self._spent() | {"leaves.waiting": float(self.collector.waiting)}
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
         numbers |= account_numbers(batch.trees) | vitals(batch.trees, batch.version)
         numbers["decoded"] = float(self.spent.decoded)
+        if (epoch := self.cursor.epoch) is not None:
+            numbers["epoch"] = epoch
         numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
         self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
         return numbers, batch.trees
@@ -188,7 +171,7 @@ class Loop:
         recall = self.recipe.recall
         return recall.count(self.config.prompts, step, len(self.past.trees)) if recall else 0
 
-    def learn(self, batch: RolloutBatch, clock: _Clock) -> dict[str, float]:
+    def learn(self, batch: RolloutBatch, clock: StepClock) -> dict[str, float]:
         """Credit, fold, pack and update; then write on the trees what came of them."""
         # Batches that waited were grown when the past held other trees; it may hold fewer now.
         recalls = min(batch.recalls, len(self.past.trees))
@@ -329,19 +312,6 @@ class Loop:
         """End what is under way."""
         await self.collector.close()
         self._trainer.shutdown()
-
-
-class _Clock:
-    """Laps of a step."""
-
-    def __init__(self) -> None:
-        self._at = time.perf_counter()
-        self.laps: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + now - self._at
-        self._at = now
 
 
 def _idle(folded: Folded) -> float:

@@ -48,6 +48,11 @@ class MetricsLog:
             tracker.log(step, {f"{kind}/{k}": v for k, v in numbers.items() if math.isfinite(v)})
         return line
 
+    def write_words(self, kind: str, step: int, **said: float | str) -> None:
+        """One line that is no measurement: trackers do not get it."""
+        self._sink.write(json.dumps({"kind": kind, "step": step, **said}, ensure_ascii=False) + "\n")
+        self._sink.flush()
+
     def close(self) -> None:
         """Close everything and write the Parquet table."""
         self._sink.close()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.train.evaluate import SOLVED
+from rolltree.task.solved import SOLVED
 from rolltree.train.sources import Source
 from rolltree.tree import shape
 from rolltree.tree.node import Array
@@ -134,7 +134,8 @@ class Rollouts:
     @cached_property
     def solved(self) -> Bools:
         """Judged leaves whose outcome counts as right."""
-        return self.judged & (self.outcome >= SOLVED)
+        said = self.score("solved")[self.leaf]
+        return self.judged & (np.where(np.isnan(said), self.outcome, said) >= SOLVED)
 
     @cached_property
     def trained(self) -> Bools:

@@ -29,16 +29,18 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.scheduled import schedule_of
 from rolltree.rollout.widths import check_width
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
+from rolltree.train.failure_log import FailureLog
 from rolltree.train.failures import all_failed
 from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.memory import keep_freed
 from rolltree.train.metrics import MetricsLog, Tracker, open_trackers, read_metrics
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
+from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
@@ -81,7 +83,7 @@ def train(
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
-    asked = task_of(task)
+    asked = spoken_by(task_of(task), loaded.codec)
     folder = RunFolder(out, resume=resume)
     job = _Job(parts, recipe, loaded, asked, folder, settings, quiet)
     try:
@@ -151,7 +153,8 @@ class _Job:
 
     def described(self) -> dict[str, Any]:
         """All knobs, as config.json has them."""
-        task = [self.task.name, self.task.level]
+        # What a task on data says of itself is part of it: a run is not resumed with other rewards.
+        task = [self.task.name, self.task.level, *about(self.task).splitlines()]
         return _plain({"recipe": self.recipe, "parts": self.parts, "model": self.loaded.name, "task": task,
                        "train": self.config})  # fmt: skip
 
@@ -184,7 +187,9 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         # Before the learner, which may wrap the model in adapters.
         readings = make_readings(job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim))
         learner = make_learner(job.parts, job.loaded.model, config)
-        cursor = Cursor(job.task, mix(config.seed, "items"))
+        cursor = Cursor(job.task, mix(config.seed, "items"), items=config.items)
+        cursor.check()
+        _check_held_out(job)
         loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers)
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
@@ -192,6 +197,8 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
             trackers = open_trackers(config.trackers, folder.path, described)
             folder.describe(title, described)
+            if not resume:
+                write_first(job.task, cursor.seed, engine.codec, folder.path)
             return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
         for peer in peers.values():
@@ -215,7 +222,9 @@ async def _recorded(
     metrics = MetricsLog(job.folder.metrics, trackers, after=after)
     try:
         with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
-            loop.listen = _both(reporter, listen)
+            for line in about_data(job.task, job.config):
+                reporter.say(line)
+            loop.listen = _all(reporter, FailureLog(metrics), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     except BaseException:
         # What went wrong is the news, not what goes wrong because of it.
@@ -317,9 +326,28 @@ def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> Train
     )
 
 
-def _both(reporter: Reporter, listen: Listen | None) -> Listen:
+def about_data(task: Task, config: TrainConfig) -> list[str]:
+    """What is said of a finite task before the first step."""
+    said = about(task).splitlines()
+    held = distinct(task, "test")
+    if held is not None and config.eval_every:
+        used = min(held, config.eval_items)
+        said.append(f"every evaluation asks {used} of {held} distinct held-out items, each {config.eval_samples} times")
+    return said
+
+
+def _check_held_out(job: _Job) -> None:
+    if job.config.eval_every and distinct(job.task, "test") == 0:
+        raise TrainError(
+            f"{job.task.name} has no held-out items to evaluate on; hold some out (--holdout 0.1 or a file), or train "
+            "without evaluations (--eval-every 0)"
+        )
+
+
+def _all(reporter: Reporter, failed: FailureLog, listen: Listen | None) -> Listen:
     def tell(live: RunEvent) -> None:
         reporter(live)
+        failed(live)
         if listen is not None and (answer := listen(live)):
             for line in answer.splitlines():
                 reporter.say(f"step {live.step}: {line}")

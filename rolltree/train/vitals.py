@@ -21,7 +21,7 @@ Numbers = dict[str, float]
 SAME = 1e-9
 """Outcomes that differ by no more are the same."""
 NOT_PARTS = frozenset(
-    {"reward", "outcome", "true_reward", "vote", "overlong", "step_reward", "advantage", "value", "prior"}
+    {"reward", "outcome", "solved", "true_reward", "vote", "overlong", "step_reward", "advantage", "value", "prior"}
 )
 """Scores of a leaf that are no components of its outcome."""
 

@@ -18,9 +18,9 @@ from rolltree.engine.texts import CHARACTERS, tokens_of
 from rolltree.generate.runner import check_item
 from rolltree.rollout.config import RolloutError
 from rolltree.rollout.cursor import Cursor
+from rolltree.task.data.source import read_data
 from rolltree.task.foreign.starts import read_rows
 from rolltree.task.items import LONGEST_LINE, TaskError, lines_of, split_of, stream
-from rolltree.task.math_answers import read_jsonl
 from rolltree.task.protocol import Item
 from rolltree.task.registry import load_task
 from rolltree.tree.json_text import read_json
@@ -88,7 +88,7 @@ def test_a_line_too_long_for_any_context_is_refused_before_it_is_read(tmp_path: 
     with file.open("wb") as sink:
         sink.write(b'{"prompt": "1+1=", "answer": "2"}\n')
         sink.truncate(LONGEST_LINE * 3)
-    for read in (read_jsonl, read_rows):
+    for read in (read_data, read_rows):
         with pytest.raises(TaskError, match=r"line 2 is longer than"):
             read(str(file))
 
@@ -102,7 +102,7 @@ def test_json_that_python_cannot_read_is_one_kind_of_error(text: str, told: str,
         read_json(text)
     file = tmp_path / "items.jsonl"
     file.write_text('{"prompt": "x", "answer": 1}\n' + f'{{"prompt": {text}, "answer": 1}}\n')
-    for read in (read_jsonl, read_rows):
+    for read in (read_data, read_rows):
         with pytest.raises(TaskError, match=rf"line 2 is not JSON: .*{told}"):
             read(str(file))
     with pytest.raises(StoreError, match="not JSON"):
