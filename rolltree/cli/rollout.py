@@ -21,6 +21,7 @@ from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.runner import grow
+from rolltree.policy.device import place
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
@@ -58,6 +59,10 @@ class RolloutArguments(ClusterArguments):
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
+    device: str = "auto"
+    """Where a local engine computes: auto (a GPU where there is one), cpu, cuda or cuda:N."""
+    dtype: str = "auto"
+    """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
     items: int = 2
     """How many prompts."""
     items_from: Literal["train", "test"] = "train"
@@ -104,10 +109,10 @@ def run(arguments: Sequence[str]) -> int:
     parts = parsed.recipe.build()
     budget = Budget(Limits(decoded=asked.decoded))
 
-    draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+    draw, placement = Sampling(temperature=asked.temperature, top_p=asked.top_p), place(asked.device, asked.dtype)
 
     async def work(pool: PoolEngine | None, task: Task) -> tuple[Forest, Engine]:
-        engine = pool or await choose_engine(asked.engine, asked.policy, sampling=draw)
+        engine = pool or await choose_engine(asked.engine, asked.policy, sampling=draw, placement=placement)
         peers: dict[str, Engine] = {}
         try:
             check(parts, engine, task)
