@@ -72,7 +72,7 @@ class TrainArguments(ClusterArguments):
     resume: bool = False
     """Go on from the newest checkpoint in --out, exactly."""
     fallback: bool = False
-    """With --resume: accept an older checkpoint when the newest is damaged."""
+    """With --resume: accept an older checkpoint, or the beginning, when the newest is damaged or gone."""
     lora: int = 0
     """Train low-rank adapters of this rank instead of all weights; 0 = all weights."""
     threads: int | None = None

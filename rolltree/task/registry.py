@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from rolltree.task.data.source import is_data
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
 from rolltree.task.protocol import Task
+from rolltree.tree.json_text import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ def _split_knobs(name: str, knobs: Mapping[str, Any]) -> tuple[str, dict[str, An
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return read_json(text)
+    except ValueError:
         return text
 
 
