@@ -94,7 +94,7 @@ def _advantages(view: Table, parts: Parts) -> dict[int, FloatArray]:
     advantage = parts.credit(view)
     weights = leaf_weights(view, "token", counted=advantage.counted)
     written = expand(view, advantage, weights, parts.multiplicity)
-    values = written.advantage
+    values = written.advantage if written.share is None else written.advantage * written.share
     settle_fates(view, weights)
     at = np.searchsorted(written.path, np.arange(len(written.leaf) + 1))
     return {

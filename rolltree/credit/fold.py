@@ -49,6 +49,8 @@ class Expanded:
     """(paths,) weight of each of a path's actions."""
     leaf: Ints
     """(paths,) index into `Table.leaf`."""
+    share: Floats | None = None
+    """(P,) the part of its path's weight that each action keeps; None = all of it ("per_leaf")."""
 
 
 def leaf_weights(
@@ -90,9 +92,7 @@ def fold(table: Table, advantage: Advantage, weights: Floats, multiplicity: Mult
     leaf = _or_zero(advantage.leaf, taught > 0)
     node = np.zeros(len(table.nodes)) if advantage.node is None else advantage.node
     factor = np.ones(table.actions) if advantage.factor is None else advantage.factor
-    share = np.ones(len(table.nodes))
-    if multiplicity != "per_leaf":
-        share[use] = trained_below[use] if multiplicity == "once" else np.sqrt(trained_below[use])
+    share = _times(trained_below, multiplicity)
     if advantage.action is None:
         rows = np.flatnonzero(use)
         sums = np.zeros((3, len(table.nodes)))
@@ -126,9 +126,8 @@ def expand(
 ) -> Expanded:  # fmt: skip
     """Every path with a weight, as positions in the flat actions with the advantage each has on this path.
 
-    An action shared by d leaves stands on d paths; with another multiplicity than "per_leaf" each of them has its share
-    of the advantage. With `unit` "attempt" the sequences are the attempts, each once, with the mean of what the leaves
-    below say.
+    Summed over the paths, weight · share · advantage gives the two channels of `fold` with the same multiplicity. With
+    `unit` "attempt" the sequences are the attempts, each once, with the mean of what the leaves below say.
     """
     taught = _weights_of(table, advantage, weights)
     _check(table, advantage, taught)
@@ -152,11 +151,11 @@ def expand(
         value = value + advantage.action[index]
     if unit == "attempt":
         return _attempts(table, index, row, leaf, value, taught)
-    if multiplicity != "per_leaf":
-        below = np.rint(table.below((taught > 0).astype(np.float64)))[row]
-        value = value / (below if multiplicity == "once" else np.sqrt(below))
     paths, path = np.unique(leaf, return_inverse=True)
-    return Expanded(index, path.astype(np.int64), value, taught[paths], paths)
+    share = None
+    if multiplicity != "per_leaf":
+        share = 1.0 / _times(np.rint(table.below((taught > 0).astype(np.float64))), multiplicity)[row]
+    return Expanded(index, path.astype(np.int64), value, taught[paths], paths, share)
 
 
 def _attempts(table: Table, index: Ints, row: Ints, leaf: Ints, value: Floats, taught: Floats) -> Expanded:
@@ -201,6 +200,14 @@ def _over_leaves(
         out[1, here] += w * np.minimum(value, 0.0)
         out[2, here] += w
     return out
+
+
+def _times(trained_below: Floats, multiplicity: Multiplicity) -> Floats:
+    """What the sum over the leaves below each node is divided by."""
+    if multiplicity == "per_leaf":
+        return np.ones_like(trained_below)
+    below = np.maximum(trained_below, 1.0)
+    return below if multiplicity == "once" else np.sqrt(below)
 
 
 def _share(use: Bools, denominator: Floats) -> Floats:

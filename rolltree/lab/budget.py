@@ -20,7 +20,6 @@ from rolltree.control.order import PLAIN
 from rolltree.lab.report import Chart, Page, PlotSeries, ReportTable, print_page, shown, write_html
 from rolltree.lab.trace import LabError
 from rolltree.terminal import Terminal
-from rolltree.train.checkpoint import latest, read_state
 from rolltree.train.metrics import read_metrics
 from rolltree.tree.values import loads
 
@@ -212,6 +211,8 @@ def _later(lines: Lines) -> list[ReportTable]:
 
 def _prompts(run: Path, top: int) -> list[ReportTable]:
     """Tokens by prompt, from the newest checkpoint."""
+    from rolltree.train.checkpoint import latest, read_state  # loads torch, which --help does not need
+
     found = latest(run / "checkpoints")
     if found is None:
         return []

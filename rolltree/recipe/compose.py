@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar
@@ -45,6 +45,11 @@ class Steered:
     def build(self) -> Parts:
         """The recipe's composition with the control replaced."""
         return replace(self.inner.build(), control=load_control(self.control, **self.knobs))
+
+
+def moving(stages: Iterable[Parts]) -> bool:
+    """Whether the reference is replaced on the way."""
+    return len({parts.anchor for parts in stages}) > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ class Himac:
         ),
     )  # fmt: skip
     plans: int = 8
+    """Plans of each prompt."""
     executions: int = 8
+    """Executions of the plan that is fixed."""
     turns: int = 3
     """Turns of a plan, where an environment answers and does not itself ask for one."""
     stop: str = ","

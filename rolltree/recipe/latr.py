@@ -41,17 +41,27 @@ class Latr:
     share: Knob = "1, 0.75 at 10, 0.5 at 20, 0.25 at 80, 0 at 200"
     """η: share of the group that comes from the tree; the rest is independent."""
     absolute: float = 0.25
+    """Probability that a token other than the likeliest must exceed to make a fork."""
     relative: float = 0.15
+    """Largest distance of its probability from the likeliest token's."""
     ages: tuple[int, ...] = ()
+    """Tokens after a fork at which rows are compared; empty = the paper's, or shares of a short limit."""
     alike: float = 0.6
+    """Likeness from which a row counts as having converged again and is dropped."""
     random_prune: float = 0.0
+    """Chance of dropping a row instead of comparing; 0 = compare."""
     spare: str = ""
     """Characters at which a row is never judged: it keeps its place where its parent goes on with one of them."""
     full: Knob = "0.98->0.93 over 500"
+    """Share of the places that must be taken before sampling begins."""
     most: int = 512
+    """Tokens after which it hands over in any case."""
     chunk: int = 16
+    """Greedy tokens written at once; it hands over at the end of one."""
     filtered: bool = False
+    """Whether groups all right or all wrong are left out, as in DAPO."""
     fill: Backfill = "restart"
+    """Where missing leaves come from; "copy" as released."""
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl: float = 0.0

@@ -35,7 +35,9 @@ class Remix:
     share: float = 0.4
     """Of a batch's prompts whose rollouts come from earlier steps."""
     window: int = 2
+    """Steps back from which rollouts are recalled."""
     passes: int = 2
+    """Passes over the rollouts of a step."""
     clip: float = 0.2
     beta: float = 0.01
     """Of both divergences together; the paper's value is not public."""

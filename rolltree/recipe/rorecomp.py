@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import against
+from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
@@ -37,6 +37,7 @@ class RoRecomp:
     share: float = 0.5
     """Of each kind that teaches; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
     compensate: Knob = "0.3->0 over 200"
+    """Share of a step's prompts whose places the oldest of what was left aside take."""
     window: int = 8
     """Steps after which what was left aside is not taught any more."""
     clip: float = 0.2

@@ -37,8 +37,10 @@ class TreePo:
     )  # fmt: skip
     leaves: int = 16
     segment: int = 16
+    """Tokens per segment (the paper's 512 at a 7k response)."""
     ways: int = 2
     split: Split = "even"
+    """How branches are shared among paths at the end of a segment."""
     split_temperature: float = 1.0
     """Of the softmax in the splits by log-prob."""
     first: int = 0
@@ -46,12 +48,14 @@ class TreePo:
     first_most: int = 0
     """Most branches at the root, drawn uniformly from `first` on (8 in the paper's "init 2 to 8")."""
     fill: Backfill = "boundary"
+    """Where leaves come from that no fork has made."""
     rounds: int = 14
     repeat: bool = True
     """A segment that repeats itself ends its path: 32 characters that stand 8 times in the paper's 512 tokens."""
     repeat_window: int = 0
+    """Another window of characters; 0 = by the segment's length, so that a repetition can happen."""
     repeat_times: int = 0
-    """Another window of characters, and how often it stands; 0 = by the segment's length, so that it can happen."""
+    """Another number of times that it stands; 0 = by the segment's length."""
     subgroups: str = "average"
     """How nested subgroups are averaged: "average" or "size"."""
     whiten: bool = True

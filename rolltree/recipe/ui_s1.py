@@ -31,9 +31,12 @@ class UiS1:
     )  # fmt: skip
     group: int = 8
     patches: int = 2
+    """How often a rollout may be put back on the way; -1 = always."""
     gamma: float = 0.5
     w_episode: float = 1.0
+    """Weight of the comparison of whole episodes."""
     w_step: float = 1.0
+    """Weight of the comparison of single turns."""
     spread: float = 0.3
     """Standard deviation of the first turn's return that a task must exceed; below 0 every task teaches."""
     rounds: int = 3

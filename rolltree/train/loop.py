@@ -18,7 +18,7 @@ import numpy as np
 
 from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
-from rolltree.engine.protocol import Engine
+from rolltree.engine.protocol import Engine, Forgetful
 from rolltree.generate.random import mix
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.batch import Objective
@@ -211,7 +211,7 @@ class Loop:
         if not len(view.leaf) or not view.live.any():
             settle_rest(batch.trees)
             return {"trained_tokens": 0.0}
-        self.readings.write(view, self.config.token_budget)
+        self.readings.write(view, self.config.token_budget, self.learner.policy)
         advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit
@@ -275,6 +275,10 @@ class Loop:
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
                 numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
+        # A run that is resumed behind this evaluation has not made it.
+        for engine in (self.engine, *(peer.engine for peer in self.peers.values())):
+            if isinstance(engine, Forgetful):
+                await engine.forget()
         numbers["seconds.evaluate"] = time.perf_counter() - began
         self.listen(RunEvent("evaluated", self.done, numbers, tuple(forest)))
         return numbers
@@ -314,8 +318,7 @@ class Loop:
         self.done, self.told = int(state["done"]), dict(state["told"])
         self.cursor.rewind(int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
-        # Checkpoints from before there were any hold none, and recipes of that time ask for none.
-        self.readings.load_state_dict(state.get("readings", {}))
+        self.readings.load_state_dict(state["readings"])
         self.spent = RunTotals(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])

@@ -93,5 +93,10 @@ def paths_by(table: Table, paths: Expanded | None, names: Iterable[str], *, othe
     )
     use, number = mine[paths.path], np.cumsum(mine) - 1
     return Expanded(
-        paths.index[use], number[paths.path[use]], paths.advantage[use], paths.weight[mine], paths.leaf[mine]
+        paths.index[use],
+        number[paths.path[use]],
+        paths.advantage[use],
+        paths.weight[mine],
+        paths.leaf[mine],
+        None if paths.share is None else paths.share[use],
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from rolltree.recipe.recipe import Parts
 from rolltree.train.config import Optim, TrainConfig
+from rolltree.train.rate import whole_run
 from rolltree.tree.table import Table
 from rolltree.varying import Told, schedule, settled
 
@@ -20,7 +21,7 @@ PIVOT = 0.8
 
 def optim_at(config: TrainConfig, parts: Parts, step: int = 0, told: Told | None = None) -> Optim:
     """The run's optimizer knobs under the recipe's overrides, each at its value of the step."""
-    return settled(replace(config.optim, **dict(parts.optim)), step, told)
+    return whole_run(settled(replace(config.optim, **dict(parts.optim)), step, told), config)
 
 
 def followed(texts: Mapping[str, str], numbers: Told) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from copy import deepcopy
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,16 @@ import numpy as np
 import torch
 
 from rolltree.engine.choose import choose_engine
+from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
-from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_model, read_weights
-from rolltree.policy.lora import load_lora, with_lora
+from rolltree.policy.lora import load_lora
+from rolltree.policy.weights import load_weights
 from rolltree.recipe.check import check
-from rolltree.recipe.compose import Course
+from rolltree.recipe.compose import Course, moving
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
@@ -29,12 +31,13 @@ from rolltree.rollout.scheduled import schedule_of
 from rolltree.rollout.widths import check_width
 from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
-from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
+from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
 from rolltree.train.config import Optim, TrainConfig, TrainError, check_optim, known_fields
 from rolltree.train.failure_log import FailureLog
 from rolltree.train.failures import all_failed
+from rolltree.train.fits import check_fits
+from rolltree.train.learner import compute_of, make_learner
 from rolltree.train.loop import Listen, Loop, RunEvent
-from rolltree.train.memory import keep_freed
 from rolltree.train.metrics import MetricsLog, Tracker, open_trackers, read_metrics
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
@@ -43,7 +46,6 @@ from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.stage import optim_at
-from rolltree.train.step import Learner, make_optimizer
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 from rolltree.varying import schedules
@@ -76,13 +78,20 @@ def train(
 ) -> Result:  # fmt: skip
     """Train a model on a task with a recipe, into a run folder. Extra keywords are knobs of `TrainConfig` or `Optim`.
 
-    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one is refused unless `fallback`
-    allows an older one. `engine` is one on this model, or the name of one to start (see `rolltree.engine.choose`).
+    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one, or none where there were
+    some, is refused unless `fallback` allows an older one or the beginning. `engine` is one on this model, or the name
+    of one to start (see `rolltree.engine.choose`).
     """
     settings = with_knobs(config or TrainConfig(), knobs)
     course = course_of(recipe)
     stages = course.corners()
+    where = place(settings.device, settings.dtype)
+    if not isinstance(model, LoadedModel):
+        for parts in stages:
+            check_fits(model, parts, settings, engine=engine == "local", moving=moving(stages))
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
+    whole: Any = loaded.model
+    whole.to(where.device)
     asked = spoken_by(task_of(task), loaded.codec)
     folder = RunFolder(out, resume=resume)
     job = _Job(stages, course, recipe, loaded, asked, folder, settings, quiet)
@@ -115,27 +124,6 @@ def parts_of(recipe: str | Recipe | Parts) -> Parts:
     return course_of(recipe).at(0, {})
 
 
-def make_learner(parts: Parts, model: Any, config: TrainConfig, needs: frozenset[str] | None = None) -> Learner:
-    """Policy, optimizer and the fixed policies the objective asks for, now or (`needs`) at another step."""
-    keep_freed()
-    needs = parts.objective.needs if needs is None else needs
-    # Dropout would make the trained policy another one than the sampled.
-    model.eval()
-    if config.lora is not None:
-        reference = deepcopy(model) if "reference" in needs else None
-        model = with_lora(model, rank=config.lora.rank, alpha=config.lora.alpha, targets=config.lora.targets)
-    else:
-        reference = deepcopy(model) if "reference" in needs else None
-    policy = LanguagePolicy(model)
-    anchors: dict[str, LanguagePolicy] = {}
-    if reference is not None:
-        anchors["reference"] = LanguagePolicy(reference.requires_grad_(False))
-    if "previous" in needs:
-        anchors["previous"] = LanguagePolicy(deepcopy(model).requires_grad_(False))
-    optim = optim_at(config, parts)
-    return Learner(policy, make_optimizer(policy, optim), optim, anchors)
-
-
 def task_of(task: str | Task) -> Task:
     """A task by name, or itself."""
     if not isinstance(task, str):
@@ -162,6 +150,11 @@ class _Job:
         """Those of the first step."""
         return self.stages[0]
 
+    @property
+    def placement(self) -> Placement:
+        """Where it computes."""
+        return place(self.config.device, self.config.dtype)
+
     def described(self) -> dict[str, Any]:
         """All knobs, as config.json has them."""
         # What a task on data says of itself is part of it: a run is not resumed with other rewards.
@@ -174,6 +167,8 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     config, folder = job.config, job.folder
     torch.manual_seed(config.seed)
     where = latest(folder.checkpoints, fallback=fallback) if resume else None
+    if resume and where is None and not fallback:
+        folder.check_beginning()
     described = job.described()
     if resume:
         _same(folder.config(), described)
@@ -183,7 +178,13 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
         schedule = schedule_of(job.parts, config.scheduler, config.staleness)
         engine = await choose_engine(
-            asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=schedule.stop.abort
+            asked,
+            job.loaded,
+            version=-1,
+            sampling=draw,
+            updates=True,
+            lockstep=schedule.stop.abort,
+            placement=job.placement,
         )
     else:
         engine = asked
@@ -197,9 +198,12 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         read = frozenset[str]().union(*(parts.credit.needs for parts in job.stages))
-        readings = make_readings(read, job.loaded.model, optim_at(config, job.parts))
-        needs = frozenset[str]().union(*(parts.objective.needs for parts in job.stages))
-        learner = make_learner(job.parts, job.loaded.model, config, needs)
+        readings = make_readings(
+            job.parts.credit, job.loaded.model, optim_at(config, job.parts), compute_of(config),
+            adapted=config.lora is not None, more=read,
+        )  # fmt: skip
+        learner = make_learner(job.parts, job.loaded.model, config, job.stages)
+        readings = readings.beside(learner.policy)
         cursor = Cursor(job.task, mix(config.seed, "items"), items=config.items)
         cursor.check()
         _check_held_out(job)
@@ -207,10 +211,10 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
                 _load(loop, where)
+            title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
             trackers = open_trackers(config.trackers, folder.path, described)
+            folder.describe(title, described)
             if not resume:
-                title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
-                folder.describe(title, described)
                 write_first(job.task, cursor.seed, engine.codec, folder.path)
             return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
@@ -225,8 +229,10 @@ def _fellow(job: _Job, peer: Peer) -> PeerPolicy:
     from rolltree.engine.local import LocalEngine
 
     loaded = peer_model(peer, job.loaded)
-    learner = make_learner(job.parts, loaded.model, job.config) if peer.trained else None
-    return PeerPolicy(LocalEngine(loaded, version=-1 if peer.trained else 0), learner)
+    learner = make_learner(job.parts, loaded.model, job.config, job.stages) if peer.trained else None
+    where = job.placement
+    engine = LocalEngine(loaded, version=-1 if peer.trained else 0, dtype=where.dtype, device=where.device)
+    return PeerPolicy(engine, learner)
 
 
 async def _recorded(
@@ -239,9 +245,15 @@ async def _recorded(
                 reporter.say(line)
             loop.listen = _all(reporter, FailureLog(metrics), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
-    finally:
-        await loop.close()
-        metrics.close()
+    except BaseException:
+        # What went wrong is the news, not what goes wrong because of it.
+        for close in (loop.close, metrics.close):
+            with suppress(Exception):
+                if (closing := close()) is not None:
+                    await closing
+        raise
+    await loop.close()
+    metrics.close()
     return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why)
 
 
@@ -261,6 +273,10 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
             numbers, trees = await loop.step()
         except DivergedError as error:
             raise _keep_offender(loop, folder, error) from error
+        except (MemoryError, RuntimeError) as error:
+            if is_shortage(error):
+                raise _too_large(loop, error) from error
+            raise
         metrics.write("train", loop.done, numbers)
         over = bool(loop.over())
         if c.forests_every and (loop.done == 1 or loop.done % c.forests_every == 0 or over):
@@ -285,6 +301,13 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     return why
 
 
+def _too_large(loop: Loop, error: BaseException) -> TrainError:
+    return TrainError(
+        f"step {loop.done + 1} ran out of memory ({str(error).splitlines()[0][:200] or type(error).__name__}); lower "
+        f"token_budget (now {loop.config.token_budget}), prompts or max_tokens, or free memory and resume"
+    )
+
+
 def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
     note = f"{loop.recipe.name} on {loop.task.name}, after step {loop.done}. See the README two folders up.\n"
     saved = save_checkpoint(
@@ -301,14 +324,11 @@ def _load(loop: Loop, where: Checkpoint) -> None:
     if loop.config.lora is not None:
         load_lora(loop.learner.policy.model, where.path)
     else:
-        missing = loop.learner.policy.model.load_state_dict(read_weights(where.path), strict=False)
-        if missing.unexpected_keys:
-            raise TrainError(
-                f"checkpoint {where.path} holds {missing.unexpected_keys[0]}, which the model does not have"
-            )
-    loop.restore(state)
-    loop.load_buffers(where.path)
-    torch.set_rng_state(state["torch_rng"])
+        load_weights(loop.learner.policy.model, read_weights(where.path), where.path)
+    with understood(where):
+        loop.restore(state)
+        loop.load_buffers(where.path)
+        torch.set_rng_state(state["torch_rng"])
 
 
 def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> TrainError:
@@ -361,10 +381,18 @@ def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to resume under other knobs; only where to stop and what never changes a number may."""
-    free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints", "ranks"}
+    free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints", "ranks", "device", "gradient_checkpointing",
+            "piece"}  # fmt: skip
     old, new = (Path(str(about["model"])).name if about.get("model") else "" for about in (before, now))
     if old and old != new:  # the same weights may lie in another place now
         raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
+    knobs: Any = now["train"]["optim"]
+    steps = [about["train"]["steps"] for about in (before, now) if "train" in about]
+    if knobs["lr_schedule"] != "constant" and knobs["lr_updates"] is None and len(set(steps)) > 1:
+        raise TrainError(
+            f"the run was started with train.steps={steps[0]}, over which its learning rate falls, and cannot be "
+            f"resumed with {steps[1]}; give lr_updates at the start of a run whose end is not known"
+        )
     for part in ("parts", "varying", "task", "train"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):

@@ -81,7 +81,7 @@ def test_where_nothing_can_be_judged_a_run_ends_and_a_rollout_fails(here, capsys
     assert run(f"train grpo --task never.jsonl --reward mine.py:crash {SMALL} --out r") == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert "the first: the verifier: RewardCrashError: the reward mine.py:crash crashed on item" in said
-    assert "no rollout could be judged" in said
+    assert "mend the task or the engine" in said
     assert run("rollout grpo --task never.jsonl --reward mine.py:crash --items 1 --group 2 --json") == 1
     out = capsys.readouterr()
     assert "KeyError: 'gone' (mine.py line 4)" in json.loads(out.out)["why"]
@@ -93,7 +93,7 @@ def test_where_nothing_can_be_judged_a_run_ends_and_a_rollout_fails(here, capsys
     [
         ("train grpo --task sums.jsonl --reward exact --holdout 0 --out r", "has no held-out items to evaluate on"),
         ("train grpo --task sums.jsonl --reward exat --out r", "there is no reward 'exat'"),
-        ("train grpo --task countdown --reward exact --out r", "countdown has no knob 'reward'"),
+        ("train grpo --task countdown --reward exact --out r", "task 'countdown' has no knob 'reward'"),
         ("rollout grpo --task sums.jsonl --reward exact --system Hi", "--system needs a chat template"),
         ("rollout grpo --task none.jsonl --reward exact", "there is no file none.jsonl"),
         ("rollout grpo --task hf:./empty --reward exact", "hf:./empty cannot be had"),
