@@ -12,7 +12,6 @@ import numpy as np
 
 from rolltree.errors import unknown
 from rolltree.tree.archive import Archive
-from rolltree.tree.arrow import ArrowColumn
 from rolltree.view.outline import newest
 from rolltree.view.query import parse, passes
 from rolltree.view.rows import items
@@ -57,7 +56,7 @@ def metrics(archive: Archive) -> dict[str, Metric]:
         "gap": partial(_tokens_mean, kind="gap"), "advantage": partial(_tokens_mean, kind="advantage"),
         "age": partial(_tokens_mean, kind="age"),
     }  # fmt: skip
-    return out | {f"score.{name}": partial(_score, name=name) for name in score_names(archive) if name != "reward"}
+    return out | {f"score.{name}": partial(_score, name=name) for name in sorted(archive.score_names()) if name != "reward"}
 
 
 def prompts(
@@ -107,23 +106,14 @@ def neighbours(archive: Archive, tree: str) -> tuple[str | None, str | None]:
     return (ids[at - 1] if at else None, ids[at + 1] if at + 1 < len(ids) else None)
 
 
-def score_names(archive: Archive) -> list[str]:
-    """Names of all scores any node of a forest has."""
-    column: ArrowColumn = archive.column("scores")
-    found: set[Any] = set()
-    for chunk in column.chunks:
-        found.update(chunk.keys.unique().to_pylist())
-    return sorted(name for name in found if name)
-
-
 def _texts(archive: Archive, pieces: Pieces, trees: Any) -> list[str]:
-    ids, at = archive.flat("actions")
+    ids, at = archive.ragged("actions")
     roots = archive.tree_start[:-1][trees]
     return pieces.texts([ids[at[r] : at[r + 1]] for r in roots.tolist()])
 
 
 def _leaf_rewards(a: Archive) -> tuple[Floats, Any]:
-    values = np.where(a.is_leaf, a.scores("reward"), np.nan)
+    values = np.where(a.shape.is_leaf, a.scores("reward"), np.nan)
     return values, a.tree_start
 
 
@@ -144,7 +134,7 @@ def _best(a: Archive) -> Floats:
 
 
 def _leaves(a: Archive) -> Floats:
-    return segment_sum(a.is_leaf, a.tree_start)
+    return segment_sum(a.shape.is_leaf, a.tree_start)
 
 
 def _nodes(a: Archive) -> Floats:
@@ -158,17 +148,16 @@ def _tokens(a: Archive) -> Floats:
 
 
 def _forks(a: Archive) -> Floats:
-    children = np.bincount(a.parent[a.parent >= 0], minlength=len(a))
-    return segment_sum(children > 1, a.tree_start)
+    return segment_sum(a.shape.child_count > 1, a.tree_start)
 
 
 def _depth(a: Archive) -> Floats:
-    return np.maximum.reduceat(a.depth, a.tree_start[:-1]).astype(np.float64) if len(a.trees) else np.zeros(0)
+    return np.maximum.reduceat(a.shape.depth, a.tree_start[:-1]).astype(np.float64) if len(a.trees) else np.zeros(0)
 
 
 def _status(a: Archive, word: str) -> Floats:
     codes, words = a.words("status")
-    hit = a.is_leaf & (codes == words.index(word)) if word in words else np.zeros(len(a), np.bool_)
+    hit = a.shape.is_leaf & (codes == words.index(word)) if word in words else np.zeros(len(a), np.bool_)
     return segment_sum(hit, a.tree_start)
 
 

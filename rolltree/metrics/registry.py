@@ -1,0 +1,52 @@
+"""All metrics by name: what the docs, the viewer's tooltips, the doctor and comparisons read.
+
+    from rolltree.metrics.registry import metric_of
+
+    metric_of("reward/zero_variance").about
+
+Numbers of another policy in the run stand under the actor it writes as: `peer/optim/loss`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rolltree.errors import RolltreeError, unknown
+from rolltree.metrics.catalogue import budget, evaluation, optim, policy, reward, rollout, staleness, time
+from rolltree.metrics.metric import GROUPS, Metric
+
+METRICS: tuple[Metric, ...] = tuple(
+    m for module in (reward, rollout, policy, optim, budget, time, staleness, evaluation) for m in module.METRICS
+)
+"""Every metric, by group."""
+
+
+@cache
+def find(name: str) -> Metric | None:
+    """The metric of a name, also one under an actor's; None where there is none."""
+    actor, slash, rest = name.partition("/")
+    if slash and actor not in GROUPS and rest.partition("/")[0] in GROUPS:
+        return find(rest)
+    fits = [m for m in METRICS if m.matches(name)]
+    return min(fits, key=lambda m: (m.is_pattern, m.own), default=None)
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of a name; refuses one that is not registered, with the nearest known."""
+    found = find(name)
+    if found is None:
+        raise unknown("metric", name, [m.name for m in METRICS])
+    return found
+
+
+def full_name(short: str) -> str:
+    """A metric's name from its last part where only one metric has it: `length` is `rollout/length`.
+
+    A name that is whole already, or that no metric has, is given back as it is.
+    """
+    if "/" in short:
+        return short
+    fits = [f"{m.group}/{short}" for m in METRICS if not m.own and m.matches(f"{m.group}/{short}")]
+    if len(fits) > 1:
+        raise RolltreeError(f"the metric {short!r} may be {' or '.join(fits)}; write one of these")
+    return fits[0] if fits else short
