@@ -17,7 +17,7 @@ def failures(r: Rollouts) -> Numbers:
     why = [w for kind, w in zip(events.kind, events.why, strict=True) if kind == "fail"]
     said = {name: sum(part in w.partition(":")[0] for w in why) for name, part in BREAKERS.items()}
     out = {"rollout/failed_share": float(r.is_("status", "failed")[r.leaf].mean())}
-    out |= {f"rollout/failed/{name}": count / len(r.leaf) for name, count in said.items() if count}
+    out |= {f"rollout/failed/{name}": count / len(r.leaf) for name, count in said.items()}
     return out | {"rollout/retries": sum(kind == "retry" for kind in events.kind) / len(r.leaf)}
 
 

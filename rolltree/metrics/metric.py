@@ -36,6 +36,8 @@ class Metric:
     """The function that computes it, as "module:function" below `rolltree`."""
     better: Better = ""
     """Empty where neither is."""
+    sparse: bool = False
+    """Whether a step in which it is 0 leaves it out."""
     own: bool = False
     """Whether it stands for numbers of parts that are not Rolltree's own."""
 

@@ -9,6 +9,7 @@ Numbers of another policy in the run stand under the actor it writes as: `peer/o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from rolltree.errors import RolltreeError, unknown
@@ -29,6 +30,17 @@ def find(name: str) -> Metric | None:
         return find(rest)
     fits = [m for m in METRICS if m.matches(name)]
     return min(fits, key=lambda m: (m.is_pattern, m.own), default=None)
+
+
+def sparse(name: str) -> bool:
+    """Whether a line that does not hold the metric means 0."""
+    found = find(name)
+    return found is not None and found.sparse
+
+
+def without_zeros(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Numbers without the zeros that say nothing (`Metric.sparse`)."""
+    return {name: value for name, value in numbers.items() if value or not sparse(name)}
 
 
 def metric_of(name: str) -> Metric:

@@ -9,7 +9,7 @@ from rolltree.tree.shape import Bools, Ints
 
 
 def staleness(r: Rollouts) -> Numbers:
-    """Mean and largest staleness of the tokens that were trained on, and the share that is not of this version.
+    """Mean and largest staleness of the tokens that were trained on.
 
     Trained on are the tokens with a weight in the loss; where no weights were recorded, all of the policy's own.
     """
@@ -18,10 +18,7 @@ def staleness(r: Rollouts) -> Numbers:
     behind = r.newest - version[used & (version >= 0)]
     if not len(behind):
         return {}
-    return {
-        "staleness/mean": float(behind.mean()), "staleness/max": float(behind.max()),
-        "staleness/stale": float((behind > 0).mean()),
-    }  # fmt: skip
+    return {"staleness/mean": float(behind.mean()), "staleness/max": float(behind.max())}
 
 
 def replayed(r: Rollouts) -> Numbers:
@@ -29,12 +26,10 @@ def replayed(r: Rollouts) -> Numbers:
     version, at = r.ragged("version")
     own = np.repeat(r.trains, np.diff(at)) & (version >= 0)
     old = own & np.repeat(grafted(r), np.diff(at))
-    if not old.any():
+    if not own.any():
         return {}
-    return {
-        "staleness/replayed": float(old.sum() / own.sum()),
-        "staleness/replayed_mean": float((r.newest - version)[old].astype(np.float64).mean()),
-    }
+    out = {"staleness/replayed": float(old.sum() / own.sum())}
+    return out | ({"staleness/replayed_mean": float((r.newest - version[old]).mean())} if old.any() else {})
 
 
 def grafted(r: Rollouts) -> Bools:

@@ -34,7 +34,7 @@ FROM_FORESTS: tuple[Family, ...] = (staleness, weights, entropy)
 """What training measures itself, and saved forests can tell where there is no log."""
 BY_WHERE: Mapping[str, Family] = {
     f"{f.__module__.removeprefix('rolltree.')}:{f.__name__}": f for f in (*GROWN, *TRAINED, *FROM_FORESTS)
-} | {"metrics.weights:weight_numbers": weights, "train.backward:backward": entropy}
+} | {"train.backward:backward": entropy}
 
 
 def family_of(name: str) -> Family | None:

@@ -21,9 +21,8 @@ def trees(r: Rollouts) -> Numbers:
         "rollout/group_size": float(len(r.leaf) / (r.count(r.all) > 0).sum()),
         "rollout/depth": float(r.shape.depth[r.leaf].mean()),
     }
-    lacking = without_sampling_logprob(r)
-    if lacking.any():
-        out["rollout/without_sampling_logprob"] = float(r.mean(lacking, r.all)[r.count(r.all) > 0].mean())
+    lacking = r.mean(without_sampling_logprob(r), r.all)
+    out["rollout/without_sampling_logprob"] = float(lacking[np.isfinite(lacking)].mean())
     siblings = (r.parent >= 0) & (r.shape.child_count[r.parent] > 1)
     births = r.words_of("birth", siblings)
     out |= {f"rollout/births/{birth}": float(count) for birth, count in sorted(births.items()) if birth != "root"}

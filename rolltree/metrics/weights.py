@@ -21,13 +21,7 @@ def weights(r: Rollouts) -> Numbers:
     """
     found = log_weights(r)
     known = np.isfinite(found) & r.judged
-    return weight_numbers(found[known]) if known.any() else {}
-
-
-def weight_numbers(log_w: Floats) -> Numbers:
-    """Effective share of the rollouts and the share of the heaviest, from their log-weights."""
-    heaviest = np.exp(log_w - log_w.max())
-    return {"policy/ess": ess(log_w), "policy/weight_max": float(1 / heaviest.sum())}
+    return {"policy/ess": ess(found[known])} if known.any() else {}
 
 
 def log_weights(r: Rollouts) -> Floats:
@@ -52,7 +46,7 @@ def prefix(r: Rollouts) -> Numbers:
     shared = np.repeat(r.below(r.trained) > 1, np.diff(at))
     trained = np.repeat(r.trains & (r.below(r.trained) > 0), np.diff(at))
     total = float(pull[trained].sum())
-    if total == 0.0:
+    if total == 0.0 or not shared[trained].any():
         return {}
     return {
         "policy/prefix_tokens": float(shared[trained].mean()),

@@ -84,9 +84,9 @@ class TrainConfig:
     forests_every: int = 10
     """Steps between saved forests (the first step's is saved too); 0 = none."""
     log_entropy: bool = True
-    gap_limit: float = 0.1
-    """An engine-trainer gap in log-prob above this counts as a mismatch."""
-    gap_share: float = 0.5
+    mismatch_limit: float = 0.1
+    """A difference in log-prob between engine and trainer above this counts as a mismatch."""
+    mismatch_share: float = 0.5
     """The run ends where a larger share of actions than this mismatches: its engine writes another policy than the one
     in training, through another temperature, tokenizer or model. 1 = go on whatever is found."""
     loss_limit: float = 1e4

@@ -20,12 +20,16 @@ from rolltree.control.schedule import Schedule
 from rolltree.credit.fold import Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.random import mix
+from rolltree.metrics.registry import without_zeros
+from rolltree.metrics.rollouts import Rollouts
+from rolltree.metrics.staleness import staleness
+from rolltree.metrics.step import grown_metrics, trained_metrics
+from rolltree.metrics.usage import settle_rest, settle_usage
 from rolltree.objective.hooks import at_step
 from rolltree.policy.publish import weights_of
 from rolltree.policy.team import release_team
 from rolltree.recipe.recipe import Parts
 from rolltree.replay.admission import room
-from rolltree.replay.age import age_numbers
 from rolltree.replay.harvest import Harvest
 from rolltree.replay.recall import Past
 from rolltree.replay.waiting import Waiting
@@ -34,17 +38,14 @@ from rolltree.train.backward import StepKnobs
 from rolltree.train.collect import Cursor, collect
 from rolltree.train.config import TrainConfig
 from rolltree.train.evaluate import evaluate
-from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.flight import Flight
-from rolltree.train.gather import check_gap
-from rolltree.train.growth import growth
+from rolltree.train.gather import check_mismatch
 from rolltree.train.overlap import Overlap
 from rolltree.train.peers import Fellow, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.scheduled import corrected, fitted, schedule_of
 from rolltree.train.steering import Steering
 from rolltree.train.step import Learner
-from rolltree.train.vitals import vitals
 from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
@@ -62,6 +63,8 @@ class Live:
     note: str = ""
 
 
+LAPS = ("grow", "credit", "learn", "stop", "publish")
+"""What the time of a step is made of."""
 Listen = Callable[[Live], str | None]
 """Told of everything that happens; what it answers is said and logged with the step."""
 
@@ -83,7 +86,7 @@ class Spent:
         numbers = {n: getattr(spent, n) - (getattr(before, n) if before else 0) for n in RESOURCES}
         for name, value in numbers.items():
             setattr(self, name, getattr(self, name) + value)
-        return {f"spent.{n}": float(v) for n, v in numbers.items()}
+        return {f"budget/{n}": float(v) for n, v in numbers.items()}
 
 
 @dataclass(slots=True)
@@ -154,8 +157,8 @@ class Loop:
         grown = await self.grow(budget)
         budget.check()
         fresh = [tree for harvest in grown for tree in harvest.trees]
-        numbers = outcomes(fresh) | growth(fresh) | self.spent.add(budget)
-        numbers["rounds"] = float(sum(harvest.rounds for harvest in grown))
+        numbers = grown_metrics(fresh) | self.spent.add(budget)
+        numbers["rollout/rounds"] = float(sum(harvest.rounds for harvest in grown))
         # Some numbers exist in some batches only: those of an arm that was not needed every time.
         told = {key: [h.numbers[key] for h in grown if key in h.numbers] for h in grown for key in h.numbers}
         numbers |= {key: float(np.mean(values)) for key, values in told.items()}
@@ -164,13 +167,13 @@ class Loop:
         harvest = self.waiting.take()
         numbers |= self.learn(harvest, clock)
         self._finish()
-        numbers["leaves.waiting"] = float(self.waiting.leaves)
+        numbers["rollout/waiting"] = float(self.waiting.leaves)
         return await self._published(harvest, numbers, clock)
 
     async def _overlapped(self, overlap: Overlap, clock: _Clock) -> tuple[dict[str, float], list[Tree]]:
         """One step while rollouts go on; its batch may be of several versions."""
         harvest = await overlap.harvest(self.version, self.recalls(self.done))
-        numbers = outcomes(harvest.trees) | growth(harvest.trees) | harvest.numbers
+        numbers = grown_metrics(harvest.trees) | harvest.numbers
         clock.lap("grow")
         self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
         numbers |= await overlap.learn(lambda: self.learn(harvest, clock))
@@ -179,7 +182,9 @@ class Loop:
         clock.lap("stop")
         budget = overlap.flight.budget
         budget.check()
-        numbers |= self.spent.add(budget, self._booked) | {"rounds": 1.0, "leaves.waiting": float(overlap.waiting)}
+        numbers |= self.spent.add(budget, self._booked) | {
+            "rollout/rounds": 1.0, "rollout/waiting": float(overlap.waiting),
+        }  # fmt: skip
         self._booked = budget.spent
         return await self._published(harvest, numbers, clock)
 
@@ -195,9 +200,11 @@ class Loop:
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
-        numbers |= account_numbers(harvest.trees) | vitals(harvest.trees, harvest.version)
-        numbers["decoded"] = float(self.spent.decoded)
-        numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
+        # What a schedule says of unfinished rollouts goes before what the batch alone can tell.
+        numbers = trained_metrics(harvest.trees, harvest.version) | numbers
+        numbers["budget/decoded_total"] = float(self.spent.decoded)
+        numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
+        numbers = without_zeros(numbers)
         self.listen(Live("trained", self.done, numbers, tuple(harvest.trees)))
         return numbers, harvest.trees
 
@@ -236,7 +243,7 @@ class Loop:
         view = table([*harvest.kept, *again])
         if not len(view.leaf) or not view.live.any():
             settle_rest(harvest.kept)
-            return {"trained_tokens": 0.0}
+            return {"budget/trained": 0.0}
         self.readings.write(view, self.config.token_budget)
         advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
@@ -246,27 +253,27 @@ class Loop:
         folded: Folded = fold(view, advantage, weights, self.recipe.multiplicity)
         paths = expand(view, advantage, weights) if objective.level == "path" else None
         write(view, folded)
-        settle_fates(view, weights)
+        settle_usage(view, weights)
         clock.lap("credit")
         knobs = StepKnobs(
-            self.config.token_budget, self.config.log_entropy, self.config.gap_limit, self.config.loss_limit,
+            self.config.token_budget, self.config.log_entropy, self.config.mismatch_limit, self.config.loss_limit,
             self.config.held,
         )  # fmt: skip
         mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
         numbers = self.learner.step(objective, view, mine, paths, version=self.version, knobs=knobs)
-        check_gap(numbers, self.config)
+        check_mismatch(numbers, self.config)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 own = written_by(view, folded, [name])
                 told = peer.learner.step(objective, view, own, None, version=peer.version, knobs=knobs)
-                numbers |= {f"{name}.{key}": value for key, value in told.items()}
+                numbers |= {f"{name}/{key}": value for key, value in told.items()}
         numbers |= self.readings.learn(view, self.config.token_budget, again)
         release_team()
         clock.lap("learn")
-        written = view.flat("version", -1.0).astype(np.int64)[folded.weight > 0]
         if again:
-            numbers["recalled"] = float(len(again))
-        return numbers | age_numbers(written, self.version) | {"idle_share": _idle(folded)}
+            numbers["rollout/recalled_groups"] = float(len(again))
+        numbers |= staleness(Rollouts(view, self.version))
+        return numbers | {"policy/zero_advantage": _zero_advantage(folded)}
 
     async def evaluate(self) -> dict[str, float]:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
@@ -275,8 +282,8 @@ class Loop:
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
-                numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
-        numbers["seconds.evaluate"] = time.perf_counter() - began
+                numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
+        numbers["time/evaluate"] = time.perf_counter() - began
         self.listen(Live("evaluated", self.done, numbers, tuple(forest)))
         return numbers
 
@@ -358,7 +365,7 @@ class _Clock:
         self._at = now
 
 
-def _idle(folded: Folded) -> float:
+def _zero_advantage(folded: Folded) -> float:
     taught = folded.weight > 0
     idle = taught & (folded.gain == 0) & (folded.loss == 0)
     return float(idle.sum() / max(taught.sum(), 1))

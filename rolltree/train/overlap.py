@@ -69,8 +69,8 @@ class Overlap:
         numbers = self.underway.numbers(self.flight.scheduler, self.batch)
         self.batch = []
         return numbers | {
-            "seconds.engine_idle_share": max(0.0, 1.0 - (self.flight.busy_now() - self._busy) / whole),
-            "seconds.trainer_idle_share": max(0.0, 1.0 - self._learning / whole),
+            "time/engine_idle": max(0.0, 1.0 - (self.flight.busy_now() - self._busy) / whole),
+            "time/trainer_idle": max(0.0, 1.0 - self._learning / whole),
         }
 
     @property

@@ -28,7 +28,7 @@ README = """\
 | file | what it is |
 |---|---|
 | `config.json` | every knob, the seeds, the versions of what ran and a digest of the source |
-| `metrics.jsonl` | one line per step and per evaluation; `kind` says which, `seconds.*` are timings |
+| `metrics.jsonl` | one line per step and per evaluation; `kind` says which; the names are in docs/metrics.md |
 | `metrics.parquet` | the same as a table, once the run has ended |
 | `forests/step=N/` | rollouts of a step with every decision: `rolltree.tree.parquet.load`, or any Parquet reader |
 | `checkpoints/step-NNNNNN/` | a Hugging Face model folder plus `training.pt`, from which the run continues exactly |
@@ -36,7 +36,8 @@ README = """\
 | `offending/` | only after a loss left all bounds: the batch that did it |
 | `log.txt` | what was printed |
 
-Leaves are accounted for in every line: `leaves.submitted` = `leaves.trained` + `leaves.dropped` + `leaves.running`.
+Leaves are accounted for in every line: `rollout/submitted` = `rollout/trained` + `rollout/kept` + `rollout/dropped` +
+`rollout/running`.
 
 Continue with the same command and `--resume`. Load the latest model with
 `transformers.AutoModelForCausalLM.from_pretrained("checkpoints/step-NNNNNN")`.

@@ -17,6 +17,7 @@ from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
+from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.policy.lora import load_lora, with_lora
@@ -30,7 +31,6 @@ from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.loop import Listen, Live, Loop
 from rolltree.train.memory import keep_freed
-from rolltree.train.metrics import Metrics, Tracker, open_trackers, read_metrics
 from rolltree.train.peers import Fellow, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.ranks import crewed
@@ -38,6 +38,7 @@ from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.scheduled import schedule_of
 from rolltree.train.step import Learner, make_optimizer
+from rolltree.train.trackers import open_trackers
 from rolltree.train.widths import check_width
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
@@ -202,7 +203,7 @@ def _fellow(job: _Job, peer: Peer) -> Fellow:
 async def _recorded(
     job: _Job, loop: Loop, trackers: tuple[Tracker, ...], listen: Listen | None, *, after: int | None
 ) -> Result:
-    metrics = Metrics(job.folder.metrics, trackers, after=after)
+    metrics = MetricsLog(job.folder.metrics, trackers, after=after)
     try:
         with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
             loop.listen = _both(reporter, listen)
@@ -213,7 +214,7 @@ async def _recorded(
     return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why)
 
 
-async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Metrics) -> str:
+async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: MetricsLog) -> str:
     c = loop.config
     await loop.publish()
     loop.listen(Live("start", loop.done, note=loop.said))

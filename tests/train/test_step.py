@@ -125,7 +125,7 @@ def test_the_gap_to_the_engine_is_measured_on_this_version_only() -> None:
         node.version = np.full(length, 7, np.int32)
         if start <= off < start + length:
             node.logp[off - start] += 0.5
-    told = deepcopy(mine).step(load_objective("clipped"), view, folded, None, version=7, knobs=StepKnobs(gap_limit=0.1))
+    told = deepcopy(mine).step(load_objective("clipped"), view, folded, None, version=7, knobs=StepKnobs(mismatch_limit=0.1))
     assert told["gap_max"] == pytest.approx(0.5, abs=1e-5)
     assert told["gap_over"] == pytest.approx(1 / len(micro.gain))
     assert "gap_max" not in mine.step(load_objective("clipped"), view, folded, None, version=8, knobs=StepKnobs())
