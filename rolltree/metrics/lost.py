@@ -8,7 +8,10 @@ from rolltree.metrics.rollouts import Numbers, Rollouts
 
 
 def lost_tokens(r: Rollouts) -> Numbers:
-    """Policy tokens below which every leaf was pruned or failed, by which of the two; a mixed branch counts as pruned."""
+    """Policy tokens below which every leaf was pruned or failed, by which of the two.
+
+    A branch of both kinds counts as pruned.
+    """
     pruned, failed = (r.is_("status", word)[r.leaf] for word in ("pruned", "failed"))
     own = r.trains & ~r.source.numbers("forced").astype(np.bool_) & (r.below(~(pruned | failed)) == 0)
     cut = own & (r.below(pruned) > 0)

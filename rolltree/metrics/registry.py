@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from rolltree.errors import RolltreeError, unknown
 from rolltree.metrics.catalogue import budget, evaluation, optim, policy, reward, rollout, staleness, time
@@ -20,6 +21,8 @@ METRICS: tuple[Metric, ...] = tuple(
     m for module in (reward, rollout, policy, optim, budget, time, staleness, evaluation) for m in module.METRICS
 )
 """Every metric, by group."""
+WHOLE = "rollout/submitted"
+"""Stands in every line of a training step, so that what is left out beside it was 0 and not unmeasured."""
 
 
 @cache
@@ -36,6 +39,13 @@ def sparse(name: str) -> bool:
     """Whether a line that does not hold the metric means 0."""
     found = find(name)
     return found is not None and found.sparse
+
+
+def value_in(line: Mapping[str, Any], name: str) -> Any:
+    """A metric in a line of a training step; None where the step did not measure it."""
+    if name not in line and WHOLE in line and sparse(name):
+        return 0.0
+    return line.get(name)
 
 
 def without_zeros(numbers: Mapping[str, float]) -> dict[str, float]:

@@ -231,7 +231,7 @@ def test_findings_are_read_in_order_of_gravity_and_found_by_tree(run):
     assert "rolltree doctor" in findings(run).note
     lines = [
         {"step": 1, "name": "mild", "severity": "warning", "message": "m", "numbers": {"x": 1}, "nodes": []},
-        {"step": 2, "name": "grave", "severity": "bad", "message": MARKUP, "numbers": {}, "lever": "",
+        {"step": 2, "name": "grave", "severity": "bad", "message": MARKUP, "numbers": {}, "fix": "",
          "nodes": [{"step": 1, "tree": "t0", "node": 3}, {"step": 1, "tree": "t0", "node": None}]},
     ]  # fmt: skip
     path = run.path / "findings.jsonl"

@@ -119,7 +119,7 @@ PLACES = (
 @pytest.mark.parametrize("place", PLACES)
 def test_text_is_text_wherever_it_is_shown(window: Window, viewer: Viewer, place: str):
     finding = {"step": 1, "name": MARKUP, "severity": MARKUP, "message": MARKUP, "numbers": {MARKUP: MARKUP},
-               "nodes": [{"step": 1, "tree": MARKUP, "node": 3}], "lever": MARKUP}  # fmt: skip
+               "nodes": [{"step": 1, "tree": MARKUP, "node": 3}], "fix": MARKUP}  # fmt: skip
     (viewer.folder / "hostile" / "findings.jsonl").write_text(json.dumps(finding) + "\n")
     page = window.open(place)
     if place.startswith("/tree") and "t0" in place:
