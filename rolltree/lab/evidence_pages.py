@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import mean
 
+from rolltree.lab.names import row_name
 from rolltree.lab.claim import Claim, claims
 from rolltree.lab.entry import Entry
 
@@ -97,7 +98,7 @@ def _sides(entry: Entry) -> list[str]:
 
 
 def _also(entry: Entry, name: str, *, share: bool = False) -> str:
-    pairs = [r.also[name] for r in entry.results if name in r.also]
+    pairs = [r.also[row_name(name)] for r in entry.results if row_name(name) in r.also]
     if not pairs:
         return ""
     sides = mean(a for a, _ in pairs), mean(b for _, b in pairs)

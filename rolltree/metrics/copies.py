@@ -19,7 +19,7 @@ def copies(r: Rollouts) -> Numbers:
         kinds = np.unique(np.stack([r.leaf_tree[r.judged], r.answer[r.judged]]), axis=1)
         judged = r.count(r.judged)
         given = np.bincount(kinds[0], minlength=r.trees)[judged > 0]
-        out["rollout/unique_answers"] = float((given / judged[judged > 0]).mean())
+        out["rollout/unique"] = float((given / judged[judged > 0]).mean())
     return out
 
 

@@ -79,7 +79,7 @@ DROPPED = frozenset({
 COMPARED: Mapping[str, str] = {
     "reward": "reward/mean", "solved": "reward/solved", "zero_variance": "reward/zero_variance",
     "truncated": "rollout/truncated", "failed": "rollout/failed", "length": "rollout/length",
-    "entropy": "policy/entropy", "unique": "rollout/unique_answers", "sharing": "rollout/sharing",
+    "entropy": "policy/entropy", "unique": "rollout/unique", "sharing": "rollout/sharing",
     "decoded_per_leaf": "budget/decoded_per_leaf", "env_steps_per_leaf": "budget/env_steps_per_leaf",
 }  # fmt: skip
 """Names in traces of comparisons and in evidence."""

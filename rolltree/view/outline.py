@@ -92,7 +92,7 @@ def node_means(archive: Archive, colouring: Colouring, lo: int, hi: int) -> Floa
     if colouring == "entropy":
         (entropy,), at = aligned(archive, ("entropy",), lo, hi)
         return segment_mean(entropy, at)
-    if colouring == "gap":
+    if colouring == "mismatch":
         (logq, logp), at = aligned(archive, ("logq", "logp"), lo, hi)
         return segment_mean(logq - logp, at)
     if colouring == "advantage":

@@ -18,7 +18,7 @@ from rolltree.view.rows import items
 from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
 from rolltree.view.text import Pieces
 
-SHOWN = ("reward", "spread", "leaves", "nodes", "tokens", "forks", "depth", "pruned", "failed")
+SHOWN = ("reward", "reward_std", "leaves", "nodes", "tokens", "forks", "depth", "pruned", "failed")
 """Metrics a table of prompts has from the start; they cost no look at single tokens."""
 Metric = Callable[[Archive], Floats]
 _COMPUTED: WeakKeyDictionary[Archive, dict[str, Floats]] = WeakKeyDictionary()
@@ -50,11 +50,11 @@ class Prompts:
 def metrics(archive: Archive) -> dict[str, Metric]:
     """Everything the trees of a forest can be sorted by, name → number per tree."""
     out: dict[str, Metric] = {
-        "reward": _leaf_mean, "spread": _spread, "best": _best, "leaves": _leaves, "nodes": _nodes, "tokens": _tokens,
+        "reward": _leaf_mean, "reward_std": _reward_std, "best": _best, "leaves": _leaves, "nodes": _nodes, "tokens": _tokens,
         "forks": _forks, "depth": _depth, "pruned": partial(_status, word="pruned"),
         "failed": partial(_status, word="failed"), "entropy": partial(_tokens_mean, kind="entropy"),
-        "gap": partial(_tokens_mean, kind="gap"), "advantage": partial(_tokens_mean, kind="advantage"),
-        "age": partial(_tokens_mean, kind="age"),
+        "mismatch": partial(_tokens_mean, kind="mismatch"), "advantage": partial(_tokens_mean, kind="advantage"),
+        "staleness": partial(_tokens_mean, kind="staleness"),
     }  # fmt: skip
     return out | {f"score.{name}": partial(_score, name=name) for name in sorted(archive.score_names()) if name != "reward"}
 
@@ -121,7 +121,7 @@ def _leaf_mean(a: Archive) -> Floats:
     return segment_mean(*_leaf_rewards(a))
 
 
-def _spread(a: Archive) -> Floats:
+def _reward_std(a: Archive) -> Floats:
     values, at = _leaf_rewards(a)
     mean = segment_mean(values, at)
     return np.sqrt(segment_mean((values - np.repeat(mean, np.diff(at))) ** 2, at))
@@ -162,16 +162,16 @@ def _status(a: Archive, word: str) -> Floats:
 
 
 def _tokens_mean(a: Archive, kind: str) -> Floats:
-    names = {"entropy": ("entropy",), "gap": ("logq", "logp"), "advantage": ("gain", "loss", "weight"),
-             "age": ("version",)}[kind]  # fmt: skip
+    names = {"entropy": ("entropy",), "mismatch": ("logq", "logp"), "advantage": ("gain", "loss", "weight"),
+             "staleness": ("version",)}[kind]  # fmt: skip
     values, at = aligned(a, names, 0, len(a))
     by_tree = at[a.tree_start]
     if kind == "advantage":
         with np.errstate(invalid="ignore", divide="ignore"):
             return segment_sum(values[0] + values[1], by_tree) / segment_sum(values[2], by_tree)
-    if kind == "gap":
+    if kind == "mismatch":
         return segment_mean(np.abs(values[0] - values[1]), by_tree)
-    if kind == "age":
+    if kind == "staleness":
         return newest(a) - segment_mean(np.where(values[0] < 0, np.nan, values[0]), by_tree)
     return segment_mean(values[0], by_tree)
 

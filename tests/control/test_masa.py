@@ -91,7 +91,7 @@ def test_half_of_the_groups_foretell_and_are_graded_by_the_other_half():
     assert set(steering.history.arms[item]) == {PLAIN, "meta"}
     assert steering.history.tally(item).seen == 4, "what the meta arm is worth is no pass rate"
     assert harvest.numbers["control.meta_readable"] == 0.0
-    assert harvest.numbers["control.arm.meta"] == 8
+    assert harvest.numbers["budget/arm/meta"] == 8
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,6 @@ def test_free_places_go_to_the_highest_scores() -> None:
         if any(any(c.role == "env" and c.status != "done" for c in tree.children(n)) for n in first):
             assert picks[0].numbers["score"] == 1.0
     numbers = growth(forest)
-    assert numbers["tree.births.root"] == 72
-    assert numbers["tree.leaves"] == pytest.approx(np.mean([len(t.leaves()) for t in forest]))
+    assert numbers["rollout/births/root"] == 72
+    assert numbers["rollout/group_size"] == pytest.approx(np.mean([len(t.leaves()) for t in forest]))
     assert 0 < numbers["tree.sharing_ratio"] < 1

@@ -33,10 +33,10 @@ def grids(run):
 
 def test_bands_add_up_to_everything_decoded(run):
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
-    decoded = sum(line["spent.decoded"] for line in lines)
+    decoded = sum(line["budget/decoded"] for line in lines)
     for what in ("tokens", "rollouts"):
         told = sum(v for line in lines for k, v in line.items() if k.startswith(f"control.{what}."))
-        assert told == (decoded if what == "tokens" else sum(line["spent.leaves"] for line in lines))
+        assert told == (decoded if what == "tokens" else sum(line["budget/leaves"] for line in lines))
     rows = {row[0]: row for row in grids(run)["By difficulty"].rows}
     assert sum(float(row[2].removesuffix(" %")) for row in rows.values() if row[2] != "–") == pytest.approx(
         100, abs=0.3

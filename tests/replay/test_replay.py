@@ -46,7 +46,7 @@ def test_nothing_may_start_while_too_much_is_under_way() -> None:
 
 def test_ages_leave_out_what_no_weights_wrote() -> None:
     told = age_numbers(np.array([-1, 5, 3, 5]), 5)
-    assert told == {"age.mean": pytest.approx(2 / 3), "age.max": 2.0, "age.stale": pytest.approx(1 / 3)}
+    assert told == {"staleness/mean": pytest.approx(2 / 3), "staleness/max": 2.0, "age.stale": pytest.approx(1 / 3)}
     assert age_numbers(np.array([-1]), 5) == {}
 
 

@@ -108,7 +108,7 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
         assert found.leaves > 0
         decoded = sum(len(n) for t in harvest.trees for n in t if n.trains and not n.forced)
         assert decoded <= budget.spent.decoded
-        assert sum(v for k, v in harvest.numbers.items() if k.startswith("control.tokens.")) == decoded
+        assert sum(v for k, v in harvest.numbers.items() if k.startswith("budget/tokens/")) == decoded
         for tree in harvest.kept:
             assert tree.item.startswith("train-")
             assert "~" not in tree.item

@@ -60,7 +60,7 @@ def test_both_learn_and_differ_in_the_end_and_a_resumed_run_is_the_same(tmp_path
 def test_a_peer_that_is_not_trained_stays_as_it_is(tmp_path: Path) -> None:
     lines = run(tmp_path / "run", 2, train_peer=False)
     assert not any(key.startswith("peer.") for line in lines for key in line)
-    assert any(line.get("trained_tokens") for line in lines if line["kind"] == "train")
+    assert any(line.get("budget/trained") for line in lines if line["kind"] == "train")
     assert not (tmp_path / "run/checkpoints/step-000002/peers").exists()
 
 

@@ -19,9 +19,9 @@ def test_what_a_lost_branch_shares_with_a_living_one_is_not_lost() -> None:
     inner = tree.extend(stem.id, tokens(4))
     tree.extend(inner.id, tokens(2), status="pruned")
     tree.extend(inner.id, tokens(1), status="failed")
-    assert lost_tokens([tree]) == {"tokens.pruned": 4.0 + 2.0, "tokens.failed": 1.0}
+    assert lost_tokens([tree]) == {"budget/tokens_pruned": 4.0 + 2.0, "budget/tokens_failed": 1.0}
     tree.extend(inner.id, tokens(1), status="done")
-    assert lost_tokens([tree]) == {"tokens.pruned": 2.0, "tokens.failed": 1.0}
+    assert lost_tokens([tree]) == {"budget/tokens_pruned": 2.0, "budget/tokens_failed": 1.0}
 
 
 def test_partial_rollouts_are_counted_and_aged_by_their_oldest_token() -> None:
@@ -30,8 +30,8 @@ def test_partial_rollouts_are_counted_and_aged_by_their_oldest_token() -> None:
         node = tree.extend(0, tokens(2), status=status)
         node.version = np.array(versions, np.int32)
     assert carried([tree]) == {
-        "partial.waiting": 1.0, "partial.waiting_tokens": 2.0, "partial.finished": 1.0, "partial.age_mean": 2.5,
-        "partial.age_max": 3.0,
+        "rollout/partial": 1.0, "rollout/partial_tokens": 2.0, "rollout/partial_finished": 1.0, "staleness/partial_mean": 2.5,
+        "staleness/partial_max": 3.0,
     }  # fmt: skip
     whole = Tree("u", [1])
     whole.extend(0, tokens(2), status="done").version = np.array([4, 4], np.int32)

@@ -47,7 +47,7 @@ METRICS = (
            "more.", "metrics.trees:branches", "higher"),
     Metric("rollout/duplicates", "share", "Share of the wrong rollouts that repeat another one of their tree exactly.",
            "metrics.copies:copies", "lower"),
-    Metric("rollout/unique_answers", "share", "Different final answers per scored rollout of a group.",
+    Metric("rollout/unique", "share", "Different final answers per scored rollout of a group.",
            "metrics.copies:copies"),
     Metric("rollout/tool_calls", "count", "Answers of tools and environments on a path.", "metrics.tools:tools"),
     Metric("rollout/tool_failures", "share", "Share of the tool calls that failed.", "metrics.tools:tools", "lower"),

@@ -260,6 +260,6 @@ def test_a_hint_under_changing_weights_is_trained_as_the_policy_reads_it(tmp_pat
     done = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "run", listen=listen, **knobs)
     guided = [n for t in seen for n in t if n.trains and len(n) and n.logq is not None and (n.logq != n.logp).any()]
     assert guided, "what was sampled under a hint keeps that law beside the log-prob under the bare prompt"
-    told = [line for line in done.metrics if "control.prompts" in line]
+    told = [line for line in done.metrics if "budget/groups" in line]
     assert told, "a plan that ended says where its budget went, in the step after it"
-    assert sum(line["control.arm.guided"] for line in told) > 0
+    assert sum(line["budget/arm/guided"] for line in told) > 0
