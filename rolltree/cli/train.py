@@ -142,5 +142,9 @@ def closing(result: Result) -> str:
     """Two lines at the end of a run."""
     before = next((line for line in result.metrics if line["kind"] == "eval"), None)
     after = result.last("eval")
-    gain = f"pass@1 {before['eval/pass@1']:.1%} → {after['eval/pass@1']:.1%} on held-out items; " if before and after else ""
+    gain = (
+        f"pass@1 {before['eval/pass@1']:.1%} → {after['eval/pass@1']:.1%} on held-out items; "
+        if before and after
+        else ""
+    )
     return f"{gain}ended because {result.why}.\nThe run is in {result.path} (its README says what is where)."

@@ -98,7 +98,10 @@ def _replay(card: RolloutCard) -> list[tuple[str, str]]:
     n = card.numbers
     return [
         ("grafted tokens", shown(n.departures.replayed, "share")),
-        ("versions behind the newest of the tree", _spread(n.staleness) if n.staleness else "versions were not recorded"),
+        (
+            "versions behind the newest of the tree",
+            _spread(n.staleness) if n.staleness else "versions were not recorded",
+        ),
         ("tokens of older weights", shown(n.departures.stale, "share")),
     ]
 

@@ -76,7 +76,17 @@ def _charts(result: Comparison) -> list[Chart]:
             continue  # a constant is said by the table
         target = result.target if metric == "pass@1" else None
         note = "" if out else f"{_how(result)} Dotted: the target, {shown(target, 'share')}."
-        out.append(Chart(title, AXIS_NAMES[on.axis], metric if held_out(metric) else row_name(metric), lines, percent, target, note))
+        out.append(
+            Chart(
+                title,
+                AXIS_NAMES[on.axis],
+                metric if held_out(metric) else row_name(metric),
+                lines,
+                percent,
+                target,
+                note,
+            )
+        )
     return out
 
 

@@ -27,6 +27,7 @@ from rolltree.lab.stats import (
 )  # fmt: skip
 from rolltree.lab.trace import Axis, LabError, Trace
 
+
 @dataclass(frozen=True)
 class Measure:
     """One number of an arm: over its seeds, with a t interval of the mean."""

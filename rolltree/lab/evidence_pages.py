@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import mean
 
-from rolltree.lab.names import row_name
 from rolltree.lab.claim import Claim, claims
 from rolltree.lab.entry import Entry
+from rolltree.lab.names import row_name
 
 _HEAD = """\
 # Evidence

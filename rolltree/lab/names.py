@@ -1,7 +1,7 @@
 """Metrics that comparisons are about: one may be asked for by the last part of its name.
 
-    pass@1        eval/pass@1
-    length        rollout/length
+pass@1        eval/pass@1
+length        rollout/length
 """
 
 from __future__ import annotations

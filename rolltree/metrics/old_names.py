@@ -120,9 +120,12 @@ def compared_name(name: str) -> str:
 
 
 def renamed(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of metrics.jsonl under present names."""
+    """A line of metrics.jsonl under present names; of two numbers that are one now the first is kept."""
     name = eval_name if line.get("kind") == "eval" else train_name
-    return {name(k): v for k, v in line.items()}
+    out: dict[str, Any] = {}
+    for old, value in line.items():
+        out.setdefault(name(old), value)
+    return out
 
 
 def finding(line: Mapping[str, Any]) -> dict[str, Any]:

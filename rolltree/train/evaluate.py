@@ -17,6 +17,7 @@ from rolltree.task.protocol import Task
 from rolltree.tree import Forest
 from rolltree.tree.table import table
 
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """A mean over items with a 95 % interval."""

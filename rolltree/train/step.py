@@ -23,7 +23,6 @@ from rolltree.train.pack import Micro, micro_batches
 from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree.table import Table
 
-
 OF_UPDATES = frozenset({"loss", "grad_norm", "step_factor"})
 """What an update says of itself; all else comes from its objective."""
 

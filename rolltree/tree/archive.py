@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rolltree.tree.arrow import ArrowColumn, ArrowTable, flatten
-from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.node import Array
 from rolltree.tree.parquet import FILES, parts, read_trees, readable
 from rolltree.tree.part import Part
 from rolltree.tree.shape import Ints, Shape, offsets, parent_rows
+from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import StoreError
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.node import Array, Node
 from rolltree.tree.shape import Bools, Floats, Ints, Shape, offsets
+from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.tree import Tree
 
 __all__ = ["Bools", "Floats", "Ints", "Table", "table"]

@@ -56,7 +56,9 @@ def metrics(archive: Archive) -> dict[str, Metric]:
         "mismatch": partial(_tokens_mean, kind="mismatch"), "advantage": partial(_tokens_mean, kind="advantage"),
         "staleness": partial(_tokens_mean, kind="staleness"),
     }  # fmt: skip
-    return out | {f"score.{name}": partial(_score, name=name) for name in sorted(archive.score_names()) if name != "reward"}
+    return out | {
+        f"score.{name}": partial(_score, name=name) for name in sorted(archive.score_names()) if name != "reward"
+    }
 
 
 def prompts(

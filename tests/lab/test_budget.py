@@ -13,8 +13,8 @@ from rolltree.cli import main as cli
 from rolltree.control.registry import load_control
 from rolltree.lab.budget import BudgetConfig, main, page
 from rolltree.lab.trace import LabError
+from rolltree.metrics.log import read_metrics
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.metrics import read_metrics
 from tests.train.toy import KNOBS, Early, tiny_policy
 
 

@@ -113,5 +113,7 @@ def test_mismatch_report() -> None:
 
 def test_no_mismatch_when_the_sampler_is_the_policy(pair) -> None:
     report = mismatch(replace(pair.folded, sampled=pair.folded.old))
-    assert [report[k].item() for k in ("mismatch", "mismatch_max", "mismatch_over", "sampling_k3", "unsampled")] == [0] * 5
+    assert [report[k].item() for k in ("mismatch", "mismatch_max", "mismatch_over", "sampling_k3", "unsampled")] == [
+        0
+    ] * 5
     assert report["ess"].item() == pytest.approx(1.0)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
 from rolltree.replay.admission import room
-from rolltree.replay.age import age_numbers
 from rolltree.replay.harvest import Harvest
 from rolltree.replay.recall import Past, Recall
 from rolltree.replay.waiting import Waiting
@@ -42,12 +41,6 @@ def test_nothing_may_start_while_too_much_is_under_way() -> None:
     assert room(0, version=3, submitted=4) == 0
     assert room(2, version=3, submitted=9) == 0
     assert room(2, version=3, submitted=4) == 2
-
-
-def test_ages_leave_out_what_no_weights_wrote() -> None:
-    told = age_numbers(np.array([-1, 5, 3, 5]), 5)
-    assert told == {"staleness/mean": pytest.approx(2 / 3), "staleness/max": 2.0, "age.stale": pytest.approx(1 / 3)}
-    assert age_numbers(np.array([-1]), 5) == {}
 
 
 def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:

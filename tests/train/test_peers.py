@@ -11,11 +11,11 @@ import torch
 
 import rolltree
 from rolltree.credit.fold import Folded
+from rolltree.metrics.log import read_metrics
 from rolltree.policy.load import load_model
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.train.config import TrainError
-from rolltree.train.metrics import read_metrics
 from rolltree.train.peers import check_peers, written_by
 from rolltree.tree import Tree
 from rolltree.tree.table import table

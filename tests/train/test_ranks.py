@@ -18,6 +18,7 @@ import torch
 import rolltree
 from rolltree.cli import main
 from rolltree.credit.fold import expand, leaf_weights
+from rolltree.metrics.log import read_metrics
 from rolltree.objective.batch import Batch, Level
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
@@ -27,7 +28,6 @@ from rolltree.recipe.recipe import Parts, Peer
 from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim, TrainError
 from rolltree.train.loop import Live
-from rolltree.train.metrics import read_metrics
 from rolltree.train.pack import micro_batches
 from rolltree.train.ranks import crewed, shared_out
 from rolltree.train.start import Result
@@ -219,5 +219,13 @@ def test_the_command_line_trains_with_two_ranks_what_it_trains_with_one(tmp_path
     assert [line["step"] for line in one] == [line["step"] for line in two] == [1, 2]
     for a, b in zip(one, two, strict=True):
         assert a["optim/grad_norm"] > 0.01
-        for name in ("optim/loss", "optim/grad_norm", "policy/entropy", "budget/trained", "optim/micro_batches", "budget/decoded_total", "reward/mean"):
+        for name in (
+            "optim/loss",
+            "optim/grad_norm",
+            "policy/entropy",
+            "budget/trained",
+            "optim/micro_batches",
+            "budget/decoded_total",
+            "reward/mean",
+        ):
             assert b[name] == pytest.approx(a[name], rel=1e-4, abs=1e-6), (a["step"], name)

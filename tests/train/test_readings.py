@@ -136,7 +136,9 @@ def test_a_critic_learns_the_returns_it_is_shown_and_leaves_the_policy_alone() -
     assert told[-1]["optim/critic_explained"] > 0.3
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     whole, parts = Critic(model, Optim()), Critic(model, Optim())
-    assert whole.learn(view, 10_000)["optim/critic_loss"] == pytest.approx(parts.learn(view, 16)["optim/critic_loss"], rel=1e-5)
+    assert whole.learn(view, 10_000)["optim/critic_loss"] == pytest.approx(
+        parts.learn(view, 16)["optim/critic_loss"], rel=1e-5
+    )
     for a, b in zip(whole.head.parameters(), parts.head.parameters(), strict=True):
         torch.testing.assert_close(a, b)
     assert isinstance(whole.trunk, LanguagePolicy)

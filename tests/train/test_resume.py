@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import rolltree
+from rolltree.metrics.log import read_metrics
 from rolltree.recipe.gspo import Gspo
 from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import TrainError
-from rolltree.train.metrics import read_metrics
 from rolltree.train.start import Result
 from tests.train.toy import KNOBS, RUNS, Early, timeless, tiny_policy
 

@@ -52,7 +52,9 @@ def test_batches_are_trained_so_many_versions_late(tmp_path: Path) -> None:
     for line in done.metrics:
         assert line["rollout/submitted"] == line["rollout/trained"] + line.get("rollout/dropped", 0)
         assert line.get("rollout/waiting", 0) == 2 * 8 * KNOBS["prompts"]
-        assert ("policy/mismatch_max" in line) == (line["staleness/max"] == 0), "only actions of this version can be compared"
+        assert ("policy/mismatch_max" in line) == (line["staleness/max"] == 0), (
+            "only actions of this version can be compared"
+        )
 
 
 def test_the_same_rollouts_wait_or_do_not(tmp_path: Path) -> None:

@@ -125,10 +125,14 @@ def test_the_gap_to_the_engine_is_measured_on_this_version_only() -> None:
         node.version = np.full(length, 7, np.int32)
         if start <= off < start + length:
             node.logp[off - start] += 0.5
-    told = deepcopy(mine).step(load_objective("clipped"), view, folded, None, version=7, knobs=StepKnobs(mismatch_limit=0.1))
+    told = deepcopy(mine).step(
+        load_objective("clipped"), view, folded, None, version=7, knobs=StepKnobs(mismatch_limit=0.1)
+    )
     assert told["policy/mismatch_max"] == pytest.approx(0.5, abs=1e-5)
     assert told["policy/mismatch_over"] == pytest.approx(1 / len(micro.gain))
-    assert "policy/mismatch_max" not in mine.step(load_objective("clipped"), view, folded, None, version=8, knobs=StepKnobs())
+    assert "policy/mismatch_max" not in mine.step(
+        load_objective("clipped"), view, folded, None, version=8, knobs=StepKnobs()
+    )
 
 
 def test_nodes_keep_what_the_trainer_read_before_the_step() -> None:

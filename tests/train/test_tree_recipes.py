@@ -60,5 +60,7 @@ def test_a_few_real_steps(name: str, knobs: dict[str, Any], task: Early, tmp_pat
     assert trained
     for line in trained:
         assert np.isfinite(line["optim/loss"])
-        assert line["policy/mismatch_max"] < 1e-4, "what the engine reported is what the trainer computes, forced and spliced too"
-    assert {"tree.answers", "tree.sharing_ratio", "tree.effective_branches", "rollout/without_sampling_logprob"} <= steps[0].keys()
+        assert line["policy/mismatch_max"] < 1e-4, (
+            "what the engine reported is what the trainer computes, forced and spliced too"
+        )
+    assert {"rollout/unique", "rollout/sharing", "rollout/depth"} <= steps[0].keys()

@@ -250,9 +250,9 @@ def test_findings_are_read_in_order_of_gravity_and_found_by_tree(run):
 
 def test_runs_have_curves_steps_and_facts(run, tmp_path: Path):
     lines = lines_of(run)
-    assert curve("a", lines, "train reward", "decoded").x == (100.0, 200.0)
-    assert curve("a", lines, "train reward", "step").y == (0.25, 0.5)
-    assert chosen(metric_names([lines]), ["no such"]) == ["train reward", "train policy_entropy"]
+    assert curve("a", lines, "reward/mean", "decoded").x == (100.0, 200.0)
+    assert curve("a", lines, "reward/mean", "step").y == (0.25, 0.5)
+    assert chosen(metric_names([lines]), ["no such"]) == ["reward/mean", "policy/entropy"]
     assert [(s.step, s.saved) for s in steps(run)] == [(2, True), (1, True)]
     assert summary(run).facts["recipe"] == "grpo"
     (tmp_path / "bad").mkdir()

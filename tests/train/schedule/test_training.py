@@ -19,6 +19,7 @@ from rolltree.control.schedule import Correction, preset
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Request, Run, Sample
 from rolltree.errors import RolltreeError
+from rolltree.metrics.log import read_metrics
 from rolltree.objective.decoupled import Decoupled
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Peer
@@ -27,7 +28,6 @@ from rolltree.replay.recall import Recall
 from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import TrainError
 from rolltree.train.loop import Live
-from rolltree.train.metrics import read_metrics
 from rolltree.train.scheduled import corrected
 from rolltree.train.start import Result
 from rolltree.tree import Tree
@@ -102,7 +102,9 @@ def test_partials_are_carried_first_served_and_trained(tmp_path: Path) -> None:
     mixed = [n for n in nodes if len(set(n.version.tolist())) > 1]
     assert mixed, "rollouts that went on hold tokens of two versions"
     assert all((np.diff(n.version) >= 0).all() for n in mixed)
-    assert all(line.get("policy/mismatch_max", 0.0) < 1e-4 for line in lines), "what was resumed is scored as it was written"
+    assert all(line.get("policy/mismatch_max", 0.0) < 1e-4 for line in lines), (
+        "what was resumed is scored as it was written"
+    )
     assert all("rollout/slow_trained" in line for line in lines[2:])
 
 
