@@ -55,8 +55,8 @@ class CompareConfig:
     axis: Axis = "decoded"
     """What the budget counts: decoded tokens, trained tokens or seconds of training."""
     metric: str = "pass@1"
-    """What the verdict is about: pass@1 or pass@k at the budget, "pass@1 area" on the way, or a metric of rollouts by the last
-    part of its name, such as length or zero_variance (see the reference of metrics)."""
+    """What the verdict is about: pass@1 or pass@k at the budget, "pass@1 area" on the way, or a metric of rollouts
+    by the last part of its name, such as length or zero_variance (docs/metrics.md lists them)."""
     least: float = 0.0
     """Smallest gain of interest, as a share (0.02 = 2 points): an interval below it is a "fails"."""
     confidence: float = 0.95

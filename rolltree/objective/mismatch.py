@@ -14,7 +14,8 @@ from rolltree.objective.window import share
 def mismatch(batch: Batch, threshold: float = 0.1) -> dict[str, Tensor]:
     """Difference between log π_old and log π_sampled over the actions that have a sampling probability.
 
-    `mismatch`, `mismatch_max`: of its absolute value. `mismatch_over`: weight of the actions where it exceeds the threshold.
+    `mismatch`, `mismatch_max`: of its absolute value. `mismatch_over`: weight of the actions where it exceeds
+    the threshold.
     `sampling_k3`: estimate of KL(π_sampled‖π_old). `unsampled`: weight of the actions without a sampling probability.
     `ess`: effective share of the paths under their whole importance weights, or of the actions when there are no paths.
     """

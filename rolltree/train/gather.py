@@ -64,8 +64,8 @@ class Watcher(Protocol):
 class Mismatch:
     """How far the trainer's log-probs are from the engine's, over actions written by the weights in training.
 
-    Two programs compute the same policy; kernels, batching and number types make them differ. A mismatch that grows turns
-    on-policy training off-policy without anybody deciding it (arXiv 2510.26788).
+    Two programs compute the same policy; kernels, batching and number types make them differ. A mismatch that grows
+    turns on-policy training off-policy without anybody deciding it (arXiv 2510.26788).
     """
 
     def __init__(self, limit: float, version: int) -> None:
@@ -95,7 +95,8 @@ def check_mismatch(numbers: Mapping[str, float], config: TrainConfig) -> None:
     if share > config.mismatch_share:
         raise TrainError(
             f"the engine does not write the policy in training: under the same weights {share:.0%} of the actions "
-            f"differ by more than mismatch_limit={config.mismatch_limit} in log-prob ({numbers['policy/mismatch']:.2g} on average); "
+            f"differ by more than mismatch_limit={config.mismatch_limit} in log-prob "
+            f"({numbers['policy/mismatch']:.2g} on average); "
             "let both use one model, tokenizer and precision, let the engine report log-probs at temperature 1, or "
             f"allow it with a mismatch_share above {config.mismatch_share}"
         )
@@ -122,7 +123,7 @@ class Reread:
 
 
 class Weights:
-    """Importance weights of whole rollouts, the policy at the start of the step over the distribution they were sampled from.
+    """Importance weights of whole rollouts: the policy at the start of the step over the sampling distribution.
 
     Products along paths, over the actions that were trained on and have a sampling probability.
     """

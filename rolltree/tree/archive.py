@@ -53,16 +53,24 @@ class Archive:
         """Row of each tree's root, and the number of rows at the end."""
         return offsets(np.concatenate([p.sizes for p in self._parts]))
 
-    @cached_property
+    @property
     def shape(self) -> Shape:
         """Rows of parents, subtrees and leaves."""
+        return self._shape
+
+    @cached_property
+    def _shape(self) -> Shape:
         tree = np.repeat(np.arange(len(self.trees)), np.diff(self.tree_start))
         with readable(self.folder):
             return Shape(tree, parent_rows(tree, self.numbers("id"), self.numbers("parent", missing=-1)))
 
-    @cached_property
+    @property
     def ids(self) -> Sequence[str]:
         """Names of the trees."""
+        return self._ids
+
+    @cached_property
+    def _ids(self) -> list[str]:
         return [id for _, id in self.trees]
 
     def column(self, name: str) -> ArrowColumn:

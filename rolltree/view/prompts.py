@@ -50,12 +50,21 @@ class Prompts:
 def metrics(archive: Archive) -> dict[str, Metric]:
     """Everything the trees of a forest can be sorted by, name → number per tree."""
     out: dict[str, Metric] = {
-        "reward": _leaf_mean, "reward_std": _reward_std, "best": _best, "leaves": _leaves, "nodes": _nodes, "tokens": _tokens,
-        "forks": _forks, "depth": _depth, "pruned": partial(_status, word="pruned"),
-        "failed": partial(_status, word="failed"), "entropy": partial(_tokens_mean, kind="entropy"),
-        "mismatch": partial(_tokens_mean, kind="mismatch"), "advantage": partial(_tokens_mean, kind="advantage"),
+        "reward": _leaf_mean,
+        "reward_std": _reward_std,
+        "best": _best,
+        "leaves": _leaves,
+        "nodes": _nodes,
+        "tokens": _tokens,
+        "forks": _forks,
+        "depth": _depth,
+        "pruned": partial(_status, word="pruned"),
+        "failed": partial(_status, word="failed"),
+        "entropy": partial(_tokens_mean, kind="entropy"),
+        "mismatch": partial(_tokens_mean, kind="mismatch"),
+        "advantage": partial(_tokens_mean, kind="advantage"),
         "staleness": partial(_tokens_mean, kind="staleness"),
-    }  # fmt: skip
+    }
     return out | {
         f"score.{name}": partial(_score, name=name) for name in sorted(archive.score_names()) if name != "reward"
     }

@@ -161,7 +161,10 @@ def _note(path: Sequence[Record], colouring: Colouring, values: Floats) -> str:
         return "mismatch: the engine's log-prob minus the trainer's"
     if np.isfinite(values).any():
         if colouring == "mismatch":
-            return "mismatch: log q under the sampling distribution minus log p under the policy, both as the engine reported them"
+            return (
+                "mismatch: log q under the sampling distribution minus log p under the policy, both as the engine "
+                "reported them"
+            )
         return ""
     return {
         "reward": "no leaf below this path has an outcome",

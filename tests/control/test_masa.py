@@ -90,7 +90,7 @@ def test_half_of_the_groups_foretell_and_are_graded_by_the_other_half():
     item = plain[0].item
     assert set(steering.history.arms[item]) == {PLAIN, "meta"}
     assert steering.history.tally(item).seen == 4, "what the meta arm is worth is no pass rate"
-    assert harvest.numbers["control.meta_readable"] == 0.0
+    assert harvest.numbers["budget/control/meta_readable"] == 0.0
     assert harvest.numbers["budget/arm/meta"] == 8
 
 

@@ -77,7 +77,7 @@ def test_vcpo_in_the_trainer_is_its_formula_path_by_path() -> None:
     got = torch.cat([p.grad.flatten() for p in mine.policy.parameters() if p.grad is not None])
     assert torch.allclose(got, wanted, atol=1e-9)
     assert told["optim/step_factor"] == pytest.approx(step_scale(float(ess(w))), rel=1e-6)
-    assert told["ess"] == pytest.approx(float(ess(w)), rel=1e-6)
+    assert told["policy/update_ess"] == pytest.approx(float(ess(w)), rel=1e-6)
     assert told["optim/step_factor"] < 1
 
 
@@ -101,7 +101,7 @@ def test_no_tree_has_anything_to_teach() -> None:
     mine = learner(Optim(lr=1e-2, warmup=1, weight_decay=0.0))
     told = mine.step(load_objective("vcpo", baseline=True), view, folded, paths, version=0, knobs=StepKnobs())
     assert told["optim/loss"] == told["optim/grad_norm"] == told["policy/baseline"] == 0
-    assert 0 < told["ess"] < 1
+    assert 0 < told["policy/update_ess"] < 1
     assert torch.equal(flat(mine.policy.model), flat(tiny_llama()))
 
 

@@ -112,9 +112,9 @@ def test_importance_weights_see_how_stale_a_batch_is(tmp_path: Path) -> None:
     weighed = replace(parts, objective=load_objective("clipped", correction="sequence_tis"))
     fresh = run(weighed, tmp_path / "fresh", steps=5, lr=1e-2)
     stale = run(weighed, tmp_path / "stale", steps=5, lr=1e-2, staleness=3)
-    assert all(abs(line["is_weight_max"] - 1) < 1e-3 for line in fresh.metrics)
-    assert stale.metrics[0]["is_weight_max"] == pytest.approx(1, abs=1e-3)
-    assert stale.metrics[-1]["is_weight_max"] > 1.1
+    assert all(abs(line["policy/is_weight_max"] - 1) < 1e-3 for line in fresh.metrics)
+    assert stale.metrics[0]["policy/is_weight_max"] == pytest.approx(1, abs=1e-3)
+    assert stale.metrics[-1]["policy/is_weight_max"] > 1.1
     assert np.isfinite([line["optim/loss"] for line in stale.metrics]).all()
 
 

@@ -57,7 +57,14 @@ def test_the_token_budget_does_not_change_the_step(name: str) -> None:
     assert a["optim/micro_batches"] == 1
     assert b["optim/micro_batches"] > 3
     assert torch.allclose(grad(one.policy.model), grad(many.policy.model), atol=1e-12)
-    for key in ("loss", "optim/grad_norm", "clip_high", "policy/entropy", "kl_reference", "budget/trained"):
+    for key in (
+        "optim/loss",
+        "optim/grad_norm",
+        "policy/clip_high",
+        "policy/entropy",
+        "policy/kl_reference",
+        "budget/trained",
+    ):
         assert a[key] == pytest.approx(b[key], abs=1e-9), key
 
 
@@ -96,7 +103,7 @@ def test_penalties_see_the_reference_and_the_last_step() -> None:
     before = flat(mine.policy.model)
     told = mine.step(objective, view, folded, None, version=0, knobs=StepKnobs(token_budget=40))
     k3 = np.exp(last - now) - 1 + (now - last)
-    assert told["kl_previous"] == pytest.approx((micro.weight * k3).sum() / micro.weight.sum(), rel=1e-9)
+    assert told["policy/kl_previous"] == pytest.approx((micro.weight * k3).sum() / micro.weight.sum(), rel=1e-9)
     assert torch.equal(flat(previous.model), before), "the next step's `previous` is where this one began"
     assert torch.equal(flat(reference.model), flat(tiny_llama(seed=1)))
 
@@ -187,7 +194,8 @@ def test_the_learning_rate_warms_up() -> None:
     view, folded, _ = rollouts()
     mine = learner(replace(OPTIM, lr=1.0, warmup=4))
     rates = [
-        mine.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())["lr"] for _ in range(5)
+        mine.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())["optim/lr"]
+        for _ in range(5)
     ]
     assert rates == [0.25, 0.5, 0.75, 1.0, 1.0]
 

@@ -59,7 +59,7 @@ def bushes(draw: st.DrawFn) -> Tree:
 def test_an_icicle_loses_no_leaf_however_it_is_folded(tmp_path_factory: pytest.TempPathFactory, tree: Tree, limit: int):
     rows = outline(saved(tmp_path_factory.mktemp("bush") / "f", tree), "bush")
     counts = leaf_counts(tree)
-    assert {int(i): int(n) for i, n in zip(rows.ids, rows.leaves, strict=True)} == counts
+    assert {int(i): int(n) for i, n in zip(rows.ids, rows.leaf_count, strict=True)} == counts
     selected = len(rows) - 1
     drawn = icicle(rows, "reward", selected=selected, limit=limit)
     below: dict[str, int] = {}
