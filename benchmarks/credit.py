@@ -53,7 +53,7 @@ def forest(trees: int, leaves: int, length: int, *, forked: bool = False, arrays
             leaf.notes["answer"] = int(rng.integers(0, 5))
         if arrays:
             for node in tree:
-                if node.trains:
+                if node.trainable:
                     dress(node, rng, last=False)
         out.append(tree)
     return out
@@ -103,7 +103,7 @@ def rows(trees: int = 1000, leaves: int = 64, length: int = 256, *, arrays: bool
 
 def warm(tab: Any) -> Any:
     """A table with its lazy columns made, as training uses it."""
-    _ = tab.live, tab.reward, tab.teaches, tab.teaching, tab.levels, tab.start
+    _ = tab.live, tab.reward, tab.loss_mask, tab.teaching, tab.levels, tab.start
     return tab
 
 

@@ -33,7 +33,7 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.fold import expand, fold, leaf_weights
 from rolltree.objective.batch import Batch, Objective, Paths
 from rolltree.objective.registry import CORRECTIONS, OBJECTIVES, load_objective
-from rolltree.policy.language import LanguagePolicy, Read
+from rolltree.policy.language import LanguagePolicy, PolicyRead
 from rolltree.policy.load import load_model
 from rolltree.policy.packed import Packed
 from rolltree.train.backward import StepKnobs
@@ -154,9 +154,9 @@ class Remembered(LanguagePolicy):
 
     def __init__(self, policy: LanguagePolicy) -> None:
         super().__init__(policy.model)
-        self.known: dict[bytes, Read] = {}
+        self.known: dict[bytes, PolicyRead] = {}
 
-    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> Read:
+    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> PolicyRead:
         """The same answer for the same row."""
         key = packed.tokens.tobytes()
         if key not in self.known:
@@ -173,11 +173,15 @@ class Steps:
         for tree in forest:
             for _ in range(GROUP):
                 size = int(rng.integers(LONGEST // 4, LONGEST + 1))
-                logq = rng.normal(-2, 0.1, size).astype(np.float32)
+                sampling_logprob = rng.normal(-2, 0.1, size).astype(np.float32)
                 tree.extend(
-                    0, rng.integers(3, 99, size), status="done", logq=logq, version=np.zeros(size, np.int32),
+                    0,
+                    rng.integers(3, 99, size),
+                    status="done",
+                    sampling_logprob=sampling_logprob,
+                    version=np.zeros(size, np.int32),
                     scores={"reward": 0.0},
-                )  # fmt: skip
+                )
         self.view = table(forest)
         taught = self.view.leaf_tree >= round(flat * TREES)
         self.advantage = Advantage(leaf=rng.normal(size=len(self.view.leaf)) * taught)

@@ -96,7 +96,7 @@ def rate(schedule: str, shape: tuple[int, int, int], slots: int, steps: int, thr
                     begin, worked = time.perf_counter(), time.process_time()
                 numbers, trees = await loop.step()
                 if number >= warm:
-                    tokens += sum(len(n) for tree in trees for n in tree if n.trains)
+                    tokens += sum(len(n) for tree in trees for n in tree if n.trainable)
                     engine_idle.append(numbers["time/engine_idle"])
                     trainer_idle.append(numbers["time/trainer_idle"])
             seconds, worked = time.perf_counter() - begin, time.process_time() - worked

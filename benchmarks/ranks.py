@@ -78,7 +78,9 @@ def micros(count: int) -> list[Micro]:
     for tree in forest:
         for _ in range(LEAVES):
             logp = np.full(LONG, -8, np.float32)
-            tree.extend(0, rng.integers(3, VOCAB, LONG), status="done", logp=logp, logq=logp, scores={"reward": 0.0})
+            tree.extend(
+                0, rng.integers(3, VOCAB, LONG), status="done", logp=logp, sampling_logprob=logp, scores={"reward": 0.0}
+            )
     view = table(forest)
     advantage = Advantage(leaf=rng.normal(size=len(view.leaf)))
     return micro_batches(view, fold(view, advantage, leaf_weights(view, "token")), 1, whole_trees=True)

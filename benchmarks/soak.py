@@ -4,9 +4,9 @@
 
 The real loop trains the packaged policy. Requests are refused at random; every few seconds the engine dies with all it
 has in flight and another one takes its place; environment and verifier raise, or answer late (a few very late).
-After every step every leaf has one fate, every rollout is in one place (`Scheduler.check`), budgets add up. Two minutes
-without progress are a deadlock. At the end memory is held against what it was before the first half was over. Exit
-status 1 = something of this did not hold.
+After every step every leaf has one usage, every rollout is in one place (`Scheduler.check`), budgets add up. Two
+minutes without progress are a deadlock. At the end memory is held against what it was before the first half was over.
+Exit status 1 = something of this did not hold.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from machine import save
 
 from rolltree.contract.faulty import Wrapped
 from rolltree.engine.local import LocalEngine
-from rolltree.engine.protocol import Caches, EngineError, Request, Run
+from rolltree.engine.protocol import Caches, EngineError, Generation, Request
 from rolltree.policy.load import LoadedModel, load_model
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
@@ -88,7 +88,7 @@ class Mortal(Wrapped):
         self.loaded, self.trouble = loaded, trouble
         self.weights: dict[str, Any] = {}
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         """Refused at random."""
         if self.trouble.strikes("requests refused", 0.01):
             raise EngineError("the engine refuses (injected)")
@@ -213,7 +213,7 @@ def main() -> int:
     print(done)
     save(options.json, [done])
     if done.rollouts != sum(done.fates.values()):
-        print(f"{done.rollouts} rollouts were submitted and {sum(done.fates.values())} have a fate")
+        print(f"{done.rollouts} rollouts were submitted and {sum(done.fates.values())} have a usage")
         return 1
     if done.memory_end > GROWTH * done.memory_half:
         print(f"memory grew from {done.memory_half:.0f} to {done.memory_end:.0f} MiB")

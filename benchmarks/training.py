@@ -95,7 +95,7 @@ def packed_row(shape: tuple[int, int, int, int], ragged: bool, repeats: int) -> 
 
     def ours() -> None:
         a.zero_grad()
-        policy.read(pack(view, view.teaches)).logp.mean().backward()
+        policy.read(pack(view, view.loss_mask)).logp.mean().backward()
 
     def theirs() -> None:
         b.zero_grad()

@@ -2,8 +2,8 @@
 
     python benchmarks/tree.py 100000 1000000
 
-Trees of 32 nodes with about 32 actions each, every action with logp, logq and weight version (16 bytes of data), every
-node with notes, every leaf with a score. Memory is the growth of the process's resident set.
+Trees of 32 nodes with about 32 actions each, every action with logp, sampling_logprob and weight version (16 bytes of
+data), every node with notes, every leaf with a score. Memory is the growth of the process's resident set.
 Processor seconds are what to compare on a busy machine.
 """
 
@@ -51,9 +51,15 @@ def build(nodes: int, seed: int = 0) -> Forest:
             own = slice(ends[i - 1], ends[i])
             given = logp[own].copy()
             tree.extend(
-                parents[i], actions[own].copy(), logp=given, logq=given.copy(), status="done", birth="boundary",
-                version=np.full(len(given), t % 7, np.int32), notes={"run": [i, t]},
-            )  # fmt: skip
+                parents[i],
+                actions[own].copy(),
+                logp=given,
+                sampling_logprob=given.copy(),
+                status="done",
+                birth="boundary",
+                version=np.full(len(given), t % 7, np.int32),
+                notes={"run": [i, t]},
+            )
         for leaf in tree.leaves():
             leaf.scores["reward"] = float(leaf.id % 2)
             tree.event("verify", leaf, "exact answer", score=leaf.scores["reward"])
@@ -123,7 +129,7 @@ def _shape(folder: Path) -> Any:
 
 
 def _numbers(archive: Any) -> list[Any]:
-    return [archive.ragged(name) for name in ("actions", "logp", "logq", "version")]
+    return [archive.ragged(name) for name in ("actions", "logp", "sampling_logprob", "version")]
 
 
 def _backup(archive: Any) -> Any:

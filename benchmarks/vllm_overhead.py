@@ -10,11 +10,11 @@ Three arms do the same work, and every round begins with another of them:
   offline   vLLM's `LLM.generate`
 
 Nothing ends a rollout before `--tokens`, so a round is long and all three make the same tokens. The requests the hand
-sends are written down in a round that is thrown away and then put to the other two as they were: ids, law, seed, stop
-ids, log-probs. hand / offline is what is wanted at 0.97; async / offline is vLLM's own price of answering many callers
-by itself, and hand / async is ours. `hand` and `async` share one engine, `offline` has its own, and only one of them
-works at a time. Tokens a second are told by the wall clock and by the processor time of all processes together, which
-other programs on the machine distort much less; what of that is spent in this process stands beside it.
+sends are written down in a round that is thrown away and then put to the other two as they were: ids, distribution,
+seed, stop ids, log-probs. hand / offline is what is wanted at 0.97; async / offline is vLLM's own price of answering
+many callers by itself, and hand / async is ours. `hand` and `async` share one engine, `offline` has its own, and only
+one of them works at a time. Tokens a second are told by the wall clock and by the processor time of all processes
+together, which other programs on the machine distort much less; what of that is spent in this process stands beside it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import psutil
 from machine import save
 
 from rolltree.engine.protocol import Sampling
-from rolltree.engine.segments import Ask, Piece, SegmentEngine
+from rolltree.engine.segments import Piece, SegmentEngine, SegmentRequest
 from rolltree.engine.vllm import start
 from rolltree.engine.vllm.start import cpu_settings
 from rolltree.generate.independent import Independent
@@ -71,19 +71,19 @@ class Recorder:
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
-        self.asks: list[Ask] = []
+        self.asks: list[SegmentRequest] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    async def write(self, ask: Ask) -> AsyncGenerator[Piece]:
+    async def write(self, ask: SegmentRequest) -> AsyncGenerator[Piece]:
         self.asks.append(ask)
         async with aclosing(self._backend.write(ask)) as pieces:
             async for piece in pieces:
                 yield piece
 
 
-def params_of(ask: Ask) -> Any:
+def params_of(ask: SegmentRequest) -> Any:
     """A recorded request as vLLM takes it, wanted whole."""
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
@@ -95,18 +95,18 @@ def params_of(ask: Ask) -> Any:
     )  # fmt: skip
 
 
-def offline(llm: Any, asks: list[Ask]) -> int:
+def offline(llm: Any, asks: list[SegmentRequest]) -> int:
     """vLLM's own loop; returns how many tokens it made."""
     prompts = [{"prompt_token_ids": list(a.tokens), "cache_salt": a.salt} for a in asks]
     outputs = llm.generate(prompts, [params_of(a) for a in asks], use_tqdm=False)
     return sum(len(o.outputs[0].token_ids) for o in outputs)
 
 
-async def alone(llm: Any, asks: list[Ask], names: str) -> int:
+async def alone(llm: Any, asks: list[SegmentRequest], names: str) -> int:
     """`AsyncLLM` and nothing else; returns how many tokens it made."""
     from vllm.inputs.engine import tokens_input
 
-    async def one(i: int, ask: Ask) -> int:
+    async def one(i: int, ask: SegmentRequest) -> int:
         made = 0
         prompt = tokens_input(list(ask.tokens), cache_salt=f"{ask.salt}-alone")
         async for out in llm.generate(prompt, params_of(ask), f"{names}-{i}"):

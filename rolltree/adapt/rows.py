@@ -29,7 +29,8 @@ class Row:
     prompt: list[int]
     completion: list[int]
     logp: list[float]
-    """Log-prob under the law sampled from; 0 where the token is not the policy's, NaN where it was not sampled."""
+    """Log-prob under the distribution sampled from; 0 where the token is not the policy's, NaN where it was not
+    sampled."""
     mask: list[int]
     """1 where the token teaches: the policy's own, on a leaf that the recipe's filters and credit let teach."""
     advantage: list[float]
@@ -41,7 +42,7 @@ class Row:
     item: str
 
     @property
-    def teaches(self) -> bool:
+    def loss_mask(self) -> bool:
         """Whether it has any token to learn from."""
         return 1 in self.mask
 
@@ -50,7 +51,7 @@ def credited(parts: Parts, trees: Sequence[Tree], limit: int) -> list[list[Row]]
     """The rows of each tree, in the order of trees and leaves: filters, shapers and credit as in Rolltree's own loop.
 
     A row for every leaf that finished with an outcome and wrote something. Leaves of a group that a filter dropped, or
-    that the credit leaves out, keep their row and their reward but teach nothing; every leaf's fate is settled.
+    that the credit leaves out, keep their row and their reward but teach nothing; every leaf's usage is settled.
     """
     kept, dropped = sift(trees, parts.filters)
     for tree in kept:
@@ -71,7 +72,7 @@ def fit(rows: Sequence[Row], count: int, seed: int) -> list[Row]:
     if len(rows) <= count:
         return list(rows)
     chance = np.random.default_rng(seed).random(len(rows))
-    chosen = sorted(range(len(rows)), key=lambda i: (not rows[i].teaches, chance[i]))[:count]
+    chosen = sorted(range(len(rows)), key=lambda i: (not rows[i].loss_mask, chance[i]))[:count]
     return [rows[i] for i in sorted(chosen)]
 
 
@@ -84,7 +85,7 @@ def _judged(tree: Tree) -> list[Node]:
     """Leaves with an outcome on whose path the policy wrote something."""
     return [
         leaf for leaf in tree.leaves()
-        if leaf.status == "done" and "reward" in leaf.scores and any(n.trains and len(n) for n in tree.path(leaf))
+        if leaf.status == "done" and "reward" in leaf.scores and any(n.trainable and len(n) for n in tree.path(leaf))
     ]  # fmt: skip
 
 
@@ -112,14 +113,14 @@ def _share(view: Table, taught: np.ndarray[tuple[int], np.dtype[np.bool_]], mult
 def _row(tree: Tree, leaf: Node, advantage: FloatArray | None) -> Row:
     path = path_view(tree, leaf)
     start = sum(len(n) for n in takewhile(lambda n: n.role == "prompt", path.nodes))
-    own, teaches = path.teaches[start:], path.teaches[start:] & (advantage is not None)
+    own, loss_mask = path.loss_mask[start:], path.loss_mask[start:] & (advantage is not None)
     credit = np.zeros(len(own), np.float32)
     if advantage is not None:
         credit[own] = advantage
     version = path.version[start:][own]
     return Row(
         prompt=path.actions[:start].tolist(), completion=path.actions[start:].tolist(),
-        logp=np.where(own, path.logq[start:], 0.0).tolist(), mask=teaches.astype(int).tolist(),
+        logp=np.where(own, path.sampling_logprob[start:], 0.0).tolist(), mask=loss_mask.astype(int).tolist(),
         advantage=credit.tolist(), reward=float(leaf.scores["reward"]), version=int(version.min(initial=2**31 - 1)),
         item=tree.item,
     )  # fmt: skip

@@ -27,7 +27,7 @@ ABOUT = """Compute advantages for a forest in the interchange format (one node p
 
 
 @dataclass(frozen=True)
-class Arguments:
+class CreditArguments:
     """What to compute on, and how leaves are averaged."""
 
     nodes: Annotated[Path, tyro.conf.Positional]
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
         raise unknown("credit", name, credits(), "rolltree credit lists them")
     shape = make_dataclass(
         "CreditArguments",
-        [("arguments", Arguments), ("knobs", credits()[name].make, field(default_factory=credits()[name].make))],
+        [("arguments", CreditArguments), ("knobs", credits()[name].make, field(default_factory=credits()[name].make))],
         frozen=True,
     )
     asked: Any = parse(shape, rest, f"credit {name}", ABOUT)
@@ -81,7 +81,7 @@ def _list(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _compute(name: str, asked: Arguments, credit: Any) -> int:
+def _compute(name: str, asked: CreditArguments, credit: Any) -> int:
     kept(asked.nodes, asked.out)
     forest = read(asked.nodes)
     if not len(forest):

@@ -16,7 +16,7 @@ Prints learning curves and a table, and writes a report for any browser. Run it 
 
 
 @dataclass(frozen=True)
-class Arguments:
+class DemoArguments:
     """The demo's size. The defaults end within ten minutes on two cores."""
 
     out: Path = Path("runs/demo")
@@ -32,7 +32,7 @@ class Arguments:
 
 def run(arguments: Sequence[str]) -> int:
     """One comparison with the defaults of a first look."""
-    asked = parse(Arguments, arguments, "demo", ABOUT)
+    asked = parse(DemoArguments, arguments, "demo", ABOUT)
     out = console()
     if not asked.json:
         what = f"{asked.seeds} seeds each, {asked.budget} decoded tokens a run, judged on held-out items"

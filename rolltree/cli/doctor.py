@@ -35,7 +35,7 @@ _STYLE = {"note": "dim", "warning": "yellow", "critical": "bold red"}
 
 
 @dataclass(frozen=True)
-class Arguments:
+class DoctorArguments:
     """What to look at."""
 
     run: Path | None = None
@@ -57,7 +57,7 @@ class Arguments:
 def run(arguments: Sequence[str]) -> int:
     """Parse, examine, say what was found."""
     name, rest = first_name(arguments)
-    asked = parse(Arguments, ["--run", name, *rest] if name else rest, "doctor", ABOUT)
+    asked = parse(DoctorArguments, ["--run", name, *rest] if name else rest, "doctor", ABOUT)
     if asked.list:
         return _list(asked.json)
     if asked.run is None:

@@ -20,7 +20,7 @@ ABOUT = """List the models Rolltree knows by name, or get one. Folders and hub i
 
 
 @dataclass(frozen=True)
-class Arguments:
+class ModelsArguments:
     """List, or get one."""
 
     what: Annotated[Literal["list", "get"], tyro.conf.Positional] = "list"
@@ -32,7 +32,7 @@ class Arguments:
 
 def run(arguments: Sequence[str]) -> int:
     """List or get."""
-    asked = parse(Arguments, arguments, "models", ABOUT)
+    asked = parse(ModelsArguments, arguments, "models", ABOUT)
     out = console()
     if asked.what == "get":
         if not asked.name:

@@ -21,7 +21,7 @@ ABOUT = """List the recipes, or describe one: its paper, its claim, its knobs an
 
 
 @dataclass(frozen=True)
-class Arguments:
+class RecipesArguments:
     """Which recipe to describe."""
 
     name: Annotated[str, tyro.conf.Positional] = ""
@@ -32,7 +32,7 @@ class Arguments:
 
 def run(arguments: Sequence[str]) -> int:
     """List or describe."""
-    asked = parse(Arguments, arguments, "recipes", ABOUT)
+    asked = parse(RecipesArguments, arguments, "recipes", ABOUT)
     return _describe(asked.name, asked.json) if asked.name else _list(asked.json)
 
 

@@ -40,7 +40,7 @@ ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote 
 
 
 @dataclass(frozen=True)
-class Arguments(ClusterArguments):
+class RolloutArguments(ClusterArguments):
     """What to grow from what."""
 
     task: str = "countdown"
@@ -79,13 +79,13 @@ def run(arguments: Sequence[str]) -> int:
     shape = make_dataclass(
         "RolloutArguments",
         [
-            ("arguments", Arguments, field(default_factory=Arguments)),
+            ("arguments", RolloutArguments, field(default_factory=RolloutArguments)),
             ("recipe", known[name], field(default_factory=known[name])),
         ],
         frozen=True,
     )
     parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
-    asked: Arguments = parsed.arguments
+    asked: RolloutArguments = parsed.arguments
     _check(asked)
     task = load_task(asked.task, level=asked.level)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
@@ -141,7 +141,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _check(asked: Arguments) -> None:
+def _check(asked: RolloutArguments) -> None:
     """Refuse before anything is sampled what could not be sampled, shown or saved."""
     at_least(1, items=asked.items)
     at_least(0, show=asked.show)

@@ -24,7 +24,7 @@ ABOUT = """List the tasks, or show one with items of it.
 
 
 @dataclass(frozen=True)
-class Arguments:
+class TasksArguments:
     """Which task to show."""
 
     name: Annotated[str, tyro.conf.Positional] = ""
@@ -41,7 +41,7 @@ class Arguments:
 
 def run(arguments: Sequence[str]) -> int:
     """List or show."""
-    asked = parse(Arguments, arguments, "tasks", ABOUT)
+    asked = parse(TasksArguments, arguments, "tasks", ABOUT)
     at_least(0, items=asked.items)
     return _show(asked) if asked.name else _list(asked.json)
 
@@ -69,7 +69,7 @@ def _list(as_json: bool) -> int:
     return 0
 
 
-def _show(asked: Arguments) -> int:
+def _show(asked: TasksArguments) -> int:
     task: Task = load_task(asked.name, level=asked.level)
     items = list(itertools.islice(task.items(asked.split, asked.seed), asked.items))
     if asked.json:

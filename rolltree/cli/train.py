@@ -40,7 +40,7 @@ With --control NAME, --help lists its knobs too.
 
 
 @dataclass(frozen=True)
-class Arguments(ClusterArguments):
+class TrainArguments(ClusterArguments):
     """What to train on what, and where to write it."""
 
     control: str = ""
@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
         raise unknown("recipe", name, known, "rolltree recipes describes them")
     control = asked_control(rest)
     # Knobs of recipe and run keep their bare names; a control's are prefixed, because it goes with any recipe.
-    bare: list[tuple[str, type[Any]]] = [("arguments", Arguments), ("recipe", known[name]), ("run", TrainConfig)]
+    bare: list[tuple[str, type[Any]]] = [("arguments", TrainArguments), ("recipe", known[name]), ("run", TrainConfig)]
     parts: list[Any] = [
         (n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind)) for n, kind in bare
     ]
@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
     shape = make_dataclass("TrainArguments", parts, frozen=True)
     about = ABOUT.format(controls=", ".join(controls()))
     parsed: Any = parse(shape, complete(rest), f"train {name}", about, prefixes=control is not None)
-    asked: Arguments = parsed.arguments
+    asked: TrainArguments = parsed.arguments
     at_least(0, doctor=asked.doctor, lora=asked.lora)
     if asked.threads is not None:
         at_least(1, threads=asked.threads)

@@ -17,17 +17,17 @@ from typing import Any, cast
 from rolltree.cluster.wire import (
     Answer,
     Described,
-    End,
+    EndMessage,
     Failed,
     Follow,
     News,
     Order,
-    Part,
+    PartMessage,
     Score,
     Start,
-    Stop,
+    StopMessage,
 )
-from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Queued, Run
+from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued
 from rolltree.engine.samples import cut, join
 from rolltree.tree.node import FloatArray
 
@@ -42,7 +42,7 @@ class EngineHost:
         self._make = make
         self._latency = latency
         self._engine: Engine | None = None
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, Generation] = {}
         self._followers: dict[int, asyncio.Task[None]] = {}
         self._told: defaultdict[int, int] = defaultdict(int)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,7 +121,7 @@ class EngineHost:
             case Follow(job):
                 if job in self._runs and job not in self._followers:
                     self._follow(job, self._runs[job])
-            case Stop(job, finish):
+            case StopMessage(job, finish):
                 if job in self._runs:
                     self._runs[job].stop(finish)
             case Score():
@@ -134,20 +134,20 @@ class EngineHost:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _follow(self, job: int, run: Run) -> None:
+    def _follow(self, job: int, run: Generation) -> None:
         async def follow() -> None:
             async for part in run:
                 self._told[job] += len(part.actions)
-                self._tell(Part(job, part))
+                self._tell(PartMessage(job, part))
 
         self._followers[job] = self._begin(follow())
 
-    async def _serve(self, job: int, run: Run) -> None:
+    async def _serve(self, job: int, run: Generation) -> None:
         try:
             sample = await run
             if (follower := self._followers.pop(job, None)) is not None:
                 await follower
-            self._tell(End(job, cut(sample, self._told.pop(job, 0))))
+            self._tell(EndMessage(job, cut(sample, self._told.pop(job, 0))))
         except Exception as error:  # the pool's caller hears it
             if (follower := self._followers.pop(job, None)) is not None:
                 await asyncio.gather(follower, return_exceptions=True)
@@ -169,20 +169,20 @@ class EngineHost:
     def _tell(self, news: News) -> None:
         self._news.append(news)
         self._any.set()
-        if not isinstance(news, Part):
+        if not isinstance(news, PartMessage):
             self._urgent.set()
 
 
 def _merged(told: Sequence[News]) -> list[News]:
     """All increments of one request as one, inside its end where it has ended; otherwise in the order of the ends."""
-    parts: defaultdict[int, list[Part | End]] = defaultdict(list)
+    parts: defaultdict[int, list[PartMessage | EndMessage]] = defaultdict(list)
     out: list[News] = []
     for news in told:
-        if isinstance(news, Part | End):
+        if isinstance(news, PartMessage | EndMessage):
             parts[news.job].append(news)
         else:
             out.append(news)
     for job, pieces in parts.items():
         whole = join([piece.sample for piece in pieces])
-        out.append(End(job, whole) if isinstance(pieces[-1], End) else Part(job, whole))
+        out.append(EndMessage(job, whole) if isinstance(pieces[-1], EndMessage) else PartMessage(job, whole))
     return out

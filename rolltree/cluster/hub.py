@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.cluster.crew import Crew, told
 from rolltree.cluster.errors import ClusterError
-from rolltree.cluster.jobs import Job, SampleJob, ScoreJob
+from rolltree.cluster.jobs import Job, RemoteScoreJob, SampleJob
 from rolltree.cluster.member import Member
+from rolltree.cluster.replicas import Replicas, error_line
 from rolltree.cluster.resume import ending, straddling
 from rolltree.cluster.route import Router
-from rolltree.cluster.wire import Answer, End, Failed, Follow, News, Part, Stop
+from rolltree.cluster.wire import Answer, EndMessage, Failed, Follow, News, PartMessage, StopMessage
 from rolltree.engine.protocol import EngineError, Sample, Scored
 from rolltree.engine.samples import nothing
 from rolltree.tree.node import Array, Finish
@@ -56,10 +56,10 @@ class CrashError(RuntimeError):
 
 
 class Hub:
-    """Routes jobs to the engines of a crew and sees them through. Lives in one event loop; not thread-safe."""
+    """Routes jobs to the engines of a replicas and sees them through. Lives in one event loop; not thread-safe."""
 
-    def __init__(self, crew: Crew, router: Router[Member], lives: int) -> None:
-        self.crew = crew
+    def __init__(self, replicas: Replicas, router: Router[Member], lives: int) -> None:
+        self.replicas = replicas
         self.numbers = itertools.count()
         self._router = router
         self._lives = lives
@@ -68,17 +68,30 @@ class Hub:
         self._closed = False
         self._levelling = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        crew.joined, crew.hear, crew.lose, crew.hopeless = self._joined, self.hear, self.lose, self._hopeless
+        replicas.joined, replicas.hear, replicas.lose, replicas.hopeless = (
+            self._joined,
+            self.hear,
+            self.lose,
+            self._hopeless,
+        )
 
     @property
     def health(self) -> Health:
         """How it stands."""
-        members = tuple(self.crew.members)
-        flying = len(self._waiting) + sum(len(m.jobs) for m in (*members, *self.crew.leaving))
+        members = tuple(self.replicas.members)
+        flying = len(self._waiting) + sum(len(m.jobs) for m in (*members, *self.replicas.leaving))
         return Health(
-            len(members), self.crew.starting, self.crew.wanted, flying, self._lost, self.crew.failed_starts,
-            self._reissued, self._moved, tuple(m.pid for m in members), tuple(len(m.jobs) for m in members),
-        )  # fmt: skip
+            len(members),
+            self.replicas.starting,
+            self.replicas.wanted,
+            flying,
+            self._lost,
+            self.replicas.failed_starts,
+            self._reissued,
+            self._moved,
+            tuple(m.pid for m in members),
+            tuple(len(m.jobs) for m in members),
+        )
 
     # -- from callers ----------------------------------------------------------------------------------------------
 
@@ -93,7 +106,7 @@ class Hub:
             return
         job.stop = finish
         if (member := self._holder(job)) is not None:
-            member.tell(Stop(job.number, finish))
+            member.tell(StopMessage(job.number, finish))
         elif job in self._waiting:
             self._waiting.remove(job)
             job.conclude(finish)
@@ -107,27 +120,29 @@ class Hub:
         """Log-probs from any engine."""
         if self._closed:
             raise EngineError("The engine is closed; make a new one.")
-        job = ScoreJob(next(self.numbers), tokens, start, want, asyncio.get_running_loop().create_future())
+        job = RemoteScoreJob(next(self.numbers), tokens, start, want, asyncio.get_running_loop().create_future())
         self._place(job)
         return await job.done
 
     async def resize(self, wanted: int) -> None:
         """Grow, and give new engines of what waits; or let the least busy go after they handed over what they did."""
-        self.crew.wanted = wanted
-        surplus = sorted(self.crew.members, key=lambda m: len(m.jobs))[: max(0, len(self.crew.members) - wanted)]
+        self.replicas.wanted = wanted
+        surplus = sorted(self.replicas.members, key=lambda m: len(m.jobs))[
+            : max(0, len(self.replicas.members) - wanted)
+        ]
         for member in surplus:
-            self.crew.retire(member)
+            self.replicas.retire(member)
             self._router.forget(member)
         for member in surplus:
             for job in list(member.jobs.values()):
                 if isinstance(job, SampleJob) and job.stop is None:
                     job.moving = True
-                    member.tell(Stop(job.number, "abort"))
+                    member.tell(StopMessage(job.number, "abort"))
         for member in surplus:
             while member.jobs:
                 await member.left.wait()
-            await self.crew.part(member)
-        await self.crew.fill()
+            await self.replicas.part(member)
+        await self.replicas.fill()
         await self._level()
 
     async def close(self) -> None:
@@ -135,8 +150,8 @@ class Hub:
         if self._closed:
             return
         self._closed = True
-        self.crew.wanted = 0
-        members = [*self.crew.members, *self.crew.leaving]
+        self.replicas.wanted = 0
+        members = [*self.replicas.members, *self.replicas.leaving]
         for job in [*self._waiting, *(job for member in members for job in member.jobs.values())]:
             if isinstance(job, SampleJob):
                 self.stop(job, "abort")
@@ -150,7 +165,7 @@ class Hub:
         for job in [job for member in members for job in member.jobs.values()]:
             if isinstance(job, SampleJob):
                 job.conclude(job.stop or "abort")
-        await self.crew.close(_GRACE)
+        await self.replicas.close(_GRACE)
 
     # -- from engines ----------------------------------------------------------------------------------------------
 
@@ -159,15 +174,15 @@ class Hub:
         for news in told:
             job = member.jobs.get(news.job)
             match job, news:
-                case SampleJob(), Part(_, sample):
+                case SampleJob(), PartMessage(_, sample):
                     self._router.note(job.affinity, member)
                     self._grow(member, job, sample)
-                case SampleJob(), End(_, sample):
+                case SampleJob(), EndMessage(_, sample):
                     self._end(member, job, sample)
-                case ScoreJob(), Answer(_, scored):
+                case RemoteScoreJob(), Answer(_, scored):
                     member.drop(job.number)
                     job.answer(scored)
-                case SampleJob() | ScoreJob(), Failed(_, why, final):
+                case SampleJob() | RemoteScoreJob(), Failed(_, why, final):
                     member.drop(job.number)
                     job.fail(EngineError(why) if final else CrashError(why))
                 case _:
@@ -175,7 +190,7 @@ class Hub:
 
     def lose(self, member: Member, error: Exception) -> None:
         """An engine is gone: replace it, and ask others for the rest of what it was doing."""
-        if not self.crew.lose_member(member):
+        if not self.replicas.lose_member(member):
             return
         self._lost += 1
         self._router.forget(member)
@@ -189,7 +204,9 @@ class Hub:
                 continue
             if job.deaths >= self._lives:
                 job.fail(
-                    EngineError(f"{job.deaths} engines died with this request in them, the last of: {told(error)}")
+                    EngineError(
+                        f"{job.deaths} engines died with this request in them, the last of: {error_line(error)}"
+                    )
                 )
                 continue
             self._reissued += 1
@@ -201,14 +218,14 @@ class Hub:
         if self._closed:
             job.fail(EngineError("The engine is closed; make a new one."))
             return
-        members = self.crew.members
+        members = self.replicas.members
         if not members:
             self._waiting.append(job)
-            self.crew.recruit()
+            self.replicas.recruit()
             return
         member = self._router.choose(job.affinity, {m: len(m.jobs) for m in members})
         try:
-            member.give(job, self.crew.offset)
+            member.give(job, self.replicas.offset)
         except ClusterError as error:
             job.fail(EngineError(str(error)))
 
@@ -220,17 +237,17 @@ class Hub:
     async def _level(self) -> None:
         """Have engines hand over what they have not begun and another would begin sooner; returns when they have."""
         async with self._levelling:
-            moves = [] if "abort" not in self.crew.capabilities.features else await self._uneven()
+            moves = [] if "abort" not in self.replicas.capabilities.features else await self._uneven()
             for member, job in sorted(moves, key=lambda move: move[1].number):
                 job.moving = True
-                member.tell(Stop(job.number, "abort"))
+                member.tell(StopMessage(job.number, "abort"))
             for member, job in moves:
                 while job.moving and job.number in member.jobs:
                     await member.left.wait()
 
     async def _uneven(self) -> list[tuple[Member, SampleJob]]:
         """Requests that wait in one engine and should go to another."""
-        members = [*self.crew.members]
+        members = [*self.replicas.members]
         if len(members) < 2 or not any(member.jobs for member in members):
             return []
         asked = await asyncio.gather(*(member.remote.call("waiting") for member in members), return_exceptions=True)
@@ -238,7 +255,7 @@ class Hub:
         for member, answer in zip(members, asked, strict=True):
             if isinstance(answer, Exception):
                 self.lose(member, answer)
-            elif not isinstance(answer, BaseException) and member in self.crew.members:
+            elif not isinstance(answer, BaseException) and member in self.replicas.members:
                 waiting[member] = self._movable(member, set(answer))
         return self._router.level(waiting, {member: len(member.jobs) for member in waiting}) if waiting else []
 
@@ -260,17 +277,17 @@ class Hub:
     def _hopeless(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, []
         for job in waiting:
-            job.fail(EngineError(f"no engine of the pool is left and none could be started: {told(error)}"))
+            job.fail(EngineError(f"no engine of the pool is left and none could be started: {error_line(error)}"))
 
     def _holder(self, job: SampleJob) -> Member | None:
-        return next((m for m in (*self.crew.members, *self.crew.leaving) if job.number in m.jobs), None)
+        return next((m for m in (*self.replicas.members, *self.replicas.leaving) if job.number in m.jobs), None)
 
     def _grow(self, member: Member, job: SampleJob, part: Sample) -> None:
         found = self._straddles(job, part)
         part = job.take(part, None if found is None else found[0])
         job.tell(part)
         if found is not None:
-            member.tell(Stop(job.number, "abort"))
+            member.tell(StopMessage(job.number, "abort"))
             member.drop(job.number)
             self._conclude(job, "stop", found[1])
 
@@ -300,7 +317,7 @@ class Hub:
         if not job.boundary or max(map(len, stops), default=0) < 2 or not len(part.actions):
             return None
         made = np.append(job.made, part.actions)
-        found = straddling(stops, self.crew.codec, made, job.boundary, job.count)
+        found = straddling(stops, self.replicas.codec, made, job.boundary, job.count)
         return None if found is None else (found[0] - job.count, found[1])
 
     def _over(self, job: SampleJob) -> bool:
@@ -308,7 +325,7 @@ class Hub:
         if job.stop is not None:
             job.conclude(job.stop)
             return True
-        over = ending(job.request, self.crew.codec, job.made, self.crew.context)
+        over = ending(job.request, self.replicas.codec, job.made, self.replicas.context)
         if over is not None:
             self._conclude(job, *over)
         return over is not None

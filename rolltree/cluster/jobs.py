@@ -87,7 +87,7 @@ class SampleJob:
 
 
 @dataclass(eq=False, slots=True)
-class ScoreJob:
+class RemoteScoreJob:
     """Tokens to score; begun anew where the engine dies."""
 
     number: int
@@ -113,4 +113,4 @@ class ScoreJob:
             self.done.set_exception(error)
 
 
-Job = SampleJob | ScoreJob
+Job = SampleJob | RemoteScoreJob

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rolltree.cluster.crew import Crew, told
 from rolltree.cluster.errors import ClusterError
 from rolltree.cluster.hub import Health, Hub
 from rolltree.cluster.jobs import SampleJob
+from rolltree.cluster.replicas import Replicas, error_line
 from rolltree.cluster.route import Router
 from rolltree.cluster.run import PoolRun
 from rolltree.cluster.wire import Transport
@@ -74,15 +74,15 @@ class PoolEngine:
         except BaseException:
             _end(self._loop, self._thread)
             raise
-        self.codec = self._hub.crew.codec
+        self.codec = self._hub.replicas.codec
         """Their tokenizer."""
-        self.capabilities = self._hub.crew.capabilities
+        self.capabilities = self._hub.replicas.capabilities
         """What each engine can do."""
 
     @property
     def version(self) -> int:
         """Version of the weights that all of them write under."""
-        return self._hub.crew.version
+        return self._hub.replicas.version
 
     @property
     def health(self) -> Health:
@@ -117,16 +117,16 @@ class PoolEngine:
 
     async def embeddings(self) -> FloatArray:
         """The input-embedding table, of any of the engines."""
-        return await self._ask(self._hub.crew.any("embeddings"))
+        return await self._ask(self._hub.replicas.any("embeddings"))
 
     async def pause(self) -> None:
         """Have all engines stop making tokens."""
         self._flush()
-        await self._ask(self._hub.crew.pause())
+        await self._ask(self._hub.replicas.pause())
 
     async def resume(self) -> None:
         """Have all engines go on."""
-        await self._ask(self._hub.crew.resume())
+        await self._ask(self._hub.replicas.resume())
 
     async def update_weights(self, weights: Any, version: int, *, caches: Caches = "recompute") -> None:
         """Give all engines, and those that will replace them, new weights in one cut.
@@ -134,7 +134,7 @@ class PoolEngine:
         They are moved into the cluster once. A folder must be readable on every node.
         """
         self._flush()
-        await self._ask(self._hub.crew.update(weights, version, caches))
+        await self._ask(self._hub.replicas.update(weights, version, caches))
 
     async def resize(self, size: int) -> None:
         """Grow or shrink while running; returns when the new ones work and the old ones have handed over."""
@@ -195,20 +195,20 @@ async def _open(
     transport: Transport, make: Callable[[], Engine], size: int, latency: float, router: Router[Any], lives: int,
     patience: float,
 ) -> Hub:  # fmt: skip
-    crew = Crew(transport, await asyncio.to_thread(transport.share, make), size, latency)
-    hub = Hub(crew, router, lives)
+    replicas = Replicas(transport, await asyncio.to_thread(transport.share, make), size, latency)
+    hub = Hub(replicas, router, lives)
     try:
         async with asyncio.timeout(patience):
-            await crew.fill()
+            await replicas.fill()
     except TimeoutError:
         pass  # fewer than asked for are enough to begin with; the others join when there is room
-    if crew.members:
+    if replicas.members:
         return hub
     await hub.close()
-    if isinstance(crew.trouble, RolltreeError):
-        raise crew.trouble
-    if crew.trouble is not None:
-        raise ClusterError(f"no engine could be started: {told(crew.trouble)}") from crew.trouble
+    if isinstance(replicas.trouble, RolltreeError):
+        raise replicas.trouble
+    if replicas.trouble is not None:
+        raise ClusterError(f"no engine could be started: {error_line(replicas.trouble)}") from replicas.trouble
     raise ClusterError(
         f"no engine could be started within {patience:g} s: the cluster has no room for one; add nodes, or ask for "
         "fewer processors per engine"

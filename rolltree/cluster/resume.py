@@ -33,7 +33,7 @@ def continuation(request: Request, made: Array, *, offset: bool) -> Request:
     """What is left to ask for once `made` exists.
 
     An engine with the feature "offset" draws exactly what is missing; any other gets a fresh stream, under which the
-    law of the whole sample is the same but its tokens are not.
+    distribution of the whole sample is the same but its tokens are not.
     """
     if not len(made):
         return request

@@ -27,7 +27,7 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopMessage:
     """End a request with what exists."""
 
     job: int
@@ -44,11 +44,11 @@ class Score:
     want: frozenset[str]
 
 
-Order = Start | Follow | Stop | Score
+Order = Start | Follow | StopMessage | Score
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartMessage:
     """An increment of a sample."""
 
     job: int
@@ -56,7 +56,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndMessage:
     """A sample has ended; `sample` is what no part has carried."""
 
     job: int
@@ -80,7 +80,7 @@ class Failed:
     final: bool
 
 
-News = Part | End | Answer | Failed
+News = PartMessage | EndMessage | Answer | Failed
 
 
 @dataclass(frozen=True, slots=True)

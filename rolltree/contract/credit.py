@@ -94,7 +94,7 @@ def _failed(trees: Sequence[Tree], tab: Table, base: Folded, credit: Credit) -> 
     for tree in more:
         tree.extend(0, [1, 1, 1], status="failed")
         tree.extend(0, [1, 1], status="pruned", scores={"reward": 9.0})
-        tree.extend(0, [1, 1], status="done", scores={"reward": 9.0}, fate="dropped: test")
+        tree.extend(0, [1, 1], status="done", scores={"reward": 9.0}, usage="dropped: test")
     other = table(more)
     folded = _folded(other, credit)
     _alike(base, folded, tab, other, "with failed, pruned and dropped leaves added")

@@ -4,8 +4,8 @@
     def test_my_engine(name):
         ENGINE_CHECKS[name](make_engine)
 
-Sampling laws are tested against the engine's own `score`, so an engine needs a vocabulary of at most a few hundred
-tokens here (a tiny model, a table); what an engine does not claim in its capabilities is not asked of it.
+Sampling distributions are tested against the engine's own `score`, so an engine needs a vocabulary of at most a few
+hundred tokens here (a tiny model, a table); what an engine does not claim in its capabilities is not asked of it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from rolltree.engine.protocol import Engine, EngineError, Request, Sample, Sampling
 
 MAX_VOCAB = 512
-"""Largest vocabulary whose law is enumerated."""
+"""Largest vocabulary whose distribution is enumerated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class EngineProbe:
     """A fresh engine, a prefix it can extend, and how to ask it."""
 
     engine: Engine
@@ -36,14 +36,14 @@ class Ask:
         """One sample of the prefix; knobs are those of `Sampling`."""
         return await self.engine.submit(Request(self.prefix, Sampling(**knobs), want))
 
-    async def law(self, prefix: Sequence[int] | NDArray[np.int32]) -> NDArray[np.float64]:
+    async def distribution(self, prefix: Sequence[int] | NDArray[np.int32]) -> NDArray[np.float64]:
         """Log-probs of every next token after a prefix, by scoring each."""
         at = np.asarray(prefix, np.int32)
         jobs = [self.engine.score(np.append(at, v), len(at)) for v in range(self.engine.codec.vocab_size)]
         return np.array([float(s.logp[0]) for s in await asyncio.gather(*jobs)])
 
 
-Check = Callable[[Ask], Coroutine[Any, Any, None]]
+Check = Callable[[EngineProbe], Coroutine[Any, Any, None]]
 
 
 def run_check(check: Check, make_engine: Callable[[], Engine], prefix: Sequence[int] | None = None) -> None:
@@ -53,7 +53,7 @@ def run_check(check: Check, make_engine: Callable[[], Engine], prefix: Sequence[
         engine = make_engine()
         start = prefix or [i for i in range(min(8, engine.codec.vocab_size)) if i != engine.codec.eos_id][:3]
         try:
-            await check(Ask(engine, np.asarray(start, np.int32)))
+            await check(EngineProbe(engine, np.asarray(start, np.int32)))
         finally:
             await engine.close()
 
@@ -74,12 +74,12 @@ def _close(a: NDArray[np.floating], b: NDArray[np.floating], tolerance: float = 
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance))
 
 
-def misfit(counts: NDArray[np.int64], logq: NDArray[np.float64]) -> float:
-    """Chi-square misfit of counts to a law, in standard deviations (Wilson–Hilferty); rare tokens are pooled.
+def misfit(counts: NDArray[np.int64], sampling_logprob: NDArray[np.float64]) -> float:
+    """Chi-square misfit of counts to a distribution, in standard deviations (Wilson–Hilferty); rare tokens are pooled.
 
     Infinite where a token of probability zero was drawn.
     """
-    expected = np.exp(logq) * counts.sum()
+    expected = np.exp(sampling_logprob) * counts.sum()
     if counts[expected == 0].any():
         return float("inf")
     rare = expected < 5
@@ -96,7 +96,7 @@ def misfit(counts: NDArray[np.int64], logq: NDArray[np.float64]) -> float:
 
 
 def truncated(logp: NDArray[np.float64], temperature: float, top_k: int, top_p: float) -> NDArray[np.float64]:
-    """The law after temperature, then top-k, then top-p (the smallest set reaching it), as log-probs."""
+    """The distribution after temperature, then top-k, then top-p (the smallest set reaching it), as log-probs."""
     scaled = logp / temperature
     order = np.argsort(-scaled, kind="stable")
     keep = np.zeros(len(logp), np.bool_)
@@ -110,11 +110,12 @@ def truncated(logp: NDArray[np.float64], temperature: float, top_k: int, top_p: 
         return np.log(mass / mass.sum())
 
 
-async def sampling_follows_the_law(ask: Ask) -> None:
-    """First tokens of many samples fit the scored law under temperature, top-k and top-p; logq is the law's."""
+async def sampling_follows_the_distribution(ask: EngineProbe) -> None:
+    """First tokens of many samples fit the scored distribution under temperature, top-k and top-p; sampling_logprob is
+    the distribution's."""
     if not ask.engine.capabilities.samples_exactly or ask.engine.codec.vocab_size > MAX_VOCAB:
         return
-    logp = await ask.law(ask.prefix)
+    logp = await ask.distribution(ask.prefix)
     _hold(abs(np.exp(logp).sum() - 1) < 1e-3, "The scored probabilities of all next tokens do not add up to 1.")
     for t, k, p in ((1.0, 0, 1.0), (0.6, 0, 1.0), (1.2, 5, 1.0), (1.3, 6, 0.7)):
         runs = [
@@ -122,37 +123,52 @@ async def sampling_follows_the_law(ask: Ask) -> None:
             for seed in range(1000)
         ]
         samples = await asyncio.gather(*runs)
-        law = truncated(logp, t, k, p)
+        distribution = truncated(logp, t, k, p)
         first = np.array([int(s.actions[0]) for s in samples])
         setting = f"temperature {t}, top_k {k}, top_p {p}"
-        z = misfit(np.bincount(first, minlength=len(logp)), law)
-        _hold(z < 4.5, f"Samples do not follow the law under {setting}: chi-square {z:.1f} standard deviations off.")
-        logq = np.array([float(s.logq[0]) for s in samples])
-        _hold(_close(logq, law[first], 1e-3), f"logq is not the log-prob of the sampling law under {setting}.")
+        z = misfit(np.bincount(first, minlength=len(logp)), distribution)
+        _hold(
+            z < 4.5,
+            f"Samples do not follow the distribution under {setting}: chi-square {z:.1f} standard deviations off.",
+        )
+        sampling_logprob = np.array([float(s.sampling_logprob[0]) for s in samples])
+        _hold(
+            _close(sampling_logprob, distribution[first], 1e-3),
+            f"sampling_logprob is not the log-prob of the sampling distribution under {setting}.",
+        )
 
 
-async def logp_is_what_score_says(ask: Ask) -> None:
-    """logp is the full softmax at temperature 1 whatever the sampling was; at temperature 1 logq equals it."""
+async def logp_is_what_score_says(ask: EngineProbe) -> None:
+    """logp is the full softmax at temperature 1 whatever the sampling was; at temperature 1 sampling_logprob equals
+    it."""
     for t in (1.0, 0.5):
         s = await ask.sample(max_tokens=12, ignore_eos=True, temperature=t, seed=3)
         scored = await ask.engine.score(np.concatenate([ask.prefix, s.actions]), len(ask.prefix))
         _hold(_close(s.logp, scored.logp), f"logp of a sample at temperature {t} is not what score gives.")
-        _hold(t != 1.0 or _close(s.logq, s.logp), "At temperature 1 without truncation logq differs from logp.")
-        _hold(len(s.logp) == len(s.logq) == len(s.version) == len(s.actions), "Arrays of a sample differ in length.")
+        _hold(
+            t != 1.0 or _close(s.sampling_logprob, s.logp),
+            "At temperature 1 without truncation sampling_logprob differs from logp.",
+        )
+        _hold(
+            len(s.logp) == len(s.sampling_logprob) == len(s.version) == len(s.actions),
+            "Arrays of a sample differ in length.",
+        )
 
 
-async def greedy_takes_the_best(ask: Ask) -> None:
-    """Temperature 0 takes the argmax at every step, and its logq is NaN."""
+async def greedy_takes_the_best(ask: EngineProbe) -> None:
+    """Temperature 0 takes the argmax at every step, and its sampling_logprob is NaN."""
     if "greedy" not in ask.engine.capabilities.features or ask.engine.codec.vocab_size > MAX_VOCAB:
         return
     s = await ask.sample(max_tokens=4, temperature=0.0, ignore_eos=True)
-    _hold(bool(np.isnan(s.logq).all()), "logq of a greedy sample is not NaN.")
+    _hold(bool(np.isnan(s.sampling_logprob).all()), "sampling_logprob of a greedy sample is not NaN.")
     for i, action in enumerate(s.actions.tolist()):
-        law = await ask.law(np.concatenate([ask.prefix, s.actions[:i]]))
-        _hold(law[action] >= law.max() - 1e-5, f"Greedy token {i} is {action}, not the most likely one.")
+        distribution = await ask.distribution(np.concatenate([ask.prefix, s.actions[:i]]))
+        _hold(
+            distribution[action] >= distribution.max() - 1e-5, f"Greedy token {i} is {action}, not the most likely one."
+        )
 
 
-async def seeds_decide(ask: Ask) -> None:
+async def seeds_decide(ask: EngineProbe) -> None:
     """The same seed gives the same sample alone and in company; different seeds differ somewhere."""
     alone = await ask.sample(max_tokens=16, ignore_eos=True, seed=11)
     crowd = await asyncio.gather(*(ask.sample(max_tokens=16, ignore_eos=True, seed=s) for s in range(24)))
@@ -160,7 +176,7 @@ async def seeds_decide(ask: Ask) -> None:
     _hold(len({s.actions.tobytes() for s in crowd}) > 1, "Different seeds all give the same sample.")
 
 
-async def continuations_stay_in_the_stream(ask: Ask) -> None:
+async def continuations_stay_in_the_stream(ask: EngineProbe) -> None:
     """A request for the rest of a sample, past the draws already made, gives the tokens the sample would have had."""
     if "offset" not in ask.engine.capabilities.features:
         return
@@ -171,7 +187,7 @@ async def continuations_stay_in_the_stream(ask: Ask) -> None:
         _hold(np.array_equal(got.actions, whole.actions[k:]), f"What continues a sample at {k} draws something else.")
 
 
-async def stop_ids_end_and_belong(ask: Ask) -> None:
+async def stop_ids_end_and_belong(ask: EngineProbe) -> None:
     """A stop id ends the sample and is its last token; eos does so unless ignored."""
     free = await ask.sample(max_tokens=16, ignore_eos=True, seed=5)
     _hold(len(free.actions) == 16 and free.finish == "length", "A sample with eos ignored ended before its limit.")
@@ -187,7 +203,7 @@ async def stop_ids_end_and_belong(ask: Ask) -> None:
         _hold(at.tolist() == wanted, "eos stands elsewhere than at the end of a sample that it ended.")
 
 
-async def stop_strings_end_and_belong(ask: Ask) -> None:
+async def stop_strings_end_and_belong(ask: EngineProbe) -> None:
     """A sample ends with the first token after which its text contains a stop string, which it names."""
     codec = ask.engine.codec
     free = await ask.sample(max_tokens=24, ignore_eos=True, seed=7)
@@ -201,7 +217,7 @@ async def stop_strings_end_and_belong(ask: Ask) -> None:
         _hold(np.array_equal(got.actions, free.actions[:end]), f"Stop string {stop!r} did not end the sample in time.")
 
 
-async def stopping_keeps_what_exists(ask: Ask) -> None:
+async def stopping_keeps_what_exists(ask: EngineProbe) -> None:
     """stop() keeps every token already streamed, also none; increments add up to the sample; it is idempotent."""
     features = ask.engine.capabilities.features
     if "abort" not in features:
@@ -231,7 +247,7 @@ async def stopping_keeps_what_exists(ask: Ask) -> None:
     _hold(got.finish == "budget" or len(got.actions) == 64, "stop('budget') did not set the finish.")
 
 
-async def pausing_only_delays(ask: Ask) -> None:
+async def pausing_only_delays(ask: EngineProbe) -> None:
     """A run submitted during a pause waits and then gives the same sample."""
     free = await ask.sample(max_tokens=16, ignore_eos=True, seed=2)
     await ask.engine.pause()
@@ -240,27 +256,28 @@ async def pausing_only_delays(ask: Ask) -> None:
     _hold(same(await run, free), "A pause changed a seeded sample.")
 
 
-async def extras_describe_the_policy(ask: Ask) -> None:
+async def extras_describe_the_policy(ask: EngineProbe) -> None:
     """Entropy and alternatives are those of the full distribution at temperature 1, whatever the sampling was."""
     able = ask.engine.capabilities
     if ask.engine.codec.vocab_size > MAX_VOCAB:
         return
-    law = await ask.law(ask.prefix)
+    distribution = await ask.distribution(ask.prefix)
     if "entropy:full" in able.features:
         s = await ask.sample(frozenset({"entropy"}), max_tokens=1, ignore_eos=True, temperature=0.5, seed=1)
-        truth = float(-(np.exp(law) * law).sum())
+        truth = float(-(np.exp(distribution) * distribution).sum())
         _hold(s.entropy is not None and abs(float(s.entropy[0]) - truth) < 1e-3, "Entropy is not that of the policy.")
     if "top" in able.features:
         k = min(3, able.max_top)
         s = await ask.sample(frozenset({f"top:{k}"}), max_tokens=1, ignore_eos=True, temperature=0.5, seed=1)
-        best = np.sort(law)[::-1][:k]
+        best = np.sort(distribution)[::-1][:k]
         _hold(s.top is not None and _close(s.top.logp[0], best, 1e-3), "Alternatives are not the policy's most likely.")
         _hold(
-            s.top is not None and _close(law[s.top.ids[0]], best, 1e-3), "Ids and log-probs of alternatives disagree."
+            s.top is not None and _close(distribution[s.top.ids[0]], best, 1e-3),
+            "Ids and log-probs of alternatives disagree.",
         )
 
 
-async def what_cannot_fit_is_refused(ask: Ask) -> None:
+async def what_cannot_fit_is_refused(ask: EngineProbe) -> None:
     """A prefix beyond the context raises EngineError at submit, naming the length; later requests still work."""
     limit = ask.engine.capabilities.max_context
     long = np.resize(ask.prefix, limit + 1)
@@ -273,14 +290,14 @@ async def what_cannot_fit_is_refused(ask: Ask) -> None:
     _hold(len((await ask.sample(max_tokens=2, ignore_eos=True)).actions) == 2, "A refusal broke the engine.")
 
 
-async def versions_are_reported(ask: Ask) -> None:
+async def versions_are_reported(ask: EngineProbe) -> None:
     """Every token carries the version of the weights that wrote it."""
     s = await ask.sample(max_tokens=4, ignore_eos=True)
     _hold(bool((s.version == ask.engine.version).all()), "Tokens do not carry the engine's version.")
 
 
 CHECKS: tuple[Check, ...] = (
-    sampling_follows_the_law,
+    sampling_follows_the_distribution,
     logp_is_what_score_says,
     greedy_takes_the_best,
     seeds_decide,
@@ -293,7 +310,7 @@ CHECKS: tuple[Check, ...] = (
     what_cannot_fit_is_refused,
     versions_are_reported,
 )
-"""What an engine promises; each is awaited with an `Ask`."""
+"""What an engine promises; each is awaited with an `EngineProbe`."""
 
 ENGINE_CHECKS: dict[str, Callable[..., None]] = {
     getattr(check, "__name__", ""): functools.partial(run_check, check) for check in CHECKS
@@ -311,4 +328,4 @@ async def check_running(engine: Engine, prefix: Sequence[int], skip: Sequence[st
     """Run every check, but for those named, on an engine that is up: for engines that take long to start."""
     for name, check in zip(ENGINE_CHECKS, CHECKS, strict=True):
         if name not in skip:
-            await check(Ask(engine, np.asarray(prefix, np.int32)))
+            await check(EngineProbe(engine, np.asarray(prefix, np.int32)))

@@ -14,8 +14,8 @@ from rolltree.engine.protocol import (
     Embedder,
     Engine,
     EngineError,
+    Generation,
     Request,
-    Run,
     Sample,
     Scored,
 )  # fmt: skip
@@ -48,7 +48,7 @@ class Wrapped:
         """That of the inner engine."""
         return self.inner.version
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         """Passed on."""
         return self.inner.submit(request)
 
@@ -79,7 +79,7 @@ class Wrapped:
         await self.inner.close()
 
 
-class Nothing:
+class DoesNothing:
     """A run that ends without a token."""
 
     def __init__(self, finish: Finish) -> None:
@@ -105,11 +105,11 @@ class Mute(Wrapped):
         self.finish: Finish = finish
         self.asked = 0
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         """Nothing, at once; refuses in the end, so that an endless loop shows."""
         self.asked += 1
         assert self.asked < REQUESTS, f"{REQUESTS} requests to an engine that adds nothing: a loop ignores its end"
-        return Nothing(self.finish)
+        return DoesNothing(self.finish)
 
 
 class Flaky:
@@ -164,6 +164,6 @@ class _Tripping(Wrapped):
         super().__init__(inner)
         self.faults = faults
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         self.faults.trip("engine")
         return self.inner.submit(request)

@@ -37,7 +37,7 @@ def grown(shape: Shape, rng: np.random.Generator, *, id: str = "t0") -> Tree:
             if length and rng.random() < 0.3:
                 node.keep = rng.random(length) < 0.6
             if rng.random() < 0.1:
-                node.trains = False
+                node.trainable = False
             if not below:
                 node.scores["reward"] = float(rng.integers(0, 3))
             todo.append((node.id, below))

@@ -60,7 +60,7 @@ def random_pair(
         sampled=sampled,
         reference=near(drift),
         entropy=torch.tensor(rng.exponential(0.7, size)).requires_grad_(),
-        lag=torch.tensor(rng.integers(-1, 5, size)),
+        staleness=torch.tensor(rng.integers(-1, 5, size)),
         previous=near(drift / 2),
         forced=torch.tensor(rng.random(size) < 0.2),
         logits=logits.requires_grad_(),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rolltree.contract.faulty import Flaky, Mute
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import RESOURCES, Budget, Limits
 from rolltree.engine.protocol import Engine
 from rolltree.generate.needs import NeedsError, check_needs
@@ -146,7 +146,7 @@ def shape(tree: Tree, node: Node | None = None) -> Any:
 def _fitting(strategy: AnyStrategy, tasks: Sequence[Task]) -> list[Task]:
     fitting: list[Task] = []
     reasons: list[str] = []
-    for task in tasks or (Spell(), Walk()):
+    for task in tasks or (SpellTask(), Walk()):
         try:
             check_needs(strategy.needs, type(strategy).__name__, tiny_engine(), task)
             fitting.append(task)

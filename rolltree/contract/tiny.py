@@ -36,7 +36,7 @@ def tiny_engine(*, shuffle: int | None = None) -> TabularEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class SpellTask:
     """Write letters, then "!"; right if the first one comes early in the alphabet."""
 
     name: str = "tiny-spell"
@@ -78,7 +78,7 @@ class Walk:
     max_turns: int = 6
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
-        """As of `Spell`."""
+        """As of `SpellTask`."""
         return _items(split, seed)
 
     def start(self, item: Item) -> tuple[int, str]:

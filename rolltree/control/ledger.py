@@ -128,7 +128,8 @@ class Budget:
         }
 
     def child(self, name: str, limits: Limits | None = None, *, also: Budget | None = None) -> Budget:
-        """A budget inside this one: all it spends counts here too, and in `also` (a prompt's purse and a round's)."""
+        """A budget inside this one: all it spends counts here too, and in `also` (a prompt's tree_budget and a
+        round's)."""
         return Budget(limits, name=name, clock=self._clock, parent=self, also=also)
 
     def inside(self, other: Budget) -> bool:

@@ -31,15 +31,16 @@ class Edit:
     joins: bool = False
     """Whether it is the beginning of the answer, so that the verifier reads it in front of what the policy wrote."""
     hidden: bool = False
-    """Whether the rollouts are trained under the bare prompt, as if the text had not been there; their sampling law
-    (`logq`) stays the one they were drawn from. Otherwise the text stands in the tree as a hint node."""
-    teaches: bool = False
+    """Whether the rollouts are trained under the bare prompt, as if the text had not been there; their sampling
+    distribution (`sampling_logprob`) stays the one they were drawn from. Otherwise the text stands in the tree as a
+    hint node."""
+    trainable: bool = False
     """Whether the text itself is trained on: its actions are forced ones that carry the policy's log-prob."""
 
     def __post_init__(self) -> None:
         if self.before and not self.hidden:
             raise ControlError("text in front of a prompt changes the root of its tree; hide it, or put it after")
-        if self.hidden and (self.joins or self.teaches):
+        if self.hidden and (self.joins or self.trainable):
             raise ControlError("hidden text can neither begin the answer nor be trained on; show it instead")
 
     def around(self, prompt: str) -> str:
@@ -73,7 +74,7 @@ class Order:
     """Scores written on the prompt: `prior`, `effort`, or `prompt_weight`, which multiplies its advantages."""
     leaf_marks: Mapping[str, float] = field(default_factory=dict[str, float])
     """Scores written on every leaf of the order: `budget`."""
-    teaches: bool = True
+    for_training: bool = True
     """False = asked for to measure only: it stays out of the prompt's group and is dropped with that reason."""
     why: str = ""
     probe: Probe | None = None

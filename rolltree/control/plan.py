@@ -163,8 +163,8 @@ def refilled(control: Control, state: Any, step: Step, rounds: int) -> Plan:
             except StopIteration:
                 break
             answer = yield orders
-            told += (d for d in answer if d.order.teaches)
-            kept |= {d.order.prompt.place: d.kept for d in answer if d.order.teaches}
+            told += (d for d in answer if d.order.for_training)
+            kept |= {d.order.prompt.place: d.kept for d in answer if d.order.for_training}
         asked |= {d.order.prompt.uid for d in told}
 
 

@@ -31,7 +31,7 @@ class Judgement:
 
 
 @runtime_checkable
-class Watchful(Protocol):
+class PrunesInFlight(Protocol):
     """A control whose orders carry a probe."""
 
     @property

@@ -19,7 +19,7 @@ from rolltree.tree.table import Floats, Table
 
 @register("budget", paper="HBPO, hierarchical budget policy optimisation (no id recorded)", family="shaping")
 @dataclass(frozen=True, slots=True)
-class Budget:
+class AnnouncedLength:
     """A = (R − mean)/std over the prompt + (mean R of the arm − f2(b)) (HBPO).
 
     For a correct leaf of length l ≤ limit in the arm with budget b: R = min(f1, f2), f1 = g cos(π l / 2 limit) −

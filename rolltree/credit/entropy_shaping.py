@@ -22,7 +22,7 @@ PART = 1 << 14
 
 def standardised(table: Table, values: Floats) -> Floats:
     """z-scores over all teaching actions of live paths (population std); 0 where nothing varies or teaches."""
-    use = table.teaches & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
+    use = table.loss_mask & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
     inside = values[use]
     spread = inside.std() if len(inside) else 0.0
     if spread == 0:
@@ -106,7 +106,7 @@ class EntropyConfidence:
 def confidence(table: Table, k: int) -> Floats:
     """Mean probability of the k most likely alternatives, per action; 1 where nothing teaches."""
     out = np.ones(table.actions)
-    use = table.trains & (table.length > 0) & (table.below(table.live.astype(np.float64)) > 0)
+    use = table.trainable & (table.length > 0) & (table.below(table.live.astype(np.float64)) > 0)
     if use.any():
         out[np.repeat(use, table.length)] = np.concatenate([_mean_of_top(part, k) for part in _tops(table, use, k)])
     return out
@@ -179,7 +179,7 @@ class EntropyResponse:
 
 @register("entropy_bonus", paper="MSSR, arXiv:2512.18215", family="shaping")
 @dataclass(frozen=True, slots=True)
-class EntropyBonus:
+class EntropyBonusCredit:
     """A_t ← A_t + ψ_t, ψ_t = min(a H_t, |A_t| / 2) (MSSR): rewards grow, punishments soften, signs stay.
 
     H is the entropy of the distribution; released code uses −p log p of the sampled action, which is another
@@ -219,6 +219,6 @@ def leaf_only(name: str, advantage: Advantage) -> Floats:
 
 def per_leaf_mean(table: Table, values: Floats) -> Floats:
     """Mean of a per-action value over each leaf's teaching actions; 0 for empty leaves."""
-    rows = np.repeat(np.arange(len(table.nodes)), table.length)[table.teaches]
-    per_node = np.bincount(rows, values[table.teaches], minlength=len(table.nodes)).astype(np.float64)
+    rows = np.repeat(np.arange(len(table.nodes)), table.length)[table.loss_mask]
+    per_node = np.bincount(rows, values[table.loss_mask], minlength=len(table.nodes)).astype(np.float64)
     return table.down(per_node)[table.leaf] / np.maximum(table.teaching, 1)

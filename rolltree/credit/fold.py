@@ -81,14 +81,14 @@ def fold(table: Table, advantage: Advantage, weights: Floats, multiplicity: Mult
     """
     taught = _weights_of(table, advantage, weights)
     _check(table, advantage, taught)
-    taught_below = np.rint(table.below((taught > 0).astype(np.float64)))
-    use = table.trains & (table.length > 0) & (taught_below > 0)
+    trained_below = np.rint(table.below((taught > 0).astype(np.float64)))
+    use = table.trainable & (table.length > 0) & (trained_below > 0)
     leaf = _or_zero(advantage.leaf, taught > 0)
     node = np.zeros(len(table.nodes)) if advantage.node is None else advantage.node
     factor = np.ones(table.actions) if advantage.factor is None else advantage.factor
     share = np.ones(len(table.nodes))
     if multiplicity != "per_leaf":
-        share[use] = taught_below[use] if multiplicity == "once" else np.sqrt(taught_below[use])
+        share[use] = trained_below[use] if multiplicity == "once" else np.sqrt(trained_below[use])
     if advantage.action is None:
         rows = np.flatnonzero(use)
         sums = np.zeros((3, len(table.nodes)))
@@ -96,7 +96,7 @@ def fold(table: Table, advantage: Advantage, weights: Floats, multiplicity: Mult
         gain, loss, weight = (np.repeat(s / share, table.length) for s in sums)
         gain, loss = gain * factor, loss * factor
     else:
-        at = np.flatnonzero(np.repeat(use, table.length) & table.teaches)
+        at = np.flatnonzero(np.repeat(use, table.length) & table.loss_mask)
         rows = np.repeat(np.arange(len(table.nodes)), table.length)[at]
         sums = np.zeros((3, table.actions))
         sums[:, at] = (
@@ -104,7 +104,7 @@ def fold(table: Table, advantage: Advantage, weights: Floats, multiplicity: Mult
         )
         gain, loss, weight = sums
     for array in (gain, loss, weight):
-        array[~table.teaches] = 0.0
+        array[~table.loss_mask] = 0.0
     return Folded(gain, loss, weight)
 
 
@@ -113,7 +113,7 @@ def write(table: Table, folded: Folded) -> None:
     flat = [a.astype(np.float32) for a in (folded.gain, folded.loss, folded.weight)]
     for i, (node, start, length) in enumerate(zip(table.nodes, table.start, table.length, strict=True)):
         stop = start + length
-        node.gain, node.loss, node.weight = (a[start:stop] for a in flat) if table.trains[i] else (None, None, None)
+        node.gain, node.loss, node.weight = (a[start:stop] for a in flat) if table.trainable[i] else (None, None, None)
 
 
 def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
@@ -121,7 +121,7 @@ def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
     taught = _weights_of(table, advantage, weights)
     _check(table, advantage, taught)
     rows, leaves = table.pairs()
-    keep = (taught[leaves] > 0) & table.trains[rows]
+    keep = (taught[leaves] > 0) & table.trainable[rows]
     rows, leaves = rows[keep], leaves[keep]
     order = np.argsort(leaves, kind="stable")
     rows, leaves = rows[order], leaves[order]
@@ -129,8 +129,8 @@ def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
     offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
     index = np.repeat(table.start[rows], length) + offset
     row, leaf = np.repeat(rows, length), np.repeat(leaves, length)
-    teaches = table.teaches[index]
-    index, row, leaf = index[teaches], row[teaches], leaf[teaches]
+    loss_mask = table.loss_mask[index]
+    index, row, leaf = index[loss_mask], row[loss_mask], leaf[loss_mask]
     value = _or_zero(advantage.leaf, taught > 0)[leaf]
     if advantage.node is not None:
         value = value + advantage.node[row]
@@ -179,7 +179,7 @@ def _weights_of(table: Table, advantage: Advantage, weights: Floats) -> Floats:
 
 def _check(table: Table, advantage: Advantage, taught: Floats) -> None:
     sizes = {"leaf": len(table.leaf), "node": len(table.nodes), "action": table.actions, "factor": table.actions}
-    taught_nodes = table.below((taught > 0).astype(np.float64)) > 0
+    trained_nodes = table.below((taught > 0).astype(np.float64)) > 0
     for name, size in sizes.items():
         values: Floats | None = getattr(advantage, name)
         if values is None:
@@ -194,11 +194,11 @@ def _check(table: Table, advantage: Advantage, taught: Floats) -> None:
         if name == "leaf":
             rows = table.leaf[bad & (taught > 0)]
         elif name == "node":
-            rows = np.flatnonzero(bad & taught_nodes & table.trains)
+            rows = np.flatnonzero(bad & trained_nodes & table.trainable)
         else:
             wrong = bad | (values < 0) if name == "factor" else bad
             per_action = np.repeat(np.arange(len(table.nodes)), table.length)
-            rows = per_action[wrong & table.teaches & taught_nodes[per_action]]
+            rows = per_action[wrong & table.loss_mask & trained_nodes[per_action]]
         if len(rows):
             node, tree = table.nodes[rows[0]], table.trees[table.tree[rows[0]]]
             raise CreditError(

@@ -40,7 +40,7 @@ class ForkRelative:
         path = GRPO(ddof=self.ddof, eps=self.eps)(table)
         value = backup(table, outcomes(table), self.backup, discount=self.gamma)
         step = value + np.nan_to_num(table.score("format"), nan=0.0)
-        group = np.where(np.isfinite(step) & table.trains, table.parent, -1)
+        group = np.where(np.isfinite(step) & table.trainable, table.parent, -1)
         step = np.where(group >= 0, step, 0.0)
         fork = scaled(centred(step, group, "mean"), step, group, "std", ddof=self.ddof, eps=self.eps)
         leaf = None if path.leaf is None else path.leaf * self.w_path
@@ -64,7 +64,7 @@ class Sibling:
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every node."""
         value = backup(table, outcomes(table), self.backup)
-        group = np.where(np.isfinite(value) & table.trains, table.parent, -1)
+        group = np.where(np.isfinite(value) & table.trainable, table.parent, -1)
         value = np.where(group >= 0, value, 0.0)
         middle = centred(value, group, "mean")
         how = "std" if self.scale else "none"

@@ -43,8 +43,8 @@ def _within(
     for back in range(int(table.length[rows].max(initial=0))):
         rows = rows[table.length[rows] > back]
         at = table.start[rows] + table.length[rows] - 1 - back
-        teaches = table.teaches[at]
-        here, at = rows[teaches], at[teaches]
+        loss_mask = table.loss_mask[at]
+        here, at = rows[loss_mask], at[loss_mask]
         delta = pending[here] + gamma * ahead_v[here] - value[at]
         out[at] = delta + gamma * decay * ahead_a[here]
         ahead_v[here], ahead_a[here], pending[here] = value[at], out[at], 0.0

@@ -53,7 +53,7 @@ def log_entropy_rank(table: Table, entropy: Floats, quantile: float = 0.8) -> Fl
     The released code divides the negative side by a negative number, so it comes out positive; this is the intended
     form.
     """
-    use = table.teaches & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
+    use = table.loss_mask & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
     out = np.zeros(len(entropy))
     if not use.any():
         return out

@@ -31,7 +31,9 @@ class HintLikelihood:
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage off the hints, γ on them."""
         advantage = resolve(self.base)(table)
-        hint = np.fromiter((n.role == "hint" and t for n, t in zip(table.nodes, table.trains, strict=True)), np.bool_)
+        hint = np.fromiter(
+            (n.role == "hint" and t for n, t in zip(table.nodes, table.trainable, strict=True)), np.bool_
+        )
         if not hint.any():
             return advantage
         at = np.repeat(hint, table.length)

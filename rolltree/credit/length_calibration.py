@@ -49,7 +49,7 @@ class LengthCalibrated:
 def surplus(table: Table, alpha: float) -> tuple[Floats, Bools]:
     """Per leaf 1 − ((|s| − b)/(|c| − b))^α, 0 unless it is right; and which nodes are on their tree's shortest path."""
     right = table.live & (outcomes(table) >= RIGHT)
-    taught = np.add.reduceat(np.append(table.teaches, False).astype(np.int64), table.start)
+    taught = np.add.reduceat(np.append(table.loss_mask, False).astype(np.int64), table.start)
     upto = table.down(np.where(table.length > 0, taught, 0))
     length = np.where(right, table.teaching, np.iinfo(np.int64).max)
     shortest = np.zeros(len(table.nodes), np.bool_)

@@ -19,7 +19,7 @@ from rolltree.tree.table import Bools, Floats, Ints, Table
 
 def plans(table: Table, name: str) -> Ints:
     """Per leaf, the row of the nearest trained node of level 1 or more at or above it; every live leaf needs one."""
-    is_plan = table.trains & np.fromiter((n.level >= 1 for n in table.nodes), np.bool_, len(table.nodes))
+    is_plan = table.trainable & np.fromiter((n.level >= 1 for n in table.nodes), np.bool_, len(table.nodes))
     nearest = np.where(is_plan, np.arange(len(table.nodes)), -1)
     for level in table.levels[1:]:
         nearest[level] = np.where(nearest[level] < 0, nearest[table.parent[level]], nearest[level])
@@ -69,9 +69,9 @@ Phase = Literal["macro", "micro", "both", "alternate"]
 def turn_of(table: Table, every: int) -> Phase:
     """Whose turn it is at the newest version that wrote the step: `every` versions each, plans first."""
     version = table.flat("version", -1.0)
-    newest = int(version[table.teaches].max(initial=-1.0))
-    if newest < 0 and table.teaches.any():
-        row = int(np.repeat(np.arange(len(table.nodes)), table.length)[table.teaches][0])
+    newest = int(version[table.loss_mask].max(initial=-1.0))
+    if newest < 0 and table.loss_mask.any():
+        row = int(np.repeat(np.arange(len(table.nodes)), table.length)[table.loss_mask][0])
         raise CreditError(
             f"{where(table, row)} and all others do not say under which version they were written, so levels cannot "
             'alternate; let the engine report versions, or choose phase "macro" or "micro" yourself'

@@ -19,8 +19,8 @@ from rolltree.tree.table import Table
 def check_needs(table: Table, credit: Credit) -> None:
     """Raise CreditError with a sentence naming tree and node for the first need the forest does not meet.
 
-    A need is "reward", "state_key", "entropy", "logp", "logq", or KIND:NAME with KIND one of action (an array in
-    notes), leaf, judged, root, turn, end (scores), leaf-note, turn-note (notes), level, top.
+    A need is "reward", "state_key", "entropy", "logp", "sampling_logprob", or KIND:NAME with KIND one of action (an
+    array in notes), leaf, judged, root, turn, end (scores), leaf-note, turn-note (notes), level, top.
     """
     if table.nodes and not table.live.any():
         raise CreditError(
@@ -62,7 +62,7 @@ _CHECKS: dict[str, Callable[[Table, str], object]] = {
     "state_key": lambda table, _: require_states(table, steps(table)),
     "entropy": action_values,
     "logp": action_values,
-    "logq": action_values,
+    "sampling_logprob": action_values,
     "action": action_values,
     "leaf": leaf_scores,
     "judged": lambda table, name: leaf_scores(table, name, judged_leaves(table)),

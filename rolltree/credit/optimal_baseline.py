@@ -55,14 +55,14 @@ class OptimalBaseline:
             return Advantage(leaf=centred(reward, group, "mean", "zero", table.down(per_node)[table.leaf]))
         # Around the group's mean: a constant added to all rewards then changes nothing, not even by rounding.
         reward = centred(reward, group, "mean")
-        position = running(table, table.teaches.astype(np.float64)).astype(np.int64) - 1
+        position = running(table, table.loss_mask.astype(np.float64)).astype(np.int64) - 1
         width = int(position.max(initial=0)) + 1
         # What teaches nothing weighs nothing, so it may share a cell.
         cell = np.maximum(position, 0, out=position)
         cell += np.repeat(table.tree * width, table.length)
         live = table.live.astype(np.float64)
         leaves, rewards = table.below(live), table.below(live * reward)
-        use = table.teaches & np.repeat(leaves > 0, table.length)
+        use = table.loss_mask & np.repeat(leaves > 0, table.length)
         reached *= use
         size = width * len(table.trees)
         mass = np.bincount(cell, reached * np.repeat(leaves, table.length), minlength=size)

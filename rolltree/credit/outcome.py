@@ -52,14 +52,14 @@ def action_values(table: Table, name: str) -> Floats:
 
     Every teaching action on the path of a live leaf must have a finite number.
     """
-    if name in ("logp", "logq", "entropy"):
+    if name in ("logp", "sampling_logprob", "entropy"):
         values = table.flat(name)
     else:
         values = np.full(table.actions, np.nan)
         for node, start, length in zip(table.nodes, table.start, table.length, strict=True):
             if name in node.notes:
                 values[start : start + length] = node.notes[name]
-    used = table.teaches & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
+    used = table.loss_mask & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
     lacking = used & ~np.isfinite(values)
     if lacking.any():
         row = int(np.repeat(np.arange(len(table.nodes)), table.length)[lacking][0])

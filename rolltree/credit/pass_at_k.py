@@ -50,10 +50,10 @@ class PassAtK:
         rate = 1 - miss_probability(failures, size, self.k)
         mates_fail = miss_probability(np.maximum(failures - 1, 0), np.maximum(size - 1, 0), self.k - 1)
         sigma = np.sqrt(rate * (1 - rate)) if self.scale else np.ones(len(rate))
-        teaches = (size >= self.k) & (rate > 0) & (rate < 1)
+        loss_mask = (size >= self.k) & (rate > 0) & (rate < 1)
 
         def over_sigma(x: Floats) -> Floats:
-            return np.divide(x, sigma, out=np.zeros(len(x)), where=teaches)
+            return np.divide(x, sigma, out=np.zeros(len(x)), where=loss_mask)
 
         right, wrong = over_sigma(1 - rate), over_sigma(1 - rate - mates_fail)
         return Advantage(leaf=np.where(success, partition.spread(right, group), partition.spread(wrong, group)))

@@ -18,7 +18,7 @@ C = TypeVar("C", bound=type[Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CreditEntry:
     """A registered credit: how it is made and where it comes from."""
 
     name: str
@@ -27,21 +27,21 @@ class Entry:
     family: Family
 
 
-_ENTRIES: dict[str, Entry] = {}
+_ENTRIES: dict[str, CreditEntry] = {}
 
 
 def register(name: str, *, paper: str, family: Family) -> Callable[[C], C]:
     """Class decorator: make a credit loadable by name."""
 
     def add(cls: C) -> C:
-        _ENTRIES[name] = Entry(name, cls, paper, family)
+        _ENTRIES[name] = CreditEntry(name, cls, paper, family)
         return cls
 
     return add
 
 
 @cache
-def credits() -> dict[str, Entry]:
+def credits() -> dict[str, CreditEntry]:
     """Every registered credit by name."""
     for module in pkgutil.iter_modules(rolltree.credit.__path__):
         importlib.import_module(f"rolltree.credit.{module.name}")

@@ -16,7 +16,7 @@ from rolltree.tree.table import Bools, Floats, Table
 
 def path_length(table: Table) -> Floats:
     """Number of trained actions on each leaf's path: what length rewards count, masked or not."""
-    return table.down(np.where(table.trains, table.length, 0).astype(np.float64))[table.leaf]
+    return table.down(np.where(table.trainable, table.length, 0).astype(np.float64))[table.leaf]
 
 
 def right_and_marked(table: Table, reward: Floats, mark: str, correct: float) -> Bools:
@@ -52,7 +52,7 @@ class FlawedPositive:
 
 @register("effort", paper="e1 / Adaptive Effort Control, arXiv:2510.27042", family="shaping")
 @dataclass(frozen=True, slots=True)
-class Effort:
+class EffortReward:
     """r ← r · 1[length ≤ effort · mean length of the group], then the base (e1).
 
     The effort stands on the prompt as score `effort`. `over` says whose mean: "all" (long failures loosen the limit)

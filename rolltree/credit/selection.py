@@ -90,7 +90,7 @@ class Downsampled:
             return replace(advantage, counted=kept)
         mass = table.below(kept.astype(np.float64))
         mean = np.divide(table.below(np.where(kept, leaf, 0.0)), mass, out=np.zeros(len(mass)), where=mass > 0)
-        use = table.teaches & np.repeat(mass > 0, table.length)
+        use = table.loss_mask & np.repeat(mass > 0, table.length)
         worth = np.repeat(np.abs(mean), table.length) * action_values(table, "entropy")
         at = np.flatnonzero(use)
         chosen = at[

@@ -20,10 +20,10 @@ def attempts(table: Table) -> tuple[Ints, Ints]:
     """Rows of the attempts (trained nodes with a `reward` that did not fail), and each one's parent attempt or -1."""
     is_one = np.fromiter(
         (
-            n.trains
+            n.trainable
             and "reward" in n.scores
             and n.status not in ("pruned", "failed")
-            and not n.fate.startswith("dropped")
+            and not n.usage.startswith("dropped")
             for n in table.nodes
         ),
         np.bool_,

@@ -30,7 +30,7 @@ class Steps:
 def steps(table: Table) -> Steps:
     """The model calls of a table, in row order."""
     live = table.below(table.live.astype(np.float64)) > 0
-    acts = table.trains & (table.length > 0) & live
+    acts = table.trainable & (table.length > 0) & live
     goes_on = np.zeros(len(table.nodes), np.bool_)
     goes_on[table.parent[acts & (table.parent >= 0)]] = True
     goes_on &= ~named(table)
@@ -82,9 +82,9 @@ def over_steps(table: Table, steps: Steps, values: Floats) -> Floats:
     out[steps.row] = values
     weight = np.zeros(len(table.nodes))
     weight[steps.row] = mass[steps.row]
-    heads_of = table.trains & ~named(table)
+    heads_of = table.trainable & ~named(table)
     for level in table.levels[:0:-1]:
-        rows = level[(weight[level] > 0) & table.trains[level]]
+        rows = level[(weight[level] > 0) & table.trainable[level]]
         rows = rows[heads_of[table.parent[rows]]]
         above = table.parent[rows]
         heads = np.unique(above)

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from rolltree.doctor.examination import Report, examine, findings
     from rolltree.doctor.finding import Finding, Place
     from rolltree.doctor.live import Monitor
-    from rolltree.doctor.run import Run, open_run
+    from rolltree.doctor.run import CheckedRun, open_run
 
 # Looked up on first use: the registry of detectors lists this package's modules.
 _WHERE = {
     "Detector": "detector", "detectors": "detector", "Report": "examination",
     "examine": "examination", "findings": "examination",
-    "Finding": "finding", "Place": "finding", "Monitor": "live", "Run": "run", "open_run": "run",
+    "Finding": "finding", "Place": "finding", "Monitor": "live", "CheckedRun": "run", "open_run": "run",
 }  # fmt: skip
 
 __all__ = [
+    "CheckedRun",
     "Detector",
     "Finding",
     "Monitor",
     "Place",
     "Report",
-    "Run",
     "detectors",
     "examine",
     "findings",

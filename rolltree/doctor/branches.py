@@ -11,7 +11,7 @@ from rolltree.doctor.finding import Symptom
 from rolltree.doctor.fix import knob, part, recipe
 from rolltree.doctor.level import WINDOW
 from rolltree.doctor.levels import DIFFER
-from rolltree.doctor.run import MOST_PLACES, Run, places
+from rolltree.doctor.run import MOST_PLACES, CheckedRun, places
 from rolltree.doctor.series import NotChecked, together
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.tree.table import Ints
@@ -28,7 +28,7 @@ from rolltree.tree.table import Ints
     live=False,
 )  # fmt: skip
 def near_duplicates(
-    run: Run, *, most: float = 0.6, worse: float = 0.85, alike: float = 0.8, gram: int = 4, trees: int = 64
+    run: CheckedRun, *, most: float = 0.6, worse: float = 0.85, alike: float = 0.8, gram: int = 4, trees: int = 64
 ) -> Iterator[Symptom]:
     """Exact copies count too; leaves shorter than twice the n-gram are left out."""
     if not run.forests:
@@ -71,7 +71,7 @@ def _grams(r: Rollouts, row: int, gram: int) -> set[bytes]:
     actions, at = r.ragged("actions")
     runs: list[np.ndarray] = []
     while row >= 0:
-        if r.trains[row]:
+        if r.trainable[row]:
             runs.append(actions[at[row] : at[row + 1]])
         row = int(r.parent[row])
     tokens = np.concatenate(runs[::-1])
@@ -89,7 +89,7 @@ def _grams(r: Rollouts, row: int, gram: int) -> set[bytes]:
            "times": "how many times their share of the tokens that must be, too", "window": WINDOW},
 )  # fmt: skip
 def prefix_overweight(
-    run: Run, *, most: float = 0.6, worse: float = 0.85, times: float = 3.0, window: int = 10
+    run: CheckedRun, *, most: float = 0.6, worse: float = 0.85, times: float = 3.0, window: int = 10
 ) -> Iterator[Symptom]:
     """The same gradient as every path written out weighs a prefix by its leaves; this says what that amounts to."""
     pull, tokens = (
@@ -110,6 +110,6 @@ def prefix_overweight(
 
 def _stems(r: Rollouts) -> Ints:
     """Trained nodes with the most taught leaves below them."""
-    count = r.below(r.trained) * r.trains
+    count = r.below(r.trained) * r.trainable
     order = np.argsort(-count, kind="stable")
     return order[count[order] > 1]

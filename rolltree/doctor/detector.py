@@ -17,7 +17,7 @@ from typing import Any, cast
 import rolltree.doctor as package
 from rolltree.doctor.finding import Finding, Symptom
 from rolltree.doctor.fix import Fix
-from rolltree.doctor.run import DoctorError, Run
+from rolltree.doctor.run import CheckedRun, DoctorError
 from rolltree.doctor.series import NotChecked
 from rolltree.errors import unknown
 
@@ -44,7 +44,7 @@ class Detector:
     live: bool = True
     """Whether the log alone tells it, so that it is watched during training."""
 
-    def findings(self, run: Run, **thresholds: Any) -> list[Finding] | NotChecked:
+    def findings(self, run: CheckedRun, **thresholds: Any) -> list[Finding] | NotChecked:
         """What it finds in a run, or why it cannot look."""
         try:
             seen = list(self.look(run, **thresholds))

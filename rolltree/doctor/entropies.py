@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.fix import knob, option, recipe
-from rolltree.doctor.run import Run
+from rolltree.doctor.run import CheckedRun
 from rolltree.doctor.series import together
 
 WINDOW = "steps over which means are taken; the first ones are the start"
@@ -24,7 +24,7 @@ WINDOW = "steps over which means are taken; the first ones are the start"
            "solved": "share of right answers from which low entropy is fine", "window": WINDOW},
 )  # fmt: skip
 def entropy_collapse(
-    run: Run, *, least: float = 0.2, worse: float = 0.05, solved: float = 0.8, window: int = 10
+    run: CheckedRun, *, least: float = 0.2, worse: float = 0.05, solved: float = 0.8, window: int = 10
 ) -> Iterator[Symptom]:
     """Cui et al. 2025 (arXiv 2505.22617): entropy is spent for reward, and gone before the reward is had."""
     ratio, right = together(run.series("policy/entropy").relative(window), run.series("reward/solved"))

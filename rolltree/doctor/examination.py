@@ -9,7 +9,7 @@ from typing import Any
 
 from rolltree.doctor.detector import detectors
 from rolltree.doctor.finding import SEVERITIES, Finding
-from rolltree.doctor.run import Run, open_run
+from rolltree.doctor.run import CheckedRun, open_run
 from rolltree.doctor.series import NotChecked
 
 
@@ -32,11 +32,11 @@ class Report:
 
 
 def examine(
-    run: Run | Path | str, thresholds: Mapping[str, Mapping[str, Any]] | None = None, *,
+    run: CheckedRun | Path | str, thresholds: Mapping[str, Mapping[str, Any]] | None = None, *,
     only: Collection[str] = (), live: bool = False,
 ) -> Report:  # fmt: skip
     """Let the detectors look at a run; `thresholds` by detector replace the stated ones."""
-    seen = run if isinstance(run, Run) else open_run(run)
+    seen = run if isinstance(run, CheckedRun) else open_run(run)
     found: list[Finding] = []
     healthy: list[str] = []
     lacking: dict[str, str] = {}
@@ -54,6 +54,6 @@ def examine(
     return Report(seen.name, tuple(found), tuple(healthy), lacking)
 
 
-def findings(run: Run | Path | str) -> list[Finding]:
+def findings(run: CheckedRun | Path | str) -> list[Finding]:
     """What is wrong with a run, the gravest first, under the stated thresholds."""
     return list(examine(run).findings)

@@ -11,7 +11,7 @@ from rolltree.doctor.finding import Symptom
 from rolltree.doctor.fix import knob, option, recipe
 from rolltree.doctor.level import WINDOW
 from rolltree.doctor.levels import longest
-from rolltree.doctor.run import Run
+from rolltree.doctor.run import CheckedRun
 from rolltree.doctor.series import Series, together
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.tree.table import Ints
@@ -27,7 +27,7 @@ from rolltree.tree.table import Ints
            "gain": "multiple of the starting share of right answers that excuses any length", "window": WINDOW},
 )  # fmt: skip
 def length_drift(
-    run: Run, *, most: float = 1.5, worse: float = 2.5, gain: float = 1.2, window: int = 10
+    run: CheckedRun, *, most: float = 1.5, worse: float = 2.5, gain: float = 1.2, window: int = 10
 ) -> Iterator[Symptom]:
     """Length against the first steps, where accuracy has not risen along."""
     length, solved = together(run.series("rollout/length"), run.series("reward/solved"))
@@ -57,7 +57,7 @@ def length_drift(
     knobs={"most": "difference of mean lengths, as a share of the mean length", "worse": "the same, for critical",
            "window": WINDOW},
 )  # fmt: skip
-def length_bias(run: Run, *, most: float = 0.6, worse: float = 1.2, window: int = 10) -> Iterator[Symptom]:
+def length_bias(run: CheckedRun, *, most: float = 0.6, worse: float = 1.2, window: int = 10) -> Iterator[Symptom]:
     """Dr. GRPO (arXiv 2503.20783): a mean per answer makes long wrong answers cheap."""
     bias = run.series("rollout/length_bias").trailing(window)
     size = Series(bias.name, bias.steps, np.abs(bias.values))

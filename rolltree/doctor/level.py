@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rolltree.doctor.detector import Detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.fix import Fix
-from rolltree.doctor.run import Run
+from rolltree.doctor.run import CheckedRun
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.tree.table import Ints
 
@@ -43,7 +43,7 @@ class Level:
         """The stated thresholds by knob."""
         return {self.knob: self.limit, "worse": self.worse, "window": 10}
 
-    def __call__(self, run: Run, **given: float) -> Iterator[Symptom]:
+    def __call__(self, run: CheckedRun, **given: float) -> Iterator[Symptom]:
         """Look at a run, with some thresholds replaced."""
         use = {**self.thresholds, **given}
         limit, worse, window = use[self.knob], use["worse"], int(use["window"])

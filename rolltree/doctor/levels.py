@@ -27,7 +27,7 @@ FORGET = correction("m2po", "masks what is farthest off until the second moment 
 SLOWER = option("lr", "versions lie closer together")
 SHORTER = option("max_tokens", "a lower limit")
 NOISE = (knob("grpo.group", "larger groups average the noise"),
-         part("rolltree.filter.rewards:Part.gate", "a structural check before the noisy one"))  # fmt: skip
+         part("rolltree.filter.rewards:RewardPart.gate", "a structural check before the noisy one"))  # fmt: skip
 DIFFER = (recipe("latr", "forks where two tokens are likely and drops forks that re-converge"), WARMER,
           knob("dapo.clip_high", "keeps unlikely tokens alive"))  # fmt: skip
 
@@ -45,7 +45,7 @@ def _heaviest(r: Rollouts, _: float) -> Ints:
 
 def _oldest(r: Rollouts, _: float) -> Ints:
     version, at = r.ragged("version")
-    known = np.flatnonzero((np.diff(at) > 0) & r.trains & ~grafted(r))
+    known = np.flatnonzero((np.diff(at) > 0) & r.trainable & ~grafted(r))
     return known[np.argsort(version[at[known]], kind="stable")]
 
 

@@ -16,11 +16,11 @@ from typing import Any
 from rolltree.doctor.detector import detectors
 from rolltree.doctor.examination import examine
 from rolltree.doctor.finding import SEVERITIES, Finding, from_json
-from rolltree.doctor.run import DoctorError, Run, open_run
+from rolltree.doctor.run import CheckedRun, DoctorError, open_run
 from rolltree.errors import RolltreeError
 from rolltree.metrics import old_names
 from rolltree.metrics.log import forget_after, read_lines, read_metrics
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 
 FILE = "findings.jsonl"
 
@@ -40,7 +40,7 @@ class Monitor:
         self._thresholds = dict(thresholds or {})
         self._lines: list[dict[str, Any]] = []
 
-    def __call__(self, live: Live) -> str | None:
+    def __call__(self, live: RunEvent) -> str | None:
         """Take note of something that happened; check when it is time."""
         if live.kind == "start":
             self._begin(live.step)
@@ -60,7 +60,7 @@ class Monitor:
         self.standing = {f.name: f for f in read_findings(path) if f.status == "open"}
 
     def _check(self, step: int) -> str | None:
-        report = examine(Run(self.folder.name, self._lines), self._thresholds, live=True)
+        report = examine(CheckedRun(self.folder.name, self._lines), self._thresholds, live=True)
         now = {f.name: f for f in report.standing}
         said: list[str] = []
         for name, finding in now.items():
@@ -82,7 +82,7 @@ class Monitor:
             saved = open_run(self.folder).forests
         except RolltreeError:
             return finding
-        run = Run(self.folder.name, self._lines, saved)
+        run = CheckedRun(self.folder.name, self._lines, saved)
         found = detectors()[finding.name].findings(run, **self._thresholds.get(finding.name, {}))
         return found[0] if isinstance(found, list) and found else finding
 

@@ -9,7 +9,7 @@ import numpy as np
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.fix import knob, option, part
-from rolltree.doctor.run import Run, leaves
+from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked, Series, risen, together
 
 WINDOW = "steps over which means are taken; the first ones are the start"
@@ -23,10 +23,10 @@ STERR = 3.0
     "Reward in training rises while accuracy on held-out items falls: the reward is being gamed, or memorised.",
     reads=("eval/pass@1", "reward/shaped"),
     fixes=(*RESTRAIN, option("eval_items", "narrower intervals"),
-            part("rolltree.filter.rewards:Part.gate", "parts that count only where an independent one does")),
+            part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does")),
     knobs={"rise": "rise of the training reward meanwhile", "window": "steps over which the reward is averaged"},
 )  # fmt: skip
-def held_out_falls(run: Run, *, rise: float = 0.02, window: int = 10) -> Iterator[Symptom]:
+def held_out_falls(run: CheckedRun, *, rise: float = 0.02, window: int = 10) -> Iterator[Symptom]:
     """An evaluation whose 95 % interval lies below an earlier one's."""
     low, high, rate = (run.evals(name) for name in ("eval/pass@1_low", "eval/pass@1_high", "eval/pass@1"))
     reward = run.series("reward/shaped")
@@ -63,11 +63,11 @@ def _near(s: Series, step: int, window: int) -> float:
     "proxy_reward",
     "What credit sees rises while the verifier's outcome, or a part of it, falls.",
     reads=("reward/shaped", "reward/mean", "reward/solved", "reward/part/<part>"),
-    fixes=(part("rolltree.filter.rewards:Part.gate", "parts that count only where an independent one does"),
-            part("rolltree.filter.rewards:Part.weight", "less for the part that is gamed"), *RESTRAIN),
+    fixes=(part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does"),
+            part("rolltree.filter.rewards:RewardPart.weight", "less for the part that is gamed"), *RESTRAIN),
     knobs={"rise": "rise of what credit sees", "fall": "fall of the outcome or of a part", "window": WINDOW},
 )  # fmt: skip
-def proxy_reward(run: Run, *, rise: float = 0.05, fall: float = 0.05, window: int = 10) -> Iterator[Symptom]:
+def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, window: int = 10) -> Iterator[Symptom]:
     """Both differences to the first steps, and each beyond three standard errors."""
     taught = run.series("reward/shaped")
     worst: tuple[float, str, int, int | None, float] | None = None
@@ -94,13 +94,13 @@ def proxy_reward(run: Run, *, rise: float = 0.05, fall: float = 0.05, window: in
     "form_over_substance",
     "A part of the reward rises and lifts it, while no more answers are right: form is being learnt, not the task.",
     reads=("reward/part/<part>", "reward/shaped", "reward/solved"),
-    fixes=(part("rolltree.filter.rewards:Part.gate", "form counts only where the answer does"),
-            part("rolltree.filter.rewards:Part.weight", "less for form"), option("level", "an easier task")),
+    fixes=(part("rolltree.filter.rewards:RewardPart.gate", "form counts only where the answer does"),
+            part("rolltree.filter.rewards:RewardPart.weight", "less for form"), option("level", "an easier task")),
     knobs={"rise": "rise of the part", "lift": "rise of the whole reward", "flat": "most that the share of right "
            "answers may have risen", "window": WINDOW},
 )  # fmt: skip
 def form_over_substance(
-    run: Run, *, rise: float = 0.2, lift: float = 0.05, flat: float = 0.02, window: int = 15
+    run: CheckedRun, *, rise: float = 0.2, lift: float = 0.05, flat: float = 0.02, window: int = 15
 ) -> Iterator[Symptom]:
     """Rewards of several parts (`rolltree.filter.rewards`); silent where the reward is the outcome alone."""
     names = run.names("reward/part/")

@@ -28,7 +28,7 @@ MOST_PLACES = 12
 LACKING = {
     "policy/entropy": "no entropy was recorded; train with --log-entropy, or let the engine report entropy",
     "policy/mismatch": "only the log of a training run tells the engine's log-probs from the trainer's",
-    "policy/ess": "no node has both logp and logq",
+    "policy/ess": "no node has both logp and sampling_logprob",
     "policy/prefix": "no node has credit (gain and loss), or no token is shared by several rollouts",
     "rollout/duplicates": "no rollout is wrong, or the actions are not tokens",
     "rollout/effective_branches": "no tree has leaves enough to speak of branches",
@@ -52,7 +52,7 @@ class DoctorError(RolltreeError, ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class CheckedRun:
     """One run. Numbers come from the log; what it lacks is computed from the saved forests."""
 
     name: str
@@ -124,17 +124,17 @@ class Run:
         return next((why for begin, why in LACKING.items() if name.startswith(begin)), f"{self.name} has no {name}")
 
 
-def open_run(path: Path | str) -> Run:
+def open_run(path: Path | str) -> CheckedRun:
     """A run folder, a folder of forests, or a file of nodes in the interchange format."""
     path = Path(path)
     if path.is_file():
         forest = list(jsonl.read(path))
-        return Run(path.name, forests={0: lambda: Rollouts(table(forest))})
+        return CheckedRun(path.name, forests={0: lambda: Rollouts(table(forest))})
     if (path / "metrics.jsonl").is_file():
-        return Run(path.name, _lines(path), _saved(path / "forests"), _settings(path))
+        return CheckedRun(path.name, _lines(path), _saved(path / "forests"), _settings(path))
     found = _saved(path)
     if found:
-        return Run(path.name, forests=found)
+        return CheckedRun(path.name, forests=found)
     if (path / "nodes.jsonl").is_file():
         return open_run(path / "nodes.jsonl")
     raise DoctorError(f"there is no run at {path}; give a run folder, a folder of forests or a file of nodes")

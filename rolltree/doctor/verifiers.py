@@ -10,7 +10,7 @@ from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
 from rolltree.doctor.fix import part
 from rolltree.doctor.level import WINDOW
-from rolltree.doctor.run import Run, leaves
+from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked
 from rolltree.metrics.failures import BREAKERS
 
@@ -24,7 +24,7 @@ from rolltree.metrics.failures import BREAKERS
             part("rolltree.generate.patience:Patience.step_seconds", "more time for the environment")),
     knobs={"most": "share of the leaves", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
-def crashes(run: Run, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
+def crashes(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
     """Failed nodes: counted and shown, never a reward of zero."""
     lost = run.series("rollout/failed_share")
     spell = lost.beyond(most, worse, window)
@@ -42,7 +42,7 @@ def crashes(run: Run, *, most: float = 0.01, worse: float = 0.1, window: int = 1
         )  # fmt: skip
 
 
-def _mean(run: Run, name: str, window: int, step: int) -> float:
+def _mean(run: CheckedRun, name: str, window: int, step: int) -> float:
     """The trailing mean of a cause at a step; 0 where no event names causes (forests of other programs)."""
     try:
         means = run.series(name).trailing(window)

@@ -16,9 +16,10 @@ serves it, such as http://127.0.0.1:8000."""
 
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
-    trains: bool = False, lockstep: bool = False,
+    updates: bool = False, lockstep: bool = False,
 ) -> Engine:  # fmt: skip
-    """An engine on a model. `sampling` is the law most requests will have; `trains` says weights will be updated.
+    """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
+    updated.
 
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`).
 
@@ -37,7 +38,7 @@ async def choose_engine(
 
     codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
     engine = await connect(name, codec, version=version)
-    if trains and engine.capabilities.lacking(frozenset({"update"})):
+    if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
         raise EngineError(
             f"the server at {name} takes no new weights, so it cannot be trained against; start vLLM on this machine "
@@ -47,12 +48,12 @@ async def choose_engine(
 
 
 def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | None) -> Engine:
-    from rolltree.engine.segments.law import neutral
+    from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
     require()
     codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
     s = sampling or Sampling()
-    # Of a large vocabulary the law is only known by vLLM's own word; of the policy itself its word says more.
-    law = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
-    return start(model, codec=codec, version=version, reports="law" if law else "policy")
+    # Of a large vocabulary the distribution is only known by vLLM's own word; of the policy itself its word says more.
+    distribution = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
+    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy")

@@ -2,7 +2,8 @@
 
 An engine extends prefixes and scores them; it never sees a task, a tree or a strategy. Every sample reports, per token,
 the log-prob under the policy (`logp`: full softmax at temperature 1), the log-prob under the distribution it was really
-drawn from (`logq`) and the weight version that wrote it. Stopping a run returns what exists, also when that is nothing.
+drawn from (`sampling_logprob`) and the weight version that wrote it. Stopping a run returns what exists, also when
+that is nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class LogitsHook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to draw. Temperature 0 is greedy: `logq` is then NaN, never 0."""
+    """How to draw. Temperature 0 is greedy: `sampling_logprob` is then NaN, never 0."""
 
     max_tokens: int = 256
     temperature: float = 1.0
@@ -69,7 +70,7 @@ class Sample:
 
     actions: Array
     logp: FloatArray
-    logq: FloatArray
+    sampling_logprob: FloatArray
     version: IntArray
     finish: Finish
     """eos, stop, length, abort; "error" never: an engine failure is raised."""
@@ -92,7 +93,7 @@ class Scored:
     hidden: FloatArray | None = None
 
 
-class Run(Protocol):
+class Generation(Protocol):
     """A request in flight: await it for the whole sample, iterate it for increments, stop it to keep what exists."""
 
     def __await__(self) -> Generator[Any, None, Sample]:
@@ -151,7 +152,7 @@ class Capabilities:
     max_context: int
     max_top: int = 0
     samples_exactly: bool = True
-    """Whether the sampling law equals the policy's (False: only argmax is promised)."""
+    """Whether the sampling distribution equals the policy's (False: only argmax is promised)."""
 
     def lacking(self, needs: frozenset[str]) -> list[str]:
         """Which of the needs ("entropy:full", "top:20", "hidden", "abort", …) this engine cannot meet."""
@@ -183,7 +184,7 @@ class Engine(Protocol):
         """Version of the weights that write now."""
         ...
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         """Start a request. One that can never fit raises EngineError here, before any work."""
         ...
 

@@ -21,7 +21,7 @@ def join(parts: Sequence[Sample]) -> Sample:
         last,
         actions=np.concatenate([p.actions for p in parts]),
         logp=np.concatenate([p.logp for p in parts]),
-        logq=np.concatenate([p.logq for p in parts]),
+        sampling_logprob=np.concatenate([p.sampling_logprob for p in parts]),
         version=np.concatenate([p.version for p in parts]),
         entropy=np.concatenate(entropies) if entropies else None,
         top=Top(np.concatenate([t.ids for t in tops]), np.concatenate([t.logp for t in tops])) if tops else None,
@@ -35,7 +35,7 @@ def cut(sample: Sample, start: int, stop: int | None = None) -> Sample:
     piece = slice(start, stop)
     top = sample.top
     return replace(
-        sample, actions=sample.actions[piece], logp=sample.logp[piece], logq=sample.logq[piece],
+        sample, actions=sample.actions[piece], logp=sample.logp[piece], sampling_logprob=sample.sampling_logprob[piece],
         version=sample.version[piece], entropy=None if sample.entropy is None else sample.entropy[piece],
         top=None if top is None else Top(top.ids[piece], top.logp[piece]),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """The exact engine: a policy given by explicit conditionals, sampled token by token with nothing approximated.
 
-Its law is the policy's by construction and all paths can be enumerated, so estimators, forks and budgets can be held
-against exact answers. It meets the whole engine contract, weight updates in flight included.
+Its distribution is the policy's by construction and all paths can be enumerated, so estimators, forks and budgets can
+be held against exact answers. It meets the whole engine contract, weight updates in flight included.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def enumerate_paths(
 class _Drawn:
     actions: list[int] = field(default_factory=list[int])
     logp: list[float] = field(default_factory=list[float])
-    logq: list[float] = field(default_factory=list[float])
+    sampling_logprob: list[float] = field(default_factory=list[float])
     version: list[int] = field(default_factory=list[int])
     rows: list[_Row] = field(default_factory=list[_Row])
 
@@ -107,11 +107,15 @@ class TabularRun(BaseRun):
         if len(d.actions) >= s.max_tokens:
             return self._halt("length")
         raw = self._engine.row(self._prefix + tuple(d.actions))
-        logq = _shaped(raw, d.actions, s)
-        token = int(np.argmax(logq)) if s.temperature == 0 else _draw_from(logq, self._random.random())
+        sampling_logprob = _shaped(raw, d.actions, s)
+        token = (
+            int(np.argmax(sampling_logprob))
+            if s.temperature == 0
+            else _draw_from(sampling_logprob, self._random.random())
+        )
         d.actions.append(token)
         d.logp.append(float(raw[token]))
-        d.logq.append(math.nan if s.temperature == 0 else float(logq[token]))
+        d.sampling_logprob.append(math.nan if s.temperature == 0 else float(sampling_logprob[token]))
         d.version.append(self._engine.version)
         d.rows.append(raw)
         codec = self._engine.codec
@@ -140,7 +144,7 @@ class TabularRun(BaseRun):
         return Sample(
             np.array(d.actions[start:], np.int32),
             np.array(d.logp[start:], np.float32),
-            np.array(d.logq[start:], np.float32),
+            np.array(d.sampling_logprob[start:], np.float32),
             np.array(d.version[start:], np.int32),
             finish,
             stopped_by,
@@ -295,17 +299,17 @@ def _shaped(raw: _Row, generated: Sequence[int], s: Sampling) -> _Row:
     if s.top_k:
         logits = logits.copy()
         logits[order[s.top_k :]] = -math.inf
-    logq = logits - np.logaddexp.reduce(logits)
+    sampling_logprob = logits - np.logaddexp.reduce(logits)
     if s.top_p < 1:
-        before = np.cumsum(np.exp(logq[order])) - np.exp(logq[order])
-        logq = logq.copy()
-        logq[order[before >= s.top_p]] = -math.inf
-        logq -= np.logaddexp.reduce(logq)
-    return logq
+        before = np.cumsum(np.exp(sampling_logprob[order])) - np.exp(sampling_logprob[order])
+        sampling_logprob = sampling_logprob.copy()
+        sampling_logprob[order[before >= s.top_p]] = -math.inf
+        sampling_logprob -= np.logaddexp.reduce(sampling_logprob)
+    return sampling_logprob
 
 
-def _draw_from(logq: _Row, u: float) -> int:
-    cumulated = np.cumsum(np.exp(logq))
+def _draw_from(sampling_logprob: _Row, u: float) -> int:
+    cumulated = np.cumsum(np.exp(sampling_logprob))
     return int(np.searchsorted(cumulated, u * cumulated[-1], side="right"))
 
 

@@ -33,7 +33,7 @@ class Mixed:
     def __call__(self, tree: Tree) -> str | None:
         """Drop what cannot teach a group-centred credit anything."""
         among = (
-            live_leaves(tree) if self.of == "leaves" else [n for n in tree.walk() if n.trains and n.status == "done"]
+            live_leaves(tree) if self.of == "leaves" else [n for n in tree.walk() if n.trainable and n.status == "done"]
         )
         values = [node.scores[self.score] for node in among if self.score in node.scores]
         if len(values) < 2:
@@ -47,15 +47,15 @@ def live_leaves(tree: Tree) -> list[Node]:
     """Leaves that finished with an outcome and have not been dropped."""
     return [
         leaf for leaf in tree.leaves()
-        if leaf.status == "done" and "reward" in leaf.scores and not leaf.fate.startswith("dropped")
+        if leaf.status == "done" and "reward" in leaf.scores and not leaf.usage.startswith("dropped")
     ]  # fmt: skip
 
 
 def drop(tree: Tree, why: str) -> None:
-    """Record that none of a tree's leaves will teach; leaves that already have a fate keep theirs."""
+    """Record that none of a tree's leaves will teach; leaves that already have a usage keep theirs."""
     for leaf in tree.leaves():
-        if not leaf.fate:
-            leaf.fate = f"dropped: {why}"
+        if not leaf.usage:
+            leaf.usage = f"dropped: {why}"
     tree.event("drop", None, why)
 
 

@@ -31,7 +31,7 @@ class Overlong:
         """Shape the outcome of every live leaf by its number of policy tokens."""
         width = self.buffer * limit
         for leaf in live_leaves(tree):
-            length = sum(len(n) for n in tree.path(leaf) if n.trains)
+            length = sum(len(n) for n in tree.path(leaf) if n.trainable)
             over = min(max(length - (limit - width), 0.0) / width, 1.0) if width > 0 else 0.0
             leaf.scores.setdefault("outcome", leaf.scores["reward"])
             # On top of what other shapers made of the outcome, and once only.

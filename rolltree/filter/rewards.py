@@ -22,7 +22,7 @@ class RewardError(RolltreeError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RewardPart:
     """One component: its weight, and optionally the part that must reach `least` before this one counts."""
 
     name: str
@@ -38,7 +38,7 @@ class Rewards:
     A part that was not measured is an error, never a zero: a crashed judge must not look like a bad answer.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[RewardPart, ...]
     combine: Literal["sum", "mean"] = "sum"
 
     def __post_init__(self) -> None:
@@ -63,25 +63,40 @@ class Rewards:
         return Verdict(total, {p.name: float(measured[p.name]) for p in self.parts}, answer)
 
 
-STRUCTURED = Rewards((Part("structure"), Part("format"), Part("content", gate="validity"), Part("validity")))
+STRUCTURED = Rewards(
+    (RewardPart("structure"), RewardPart("format"), RewardPart("content", gate="validity"), RewardPart("validity"))
+)
 """RL-Struct's four levels; the weights are not published (1 each is reconstructed), the gate is its option."""
 
-RECORD = Rewards((Part("keys"), Part("types"), Part("values", gate="parses"), Part("parses")))
+RECORD = Rewards((RewardPart("keys"), RewardPart("types"), RewardPart("values", gate="parses"), RewardPart("parses")))
 """RL-Struct's levels as the nano task `records` measures them: exact keys, shares of right types and right values, and
 whether the text is one JSON object and nothing else."""
 
 SLIDES = Rewards(
-    (Part("rules", 1.0), Part("render", 2.0), Part("content", 2.0), Part("look_html", 1.5), Part("look_png", 1.5),
-     Part("brief", 2.0)), "mean",
-)  # fmt: skip
+    (
+        RewardPart("rules", 1.0),
+        RewardPart("render", 2.0),
+        RewardPart("content", 2.0),
+        RewardPart("look_html", 1.5),
+        RewardPart("look_png", 1.5),
+        RewardPart("brief", 2.0),
+    ),
+    "mean",
+)
 """SlideForge's six parts with its released weights."""
 
 REPLY = Rewards(
-    (Part("politeness"), Part("refutation"), Part("evidence"), Part("fluency", 10.0), Part("relevance", 0.1))
+    (
+        RewardPart("politeness"),
+        RewardPart("refutation"),
+        RewardPart("evidence"),
+        RewardPart("fluency", 10.0),
+        RewardPart("relevance", 0.1),
+    )
 )
 """MisinfoCorrect's five classifiers with its released weights, per rollout (released code averages the batch)."""
 
-REBUTTAL = Rewards((Part("format"), Part("thinking"), Part("response"), Part("diversity")))
+REBUTTAL = Rewards((RewardPart("format"), RewardPart("thinking"), RewardPart("response"), RewardPart("diversity")))
 """RebuttalAgent's four parts; weights are not published (1 each is reconstructed)."""
 
 

@@ -50,8 +50,8 @@ class MajorityVote:
         if self.silent == "drop":
             for leaf in leaves:
                 if _answer(leaf) is None:
-                    leaf.fate = "dropped: no answer"
-            leaves = [leaf for leaf in leaves if not leaf.fate]
+                    leaf.usage = "dropped: no answer"
+            leaves = [leaf for leaf in leaves if not leaf.usage]
         voters = [leaf for leaf in leaves if self.silent == "vote" or _answer(leaf) is not None]
         for leaf in leaves:
             leaf.scores["true_reward"] = leaf.scores.setdefault("outcome", leaf.scores["reward"])

@@ -6,8 +6,8 @@
 - `copy`: a finished leaf is copied, the last resort of released samplers (LATR, ARPO, AEPO). Copies cost nothing,
   shrink the group's spread and count the same evidence twice; `tree.duplicated` counts them.
 - `glued`: as `boundary`, but what is written belongs to a longer prefix than it then stands behind: TreePO's released
-  fallback, which shortens the record and not the request. Log-probs are scored anew where the tokens stand, and `logq`
-  is gone. On tasks without environment only.
+  fallback, which shortens the record and not the request. Log-probs are scored anew where the tokens stand, and
+  `sampling_logprob` is gone. On tasks without environment only.
 
 The last two are for replication: they are what released code does, not what a paper asks for.
 """
@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from rolltree.generate.decode import Draw
+from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
 from rolltree.generate.turns import play
 from rolltree.tree import Node
@@ -32,8 +32,14 @@ _COUNTED = ("done", "failed", "paused")
 
 
 async def backfill(
-    hand: Hand, mode: Backfill, leaves: int, *, ways: int = 2, want: Collection[str] = (), draw: Draw | None = None
-) -> int:  # fmt: skip
+    hand: Hand,
+    mode: Backfill,
+    leaves: int,
+    *,
+    ways: int = 2,
+    want: Collection[str] = (),
+    draw: SamplingOptions | None = None,
+) -> int:
     """Grow the leaves that are missing to reach `leaves` and return how many were asked for.
 
     `boundary` cuts a random finished leaf (by eos or answer) at a random node boundary of its path and grows `ways`
@@ -82,7 +88,7 @@ def lacks_nothing(leaf: Node) -> bool:
     return leaf.status == "done" and leaf.parent is not None and "reward" in leaf.scores
 
 
-async def _glued(hand: Hand, place: Node, want: Collection[str], draw: Draw) -> bool:
+async def _glued(hand: Hand, place: Node, want: Collection[str], draw: SamplingOptions) -> bool:
     """Write behind a deeper place than `place` and put the text behind `place`; whether anything was written."""
     tree = hand.tree
     longer = [

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from rolltree.control.ledger import Hold
-from rolltree.engine.protocol import EngineError, LogitsHook, Request, Run, Sample, Sampling
+from rolltree.engine.protocol import EngineError, Generation, LogitsHook, Request, Sample, Sampling
 from rolltree.generate.patience import Gone, attempt
-from rolltree.generate.random import christen, lineage, mix, next_run
+from rolltree.generate.random import lineage, mix, next_run, tag_rng
 from rolltree.generate.stops import shorten, straddling_stop
 from rolltree.tree import Birth, Finish, Node, Top
 from rolltree.tree.event import Kind
@@ -33,7 +33,7 @@ _NOTHING = np.zeros(0, np.int32)
 _FORKS: frozenset[Birth] = frozenset({"resample", "forced", "restart", "vine"})
 
 
-class Draw(TypedDict, total=False):
+class SamplingOptions(TypedDict, total=False):
     """How to sample; what is not given comes from the run's defaults."""
 
     max_tokens: int | None
@@ -49,11 +49,11 @@ class Draw(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Continuations:
     """What a strategy asked for: how many continuations, drawn how, with which extras, and why."""
 
     n: int
-    draw: Draw
+    draw: SamplingOptions
     want: frozenset[str] = frozenset()
     birth: Birth | None = None
     why: str = ""
@@ -61,7 +61,7 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Seat:
+class PendingRequest:
     """One request: the node that receives it, what is reserved for it, and how much of it is written down."""
 
     node: Node
@@ -70,7 +70,7 @@ class Seat:
     prefilled: Hold
     at_limit: Finish | None
     """What the end of `max_tokens` means: the rollout's limit ("length"), "budget", or None: the segment is full."""
-    run: Run | None = None
+    run: Generation | None = None
     refused: Exception | None = None
     timer: asyncio.TimerHandle | None = None
     written: int = 0
@@ -83,7 +83,7 @@ def latest_rollout(path: Sequence[Node]) -> Sequence[Node]:
     return path[1 + max(i for i, node in enumerate(path) if node.role == "prompt") :]
 
 
-def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[Seat]:
+def open_requests(hand: Hand, node: Node, ask: Continuations, *, into: bool = False) -> list[PendingRequest]:
     """Reserve and submit n continuations of a node (`into`: one that writes on in the node itself)."""
     path = hand.tree.path(node)
     prefix = np.concatenate([x.actions for x in path])
@@ -97,12 +97,12 @@ def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[
     if length <= 0:
         _refuse(hand, node, "length", f"max_tokens is {asked}")
         return []
-    seats: list[Seat] = []
+    pending_requests: list[PendingRequest] = []
     for _ in range(ask.n):
         holds = _reserve(hand, prefix, length, new_leaf=not into and (bool(node.children) or node.parent is None))
         if holds is None:
-            why = f"{len(seats)} of {ask.n} continuations could be paid"
-            _refuse(hand, node, "budget", why, granted=len(seats), n=ask.n)
+            why = f"{len(pending_requests)} of {ask.n} continuations could be paid"
+            _refuse(hand, node, "budget", why, granted=len(pending_requests), n=ask.n)
             break
         at_limit: Finish | None = "budget" if holds[0].amount < length else "length" if length >= room else None
         if into:
@@ -110,25 +110,27 @@ def open_seats(hand: Hand, node: Node, ask: Ask, *, into: bool = False) -> list[
         else:
             child, run = _child(hand, node, len(prefix), ask.birth)
         request = _request(hand, prefix, ask, holds[0].amount, run)
-        seats.append(Seat(child, request, *holds, at_limit))
-        _submit(hand, seats[-1])
-    if seats and not into:
-        children = [s.node.id for s in seats]
-        first = seats[0].node.birth
-        kind: Kind = "fork" if first in _FORKS or (len(node.children) > len(seats) and first != "root") else "extend"
+        pending_requests.append(PendingRequest(child, request, *holds, at_limit))
+        _submit(hand, pending_requests[-1])
+    if pending_requests and not into:
+        children = [s.node.id for s in pending_requests]
+        first = pending_requests[0].node.birth
+        kind: Kind = (
+            "fork" if first in _FORKS or (len(node.children) > len(pending_requests) and first != "root") else "extend"
+        )
         numbers = {**ask.numbers, "children": children, "max_tokens": length, "end": len(prefix)}
         hand.event(kind, node, ask.why or first, **numbers)
-    return seats
+    return pending_requests
 
 
-async def finish_seat(hand: Hand, seat: Seat) -> None:
+async def finish_request(hand: Hand, pending: PendingRequest) -> None:
     """Wait for the whole sample and write it down; failures become a failed node."""
 
     async def once() -> Sample:
-        if seat.run is None and seat.refused is None:
-            _submit(hand, seat)
-        run, refused = seat.run, seat.refused
-        seat.run = seat.refused = None
+        if pending.run is None and pending.refused is None:
+            _submit(hand, pending)
+        run, refused = pending.run, pending.refused
+        pending.run = pending.refused = None
         if run is None:
             raise refused or EngineError("the engine gave no run for a request")
         return await run
@@ -136,60 +138,72 @@ async def finish_seat(hand: Hand, seat: Seat) -> None:
     patience, final = hand.setting.patience, (EngineError,)
     try:
         sample = await attempt(
-            "the engine", once, patience, patience.engine_seconds, on_retry=hand.retried(seat.node), final=final
+            "the engine", once, patience, patience.engine_seconds, on_retry=hand.retried(pending.node), final=final
         )
     except Gone as gone:
-        fail_seat(hand, seat, gone.cause, gone.tries)
+        fail_request(hand, pending, gone.cause, gone.tries)
         return
-    conclude(hand, seat, sample)
+    conclude(hand, pending, sample)
 
 
-def conclude(hand: Hand, seat: Seat, sample: Sample) -> None:
+def conclude(hand: Hand, pending: PendingRequest, sample: Sample) -> None:
     """Write down what is new in the whole sample, settle the accounts and say what becomes of the leaf."""
     try:
-        _validate(seat, sample)
+        _validate(pending, sample)
     except EngineError as error:
-        fail_seat(hand, seat, error, 1)
+        fail_request(hand, pending, error, 1)
         return
-    if len(sample.actions) > seat.written:
-        write(hand, seat, _tail(sample, seat.written))
-    _settle(hand, seat, sample.prefilled)
-    node, sample = seat.node, _shortened(hand, seat, sample)
+    if len(sample.actions) > pending.written:
+        write(hand, pending, _tail(sample, pending.written))
+    _settle(hand, pending, sample.prefilled)
+    node, sample = pending.node, _shortened(hand, pending, sample)
     if sample.hidden is not None:
         hand.setting.hidden[hand.tree.id, node.id] = sample.hidden
     if sample.stopped_by:
         node.notes["stopped_by"] = sample.stopped_by
     if node.status == "open":
-        _end(hand, seat, sample)
+        _end(hand, pending, sample)
     elif node.finish is None:
         node.finish = sample.finish
     if hand.setting.on_progress is not None:
         hand.setting.on_progress()
 
 
-def write(hand: Hand, seat: Seat, part: Sample) -> None:
+def write(hand: Hand, pending: PendingRequest, part: Sample) -> None:
     """Append tokens to the node as they come."""
-    node = seat.node
+    node = pending.node
     if len(node) or node.status != "open":
-        hand.tree.append(node, part.actions, logp=part.logp, logq=part.logq, version=part.version,
-                         entropy=part.entropy, top=part.top)  # fmt: skip
+        hand.tree.append(
+            node,
+            part.actions,
+            logp=part.logp,
+            sampling_logprob=part.sampling_logprob,
+            version=part.version,
+            entropy=part.entropy,
+            top=part.top,
+        )
     else:
         # The usual case, in one go: nothing stands in the node yet.
-        node.actions, node.logp, node.logq, node.version = part.actions, part.logp, part.logq, part.version
+        node.actions, node.logp, node.sampling_logprob, node.version = (
+            part.actions,
+            part.logp,
+            part.sampling_logprob,
+            part.version,
+        )
         node.entropy, node.top = part.entropy, part.top
-    seat.written += len(part.actions)
+    pending.written += len(part.actions)
 
 
-def fail_seat(hand: Hand, seat: Seat, error: Exception, tries: int) -> None:
+def fail_request(hand: Hand, pending: PendingRequest, error: Exception, tries: int) -> None:
     """The engine gave up on this node: keep what was streamed, mark it failed, never score it."""
-    _settle(hand, seat, 0)
-    hand.fail(seat.node, "the engine", error, tries=tries)
+    _settle(hand, pending, 0)
+    hand.fail(pending.node, "the engine", error, tries=tries)
 
 
-async def abandon(hand: Hand, seat: Seat) -> None:
+async def abandon(hand: Hand, pending: PendingRequest) -> None:
     """The strategy was cancelled: stop the run, keep what it handed over, and pause the leaf."""
     sample: Sample | None = None
-    run = hand.setting.runs.get((hand.tree.id, seat.node.id))
+    run = hand.setting.runs.get((hand.tree.id, pending.node.id))
     if run is not None:
         try:
             run.stop("abort")
@@ -198,23 +212,23 @@ async def abandon(hand: Hand, seat: Seat) -> None:
         except (Exception, asyncio.CancelledError):  # a second cancellation or a dead engine: nothing more to keep
             sample = None
     if sample is not None and sample.finish != "abort":
-        conclude(hand, seat, sample)  # it had ended by itself: nothing may be written on behind an end
+        conclude(hand, pending, sample)  # it had ended by itself: nothing may be written on behind an end
         return
-    if sample is not None and len(sample.actions) <= seat.decoded.amount:
-        if len(sample.actions) > seat.written:
-            write(hand, seat, _tail(sample, seat.written))
-        _settle(hand, seat, sample.prefilled)
+    if sample is not None and len(sample.actions) <= pending.decoded.amount:
+        if len(sample.actions) > pending.written:
+            write(hand, pending, _tail(sample, pending.written))
+        _settle(hand, pending, sample.prefilled)
     else:
-        _settle(hand, seat, 0)
-    if seat.node.status == "open":
-        seat.node.finish = "abort"
-        hand.pause(seat.node, "cancelled")
+        _settle(hand, pending, 0)
+    if pending.node.status == "open":
+        pending.node.finish = "abort"
+        hand.pause(pending.node, "cancelled")
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
-def _request(hand: Hand, prefix: Array, ask: Ask, length: int, run: int) -> Request:
+def _request(hand: Hand, prefix: Array, ask: Continuations, length: int, run: int) -> Request:
     base, draw = hand.setting.sampling, ask.draw
     sampling = Sampling(
         length,
@@ -250,7 +264,7 @@ def _child(hand: Hand, node: Node, end: int, birth: Birth | None) -> tuple[Node,
     child = hand.tree.extend(node, _NOTHING, actor=hand.actor, level=hand.level, birth=birth)
     if node.status == "open" and node.parent is not None:
         node.status = "done"
-    return child, christen(child, run)
+    return child, tag_rng(child, run)
 
 
 def _refuse(hand: Hand, node: Node, finish: Finish, why: str, **numbers: Any) -> None:
@@ -259,76 +273,76 @@ def _refuse(hand: Hand, node: Node, finish: Finish, why: str, **numbers: Any) ->
         hand.close(node, finish, why)
 
 
-def _submit(hand: Hand, seat: Seat) -> None:
-    seat.refused = None
+def _submit(hand: Hand, pending: PendingRequest) -> None:
+    pending.refused = None
     try:
-        seat.run = hand.engine.submit(seat.request)
+        pending.run = hand.engine.submit(pending.request)
     except Exception as error:
-        seat.refused = error
+        pending.refused = error
         return
-    hand.setting.runs[hand.tree.id, seat.node.id] = seat.run
+    hand.setting.runs[hand.tree.id, pending.node.id] = pending.run
     left = hand.budget.seconds_left
     if left < math.inf:
-        if seat.timer is not None:
-            seat.timer.cancel()
-        seat.timer = asyncio.get_running_loop().call_later(left, seat.run.stop, "budget")
+        if pending.timer is not None:
+            pending.timer.cancel()
+        pending.timer = asyncio.get_running_loop().call_later(left, pending.run.stop, "budget")
 
 
-def _settle(hand: Hand, seat: Seat, prefilled: int) -> None:
-    if seat.timer is not None:
-        seat.timer.cancel()
-    hand.setting.runs.pop((hand.tree.id, seat.node.id), None)
-    seat.decoded.commit(seat.written)
-    seat.prefilled.commit(min(prefilled, seat.prefilled.amount))
-    if prefilled > seat.prefilled.amount:
-        hand.budget.charge("prefilled", prefilled - seat.prefilled.amount)
+def _settle(hand: Hand, pending: PendingRequest, prefilled: int) -> None:
+    if pending.timer is not None:
+        pending.timer.cancel()
+    hand.setting.runs.pop((hand.tree.id, pending.node.id), None)
+    pending.decoded.commit(pending.written)
+    pending.prefilled.commit(min(prefilled, pending.prefilled.amount))
+    if prefilled > pending.prefilled.amount:
+        hand.budget.charge("prefilled", prefilled - pending.prefilled.amount)
 
 
-def _end(hand: Hand, seat: Seat, sample: Sample) -> None:
-    node, finish = seat.node, sample.finish
+def _end(hand: Hand, pending: PendingRequest, sample: Sample) -> None:
+    node, finish = pending.node, sample.finish
     node.finish = finish
-    if finish == "length" and seat.at_limit is not None and seat.written == seat.decoded.amount:
+    if finish == "length" and pending.at_limit is not None and pending.written == pending.decoded.amount:
         hand.close(
-            node, seat.at_limit, "the rollout's limit" if seat.at_limit == "length" else "the budget's last token"
+            node, pending.at_limit, "the rollout's limit" if pending.at_limit == "length" else "the budget's last token"
         )
-    elif finish == "abort" and not seat.halted:
+    elif finish == "abort" and not pending.halted:
         hand.pause(node, "the engine ended the run")
     elif finish == "stop" and sample.stopped_by in hand.task.stop:
         if not hand.interactive:
             hand.close(node, finish, f"the answer stands: {sample.stopped_by!r}")
-    elif finish in ("stop", "length", "abort") and seat.written:
+    elif finish in ("stop", "length", "abort") and pending.written:
         pass  # The leaf stays open: a segment ended, and the strategy says what comes next.
     else:
-        hand.close(node, finish, "" if seat.written else "the engine had nothing to add")
+        hand.close(node, finish, "" if pending.written else "the engine had nothing to add")
 
 
-def _shortened(hand: Hand, seat: Seat, sample: Sample) -> Sample:
+def _shortened(hand: Hand, pending: PendingRequest, sample: Sample) -> Sample:
     """Honour a stop string that an earlier run of this turn began (see `stops`)."""
-    if max(map(len, seat.request.sampling.stop), default=0) < 2:
+    if max(map(len, pending.request.sampling.stop), default=0) < 2:
         return sample
-    kept = len(seat.node) - len(sample.actions)  # what stood in the node before a resumed run wrote on
-    turn = hand.turn_actions(seat.node)
+    kept = len(pending.node) - len(sample.actions)  # what stood in the node before a resumed run wrote on
+    turn = hand.turn_actions(pending.node)
     found = straddling_stop(
-        hand.codec, turn[: len(turn) - len(sample.actions)], sample.actions, seat.request.sampling.stop
+        hand.codec, turn[: len(turn) - len(sample.actions)], sample.actions, pending.request.sampling.stop
     )
     if found is None or kept < 0:  # a run cut while it was streamed has been looked at by its strategy
         return sample
     k, stop = found
     wasted = len(sample.actions) - k
     if wasted:
-        shorten(seat.node, kept + k)
-    hand.event("note", seat.node, f"{stop!r} began in an earlier run", wasted=wasted)
+        shorten(pending.node, kept + k)
+    hand.event("note", pending.node, f"{stop!r} began in an earlier run", wasted=wasted)
     return replace(sample, finish="stop", stopped_by=stop, hidden=None if wasted else sample.hidden)
 
 
-def _validate(seat: Seat, sample: Sample) -> None:
-    made, most = len(sample.actions), seat.request.sampling.max_tokens
+def _validate(pending: PendingRequest, sample: Sample) -> None:
+    made, most = len(sample.actions), pending.request.sampling.max_tokens
     if made > most:
         raise EngineError(f"the engine returned {made} tokens where at most {most} were asked for")
-    if not made == len(sample.logp) == len(sample.logq) == len(sample.version):
+    if not made == len(sample.logp) == len(sample.sampling_logprob) == len(sample.version):
         raise EngineError(
-            f"the engine returned {made} tokens with {len(sample.logp)} logp, {len(sample.logq)} logq and "
-            f"{len(sample.version)} versions; there must be one of each per token"
+            f"the engine returned {made} tokens with {len(sample.logp)} logp, {len(sample.sampling_logprob)} "
+            f"sampling_logprob and {len(sample.version)} versions; there must be one of each per token"
         )
 
 
@@ -337,7 +351,11 @@ def _tail(sample: Sample, start: int) -> Sample:
         return sample
     top = sample.top
     return replace(
-        sample, actions=sample.actions[start:], logp=sample.logp[start:], logq=sample.logq[start:],
-        version=sample.version[start:], entropy=None if sample.entropy is None else sample.entropy[start:],
+        sample,
+        actions=sample.actions[start:],
+        logp=sample.logp[start:],
+        sampling_logprob=sample.sampling_logprob[start:],
+        version=sample.version[start:],
+        entropy=None if sample.entropy is None else sample.entropy[start:],
         top=None if top is None else Top(top.ids[start:], top.logp[start:]),
-    )  # fmt: skip
+    )

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Literal
 
 from rolltree.generate.decide import decide
-from rolltree.generate.frontier import Round, grow_rounds
+from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
 from rolltree.generate.signals import features
 from rolltree.tree import Node, Tree
@@ -57,7 +57,7 @@ class ForkAll:
         if self.decides:
             decide(hand, [leaf for leaf in tree.leaves() if leaf.status == "done"], "vote")
 
-    def widths(self, hand: Hand, round: Round) -> Sequence[int]:
+    def widths(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
         """The same for every path."""
         return [self.ways] * len(round.live)
 

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rolltree.generate.decode import Draw
+from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
 from rolltree.generate.turns import stretch
 from rolltree.tree import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class GrowthRound:
     """What a width rule may look at after a round."""
 
     number: int
@@ -36,7 +36,7 @@ class Round:
 class Widths(Protocol):
     """How many ways each live path goes on: one number per live end. 1 = simply on, 0 = dropped, more = forked."""
 
-    def __call__(self, hand: Hand, round: Round) -> Sequence[int]:
+    def __call__(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
         """Decide; randomness comes from `hand.rng_at(node, ...)`."""
         ...
 
@@ -51,7 +51,7 @@ async def grow_rounds(
     leaves: int,
     first: int,
     widths: Widths,
-    draw: Draw,
+    draw: SamplingOptions,
     rounds: int = 1_000,
     want: frozenset[str] = frozenset(),
     review: Review | None = None,
@@ -67,7 +67,7 @@ async def grow_rounds(
             live = [n for n in await review(hand, live) if n.status == "open"]
         if not live:
             return
-        chosen = widths(hand, Round(number, tuple(live), now, now - ended, leaves))
+        chosen = widths(hand, GrowthRound(number, tuple(live), now, now - ended, leaves))
         ended = now
         live = await _onward(hand, live, chosen, draw, want=want, why=why)
     for node in live:
@@ -77,7 +77,7 @@ async def grow_rounds(
 
 
 async def _onward(
-    hand: Hand, live: Sequence[Node], widths: Sequence[int], draw: Draw, *, want: frozenset[str], why: str
+    hand: Hand, live: Sequence[Node], widths: Sequence[int], draw: SamplingOptions, *, want: frozenset[str], why: str
 ) -> list[Node]:
     if len(widths) != len(live):
         raise ValueError(f"a width rule returned {len(widths)} widths for {len(live)} live paths; return one for each")

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rolltree.engine.protocol import Sample
-from rolltree.generate.decode import Seat, abandon, conclude, fail_seat, write
+from rolltree.generate.decode import PendingRequest, abandon, conclude, fail_request, write
 from rolltree.tree import Finish, Node
 
 if TYPE_CHECKING:
@@ -22,68 +22,68 @@ class Growing:
     `Hand.extend`; a leaf stopped for no other reason than "abort" stays open: it can be cut, forced or extended.
     """
 
-    def __init__(self, hand: Hand, start: Callable[[], list[Seat]]) -> None:
+    def __init__(self, hand: Hand, start: Callable[[], list[PendingRequest]]) -> None:
         self._hand = hand
         self._start = start
-        self._seat: Seat | None = None
+        self._pending: PendingRequest | None = None
         self._failed = False
         self._heard_all = False
 
     @property
     def node(self) -> Node | None:
         """The node being written; None where the budget had nothing left."""
-        return None if self._seat is None else self._seat.node
+        return None if self._pending is None else self._pending.node
 
     def stop(self, finish: Finish = "abort") -> None:
         """End the run and keep what exists; any reason but "abort" also ends the rollout."""
-        seat = self._seat
-        if seat is not None and seat.run is not None:
-            seat.halted = True
-            seat.run.stop(finish)
+        pending = self._pending
+        if pending is not None and pending.run is not None:
+            pending.halted = True
+            pending.run.stop(finish)
 
     async def __aenter__(self) -> Growing:
-        seats = self._start()
-        self._seat = seats[0] if seats else None
+        pending_requests = self._start()
+        self._pending = pending_requests[0] if pending_requests else None
         return self
 
     async def __aiter__(self) -> AsyncIterator[Sample]:
-        seat = self._seat
-        if seat is None or seat.run is None:
+        pending = self._pending
+        if pending is None or pending.run is None:
             return
         try:
-            async for part in seat.run:
-                if seat.written + len(part.actions) > seat.decoded.amount:
+            async for part in pending.run:
+                if pending.written + len(part.actions) > pending.decoded.amount:
                     return  # more than was asked for: the whole sample is refused when it is concluded
-                write(self._hand, seat, part)
+                write(self._hand, pending, part)
                 yield part
             self._heard_all = True
         except Exception as error:
-            self._fail(seat, error)
+            self._fail(pending, error)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        seat = self._seat
-        if seat is None or self._failed:
+        pending = self._pending
+        if pending is None or self._failed:
             return
         if isinstance(error, asyncio.CancelledError):
-            await abandon(self._hand, seat)
+            await abandon(self._hand, pending)
             return
-        if seat.run is None:
-            self._fail(seat, seat.refused or RuntimeError("the engine returned no run"))
+        if pending.run is None:
+            self._fail(pending, pending.refused or RuntimeError("the engine returned no run"))
             return
         if not self._heard_all:
             self.stop()
         try:
-            sample = await seat.run
+            sample = await pending.run
         except asyncio.CancelledError:
-            await abandon(self._hand, seat)
+            await abandon(self._hand, pending)
             raise
         except Exception as broken:
-            self._fail(seat, broken)
+            self._fail(pending, broken)
             return
-        conclude(self._hand, seat, sample)
+        conclude(self._hand, pending, sample)
 
-    def _fail(self, seat: Seat, error: Exception) -> None:
+    def _fail(self, pending: PendingRequest, error: Exception) -> None:
         self._failed = True
-        fail_seat(self._hand, seat, error, 1)
+        fail_request(self._hand, pending, error, 1)

@@ -17,10 +17,18 @@ import numpy as np
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Codec, Engine, Scored
 from rolltree.generate import outside
-from rolltree.generate.decode import Ask, Draw, Seat, abandon, finish_seat, latest_rollout, open_seats
+from rolltree.generate.decode import (
+    Continuations,
+    PendingRequest,
+    SamplingOptions,
+    abandon,
+    finish_request,
+    latest_rollout,
+    open_requests,
+)
 from rolltree.generate.growing import Growing
-from rolltree.generate.patience import told
-from rolltree.generate.random import Stream, christen, lineage, mix
+from rolltree.generate.patience import error_line
+from rolltree.generate.random import Stream, lineage, mix, tag_rng
 from rolltree.generate.setting import HandError, Setting
 from rolltree.task.protocol import Item, Task, Verdict
 from rolltree.tree import Birth, Event, Finish, Forest, Node, Role, Tree
@@ -88,16 +96,16 @@ class Hand:
             raise HandError(f"tree {self.tree.id!r} has no item here; plant it with hand.plant(item)") from None
 
     def on(self, tree: Tree, limits: Limits | None = None) -> Hand:
-        """The hand for one tree. Its purse, bounded by the run's limits per prompt, stays the same in every round;
-        `limits` put a smaller budget for this time inside it.
+        """The hand for one tree. Its tree_budget, bounded by the run's limits per prompt, stays the same in every
+        round; `limits` put a smaller budget for this time inside it.
         """
-        purse = self.setting.purses.get(tree.id)
-        if purse is None:
-            purse = self.budget.child(tree.id, self.setting.per_prompt)
-            self.setting.purses[tree.id] = purse
-        share = purse
-        if limits is not None or not purse.inside(self.budget):
-            share = purse.child("share", limits, also=self.budget)
+        tree_budget = self.setting.tree_budgets.get(tree.id)
+        if tree_budget is None:
+            tree_budget = self.budget.child(tree.id, self.setting.per_prompt)
+            self.setting.tree_budgets[tree.id] = tree_budget
+        share = tree_budget
+        if limits is not None or not tree_budget.inside(self.budget):
+            share = tree_budget.child("share", limits, also=self.budget)
         return Hand(self.setting, share, tree, actor=self.actor, level=self.level)
 
     def under(self, budget: Budget | Limits, name: str = "branch") -> Hand:
@@ -168,7 +176,7 @@ class Hand:
         birth: Birth | None = None,
         why: str = "",
         numbers: Mapping[str, Any] | None = None,
-        **draw: Unpack[Draw],
+        **draw: Unpack[SamplingOptions],
     ) -> list[Node]:
         """Sample n continuations of a node and wait for them; concurrent calls are one batch in the engine.
 
@@ -177,9 +185,9 @@ class Hand:
         Fewer than n come back, perhaps none, when the budget or the context is at its end; a leaf that cannot grow is
         then closed with that reason.
         """
-        seats = open_seats(self, node, Ask(n, draw, frozenset(want), birth, why, numbers or {}))
-        await self._finish(seats)
-        return [seat.node for seat in seats]
+        pending_requests = open_requests(self, node, Continuations(n, draw, frozenset(want), birth, why, numbers or {}))
+        await self._finish(pending_requests)
+        return [pending.node for pending in pending_requests]
 
     def stream(
         self,
@@ -189,13 +197,15 @@ class Hand:
         birth: Birth | None = None,
         why: str = "",
         numbers: Mapping[str, Any] | None = None,
-        **draw: Unpack[Draw],
+        **draw: Unpack[SamplingOptions],
     ) -> Growing:
         """One continuation observed while it is written: `async with` it, iterate its increments, `stop()` it."""
-        return Growing(self, lambda: open_seats(self, node, Ask(1, draw, frozenset(want), birth, why, numbers or {})))
+        return Growing(
+            self, lambda: open_requests(self, node, Continuations(1, draw, frozenset(want), birth, why, numbers or {}))
+        )
 
     async def resume(
-        self, node: Node, *, why: str = "continued", want: Collection[str] = (), **draw: Unpack[Draw]
+        self, node: Node, *, why: str = "continued", want: Collection[str] = (), **draw: Unpack[SamplingOptions]
     ) -> Node:
         """Open a paused leaf again; a run that was interrupted is written on in the same node, under today's weights.
 
@@ -205,8 +215,8 @@ class Hand:
         if node.role != "policy" or node.finish != "abort":
             return node
         node.finish = None
-        seats = open_seats(self, node, Ask(1, draw, frozenset(want)), into=True)
-        await self._finish(seats)
+        pending_requests = open_requests(self, node, Continuations(1, draw, frozenset(want)), into=True)
+        await self._finish(pending_requests)
         return node
 
     async def fork(
@@ -220,14 +230,14 @@ class Hand:
         why: str = "",
         numbers: Mapping[str, Any] | None = None,
         want: Collection[str] = (),
-        **draw: Unpack[Draw],
+        **draw: Unpack[SamplingOptions],
     ) -> list[Node]:
         """Grow n more branches from inside or the end of a node and wait for them.
 
         `at` counts the actions of the whole path that stay, prompt included, as `place` does (None = all). The
-        continuation's law given the prefix is the policy's in every mode but "forced", which first writes `tokens` and
-        records their log-prob. "restart" grows from the root, "vine" from an environment's snapshot; "boundary" and
-        "resample" differ in name only.
+        continuation's distribution given the prefix is the policy's in every mode but "forced", which first writes
+        `tokens` and records their log-prob. "restart" grows from the root, "vine" from an environment's snapshot;
+        "boundary" and "resample" differ in name only.
         """
         place = self.tree.root if mode == "restart" else node if at is None else self.place(node, at)
         if mode != "forced":
@@ -252,9 +262,9 @@ class Hand:
         """Write given tokens below a node: a hint, an expert's prefix, the alternative token of a fork.
 
         In role "policy" they are the policy's own actions chosen by a method: they train, are marked `forced`, and
-        carry the policy's log-prob (`logq` is NaN: they were not sampled). Other roles never train. Role "prompt" asks
-        anew: what follows is a rollout of its own, limited and judged by itself, with everything above as its context.
-        None = no leaf was left in the budget.
+        carry the policy's log-prob (`sampling_logprob` is NaN: they were not sampled). Other roles never train. Role
+        "prompt" asks anew: what follows is a rollout of its own, limited and judged by itself, with everything above
+        as its context. None = no leaf was left in the budget.
         """
         ids = np.asarray(self.codec.encode(tokens) if isinstance(tokens, str) else tokens, np.int32)
         child = outside.place(self, node, ids, role, birth)
@@ -271,7 +281,7 @@ class Hand:
         run = lineage(self.tree, node)
         head = self.tree.cut(node, at)
         if len(self.tree) > known:
-            christen(head, run)
+            tag_rng(head, run)
         return head
 
     def place(self, leaf: Node, end: int) -> Node:
@@ -300,7 +310,7 @@ class Hand:
             copied = path[path.index(replacement) :]
             # Named after what they were copied from: which of several splices came first must not matter.
             for copy, source in zip(self.tree.path(spliced)[-len(copied) :], copied, strict=True):
-                christen(copy, mix(lineage(self.tree, source), "splice"))
+                tag_rng(copy, mix(lineage(self.tree, source), "splice"))
         return spliced
 
     # -- asking ----------------------------------------------------------------------------------------------------
@@ -360,7 +370,7 @@ class Hand:
 
     def fail(self, node: Node, what: str, error: Exception, **numbers: Any) -> None:
         """Mark a node failed: something of ours broke, so it has no outcome."""
-        why = f"{what}: {told(error)}"
+        why = f"{what}: {error_line(error)}"
         if node.status == "pruned":
             self.event("fail", node, why, error=type(error).__name__, **numbers)
             return
@@ -376,15 +386,15 @@ class Hand:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _finish(self, seats: list[Seat]) -> None:
+    async def _finish(self, pending_requests: list[PendingRequest]) -> None:
         done = 0
         try:
-            for seat in seats:
-                await finish_seat(self, seat)
+            for pending in pending_requests:
+                await finish_request(self, pending)
                 done += 1
         except asyncio.CancelledError:
-            for seat in seats[done:]:
-                await abandon(self, seat)
+            for pending in pending_requests[done:]:
+                await abandon(self, pending)
             raise
 
     def _halt(self, node: Node) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
 from rolltree.generate.patience import Gone, attempt
-from rolltree.generate.random import christen, next_run
+from rolltree.generate.random import next_run, tag_rng
 from rolltree.generate.setting import HandError
 from rolltree.task.protocol import Reply, Verdict
 from rolltree.tree import Birth, Node, Role
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 async def score_forced(hand: Hand, node: Node) -> None:
-    """Record the policy's log-prob of tokens that a method chose; nothing was sampled, so `logq` is NaN."""
+    """Record the policy's log-prob of tokens that a method chose; nothing was sampled, so `sampling_logprob` is NaN."""
     prefix = hand.tree.prefix(node)
     scored = await ask_engine(hand, node, prefix, len(prefix) - len(node), frozenset())
     if scored is None:
         return
-    node.logp, node.logq = scored.logp, np.full(len(node), np.nan, np.float32)
+    node.logp, node.sampling_logprob = scored.logp, np.full(len(node), np.nan, np.float32)
     node.version = np.full(len(node), scored.version, np.int32)
     hand.event("note", node, "log-prob of the forced run under the policy", logp=float(scored.logp.sum()))
 
@@ -194,7 +194,7 @@ def place(hand: Hand, node: Node, actions: Array, role: Role, birth: Birth) -> N
     actor = {"env": "env", "policy": hand.actor}.get(role, role)
     forced = role == "policy"
     child = hand.tree.extend(node, actions, role=role, actor=actor, level=hand.level, birth=birth, forced=forced)
-    christen(child, run)
+    tag_rng(child, run)
     return child
 
 

@@ -32,7 +32,7 @@ class Gone(Exception):  # noqa: N818 - not an error of ours: a message that a ca
     """A call failed as often as patience allows; `cause` is the last exception and `tries` how often."""
 
     def __init__(self, what: str, cause: Exception, tries: int) -> None:
-        super().__init__(f"{what} failed {tries}x: {told(cause)}")
+        super().__init__(f"{what} failed {tries}x: {error_line(cause)}")
         self.cause = cause
         self.tries = tries
 
@@ -62,12 +62,12 @@ async def attempt(
             cause = _explained(error, seconds)
             if tries >= patience.tries or isinstance(error, final):
                 raise Gone(what, cause, tries) from error
-            on_retry(f"{what}: {told(cause)}", tries)
+            on_retry(f"{what}: {error_line(cause)}", tries)
         if patience.wait:
             await asyncio.sleep(patience.wait * 2 ** (tries - 1))
 
 
-def told(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """An exception as one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 

@@ -18,7 +18,7 @@ from rolltree.control.ledger import Budget, Limits
 from rolltree.control.probe import Judgement, Over, Probe, Probed, State
 from rolltree.engine.protocol import Engine
 from rolltree.errors import RolltreeError
-from rolltree.generate.decode import WRITTEN, Ask, Draw, latest_rollout, open_seats
+from rolltree.generate.decode import WRITTEN, Continuations, SamplingOptions, latest_rollout, open_requests
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.strategy import Strategy, TreeStrategy
@@ -52,7 +52,7 @@ def check_probe(over: Over, who: str, strategy: object, engine: Engine, task: Ta
 
 
 @dataclass(slots=True)
-class Gate:
+class ProbeGate:
     """Where rollouts wait until all that write beside them have got as far or have ended."""
 
     probe: Probe
@@ -107,7 +107,7 @@ class Observed:
     inner: TreeStrategy
     flights: Mapping[str, InFlight]
     """By tree id."""
-    gates: dict[str, Gate] = field(default_factory=dict[str, Gate])
+    gates: dict[str, ProbeGate] = field(default_factory=dict[str, ProbeGate])
 
     @property
     def needs(self) -> frozenset[str]:
@@ -125,7 +125,7 @@ class Observed:
         if flight.probe is None:
             await self.inner.grow_tree(tree, hand)
             return
-        gate = self.gates.setdefault(tree.id if flight.probe.over == "group" else "", Gate(flight.probe))
+        gate = self.gates.setdefault(tree.id if flight.probe.over == "group" else "", ProbeGate(flight.probe))
         watch = Watch(flight.probe, flight, None if flight.probe.over == "recent" else gate)
         await self.inner.grow_tree(tree, ProbingHand(hand, watch))
 
@@ -144,7 +144,7 @@ class Watch:
 
     probe: Probe
     flight: InFlight
-    gate: Gate | None
+    gate: ProbeGate | None
 
 
 class ProbingHand(Hand):
@@ -169,7 +169,7 @@ class ProbingHand(Hand):
 
     async def extend(
         self, node: Node, *, n: int = 1, want: Collection[str] = (), birth: Birth | None = None, why: str = "",
-        numbers: Mapping[str, Any] | None = None, **draw: Unpack[Draw],
+        numbers: Mapping[str, Any] | None = None, **draw: Unpack[SamplingOptions],
     ) -> list[Node]:  # fmt: skip
         """As of `Hand`, with a look at every run that comes to the probe's length."""
         written = sum(len(x) for x in latest_rollout(self.tree.path(node)) if x.role in WRITTEN)
@@ -181,7 +181,7 @@ class ProbingHand(Hand):
         if gate is not None:
             gate.writing += n
         try:
-            begin: Draw = {**draw, "max_tokens": first}
+            begin: SamplingOptions = {**draw, "max_tokens": first}
             grown = await super().extend(
                 node, n=n, want={*want, "hidden"}, birth=birth, why=why, numbers=numbers, **begin
             )
@@ -206,7 +206,12 @@ class ProbingHand(Hand):
         return at_length and (self.tree.id, node.id) in self.setting.hidden
 
     async def _look(
-        self, node: Node, wait: asyncio.Future[Judgement] | None, want: frozenset[str], more: int | None, draw: Draw
+        self,
+        node: Node,
+        wait: asyncio.Future[Judgement] | None,
+        want: frozenset[str],
+        more: int | None,
+        draw: SamplingOptions,
     ) -> None:
         state, tokens = np.asarray(self.hidden(node), np.float32), self._watch.probe.at(self.setting.limit)
         said = self._watch.probe.judge([state], [self.tree.id])[0] if wait is None else await wait
@@ -224,5 +229,5 @@ class ProbingHand(Hand):
         if more is not None and more <= 0:
             return
         node.finish = None
-        ask: Draw = {**draw, "max_tokens": more}
-        await self._finish(open_seats(self, node, Ask(1, ask, want), into=True))
+        ask: SamplingOptions = {**draw, "max_tokens": more}
+        await self._finish(open_requests(self, node, Continuations(1, ask, want), into=True))

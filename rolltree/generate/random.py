@@ -61,10 +61,10 @@ def lineage(tree: Tree, node: Node) -> int:
         return int(mark[1])
     above = tree[node.parent]
     run = mix(lineage(tree, above), "adopted", above.children.index(node.id))
-    return christen(node, run)
+    return tag_rng(node, run)
 
 
-def christen(node: Node, run: int) -> int:
+def tag_rng(node: Node, run: int) -> int:
     """Write down which run a node belongs to."""
     node.notes[MARK] = [node.id, run]
     return run

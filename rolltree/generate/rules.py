@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rolltree.generate.frontier import Round
+from rolltree.generate.frontier import GrowthRound
 from rolltree.generate.hand import Hand
 from rolltree.generate.signals import features
 from rolltree.generate.stems import Score
@@ -31,7 +31,7 @@ class Rule:
         """The function itself."""
         return self.function
 
-    def __call__(self, hand: Hand, round: Round) -> Sequence[int]:
+    def __call__(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
         """One way on for every live path, and one more for the best while places are free."""
         last = [next(n for n in reversed(hand.tree.path(end)) if n.role == "policy") for end in round.live]
         scores = [float(self.function(node).mean()) if len(node) else 0.0 for node in last]

@@ -16,7 +16,7 @@ from rolltree.generate.needs import check_needs
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
 from rolltree.generate.setting import Setting
-from rolltree.generate.strategy import Choosy, Strategy, TreeStrategy, as_strategy
+from rolltree.generate.strategy import ChecksEngine, Strategy, TreeStrategy, as_strategy
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Tree
 
@@ -93,7 +93,7 @@ async def grow(
     check_needs(whole.needs, type(strategy).__name__, engine, task)
     for name, peer in (peers or {}).items():
         check_needs(whole.needs, f"{type(strategy).__name__} for {name!r}", peer, task)
-    if isinstance(strategy, Choosy):
+    if isinstance(strategy, ChecksEngine):
         strategy.check(engine, task)
     hand = open_hand(
         engine, task, seed=seed, budget=budget, per_prompt=per_prompt, max_tokens=max_tokens, sampling=sampling,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rolltree.control.ledger import Budget, Limits
-from rolltree.engine.protocol import Engine, Run, Sampling
+from rolltree.engine.protocol import Engine, Generation, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
@@ -40,9 +40,9 @@ class Setting:
     """Other policies by the actor they write as; every other actor writes with `engine`."""
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     """The item of each tree, by tree id."""
-    runs: dict[tuple[str, int], Run] = field(default_factory=dict[tuple[str, int], Run])
+    runs: dict[tuple[str, int], Generation] = field(default_factory=dict[tuple[str, int], Generation])
     """Requests in flight by (tree, node), so that pruning or pausing a node stops what is being written below it."""
-    purses: dict[str, Budget] = field(default_factory=dict[str, Budget])
+    tree_budgets: dict[str, Budget] = field(default_factory=dict[str, Budget])
     """The budget of each tree: the same one in every round."""
     hidden: dict[tuple[str, int], FloatArray] = field(default_factory=dict[tuple[str, int], FloatArray])
     """Last hidden states by (tree, node), where they were asked for; never stored with the tree."""

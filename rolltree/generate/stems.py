@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.generate.decode import Draw
+from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
 from rolltree.generate.signals import Signal, asked, features
 from rolltree.generate.turns import Watch, play
@@ -63,7 +63,7 @@ class BySignal:
         return self.signal.read
 
 
-class Place(NamedTuple):
+class ForkPlace(NamedTuple):
     """A position on a leaf's path (actions before it stay) and what the action there scored."""
 
     leaf: Node
@@ -73,7 +73,7 @@ class Place(NamedTuple):
 
 async def stems(
     hand: Hand, n: int, *, want: frozenset[str], start: Node | None = None, birth: Birth | None = None,
-    watch: Watch | None = None, draw: Draw | None = None,
+    watch: Watch | None = None, draw: SamplingOptions | None = None,
 ) -> list[Node]:  # fmt: skip
     """Play n whole rollouts from a node (the root), with signals recorded; returns their leaves."""
     place = hand.tree.root if start is None else start
@@ -84,27 +84,27 @@ async def stems(
     return [leaf for task in tasks if (leaf := task.result()) is not place]
 
 
-async def branch(hand: Hand, place: Place, n: int, *, want: frozenset[str] = frozenset(), why: str) -> list[Node]:
+async def branch(hand: Hand, place: ForkPlace, n: int, *, want: frozenset[str] = frozenset(), why: str) -> list[Node]:
     """Cut a leaf's path at a place and play n new branches there; the event names the score that chose it."""
     head = hand.place(place.leaf, place.position)
     hand.event("select", head, why, score=place.score, position=place.position, branches=n)
     return await stems(hand, n, want=want, start=head, birth="resample")
 
 
-def scored(tree: Tree, leaf: Node, score: Score) -> list[Place]:
+def scored(tree: Tree, leaf: Node, score: Score) -> list[ForkPlace]:
     """Every place on a path where a sampled policy action could be drawn anew, in order."""
-    found: list[Place] = []
+    found: list[ForkPlace] = []
     before = 0
     for node in tree.path(leaf):
         if node.role == "policy" and not node.forced and len(node):
-            found += [Place(leaf, before + i, float(v)) for i, v in enumerate(score(node))]
+            found += [ForkPlace(leaf, before + i, float(v)) for i, v in enumerate(score(node))]
         before += len(node)
     return found
 
 
-def best(found: list[Place], n: int, *, apart: int = 1) -> list[Place]:
+def best(found: list[ForkPlace], n: int, *, apart: int = 1) -> list[ForkPlace]:
     """The n highest places, at least `apart` actions from each other on the path; earlier wins ties."""
-    chosen: list[Place] = []
+    chosen: list[ForkPlace] = []
     for place in sorted(found, key=lambda p: (-p.score, p.position)):
         if all(abs(place.position - other.position) >= apart for other in chosen):
             chosen.append(place)
@@ -193,13 +193,13 @@ class OneAtATime:
                 return
             grown += [leaf for leaf in added if leaf.status == "done"]
 
-    def _best(self, tree: Tree, score: Score, grown: list[Node], used: set[bytes]) -> Place | None:
+    def _best(self, tree: Tree, score: Score, grown: list[Node], used: set[bytes]) -> ForkPlace | None:
         found = [p for leaf in grown for p in scored(tree, leaf, score)]
         if self.consume:
             found = [p for p in found if _identity(tree, p) not in used]
         return max(found, key=lambda p: p.score, default=None)
 
 
-def _identity(tree: Tree, place: Place) -> bytes:
+def _identity(tree: Tree, place: ForkPlace) -> bytes:
     """A place is its prefix: the same actions before it, whichever leaf they were found on."""
     return tree.prefix(place.leaf)[: place.position].tobytes()

@@ -10,8 +10,8 @@ import numpy as np
 
 from rolltree.engine.protocol import Embedder
 from rolltree.generate.decide import decide
-from rolltree.generate.decode import Draw
-from rolltree.generate.frontier import Round, grow_rounds
+from rolltree.generate.decode import SamplingOptions
+from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
 from rolltree.generate.selection import Floats, Program, clusters, rebase
 from rolltree.generate.signals import SignalError, features
@@ -100,7 +100,7 @@ class StepSearch:
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Step, score, select, fork; then choose an answer."""
         search = _Search(self, await _table(hand) if self.meaning == "tokens" else None)
-        draw: Draw = {"max_tokens": self.step, "stop": (self.delimiter,) if self.delimiter else ()}
+        draw: SamplingOptions = {"max_tokens": self.step, "stop": (self.delimiter,) if self.delimiter else ()}
         await grow_rounds(
             hand, leaves=self.width, first=self.width, widths=search.widths, draw=draw, rounds=self.rounds,
             want=self.want, review=search.review, why=f"share of the width by {self.select}",
@@ -124,7 +124,7 @@ class _Search:
         self.scores = [float(score) for score in await self.knobs.scorer(hand, live)]
         return live
 
-    def widths(self, hand: Hand, round: Round) -> Sequence[int]:
+    def widths(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
         """How many ways each path goes on."""
         k, width = self.knobs, max(round.leaves - round.finished, 1)
         kept = self._kept(hand, round.live, width)

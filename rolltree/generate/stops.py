@@ -2,8 +2,8 @@
 
 An engine looks for stop strings in what one request wrote. A string that began in an earlier segment of the same turn
 and ends in this one would be missed, so segments would not stop where an unbroken rollout does. Such a run is shortened
-to the token that completed the string. Stopping is a function of the tokens alone, so the law stays the policy's; the
-tokens written after it stay paid and are reported as wasted.
+to the token that completed the string. Stopping is a function of the tokens alone, so the distribution stays the
+policy's; the tokens written after it stay paid and are reported as wasted.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
-from rolltree.generate.patience import told
+from rolltree.generate.patience import error_line
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest, Tree
 
@@ -49,7 +49,7 @@ class TreeStrategy(Protocol):
 
 
 @runtime_checkable
-class Choosy(Protocol):
+class ChecksEngine(Protocol):
     """A strategy with knobs that make sense only on some engines: a threshold that the vocabulary puts out of reach."""
 
     def check(self, engine: Engine, task: Task) -> None:
@@ -105,7 +105,11 @@ def fail_tree(hand: Hand, error: BaseException) -> None:
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         fail_tree(hand, error.exceptions[0])
         return
-    why = f"the strategy crashed: {type(error).__name__}: {error}" if not isinstance(error, Exception) else told(error)
+    why = (
+        f"the strategy crashed: {type(error).__name__}: {error}"
+        if not isinstance(error, Exception)
+        else error_line(error)
+    )
     hand.tree.notes["failed"] = why
     hand.event("fail", None, f"growing this tree crashed: {why}", error=type(error).__name__)
     for leaf in hand.tree.leaves():

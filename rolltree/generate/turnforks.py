@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rolltree.generate.backfill import Backfill, backfill
-from rolltree.generate.frontier import Round, grow_rounds
+from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
 from rolltree.generate.rules import Rule
 from rolltree.generate.signals import Signal, asked, features, head_sum
@@ -75,7 +75,7 @@ class _Odds:
         self.knobs = knobs
         self.consecutive = 0
 
-    def __call__(self, hand: Hand, round: Round) -> Sequence[int]:
+    def __call__(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
         k = self.knobs
         slots = round.leaves - round.finished - len(round.live)
         widths: list[int] = []

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Unpack
 
-from rolltree.generate.decode import Draw, latest_rollout
+from rolltree.generate.decode import SamplingOptions, latest_rollout
 from rolltree.generate.hand import Hand
 from rolltree.tree import Birth, Node
 
@@ -28,7 +28,7 @@ async def stretch(
     want: Collection[str] = (),
     why: str = "",
     verify: bool = True,
-    **draw: Unpack[Draw],
+    **draw: Unpack[SamplingOptions],
 ) -> list[Node]:
     """Grow n continuations up to the next boundary and return where each stands; fewer, or none, at a budget's end.
 
@@ -54,7 +54,7 @@ async def play(
     want: Collection[str] = (),
     verify: bool = True,
     watch: Watch | None = None,
-    **draw: Unpack[Draw],
+    **draw: Unpack[SamplingOptions],
 ) -> Node:
     """Roll one branch out from a node and return its leaf; `birth` says how its first run came to be.
 
@@ -80,7 +80,7 @@ async def play(
 
 async def proceed(
     hand: Hand, leaf: Node, *, want: Collection[str] = (), verify: bool = True, watch: Watch | None = None,
-    **draw: Unpack[Draw],
+    **draw: Unpack[SamplingOptions],
 ) -> Node:  # fmt: skip
     """Do what is due at a leaf that was paused or forced (in this run or an earlier one) and play it to its end."""
     if leaf.status == "paused":

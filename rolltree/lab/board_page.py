@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from rolltree.lab.board_figure import figure
-from rolltree.lab.board_table import ENOUGH, Column, steps_until, table
+from rolltree.lab.board_table import ENOUGH, BoardColumn, steps_until, table
 from rolltree.lab.compare import Comparison
 from rolltree.lab.report import shown
 from rolltree.lab.trace import write_json
@@ -26,7 +26,7 @@ class Board:
     result: Comparison
     about: str
     """What its arms are, in sentences."""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[BoardColumn, ...] = ()
     heading: str = ""
     remark: str = ""
     """What to know when reading the table."""

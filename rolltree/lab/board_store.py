@@ -12,14 +12,14 @@ from typing import Any, cast
 import numpy as np
 
 from rolltree.lab.arms import Arm
-from rolltree.lab.board_table import Column
+from rolltree.lab.board_table import BoardColumn
 from rolltree.lab.compare import Comparison, conclude
 from rolltree.lab.trace import LabError, Trace
 
 Row = Mapping[str, float]
 
 
-def stored(path: Path, every: int, columns: Sequence[Column] = ()) -> list[Trace]:
+def stored(path: Path, every: int, columns: Sequence[BoardColumn] = ()) -> list[Trace]:
     """The runs behind a board, from the numbers written beside its page (`board_page.numbers`).
 
     Of the steps between two evaluations only their number is known, `every`; each stands where an even pace would have
@@ -54,7 +54,7 @@ def joined(fresh: Comparison, known: Sequence[Trace], arms: Sequence[Arm]) -> Co
     return replace(both, seconds=fresh.seconds, command=fresh.command)
 
 
-def _trace(label: str, run: Mapping[str, Any], every: int, columns: Sequence[Column]) -> Trace:
+def _trace(label: str, run: Mapping[str, Any], every: int, columns: Sequence[BoardColumn]) -> Trace:
     judged = [{str(k): float(v) for k, v in row.items()} for row in run["rows"]]
     means = {c.metric: float(run[c.metric]) for c in columns if run.get(c.metric) is not None}
     steps: list[Row] = []

@@ -11,7 +11,7 @@ import numpy as np
 from rolltree.lab.compare import Comparison
 from rolltree.lab.contrast import Contrast, Measure, measures, reach_words, reaches, run_means
 from rolltree.lab.report import duration, shown
-from rolltree.lab.stats import Reach
+from rolltree.lab.stats import TargetReach
 from rolltree.lab.trace import Trace
 
 ENOUGH = 3
@@ -23,7 +23,7 @@ HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BoardColumn:
     """A number of training that a board shows beside those that all boards show: its mean over steps and seeds."""
 
     head: str
@@ -31,7 +31,7 @@ class Column:
     kind: Literal["share", "number", "count", "seconds"] = "share"
 
 
-def table(result: Comparison, also: Sequence[Column]) -> str:
+def table(result: Comparison, also: Sequence[BoardColumn]) -> str:
     """Arms by pass@1 below the baseline, with verdicts, costs and the board's own columns."""
     on = result.conditions
     k = f"pass@{on.eval_samples}"
@@ -46,7 +46,7 @@ def table(result: Comparison, also: Sequence[Column]) -> str:
         traces = result.of(arm.label)
         mine = _at(result, arm.label, "pass@1")
         tokens = reaches(traces, "pass@1", result.target, "decoded")
-        steps = [Reach(float(steps_until(t, r.cost)), r.reached) for t, r in zip(traces, tokens, strict=True)]
+        steps = [TargetReach(float(steps_until(t, r.cost)), r.reached) for t, r in zip(traces, tokens, strict=True)]
         lines.append("| " + " | ".join([
             arm.label, *(_share(mine), _against(found.get(arm.label), mine, theirs)),
             *(_share(_at(result, arm.label, name)) for name in (k, "pass@1 area")),
@@ -58,7 +58,7 @@ def table(result: Comparison, also: Sequence[Column]) -> str:
     return "\n".join(lines)
 
 
-def _mean(traces: Sequence[Trace], column: Column) -> str:
+def _mean(traces: Sequence[Trace], column: BoardColumn) -> str:
     found = run_means(traces, column.metric)
     return "–" if found is None else shown(found.interval.estimate, column.kind)
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from rolltree.control.history import BANDS, History
 from rolltree.control.order import PLAIN
-from rolltree.lab.report import Chart, Grid, Page, Series, print_page, shown, write_html
+from rolltree.lab.report import Chart, Page, PlotSeries, ReportTable, print_page, shown, write_html
 from rolltree.lab.trace import LabError
 from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
@@ -86,7 +86,7 @@ def page(run: Path, top: int = 10) -> Page:
         charts=[_over_time(lines)] if steered else [],
         grids=[
             *(_by_difficulty(lines) if steered else []),
-            Grid("What taught nothing, and what was saved", ["", "count", "tokens", "share of tokens"],
+            ReportTable("What taught nothing, and what was saved", ["", "count", "tokens", "share of tokens"],
                  [*(_zero_variance(lines, decoded) if steered else []), *_lost(lines, decoded)]),
             *(_arms(lines) if steered else []),
             *(_usages(lines[-1]) if scheduled else []),
@@ -101,20 +101,20 @@ def total(lines: Lines, name: str) -> float:
     return float(sum(line[name] for line in lines if line.get(name) is not None))
 
 
-def _by_difficulty(lines: Lines) -> list[Grid]:
+def _by_difficulty(lines: Lines) -> list[ReportTable]:
     columns = ["band", "tokens", "share", "prompts", "rollouts", "tokens a prompt", "a rollout"]
     about = (
         "Bands of the recent unassisted pass rate, by what was known before the step: never seen; 0; below 1/3; up to "
         "2/3; below 1; 1. A prompt counts once in each step that visits it."
     )
-    return [Grid("By difficulty", columns, _bands(lines), about), *_levels(lines)]
+    return [ReportTable("By difficulty", columns, _bands(lines), about), *_levels(lines)]
 
 
 def _over_time(lines: Lines) -> Chart:
     x = [float(line["budget/decoded_total"]) for line in lines]
     tokens = {b: [value_in(line, f"budget/tokens/{b}") or 0.0 for line in lines] for b in BANDS}
     every = [max(sum(of_step), 1.0) for of_step in zip(*tokens.values(), strict=True)]
-    series = [Series(b, x, [t / all for t, all in zip(tokens[b], every, strict=True)]) for b in BANDS]
+    series = [PlotSeries(b, x, [t / all for t, all in zip(tokens[b], every, strict=True)]) for b in BANDS]
     return Chart("Tokens of a step by difficulty", "decoded tokens", "share", series, percent=True)
 
 
@@ -130,7 +130,7 @@ def _bands(lines: Lines) -> Rows:
     return rows
 
 
-def _levels(lines: Lines) -> list[Grid]:
+def _levels(lines: Lines) -> list[ReportTable]:
     """Tokens by the task's own levels, where it mixes several."""
     names = {n for line in lines for n in line if n.startswith("budget/level/")}
     if len(names) < 2:
@@ -138,7 +138,7 @@ def _levels(lines: Lines) -> list[Grid]:
     levels = sorted(int(n.removeprefix("budget/level/")) for n in names)
     tokens = [total(lines, f"budget/level/{level}") for level in levels]
     rows = [[str(level), shown(t, "count"), _part(t, sum(tokens))] for level, t in zip(levels, tokens, strict=True)]
-    return [Grid("By level", ["level", "tokens", "share"], rows, "The task's own levels of difficulty.")]
+    return [ReportTable("By level", ["level", "tokens", "share"], rows, "The task's own levels of difficulty.")]
 
 
 def _row(decoded: float, name: str, count: float, tokens: float | None = None) -> list[str]:
@@ -166,24 +166,26 @@ def _pruned(lines: Lines) -> float:
     return sum(total(lines, name) for name in {n for line in lines for n in line if n.startswith("rollout/pruned/")})
 
 
-def _arms(lines: Lines) -> list[Grid]:
+def _arms(lines: Lines) -> list[ReportTable]:
     names = sorted({n for line in lines for n in line if n.startswith("budget/arm/")})
     rows = [[n.removeprefix("budget/arm/"), f"{total(lines, n):.0f}"] for n in names]
-    return [Grid("Arms", ["arm", "rollouts"], rows, "Measured rollouts are paid for and do not teach.")]
+    return [ReportTable("Arms", ["arm", "rollouts"], rows, "Measured rollouts are paid for and do not teach.")]
 
 
-def _usages(last: Mapping[str, Any]) -> list[Grid]:
+def _usages(last: Mapping[str, Any]) -> list[ReportTable]:
     """What a schedule did with all rollouts so far."""
     made, tokens = ("rollout/scheduled/", "budget/scheduled_tokens/")
     rollouts = [[n.removeprefix(made), shown(last[n], "count")] for n in sorted(last) if n.startswith(made)]
     used = [[n.removeprefix(tokens), shown(last[n], "count")] for n in sorted(last) if n.startswith(tokens)]
     return [
-        Grid("What became of rollouts", ["", "rollouts"], rollouts, "Those not yet settled are submitted and no more."),
-        Grid("What became of their tokens", ["", "tokens"], used, "Masked tokens are context and do not teach."),
+        ReportTable(
+            "What became of rollouts", ["", "rollouts"], rollouts, "Those not yet settled are submitted and no more."
+        ),
+        ReportTable("What became of their tokens", ["", "tokens"], used, "Masked tokens are context and do not teach."),
     ]
 
 
-def _later(lines: Lines) -> list[Grid]:
+def _later(lines: Lines) -> list[ReportTable]:
     """Partial rollouts, recalled groups and ages, where there are any."""
     rows: Rows = []
     for name, words in LATER.items():
@@ -192,10 +194,10 @@ def _later(lines: Lines) -> list[Grid]:
             each = sum(told) / len(lines) if "staleness" not in name and "share" not in words else float(np.mean(told))
             most = max([float(line[n]) for line in lines for n in (name, name.replace("mean", "max")) if line.get(n)])
             rows.append([words, shown(each), shown(most)])
-    return [Grid("What came from earlier steps", ["", "mean", "most"], rows)] if rows else []
+    return [ReportTable("What came from earlier steps", ["", "mean", "most"], rows)] if rows else []
 
 
-def _prompts(run: Path, top: int) -> list[Grid]:
+def _prompts(run: Path, top: int) -> list[ReportTable]:
     """Tokens by prompt, from the newest checkpoint."""
     found = latest(run / "checkpoints")
     if found is None:
@@ -214,7 +216,7 @@ def _prompts(run: Path, top: int) -> list[Grid]:
             shown(rate, "share"), ", ".join(arm for arm in arms if arm != PLAIN) or "–",
         ])  # fmt: skip
     return [
-        Grid(
+        ReportTable(
             "The costliest prompts", ["prompt", "tokens", "share", "rollouts", "pass rate", "other arms"], rows,
             f"Of {len(spent)} prompts known after step {found.step}. Tokens of a prompt: least {shown(low, 'count')}, "
             f"median {shown(middle, 'count')}, 90 % below {shown(high, 'count')}, most "

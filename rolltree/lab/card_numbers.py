@@ -55,10 +55,10 @@ class Departures:
     forced: float
     """Tokens a method chose instead of the policy, also hints and templates on trained paths."""
     tempered: float
-    """Sampled tokens whose sampling law was not the policy's own (temperature, truncation, hooks)."""
+    """Sampled tokens whose sampling distribution was not the policy's own (temperature, truncation, hooks)."""
     tempered_mismatch: float
-    """Mean of logq − logp over those with both: an estimate of the divergence per token."""
-    unknown_law: float
+    """Mean of sampling_logprob − logp over those with both: an estimate of the divergence per token."""
+    unknown_distribution: float
     """Tokens with no behaviour log-prob: greedy, spliced, or not recorded."""
     foreign: float
     """Trained tokens written by another actor than the policy."""
@@ -75,7 +75,7 @@ class Departures:
 
 
 @dataclass(frozen=True)
-class Selection:
+class CardSelection:
     """What selection did to the outcome and the length: all judged leaves against those trained on."""
 
     reward_all: float
@@ -99,7 +99,7 @@ class Numbers:
     staleness: Spread | None
     """Versions a trained token is behind the newest of its tree; None where versions were not recorded."""
     departures: Departures
-    selection: Selection
+    selection: CardSelection
 
 
 def numbers(trees: Iterable[Tree]) -> Numbers:
@@ -169,7 +169,7 @@ def _departures(trained: Sequence[tuple[Tree, Node]], leaves: Sequence[tuple[Tre
         forced=(count["forced"] + count["guided"]) / max(chosen, 1),
         tempered=count["tempered"] / policy,
         tempered_mismatch=gap / max(count["both"], 1),
-        unknown_law=count["unknown"] / policy,
+        unknown_distribution=count["unknown"] / policy,
         foreign=count["foreign"] / policy,
         replayed=count["replayed"] / policy,
         stale=count["stale"] / policy,
@@ -180,11 +180,11 @@ def _departures(trained: Sequence[tuple[Tree, Node]], leaves: Sequence[tuple[Tre
 
 
 def _count_node(tree: Tree, node: Node, count: Counter[str]) -> float:
-    """Add a node of a trained path to the counts; returns its sum of logq − logp."""
+    """Add a node of a trained path to the counts; returns its sum of sampling_logprob − logp."""
     size = len(node)
     if node.role in ("hint", "splice", "template"):
         count["guided"] += size
-    if not node.trains:
+    if not node.trainable:
         return 0.0
     count["policy"] += size
     count["foreign"] += size * (node.actor != "policy")
@@ -195,34 +195,36 @@ def _count_node(tree: Tree, node: Node, count: Counter[str]) -> float:
     if node.forced:
         count["forced"] += size
         return 0.0
-    if node.logq is None:
+    if node.sampling_logprob is None:
         count["unknown"] += size
         return 0.0
-    known = np.isfinite(node.logq)
+    known = np.isfinite(node.sampling_logprob)
     count["unknown"] += int((~known).sum())
     if node.logp is None:
         return 0.0
-    difference = (node.logq - node.logp)[known].astype(np.float64)
+    difference = (node.sampling_logprob - node.logp)[known].astype(np.float64)
     count["both"] += len(difference)
     count["tempered"] += int((np.abs(difference) > 1e-3).sum())
     return float(difference.sum())
 
 
-def _selection(leaves: Sequence[tuple[Tree, Node]], trained: Sequence[tuple[Tree, Node]]) -> Selection:
+def _selection(leaves: Sequence[tuple[Tree, Node]], trained: Sequence[tuple[Tree, Node]]) -> CardSelection:
     def reward(pairs: Sequence[tuple[Tree, Node]]) -> float:
         found = [n.scores.get("outcome", n.scores["reward"]) for _, n in pairs if "reward" in n.scores]
         return float(np.mean(found)) if found else float("nan")
 
     def length(pairs: Sequence[tuple[Tree, Node]]) -> float:
-        return float(np.mean([sum(len(m) for m in t.path(n) if m.trains) for t, n in pairs])) if pairs else float("nan")
+        return (
+            float(np.mean([sum(len(m) for m in t.path(n) if m.trainable) for t, n in pairs])) if pairs else float("nan")
+        )
 
     judged = [(t, n) for t, n in leaves if n.status == "done"]
-    return Selection(reward(judged), reward(trained), length(judged), length(trained))
+    return CardSelection(reward(judged), reward(trained), length(judged), length(trained))
 
 
 def _staleness(tree: Tree) -> np.ndarray:
     newest = _newest(tree)
-    found = [newest - n.version for n in tree if n.trains and n.version is not None]
+    found = [newest - n.version for n in tree if n.trainable and n.version is not None]
     return np.concatenate(found) if found else np.zeros(0)
 
 
@@ -232,11 +234,11 @@ def _newest(tree: Tree) -> int:
 
 def _taught(leaf: Node) -> bool:
     """Trained on; in forests of programs that record no fates, every finished leaf with an outcome."""
-    return leaf.fate == "trained" or (not leaf.fate and leaf.status == "done" and "reward" in leaf.scores)
+    return leaf.usage == "trained" or (not leaf.usage and leaf.status == "done" and "reward" in leaf.scores)
 
 
 def _fate(leaf: Node) -> str:
-    return leaf.fate or ("running" if leaf.status in ("open", "paused") else f"{leaf.status}, fate not recorded")
+    return leaf.usage or ("running" if leaf.status in ("open", "paused") else f"{leaf.status}, usage not recorded")
 
 
 def _spread(values: Sequence[float] | np.ndarray) -> Spread:

@@ -71,7 +71,7 @@ def _filter(card: RolloutCard) -> list[tuple[str, str]]:
         ("group filters", made.get("filters") or _listed(parts.get("filters"))),
         ("shaping of outcomes", made.get("shapers") or _listed(parts.get("shapers"))),
         ("rounds of sampling per step, at most", str(parts.get("rounds", "not recorded"))),
-        ("leaves by fate", _counts(card.numbers.fates)),
+        ("leaves by usage", _counts(card.numbers.fates)),
         ("mean outcome, all judged and trained on", f"{shown(s.reward_all)} and {shown(s.reward_trained)}"),
         ("mean length, all judged and trained on", f"{shown(s.length_all)} and {shown(s.length_trained)}"),
     ]
@@ -111,9 +111,9 @@ def _departures(card: RolloutCard) -> list[tuple[str, str]]:
     share = "share"
     return [
         ("forced: chosen by a method, a hint or a template", shown(d.forced, share)),
-        ("tempered: sampled from another law than the policy's", shown(d.tempered, share)),
-        ("… its mean log-ratio per token, logq − logp", shown(d.tempered_mismatch)),
-        ("law unknown: greedy, spliced or not recorded", shown(d.unknown_law, share)),
+        ("tempered: sampled from another distribution than the policy's", shown(d.tempered, share)),
+        ("… its mean log-ratio per token, sampling_logprob − logp", shown(d.tempered_mismatch)),
+        ("distribution unknown: greedy, spliced or not recorded", shown(d.unknown_distribution, share)),
         ("foreign: written by another actor", shown(d.foreign, share)),
         ("replayed: grafted from earlier rollouts", shown(d.replayed, share)),
         ("stale: written under older weights", shown(d.stale, share)),

@@ -8,7 +8,7 @@ from rolltree.lab.compare import Comparison
 from rolltree.lab.contrast import Measure, held_out, measures, reach_words, reaches, run_means
 from rolltree.lab.curves import FEW, band
 from rolltree.lab.names import is_share, less_is_better, row_name
-from rolltree.lab.report import Chart, Finding, Grid, Page, Series, duration, shown
+from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, duration, shown
 from rolltree.lab.stats import Interval
 from rolltree.lab.trace import AXIS_NAMES, Trace
 
@@ -52,7 +52,7 @@ def page(result: Comparison) -> Page:
             ("baseline", labels[0]),
             ("took", duration(result.seconds)),
         ),
-        findings=[Finding(c.outcome, c.words) for c in result.contrasts],
+        findings=[ReportFinding(c.outcome, c.words) for c in result.contrasts],
         charts=_charts(result),
         grids=_grids(result),
         commands=[("The whole comparison; finished runs are reused", result.command)] if result.command else (),
@@ -100,7 +100,7 @@ def _how(result: Comparison) -> str:
     return f"Mean of {seeds} seeds with its {level} t interval at each point; thin lines are single runs."
 
 
-def _series(label: str, traces: Sequence[Trace], metric: str, result: Comparison) -> Series:
+def _series(label: str, traces: Sequence[Trace], metric: str, result: Comparison) -> PlotSeries:
     on = result.conditions
     made = band(traces, metric, on.axis, level=result.confidence, until=on.budget)
     low, high = (made.low.tolist(), made.high.tolist()) if made.seeds > 1 else ((), ())
@@ -109,10 +109,10 @@ def _series(label: str, traces: Sequence[Trace], metric: str, result: Comparison
         for trace in traces:
             x, y = trace.curve(metric, on.axis)
             runs.append((x[x <= on.budget].tolist(), y[x <= on.budget].tolist()))
-    return Series(label, made.x.tolist(), made.mean.tolist(), low, high, runs)
+    return PlotSeries(label, made.x.tolist(), made.mean.tolist(), low, high, runs)
 
 
-def _grids(result: Comparison) -> list[Grid]:
+def _grids(result: Comparison) -> list[ReportTable]:
     on, target = result.conditions, shown(result.target, "share")
     k = f"pass@{on.eval_samples}"
     rollouts = [r for r in ROLLOUTS if all(run_means(result.of(a.label), r[0]) for a in result.arms)]
@@ -142,15 +142,15 @@ def _grids(result: Comparison) -> list[Grid]:
         for c in result.contrasts
     ]  # fmt: skip
     return [
-        Grid(
+        ReportTable(
             "At the budget", ["recipe", *columns, f"tokens to {target}", f"seconds to {target}", "time per run"],
             outcome, f"Mean over seeds {spread}. Costs to the target are medians over seeds.",
         ),
-        Grid(
+        ReportTable(
             f"Against {result.arms[0].label} in {result.metric}",
             ["recipe", "difference", "level", "p (t)", "p (Holm)", "p (sign flips)", "verdict"], tests,
         ),
-        Grid("Rollouts while training", ["recipe", *(r[1] for r in rollouts), "decoded", "trained"], habits,
+        ReportTable("Rollouts while training", ["recipe", *(r[1] for r in rollouts), "decoded", "trained"], habits,
              "Means over whole runs."),
     ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from rolltree.lab.stats import (
     Direction,
     Interval,
     Outcome,
-    Reach,
+    TargetReach,
     describe,
     first_reach,
     holm,
@@ -116,7 +116,7 @@ def contrasts(
     return out
 
 
-def reaches(traces: Sequence[Trace], metric: str, target: float, axis: Axis) -> list[Reach]:
+def reaches(traces: Sequence[Trace], metric: str, target: float, axis: Axis) -> list[TargetReach]:
     """What each seed paid until the curve reached the target."""
     return [first_reach(*t.curve(metric, axis), target) for t in traces]
 
@@ -129,7 +129,7 @@ def common_target(arms: Mapping[str, Sequence[Trace]], metric: str, axis: Axis =
     return start + (best - start) / 2
 
 
-def reach_words(runs: Sequence[Reach], show: Callable[[float], str]) -> str:
+def reach_words(runs: Sequence[TargetReach], show: Callable[[float], str]) -> str:
     """The median cost, or how many got there when fewer than half did."""
     middle = median_reach(runs)
     there = sum(r.reached for r in runs)

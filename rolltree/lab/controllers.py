@@ -22,7 +22,7 @@ from rolltree.control.registry import controls
 from rolltree.lab.arms import Arm, amount, arms
 from rolltree.lab.board_page import Board, write_page
 from rolltree.lab.board_store import joined, stored
-from rolltree.lab.board_table import Column
+from rolltree.lab.board_table import BoardColumn
 from rolltree.lab.compare import Comparison, compare
 from rolltree.lab.runner import Conditions, Runner, Shelf
 from rolltree.lab.sources import modules_of
@@ -35,11 +35,11 @@ BESIDE = ("dapo", "grpo_roc")
 """Recipes without a control that spend the same budget in another way: they refill a step, or select from more."""
 SHARED = frozenset({Uniform.__module__})
 NAME = "controllers"
-COLUMNS = (Column("groups without variance", "zero_variance"),)
+COLUMNS = (BoardColumn("groups without variance", "zero_variance"),)
 
 
 @dataclass(frozen=True)
-class Settings:
+class ControllerSettings:
     """What is trained, and where the result goes."""
 
     only: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def steered(settings: Sequence[str] = ()) -> tuple[Arm, ...]:
     return (*arms((BASELINE, *BESIDE, *mine), settings), *over)
 
 
-def measured(settings: Settings, console: Console | None = None, runner: Runner | None = None) -> Comparison:
+def measured(settings: ControllerSettings, console: Console | None = None, runner: Runner | None = None) -> Comparison:
     """Make (or find) every run and compare all with the baseline."""
     every = steered(settings.set)
     if unknown := set(settings.only) - {arm.label for arm in every}:
@@ -87,7 +87,7 @@ def measured(settings: Settings, console: Console | None = None, runner: Runner 
     return joined(fresh, known, every) if settings.keep else fresh
 
 
-def main(settings: Settings) -> None:
+def main(settings: ControllerSettings) -> None:
     """Write controllers.md, controllers.svg and controllers.json."""
     torch.set_num_threads(settings.threads)
     write_page(
@@ -106,10 +106,10 @@ def board(result: Comparison) -> Board:
     )  # fmt: skip
 
 
-def command(settings: Settings) -> str:
+def command(settings: ControllerSettings) -> str:
     """The command line that repeats a page; of one that was added to, that of the whole."""
     words = ["python -m rolltree.lab.controllers"]
-    for name, default in asdict(Settings()).items():
+    for name, default in asdict(ControllerSettings()).items():
         value = getattr(settings, name)
         if value != default and name not in ("out", "cache", "threads", *(("only", "keep") if settings.keep else ())):
             given = value if isinstance(value, tuple) else (value,)
@@ -123,4 +123,4 @@ def _controls(parts: object) -> set[str]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Settings))
+    main(tyro.cli(ControllerSettings))

@@ -30,7 +30,7 @@ class SeedResult:
 
 
 @dataclass(frozen=True)
-class Entry:
+class EvidenceEntry:
     """What was claimed, what was found, and what it was found with."""
 
     name: str
@@ -54,14 +54,14 @@ class Entry:
     format: int = FORMAT
 
 
-def save_entry(entry: Entry, folder: Path) -> Path:
+def save_entry(entry: EvidenceEntry, folder: Path) -> Path:
     """Write `folder/NAME.json`."""
     path = folder / f"{entry.name}.json"
     write_json(path, asdict(entry))
     return path
 
 
-def load_entry(name: str, folder: Path) -> Entry | None:
+def load_entry(name: str, folder: Path) -> EvidenceEntry | None:
     """The stored entry of a recipe; None when there is none, an error naming the reason when it cannot be read."""
     path = folder / f"{name}.json"
     if not path.is_file():
@@ -71,12 +71,12 @@ def load_entry(name: str, folder: Path) -> Entry | None:
         raw["format"] = _known_format(raw["format"])
         results = tuple(_result(r) for r in raw.pop("results"))
         effect = Interval(**raw.pop("effect"))
-        return Entry(results=results, effect=effect, **raw)
+        return EvidenceEntry(results=results, effect=effect, **raw)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"cannot read {path}: {error}; run `rolltree evidence {name}` again") from error
 
 
-def load_entries(folder: Path) -> list[Entry]:
+def load_entries(folder: Path) -> list[EvidenceEntry]:
     """All stored entries by name."""
     found = (load_entry(path.stem, folder) for path in sorted(folder.glob("*.json")))
     return [entry for entry in found if entry is not None]

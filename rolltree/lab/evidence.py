@@ -20,12 +20,12 @@ from rolltree.lab.claim import Claim
 from rolltree.lab.compare import Comparison, compare
 from rolltree.lab.contrast import held_out
 from rolltree.lab.curves import value_at
-from rolltree.lab.entry import Entry, SeedResult
+from rolltree.lab.entry import EvidenceEntry, SeedResult
 from rolltree.lab.names import is_share, of_rollouts
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Shelf
 from rolltree.lab.sources import changed
-from rolltree.lab.stats import Interval, Judgement, describe, paired_interval
+from rolltree.lab.stats import Interval, StatedVerdict, describe, paired_interval
 from rolltree.lab.stats.student import t_quantile
 
 EARLY = 5
@@ -41,12 +41,12 @@ class Repeat:
     words: str
 
 
-def measure(claim: Claim, runner: Runner, cache: Path, console: Console | None = None) -> Entry:
+def measure(claim: Claim, runner: Runner, cache: Path, console: Console | None = None) -> EvidenceEntry:
     """Run a claim's experiment and judge it. Finished training runs are found again."""
     started = time.monotonic()
     results = _results(claim, range(claim.question.seeds), runner, cache, console)
     effect, said = _judged(claim, results)
-    return Entry(
+    return EvidenceEntry(
         name=claim.name,
         title=claim.card.title,
         paper=claim.card.paper,
@@ -64,7 +64,7 @@ def measure(claim: Claim, runner: Runner, cache: Path, console: Console | None =
     )
 
 
-def verify(claim: Claim, entry: Entry, runner: Runner, seed: int | None = None) -> Repeat:
+def verify(claim: Claim, entry: EvidenceEntry, runner: Runner, seed: int | None = None) -> Repeat:
     """Repeat one seed from nothing and compare with what is stored.
 
     Under the same libraries and on the same kind of machine the numbers must be the same. Rounding may send a training
@@ -104,7 +104,7 @@ def agreeing(new: SeedResult, old: SeedResult) -> tuple[int, int]:
     return min(found, default=(0, 0))
 
 
-def problems(claim: Claim, entry: Entry | None) -> list[str]:
+def problems(claim: Claim, entry: EvidenceEntry | None) -> list[str]:
     """Why stored evidence does not stand; empty when it does."""
     if entry is None:
         return [f"{claim.name}: no evidence is stored; run `rolltree evidence {claim.name}`"]
@@ -125,7 +125,7 @@ def problems(claim: Claim, entry: Entry | None) -> list[str]:
     return out
 
 
-def accept(claim: Claim, entry: Entry) -> Entry:
+def accept(claim: Claim, entry: EvidenceEntry) -> EvidenceEntry:
     """The entry under the code that stands now: only after `verify` found the same numbers with it."""
     return replace(entry, sources=claim.sources())
 
@@ -174,7 +174,7 @@ def _also(done: Comparison, seed: int) -> dict[str, tuple[float, float]]:
     return out | {"seconds": (recipe.cost("seconds"), baseline.cost("seconds"))}
 
 
-def _judged(claim: Claim, results: Sequence[SeedResult]) -> tuple[Interval, Judgement]:
+def _judged(claim: Claim, results: Sequence[SeedResult]) -> tuple[Interval, StatedVerdict]:
     values, against = [r.value for r in results], [r.baseline for r in results]
     if claim.kind == "exact":
         difference = values[0] - against[0]
@@ -196,7 +196,7 @@ def _pair(result: SeedResult) -> str:
     return f"{result.value:.6g} against {result.baseline:.6g}"
 
 
-def _one_more(entry: Entry) -> tuple[float, float]:
+def _one_more(entry: EvidenceEntry) -> tuple[float, float]:
     """Where the effect of one more seed lies with 99 % confidence: mean ± t · s · √(1 + 1/n)."""
     d = np.asarray([r.value - r.baseline for r in entry.results])
     if len(d) < 2:

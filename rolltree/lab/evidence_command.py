@@ -10,10 +10,10 @@ from pathlib import Path
 from rich.console import Console
 
 from rolltree.lab.claim import Claim, claim_of, claims
-from rolltree.lab.entry import Entry, load_entry, save_entry
+from rolltree.lab.entry import EvidenceEntry, load_entry, save_entry
 from rolltree.lab.evidence import accept, measure, problems, verify
 from rolltree.lab.evidence_pages import effect
-from rolltree.lab.report import Grid, duration
+from rolltree.lab.report import ReportTable, duration
 from rolltree.lab.report.terminal import table
 from rolltree.lab.runner import Runner
 from rolltree.lab.trace import LabError
@@ -56,7 +56,7 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     runner = runner or _trainer()
     if config.verify:
         return max((_verify(claim, config, runner, out) for claim in chosen), default=0)
-    made: list[Entry] = []
+    made: list[EvidenceEntry] = []
     for claim in chosen:
         stored = load_entry(claim.name, config.folder)
         if stored is None or config.again or problems(claim, stored):
@@ -72,7 +72,7 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     return 0
 
 
-def entries_grid(entries: Sequence[Entry]) -> Grid:
+def entries_grid(entries: Sequence[EvidenceEntry]) -> ReportTable:
     """Entries as a table: what was asked, what came out."""
     rows = [
         [
@@ -86,7 +86,7 @@ def entries_grid(entries: Sequence[Entry]) -> Grid:
         ]
         for e in entries
     ]
-    return Grid("Evidence", ["recipe", "kind", "metric", "against", "effect", "verdict", "took"], rows)
+    return ReportTable("Evidence", ["recipe", "kind", "metric", "against", "effect", "verdict", "took"], rows)
 
 
 def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
@@ -108,7 +108,7 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
         print(json.dumps({"entries": [dict(zip(("name", "kind", "verdict", "stands"), r, strict=True)) for r in rows],
                           "problems": wrong}))  # fmt: skip
     else:
-        out.print(table(Grid("Evidence", ["recipe", "kind", "verdict", "stands"], rows)))
+        out.print(table(ReportTable("Evidence", ["recipe", "kind", "verdict", "stands"], rows)))
         for line in wrong:
             out.print(line, highlight=False, markup=False, soft_wrap=True)
     return 1 if wrong else 0

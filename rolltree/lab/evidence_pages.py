@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from rolltree.lab.claim import Claim, claims
-from rolltree.lab.entry import Entry
+from rolltree.lab.entry import EvidenceEntry
 from rolltree.lab.names import row_name
 
 _HEAD = """\
@@ -23,7 +23,7 @@ size, not about the models of the papers.
 """
 
 
-def overview(entries: Sequence[Entry]) -> str:
+def overview(entries: Sequence[EvidenceEntry]) -> str:
     """Every claim in one place: what was asked, what came out, what it cost, and what has not been run."""
     trained = [e for e in entries if e.kind == "training"]
     checked = [e for e in entries if e.kind != "training"]
@@ -51,7 +51,7 @@ def overview(entries: Sequence[Entry]) -> str:
     return "".join(parts)
 
 
-def found(entry: Entry | None) -> str:
+def found(entry: EvidenceEntry | None) -> str:
     """The evidence section of a recipe's page."""
     if entry is None:
         return "Not measured yet. Nothing is claimed here beyond that the parts do what their tests say."
@@ -69,7 +69,7 @@ def found(entry: Entry | None) -> str:
     return f"{asked}\n\n**{entry.outcome}**: {entry.words}\n\n{seeds}{more}\n\nRepeat it: `{entry.command}`"
 
 
-def effect(entry: Entry) -> str:
+def effect(entry: EvidenceEntry) -> str:
     """The difference with its interval."""
     e = entry.effect
     if e.low == e.high:
@@ -79,7 +79,7 @@ def effect(entry: Entry) -> str:
     return f"{e.estimate:+.3g} ({e.low:+.3g} to {e.high:+.3g})"
 
 
-def _question(entry: Entry) -> str:
+def _question(entry: EvidenceEntry) -> str:
     q = entry.question
     than = f"{q['direction']} {q['metric']} than {q['baseline']}" + (f", by {q['least']:g}" if q["least"] else "")
     where = f", {q['task']}" + (f" level {q['level']}" if q["level"] else "") + f", {q['budget'] // 1000}k tokens"
@@ -91,13 +91,13 @@ def _open(claim: Claim) -> str:
     return f"{q.direction} {q.metric} than {q.baseline}" + (f" on {q.task}" if q.task else "")
 
 
-def _sides(entry: Entry) -> list[str]:
+def _sides(entry: EvidenceEntry) -> list[str]:
     scale, unit = (100, " %") if " points" in entry.words else (1, "")
     sides = mean(r.value for r in entry.results), mean(r.baseline for r in entry.results)
     return [f"{scale * side:.3g}{unit}" for side in sides]
 
 
-def _also(entry: Entry, name: str, *, share: bool = False) -> str:
+def _also(entry: EvidenceEntry, name: str, *, share: bool = False) -> str:
     pairs = [r.also[row_name(name)] for r in entry.results if row_name(name) in r.also]
     if not pairs:
         return ""
@@ -105,7 +105,7 @@ def _also(entry: Entry, name: str, *, share: bool = False) -> str:
     return " / ".join(f"{100 * side:.0f} %" if share else f"{side:.3g}" for side in sides)
 
 
-def _link(entry: Entry) -> str:
+def _link(entry: EvidenceEntry) -> str:
     return f"[{entry.name}](../recipes/{entry.name}.md)"
 
 

@@ -28,7 +28,7 @@ Answers = Sequence[tuple[str, bool]]
 
 
 @dataclass(frozen=True)
-class Settings:
+class MajoritySettings:
     """How much is sampled."""
 
     tasks: tuple[str, ...] = ("calculator", "arithmetic")
@@ -54,7 +54,7 @@ def answers_of(tree: Tree) -> Answers:
     return [(str(leaf.notes.get("answer")), leaf.scores["reward"] >= 1) for leaf in live_leaves(tree)]
 
 
-async def sampled(engine: Engine, name: str, settings: Settings) -> list[Answers]:
+async def sampled(engine: Engine, name: str, settings: MajoritySettings) -> list[Answers]:
     """Independent rollouts of a task's training prompts."""
     task = load_task(name)
     asked = islice(task.items("train", settings.seed), settings.prompts)
@@ -62,7 +62,7 @@ async def sampled(engine: Engine, name: str, settings: Settings) -> list[Answers
     return [answers for tree in forest if (answers := answers_of(tree))]
 
 
-def main(settings: Settings) -> None:
+def main(settings: MajoritySettings) -> None:
     """Print a line for each task."""
     import torch
 
@@ -77,4 +77,4 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Settings))
+    main(tyro.cli(MajoritySettings))

@@ -17,8 +17,8 @@ import numpy as np
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.attempts import Attempts
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.mars2 import Attempts
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
 from rolltree.generate.stepsearch import Confidence, StepSearch
@@ -64,7 +64,7 @@ def agent(first: float, keep: float, mend: float) -> TabularEngine:
     mends a wrong one with `mend`.
     """
 
-    def law(prefix: tuple[int, ...]) -> list[float]:
+    def distribution(prefix: tuple[int, ...]) -> list[float]:
         place = len(prefix) % BLOCK - LENGTH
         row = [0.0] * len(LETTERS.alphabet)
         if not 0 <= place < LENGTH:
@@ -78,7 +78,7 @@ def agent(first: float, keep: float, mend: float) -> TabularEngine:
             row[letter] = chance if letter == wanted else (1 - chance) / 7
         return row
 
-    return TabularEngine(law, LETTERS)
+    return TabularEngine(distribution, LETTERS)
 
 
 def drafter() -> TabularEngine:

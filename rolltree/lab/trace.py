@@ -31,7 +31,7 @@ class LabError(RolltreeError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TraceTally:
     """What one held-out item got: how many samples, how many right, how many different answers."""
 
     samples: int
@@ -50,7 +50,7 @@ class Trace:
     """The arm it belongs to: a recipe, or a recipe with knobs of a sweep."""
     seed: int
     rows: tuple[Mapping[str, float], ...]
-    items: Mapping[str, Tally] = field(default_factory=dict[str, Tally])
+    items: Mapping[str, TraceTally] = field(default_factory=dict[str, TraceTally])
     """Final held-out samples by item id."""
     folder: str = ""
     """Where the run itself lies, for `rolltree card` and a closer look."""
@@ -103,7 +103,7 @@ def load_trace(path: Path) -> Trace:
             label=str(raw["label"]),
             seed=int(raw["seed"]),
             rows=tuple({compared_name(str(k)): float(v) for k, v in row.items()} for row in raw["rows"]),
-            items={str(k): Tally(**v) for k, v in raw["items"].items()},
+            items={str(k): TraceTally(**v) for k, v in raw["items"].items()},
             folder=str(raw.get("folder", "")),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -15,7 +15,7 @@ from rolltree.lab.names import COMPARED, PER_LEAF
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace
-from rolltree.lab.watch import Watch, noted
+from rolltree.lab.watch import RunWatch, noted
 from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.recipe.check import check
@@ -23,7 +23,7 @@ from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.train.start import parts_of, train, with_knobs
 
 IDLE = 25
@@ -77,12 +77,12 @@ class TrainRunner:
 
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
         """Train until the budget is spent; continue from the newest checkpoint where there is one."""
-        watch = Watch(folder.parent / "watched.jsonl")
+        watch = RunWatch(folder.parent / "watched.jsonl")
         config = settings(spec)
         what = f"{spec.arm.label}, seed {spec.seed}"
         costs = _Costs(spec.conditions.axis)
 
-        def listen(live: Live) -> None:
+        def listen(live: RunEvent) -> None:
             watch(live)
             costs(live)
             tick(costs.now, what)
@@ -156,7 +156,7 @@ class _Costs:
         self._axis = axis
         self.now = 0.0
 
-    def __call__(self, live: Live) -> None:
+    def __call__(self, live: RunEvent) -> None:
         n = live.numbers
         if live.kind == "trained":
             if self._axis == "trained":

@@ -14,7 +14,7 @@ import tyro
 
 from rolltree.lab.arms import amount, arms
 from rolltree.lab.board_page import Board, write_page
-from rolltree.lab.board_table import Column
+from rolltree.lab.board_table import BoardColumn
 from rolltree.lab.compare import compare
 from rolltree.lab.runner import Conditions, Shelf
 from rolltree.lab.train_runner import TrainRunner
@@ -30,14 +30,14 @@ TURN_KNOBS = (
     "arpo:leaves=8", "arpo:first=4", "aepo:leaves=8", "aepo:first=4", "reex_sql:exact=0", "reex_sql:entities=0",
 )  # fmt: skip
 COLUMNS = (
-    Column("tokens a leaf", "decoded_per_leaf", "number"),
-    Column("different answers", "unique"),
-    Column("groups without variance", "zero_variance"),
+    BoardColumn("tokens a leaf", "decoded_per_leaf", "number"),
+    BoardColumn("different answers", "unique"),
+    BoardColumn("groups without variance", "zero_variance"),
 )
 
 
 @dataclass(frozen=True)
-class Settings:
+class TreeMethodSettings:
     """How much is run, and where the page goes."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -50,7 +50,7 @@ class Settings:
     cache: Path = Path("runs/cache")
 
 
-def tool(settings: Settings) -> Board:
+def tool(settings: TreeMethodSettings) -> Board:
     """Everything that can be trained with turns."""
     chosen = arms((*FLAT, *ONE_TURN, *TURNS), (*KNOBS, *TURN_KNOBS))
     on = Conditions("calculator", amount(settings.tool_budget), eval_every=10)
@@ -62,7 +62,7 @@ def tool(settings: Settings) -> Board:
     )  # fmt: skip
 
 
-def sums(settings: Settings) -> Board:
+def sums(settings: TreeMethodSettings) -> Board:
     """Those of one turn, and mars2, whose attempts are whole answers."""
     chosen = arms((*FLAT, *ONE_TURN, "mars2"), KNOBS)
     on = Conditions("arithmetic", amount(settings.sums_budget), eval_every=10)
@@ -73,7 +73,7 @@ def sums(settings: Settings) -> Board:
     )  # fmt: skip
 
 
-def main(settings: Settings) -> None:
+def main(settings: TreeMethodSettings) -> None:
     """Write tree-methods.md with its figures and numbers."""
     torch.set_num_threads(settings.threads)
     boards = [tool(settings), sums(settings)]
@@ -84,4 +84,4 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Settings))
+    main(tyro.cli(TreeMethodSettings))

@@ -20,9 +20,9 @@ import tyro
 from rolltree.control.ledger import Budget
 from rolltree.credit.registry import load_credit
 from rolltree.engine.protocol import Engine
-from rolltree.generate.attempts import Attempts
+from rolltree.generate.methods.mars2 import Attempts
+from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.runner import grow
-from rolltree.generate.thompson import Prior
 from rolltree.lab import searches
 from rolltree.lab.stats import Interval, paired_interval
 from rolltree.recipe.check import check
@@ -38,7 +38,7 @@ PerTree = Callable[[Tree], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VariantRow:
     """One measure of one switch, as released and as it is here."""
 
     recipe: str
@@ -57,7 +57,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollouts:
+class VariantRollouts:
     """Two arms of one recipe on the same items of a nano task."""
 
     recipe: str
@@ -69,7 +69,7 @@ class Rollouts:
     level: int | None = None
     measures: Mapping[str, PerTree] = field(default_factory=dict[str, PerTree])
 
-    def rows(self, engine: Engine, items: int, seed: int) -> list[Row]:
+    def rows(self, engine: Engine, items: int, seed: int) -> list[VariantRow]:
         """Grow both and compare tree by tree."""
         arms = [self.forest(engine, knobs, items, seed) for knobs in (self.released, self.here)]
         return [
@@ -90,11 +90,11 @@ class Rollouts:
         return list(forest)
 
 
-def compared(recipe: str, switch: str, measure: str, released: Sequence[float], here: Sequence[float]) -> Row:
+def compared(recipe: str, switch: str, measure: str, released: Sequence[float], here: Sequence[float]) -> VariantRow:
     """A row from paired numbers."""
     pairs = [(r, h) for r, h in zip(released, here, strict=True) if np.isfinite(r) and np.isfinite(h)]
     r, h = [p[0] for p in pairs], [p[1] for p in pairs]
-    return Row(recipe, switch, measure, float(np.mean(r)), float(np.mean(h)), paired_interval(h, r))
+    return VariantRow(recipe, switch, measure, float(np.mean(r)), float(np.mean(h)), paired_interval(h, r))
 
 
 # -- measures of a tree ----------------------------------------------------------------------------------------------
@@ -157,26 +157,83 @@ def shift(tree: Tree) -> float:
 
 
 ROLLOUTS = (
-    Rollouts("echo", "stems=16 (the gate never opens) → 8", "arithmetic", {"stems": 16}, {"stems": 8},
-             {"leaves": 16, "prune": "none"},
-             measures={"distinct answers": answers, "any leaf right": solved, "tokens": decoded}),
-    Rollouts("echo", "prune=none (thresholds never reached) → truncate", "arithmetic", {"prune": "none"},
-             {"prune": "truncate"}, {"leaves": 16}, measures={"mean outcome": reward, "tokens": decoded}),
-    Rollouts("rose", "form=literal → kept", "countdown", {"form": "literal"}, {"form": "kept"}, {"restart": 0.25},
-             measures={"distinct answers": answers, "duplicated leaves": duplicated, "any leaf right": solved}),
-    Rollouts("rose", "consume=False → True", "countdown", {"consume": False}, {"consume": True}, {"restart": 0.25},
-             measures={"distinct answers": answers, "duplicated leaves": duplicated, "any leaf right": solved}),
-    Rollouts("treepo", "fill=glued (stale request) → boundary", "countdown", {"fill": "glued"}, {"fill": "boundary"},
-             {"leaves": 12, "segment": 5}, measures={"mean outcome": reward, "largest shift of a log-prob": shift}),
-    Rollouts("latr", "fill=copy → restart", "countdown", {"fill": "copy"}, {"fill": "restart"},
-             measures={"duplicated leaves": duplicated, "spread of outcomes": spread, "any leaf right": solved,
-                       "tokens": decoded}),
-    Rollouts("arpo", "reference=0 (stale table) → None (first turn of the path)", "lookup", {"reference": 0.0},
-             {"reference": None}, {"leaves": 8, "first": 4},
-             measures={"odds of the forks made": odds, "forks": forked, "any leaf right": solved}),
-    Rollouts("aepo", "keep_probe=False → True", "lookup", {"keep_probe": False}, {"keep_probe": True},
-             {"leaves": 8, "first": 4}, measures={"tokens": decoded, "distinct answers": answers}),
-)  # fmt: skip
+    VariantRollouts(
+        "echo",
+        "stems=16 (the gate never opens) → 8",
+        "arithmetic",
+        {"stems": 16},
+        {"stems": 8},
+        {"leaves": 16, "prune": "none"},
+        measures={"distinct answers": answers, "any leaf right": solved, "tokens": decoded},
+    ),
+    VariantRollouts(
+        "echo",
+        "prune=none (thresholds never reached) → truncate",
+        "arithmetic",
+        {"prune": "none"},
+        {"prune": "truncate"},
+        {"leaves": 16},
+        measures={"mean outcome": reward, "tokens": decoded},
+    ),
+    VariantRollouts(
+        "rose",
+        "form=literal → kept",
+        "countdown",
+        {"form": "literal"},
+        {"form": "kept"},
+        {"restart": 0.25},
+        measures={"distinct answers": answers, "duplicated leaves": duplicated, "any leaf right": solved},
+    ),
+    VariantRollouts(
+        "rose",
+        "consume=False → True",
+        "countdown",
+        {"consume": False},
+        {"consume": True},
+        {"restart": 0.25},
+        measures={"distinct answers": answers, "duplicated leaves": duplicated, "any leaf right": solved},
+    ),
+    VariantRollouts(
+        "treepo",
+        "fill=glued (stale request) → boundary",
+        "countdown",
+        {"fill": "glued"},
+        {"fill": "boundary"},
+        {"leaves": 12, "segment": 5},
+        measures={"mean outcome": reward, "largest shift of a log-prob": shift},
+    ),
+    VariantRollouts(
+        "latr",
+        "fill=copy → restart",
+        "countdown",
+        {"fill": "copy"},
+        {"fill": "restart"},
+        measures={
+            "duplicated leaves": duplicated,
+            "spread of outcomes": spread,
+            "any leaf right": solved,
+            "tokens": decoded,
+        },
+    ),
+    VariantRollouts(
+        "arpo",
+        "reference=0 (stale table) → None (first turn of the path)",
+        "lookup",
+        {"reference": 0.0},
+        {"reference": None},
+        {"leaves": 8, "first": 4},
+        measures={"odds of the forks made": odds, "forks": forked, "any leaf right": solved},
+    ),
+    VariantRollouts(
+        "aepo",
+        "keep_probe=False → True",
+        "lookup",
+        {"keep_probe": False},
+        {"keep_probe": True},
+        {"leaves": 8, "first": 4},
+        measures={"tokens": decoded, "distinct answers": answers},
+    ),
+)
 
 
 # -- credits and searches --------------------------------------------------------------------------------------------
@@ -205,7 +262,7 @@ def preference(tree: Tree, **knobs: Any) -> float:
     return float(np.mean([np.mean(better[s]) - np.mean(other[s]) for s in both])) if both else np.nan
 
 
-def mars2_rows(items: int, seed: int) -> list[Row]:
+def mars2_rows(items: int, seed: int) -> list[VariantRow]:
     """Shaping on and off, in place and not; the published prior against Beta."""
     trees = attempt_trees(seed, 4 * items, 16, Prior())
     what = "advantage of beating the parent, at equal score"
@@ -223,9 +280,9 @@ def mars2_rows(items: int, seed: int) -> list[Row]:
     return rows
 
 
-def rose_values(engine: Engine, items: int, seed: int) -> list[Row]:
+def rose_values(engine: Engine, items: int, seed: int) -> list[VariantRow]:
     """Values by position against values by prefix, on the same trees: what the merging does to the credit."""
-    made = Rollouts("rose", "values", "countdown", {}, {}, {"restart": 0.25, "leaves": 16})
+    made = VariantRollouts("rose", "values", "countdown", {}, {}, {"restart": 0.25, "leaves": 16})
     agree: list[float] = []
     size: list[float] = []
     for tree in made.forest(engine, {}, items, seed):
@@ -234,7 +291,7 @@ def rose_values(engine: Engine, items: int, seed: int) -> list[Row]:
         a, b = by["prefix"], by["position"]
         assert a is not None
         assert b is not None
-        use = view.trains & (np.abs(a) > 1e-9)
+        use = view.trainable & (np.abs(a) > 1e-9)
         if use.any():
             agree.append(float(np.average(np.sign(a[use]) == np.sign(b[use]), weights=view.length[use] + 1e-9)))
             size.append(float(np.abs(b - a)[use].sum() / np.abs(a)[use].sum()))
@@ -245,7 +302,7 @@ def rose_values(engine: Engine, items: int, seed: int) -> list[Row]:
     ]
 
 
-def ets_rows(engine: Engine, items: int, seed: int) -> list[Row]:
+def ets_rows(engine: Engine, items: int, seed: int) -> list[VariantRow]:
     """What a kept node costs, and the coverage term, against REBASE alone."""
     measures = {"right": chosen_right, "nodes on finished paths": alive, "tokens": decoded}
     pairs: tuple[tuple[str, Knobs, Knobs], ...] = (
@@ -253,9 +310,9 @@ def ets_rows(engine: Engine, items: int, seed: int) -> list[Row]:
         ("cover=0 → 1.5", {"cover": 0.0}, {"cover": 1.5}),
         ("select=rebase → ets", {"select": "rebase"}, {"select": "ets"}),
     )
-    rows: list[Row] = []
+    rows: list[VariantRow] = []
     for switch, released, here in pairs:
-        contrast = Rollouts("ets", switch, "arithmetic", released, here, {"width": 16}, 3, measures)
+        contrast = VariantRollouts("ets", switch, "arithmetic", released, here, {"width": 16}, 3, measures)
         rows += contrast.rows(engine, items, seed)
     return rows
 
@@ -273,7 +330,7 @@ def alive(tree: Tree) -> float:
 
 def clip_range(engine: Engine, items: int, seed: int) -> tuple[float, float]:
     """Smallest and largest ε = 0.05 + 0.15 σ(4(1 − C)) of ECHO over real leaves, C their mean top-5 mass at the end."""
-    made = Rollouts("echo", "", "arithmetic", {}, {}, {"leaves": 8, "stems": 8, "prune": "none"})
+    made = VariantRollouts("echo", "", "arithmetic", {}, {}, {"leaves": 8, "stems": 8, "prune": "none"})
     found: list[float] = []
     for tree in made.forest(engine, {}, items, seed):
         for leaf in done(tree):
@@ -283,7 +340,7 @@ def clip_range(engine: Engine, items: int, seed: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class VariantSettings:
     """How much is run, and where the page goes."""
 
     out: Path = Path("docs/measured")
@@ -294,7 +351,7 @@ class Settings:
     threads: int = 1
 
 
-def main(settings: Settings) -> None:
+def main(settings: VariantSettings) -> None:
     """Run every contrast and write the page."""
     import torch
 
@@ -304,7 +361,7 @@ def main(settings: Settings) -> None:
     torch.set_num_threads(settings.threads)
     engine = LocalEngine(settings.model)
     on = (settings.items, settings.seed)
-    rows: list[Row] = []
+    rows: list[VariantRow] = []
     for contrast in ROLLOUTS:
         rows += contrast.rows(engine, *on)
         print(f"{contrast.recipe}: {contrast.switch}", flush=True)
@@ -314,4 +371,4 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Settings))
+    main(tyro.cli(VariantSettings))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rolltree.lab.variants import Row
+    from rolltree.lab.variants import VariantRow
 
 ABOUT: Mapping[str, str] = {
     "echo: stems=16 (the gate never opens) → 8": "The released gate asks for entropies and confidences that its own "
@@ -50,7 +50,7 @@ NOT_RUN = """## Switches without a run
 """
 
 
-def write_page(folder: Path, rows: Sequence[Row], clip: tuple[float, float], items: int) -> Path:
+def write_page(folder: Path, rows: Sequence[VariantRow], clip: tuple[float, float], items: int) -> Path:
     """Write `variants.md` and return its path."""
     parts = [
         "# Bugs and inert switches of released code, both ways",
@@ -83,7 +83,7 @@ def write_page(folder: Path, rows: Sequence[Row], clip: tuple[float, float], ite
     return path
 
 
-def verdict(rows: Sequence[Row]) -> str:
+def verdict(rows: Sequence[VariantRow]) -> str:
     """What the numbers of one switch say, in a sentence."""
     yes = [row.measure for row in rows if row.matters]
     no = [row.measure for row in rows if not row.matters]
@@ -93,12 +93,12 @@ def verdict(rows: Sequence[Row]) -> str:
     return f"**It matters** for {_and(yes)}{rest}."
 
 
-def _summary(recipe: str, switch: str, rows: Sequence[Row]) -> str:
+def _summary(recipe: str, switch: str, rows: Sequence[VariantRow]) -> str:
     yes, no = (", ".join(row.measure for row in rows if row.matters is side) for side in (True, False))
     return f"| {recipe} | {switch} | {yes or '–'} | {no or '–'} |"
 
 
-def _line(row: Row) -> str:
+def _line(row: VariantRow) -> str:
     e = row.effect
     effect, low, high = (_short(value, "+") for value in (e.estimate, e.low, e.high))
     return f"| {row.measure} | {_short(row.released)} | {_short(row.here)} | {effect} [{low}, {high}] |"

@@ -10,21 +10,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rolltree.lab.trace import Tally
+from rolltree.lab.trace import TraceTally
 from rolltree.metrics.log import read_lines
 from rolltree.metrics.rollouts import SOLVED
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
 
 
-class Watch:
+class RunWatch:
     """A listener that writes down tallies of held-out items."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, live: Live) -> None:
+    def __call__(self, live: RunEvent) -> None:
         """Take note of an evaluation."""
         if live.kind == "evaluated":
             items = {item: [t.samples, t.right, t.unique] for item, t in tallies(live.trees).items()}
@@ -35,20 +35,20 @@ class Watch:
             sink.write(json.dumps(line) + "\n")
 
 
-def noted(path: Path) -> dict[str, Tally]:
+def noted(path: Path) -> dict[str, TraceTally]:
     """The last evaluation's tallies; none where nothing was evaluated."""
     found = [line for line in read_lines(path) if line["kind"] == "eval"] if path.exists() else []
-    return {item: Tally(*tally) for item, tally in found[-1]["items"].items()} if found else {}
+    return {item: TraceTally(*tally) for item, tally in found[-1]["items"].items()} if found else {}
 
 
-def tallies(trees: Iterable[Tree]) -> dict[str, Tally]:
+def tallies(trees: Iterable[Tree]) -> dict[str, TraceTally]:
     """What each item got; items of which no sample could be judged are left out."""
     made = {tree.item or tree.id: _tally(tree) for tree in trees}
     return {item: tally for item, tally in made.items() if tally.samples}
 
 
-def _tally(tree: Tree) -> Tally:
+def _tally(tree: Tree) -> TraceTally:
     """Judged leaves; leaves without an answer count as one more kind of answer."""
     done = [n for n in tree.leaves() if n.status == "done" and "reward" in n.scores]
     answers = {str(n.notes.get("answer")) for n in done}
-    return Tally(len(done), sum(n.scores.get("outcome", n.scores["reward"]) >= SOLVED for n in done), len(answers))
+    return TraceTally(len(done), sum(n.scores.get("outcome", n.scores["reward"]) >= SOLVED for n in done), len(answers))

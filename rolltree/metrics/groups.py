@@ -14,7 +14,7 @@ def groups(r: Rollouts) -> Numbers:
     if not many.any():
         return {}
     solved, wrong = all_solved(r), all_wrong(r)
-    tokens = np.bincount(r.tree, r.length * r.trains, len(many))
+    tokens = np.bincount(r.tree, r.length * r.trainable, len(many))
     out = {
         "reward/all_solved": float(solved[many].mean()),
         "reward/all_wrong": float(wrong[many].mean()),

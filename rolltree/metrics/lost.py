@@ -13,7 +13,7 @@ def lost_tokens(r: Rollouts) -> Numbers:
     A branch of both kinds counts as pruned.
     """
     pruned, failed = (r.is_("status", word)[r.leaf] for word in ("pruned", "failed"))
-    own = r.trains & ~r.source.numbers("forced").astype(np.bool_) & (r.below(~(pruned | failed)) == 0)
+    own = r.trainable & ~r.source.numbers("forced").astype(np.bool_) & (r.below(~(pruned | failed)) == 0)
     cut = own & (r.below(pruned) > 0)
     broke = own & ~cut & (r.below(failed) > 0)
     found = {"budget/tokens_pruned": r.length[cut].sum(), "budget/tokens_failed": r.length[broke].sum()}

@@ -57,9 +57,9 @@ class Rollouts:
         return self.source.numbers("length").astype(np.int64)
 
     @cached_property
-    def trains(self) -> Bools:
+    def trainable(self) -> Bools:
         """Whether a node's actions are the trained policy's own."""
-        return self.source.numbers("trains").astype(np.bool_)
+        return self.source.numbers("trainable").astype(np.bool_)
 
     @cached_property
     def newest(self) -> int:
@@ -156,14 +156,14 @@ class Rollouts:
     @cached_property
     def trained(self) -> Bools:
         """Leaves that were trained on; where nobody recorded what became of them, all judged ones."""
-        said = self.is_("fate", "trained")[self.leaf]
-        known = said.any() or self.starts("fate", "dropped")[self.leaf].any()
+        said = self.is_("usage", "trained")[self.leaf]
+        known = said.any() or self.starts("usage", "dropped")[self.leaf].any()
         return said if known else self.judged
 
     @cached_property
     def own(self) -> Ints:
         """Actions of the trained policy on the path to each leaf."""
-        return self.down(self.length * self.trains)[self.leaf]
+        return self.down(self.length * self.trainable)[self.leaf]
 
     @cached_property
     def transcript(self) -> NDArray[np.uint64]:

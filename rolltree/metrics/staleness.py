@@ -14,7 +14,7 @@ def staleness(r: Rollouts) -> Numbers:
     Trained on are the tokens with a weight in the loss; where no weights were recorded, all of the policy's own.
     """
     version, weight = r.dense("version", -1), r.dense("weight", 0)
-    used = weight > 0 if len(r.ragged("weight")[0]) else np.repeat(r.trains, r.length)
+    used = weight > 0 if len(r.ragged("weight")[0]) else np.repeat(r.trainable, r.length)
     behind = r.newest - version[used & (version >= 0)]
     if not len(behind):
         return {}
@@ -24,7 +24,7 @@ def staleness(r: Rollouts) -> Numbers:
 def replayed(r: Rollouts) -> Numbers:
     """Tokens of branches that were stored and grafted: their share of the policy's own, and their staleness."""
     version, at = r.ragged("version")
-    own = np.repeat(r.trains, np.diff(at)) & (version >= 0)
+    own = np.repeat(r.trainable, np.diff(at)) & (version >= 0)
     old = own & np.repeat(grafted(r), np.diff(at))
     if not own.any():
         return {}
@@ -64,7 +64,7 @@ def _versions(r: Rollouts) -> tuple[Ints, Ints]:
     """Oldest and newest weights that wrote each leaf's path; -1 where none are known."""
     version, at = r.ragged("version")
     rows = np.repeat(np.arange(len(r.parent)), np.diff(at))
-    use = np.repeat(r.trains, np.diff(at)) & (version >= 0)
+    use = np.repeat(r.trainable, np.diff(at)) & (version >= 0)
     far = np.iinfo(np.int64).max
     low, high = np.full(len(r.parent), far), np.full(len(r.parent), -1, np.int64)
     np.minimum.at(low, rows[use], version[use])

@@ -35,9 +35,13 @@ def trees(r: Rollouts) -> Numbers:
 
 def without_sampling_logprob(r: Rollouts) -> Bools:
     """Leaves on whose path some sampled token of the policy has no log-prob under the sampling distribution."""
-    logq, at = r.ragged("logq")
-    known = r.per_node("logq", np.isfinite(logq)) if len(logq) else np.zeros(len(r.parent))
-    sampled = r.trains & ~r.source.numbers("forced").astype(np.bool_) & (r.length > 0)
+    sampling_logprob, at = r.ragged("sampling_logprob")
+    known = (
+        r.per_node("sampling_logprob", np.isfinite(sampling_logprob))
+        if len(sampling_logprob)
+        else np.zeros(len(r.parent))
+    )
+    sampled = r.trainable & ~r.source.numbers("forced").astype(np.bool_) & (r.length > 0)
     assert len(at) == len(r.parent) + 1
     return r.down((sampled & (known < r.length)).astype(np.int64))[r.leaf] > 0
 

@@ -13,20 +13,20 @@ def settle_usage(table: Table, weights: Floats) -> None:
     """Write what became of each leaf of the credited trees; `weights` is 0 for leaves that did not teach."""
     for row, weight, live in zip(table.leaf, weights, table.live, strict=True):
         leaf = table.nodes[row]
-        if leaf.fate or leaf.status in ("open", "paused"):
+        if leaf.usage or leaf.status in ("open", "paused"):
             continue
         if weight > 0:
-            leaf.fate = "trained"
+            leaf.usage = "trained"
         else:
-            leaf.fate = "dropped: nothing to teach" if live else f"dropped: {why_not_live(leaf)}"
+            leaf.usage = "dropped: nothing to teach" if live else f"dropped: {why_not_live(leaf)}"
 
 
 def settle_rest(trees: Iterable[Tree]) -> None:
     """Give leaves of trees that were not credited their reason."""
     for tree in trees:
         for leaf in tree.leaves():
-            if not leaf.fate and leaf.status not in ("open", "paused"):
-                leaf.fate = f"dropped: {why_not_live(leaf)}"
+            if not leaf.usage and leaf.status not in ("open", "paused"):
+                leaf.usage = f"dropped: {why_not_live(leaf)}"
 
 
 def why_not_live(leaf: Node) -> str:

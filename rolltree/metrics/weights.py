@@ -25,15 +25,15 @@ def weights(r: Rollouts) -> Numbers:
 
 
 def log_weights(r: Rollouts) -> Floats:
-    """Σ(logp − logq) along each leaf's path over what was sampled; NaN where nothing was recorded."""
-    logq, at = r.ragged("logq")
+    """Σ(logp − sampling_logprob) along each leaf's path over what was sampled; NaN where nothing was recorded."""
+    sampling_logprob, at = r.ragged("sampling_logprob")
     logp, other = r.ragged("logp")
-    if not len(logq) or not np.array_equal(at, other):
+    if not len(sampling_logprob) or not np.array_equal(at, other):
         return np.full(len(r.leaf), np.nan)
-    known = np.isfinite(logq) & np.isfinite(logp) & np.repeat(r.trains, np.diff(at))
-    apart = np.where(known, logp.astype(np.float64) - np.where(known, logq, 0), 0.0)
-    seen = r.down(r.per_node("logq", known.astype(np.float64)))[r.leaf]
-    return np.where(seen > 0, r.down(r.per_node("logq", apart))[r.leaf], np.nan)
+    known = np.isfinite(sampling_logprob) & np.isfinite(logp) & np.repeat(r.trainable, np.diff(at))
+    apart = np.where(known, logp.astype(np.float64) - np.where(known, sampling_logprob, 0), 0.0)
+    seen = r.down(r.per_node("sampling_logprob", known.astype(np.float64)))[r.leaf]
+    return np.where(seen > 0, r.down(r.per_node("sampling_logprob", apart))[r.leaf], np.nan)
 
 
 def prefix(r: Rollouts) -> Numbers:
@@ -44,7 +44,7 @@ def prefix(r: Rollouts) -> Numbers:
         return {}
     pull = np.abs(gain.astype(np.float64) + loss)
     shared = np.repeat(r.below(r.trained) > 1, np.diff(at))
-    trained = np.repeat(r.trains & (r.below(r.trained) > 0), np.diff(at))
+    trained = np.repeat(r.trainable & (r.below(r.trained) > 0), np.diff(at))
     total = float(pull[trained].sum())
     if total == 0.0 or not shared[trained].any():
         return {}
@@ -57,5 +57,5 @@ def prefix(r: Rollouts) -> Numbers:
 def entropy(r: Rollouts) -> Numbers:
     """The policy's entropy, as the engine reported it; training measures it in its own forward pass."""
     found, at = r.ragged("entropy")
-    own = np.repeat(r.trains, np.diff(at)) & np.isfinite(found)
+    own = np.repeat(r.trainable, np.diff(at)) & np.isfinite(found)
     return {"policy/entropy": float(found[own].mean())} if own.any() else {}

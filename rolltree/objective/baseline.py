@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from rolltree.objective.batch import Batch, ObjectiveError, need, need_paths
-from rolltree.objective.hooks import Gathering
+from rolltree.objective.hooks import Accumulation
 from rolltree.objective.staleness import TwoAccumulators, sequence_weights
 
 
@@ -51,11 +51,11 @@ class GroupBaseline:
         self.held.add(gradient, high, weight)
         self.scores.append(score)
 
-    def result(self) -> Gathering:
+    def result(self) -> Accumulation:
         """Gradient and loss of the update, and the mean baseline of its groups."""
         self._close()
         mean = sum(self.baselines) / len(self.baselines) if self.baselines else 0.0
-        return Gathering([-g for g in self.total], self.loss, {"baseline": mean})
+        return Accumulation([-g for g in self.total], self.loss, {"baseline": mean})
 
     def _close(self) -> None:
         if not self.scores:

@@ -69,7 +69,7 @@ class Batch:
     """(T,) log-prob under the reference policy."""
     entropy: Tensor | None = None
     """(T,) entropy of the current next-action distribution, with gradient."""
-    lag: Tensor | None = None
+    staleness: Tensor | None = None
     """(T,) trainer version minus the version that wrote the action; -1 where unknown."""
     previous: Tensor | None = None
     """(T,) log-prob under the weights one step before the proximal ones."""
@@ -86,7 +86,7 @@ class Batch:
         return torch.where(weight > 0, (self.gain + self.loss) / torch.where(weight > 0, weight, 1), 0)
 
 
-OPTIONAL = frozenset({"sampled", "reference", "entropy", "lag", "previous", "forced", "logits", "group"})
+OPTIONAL = frozenset({"sampled", "reference", "entropy", "staleness", "previous", "forced", "logits", "group"})
 """What an objective may ask for in `needs`: the optional fields of a batch, and `group` of its paths."""
 
 Level = Literal["token", "path"]
@@ -110,7 +110,7 @@ _WAY_OUT = {
     "sampled": "let the engine record the log-probs it sampled with",
     "reference": "score the rollouts under a reference policy, or drop the penalty",
     "entropy": "compute entropies in the trainer's forward pass",
-    "lag": "let the engine report the weight version of each action",
+    "staleness": "let the engine report the weight version of each action",
     "previous": "keep the weights of the last step and score the rollouts under them",
     "forced": "pack which actions were written by a method",
     "logits": "pack the full logits of the trained actions",

@@ -1,4 +1,5 @@
-"""Ratios against the law that sampled, whatever the surrogate: the proximal policy of stale data is its author."""
+"""Ratios against the distribution that sampled, whatever the surrogate: the proximal policy of stale data is its
+author."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from rolltree.objective.correction import Correction
 from rolltree.objective.ratio import behaviour
 
 Against = Literal["old", "sampled"]
-"""What a surrogate's ratio divides by: the weights at the start of the step, or the law sampled from."""
+"""What a surrogate's ratio divides by: the weights at the start of the step, or the distribution sampled from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class Bypass:
     """The batch with log π_sampled in the place of log π_old; actions without one keep π_old.
 
     On fresh rollouts at temperature 1 the two are the same policy. On stale ones the surrogate's ratio then corrects
-    for the lag as well as for the updates of the step, and its window holds both ("rollout" proximal policy, AReaL).
+    for the staleness as well as for the updates of the step, and its window holds both ("rollout" proximal policy,
+    AReaL).
     """
 
     level: Level = "token"
@@ -28,7 +30,7 @@ class Bypass:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law."""
+        """The sampling distribution."""
         return frozenset({"sampled"})
 
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
@@ -37,8 +39,8 @@ class Bypass:
         return replace(batch, old=centre), {}
 
 
-def against(law: Against) -> tuple[Correction, ...]:
-    """The correction that makes a surrogate's ratio one against this law."""
-    if law not in get_args(Against):
-        raise ObjectiveError(f"a ratio is taken against 'old' or 'sampled', not {law!r}")
-    return (Bypass(),) if law == "sampled" else ()
+def against(distribution: Against) -> tuple[Correction, ...]:
+    """The correction that makes a surrogate's ratio one against this distribution."""
+    if distribution not in get_args(Against):
+        raise ObjectiveError(f"a ratio is taken against 'old' or 'sampled', not {distribution!r}")
+    return (Bypass(),) if distribution == "sampled" else ()

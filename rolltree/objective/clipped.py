@@ -17,7 +17,8 @@ class Clipped:
     """−Σ gain·min(r, 1+ε₊) + loss·max(r, 1−ε₋), r = π/π_old (Schulman et al. 2017, arXiv 1707.06347, eq. 7).
 
     Asymmetric bounds ("clip higher") are DAPO's (arXiv 2503.14476); `dual` bounds what a negative advantage can cost
-    (arXiv 1912.09729). `against="sampled"` divides by the law sampled from; actions without one fall back to π_old.
+    (arXiv 1912.09729). `against="sampled"` divides by the distribution sampled from; actions without one fall back to
+    π_old.
     """
 
     clip_low: float = 0.2
@@ -51,7 +52,8 @@ class Clipped:
 def context_corrected(clip_low: float = 0.2, clip_high: float = 0.2, dual: float | None = None) -> Clipped:
     """The clipped surrogate for rollouts sampled in another context than the one trained (Guide, arXiv 2506.13923).
 
-    π is scored without the hint and divided by the law that sampled with it, action by action, so the gradient teaches
-    the unaided policy. Ratios start far below one: credit fades with what the unaided policy would never have said.
+    π is scored without the hint and divided by the distribution that sampled with it, action by action, so the
+    gradient teaches the unaided policy. Ratios start far below one: credit fades with what the unaided policy would
+    never have said.
     """
     return Clipped(clip_low, clip_high, dual, against="sampled")

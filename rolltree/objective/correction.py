@@ -1,4 +1,4 @@
-"""Off-policy correction: what the gap between the sampling law and the proximal policy does to the credit.
+"""Off-policy correction: what the gap between the sampling distribution and the proximal policy does to the credit.
 
 Three policies, two ratios (decoupled PPO; Hilton et al. 2022, arXiv 2110.00641; AReaL, arXiv 2505.24298, eq. 5): the
 surrogate clips r = π/π_old, and w = π_old/π_sampled, a constant, multiplies the credit. Actions without a sampling
@@ -93,7 +93,7 @@ class ImportanceWeight:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law."""
+        """The sampling distribution."""
         return frozenset({"sampled"})
 
     @property
@@ -163,7 +163,7 @@ class Reject:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law."""
+        """The sampling distribution."""
         return frozenset({"sampled"})
 
     @property
@@ -211,7 +211,7 @@ class SecondMoment:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law."""
+        """The sampling distribution."""
         return frozenset({"sampled"})
 
     def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:

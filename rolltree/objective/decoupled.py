@@ -48,8 +48,8 @@ class Decoupled:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law, and the lag to interpolate with."""
-        return frozenset({"sampled", "lag"} if self.prox == "loglinear" else {"sampled"})
+        """The sampling distribution, and the staleness to interpolate with."""
+        return frozenset({"sampled", "staleness"} if self.prox == "loglinear" else {"sampled"})
 
     @property
     def skips_idle(self) -> bool:
@@ -81,14 +81,14 @@ class Decoupled:
         known = torch.isfinite(sampled)
         if self.prox == "sampled":
             return torch.where(known, sampled, batch.old)
-        lag = need(batch.lag, "lag", "decoupled(prox='loglinear')")
-        return torch.where(known & (lag >= 0), loglinear(batch.logp, sampled, lag), batch.old)
+        staleness = need(batch.staleness, "staleness", "decoupled(prox='loglinear')")
+        return torch.where(known & (staleness >= 0), loglinear(batch.logp, sampled, staleness), batch.old)
 
 
-def loglinear(logp: Tensor, sampled: Tensor, lag: Tensor) -> Tensor:
+def loglinear(logp: Tensor, sampled: Tensor, staleness: Tensor) -> Tensor:
     """log π_prox one version before the current weights, on the line between log π_sampled and log π (A-3PO).
 
-    α = (lag − 1)/lag; at lag 0 the sampling weights are the proximal ones. Detached.
+    α = (staleness − 1)/staleness; at staleness 0 the sampling weights are the proximal ones. Detached.
     """
-    alpha = torch.where(lag > 0, (lag - 1) / lag.clamp(min=1), 0).to(logp.dtype)
+    alpha = torch.where(staleness > 0, (staleness - 1) / staleness.clamp(min=1), 0).to(logp.dtype)
     return (sampled + alpha * (logp.detach() - sampled)).detach()

@@ -48,7 +48,7 @@ class Aepo:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class EntropyScale:
     """What turns an entropy into ĥ ∈ [−1, 1]: a pivot of log-entropy and the largest deviation on either side."""
 
     pivot: float
@@ -61,16 +61,16 @@ class Scale:
         return torch.where(above > 0, above / self.top, above / self.bottom).clamp(-1, 1)
 
 
-def entropy_scale(entropy: Tensor, quantile: float = 0.8) -> Scale:
+def entropy_scale(entropy: Tensor, quantile: float = 0.8) -> EntropyScale:
     """Pivot at a quantile of log-entropy and the extremes of either side.
 
     HAPO also divides by the spread around the pivot before it divides by the extremes; the spread cancels.
     """
     if not entropy.numel():
-        return Scale(0.0, 1.0, 1.0)
+        return EntropyScale(0.0, 1.0, 1.0)
     e = _log(entropy.detach().double())
     pivot = _quantile(e, quantile)
-    return Scale(pivot, max(float(e.max()) - pivot, 0.0) or 1.0, max(pivot - float(e.min()), 0.0) or 1.0)
+    return EntropyScale(pivot, max(float(e.max()) - pivot, 0.0) or 1.0, max(pivot - float(e.min()), 0.0) or 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Hapo:
     beta: float = 1.0
     quantile: float = 0.8
     dual: float | None = 10.0
-    scale: Scale | None = None
+    scale: EntropyScale | None = None
     level: Level = "token"
 
     def __post_init__(self) -> None:

@@ -34,7 +34,7 @@ class StepScaled(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class Accumulation:
     """What an accumulator made of an update."""
 
     gradient: list[Tensor]
@@ -54,7 +54,7 @@ class Accumulator(Protocol):
         """Take one path: its batch, its score and the score's gradient."""
         ...
 
-    def result(self) -> Gathering:
+    def result(self) -> Accumulation:
         """The update's gradient, once all paths were added."""
         ...
 

@@ -33,7 +33,7 @@ def merge(batches: Sequence[Batch]) -> Batch:
         sampled=joined("sampled"),
         reference=joined("reference"),
         entropy=joined("entropy"),
-        lag=joined("lag"),
+        staleness=joined("staleness"),
         previous=joined("previous"),
         forced=joined("forced"),
         paths=_merge_paths(batches),

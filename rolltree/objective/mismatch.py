@@ -1,4 +1,5 @@
-"""How far the sampling law is from the policy that is trained: numbers for every step, whatever the objective."""
+"""How far the sampling distribution is from the policy that is trained: numbers for every step, whatever the
+objective."""
 
 from __future__ import annotations
 

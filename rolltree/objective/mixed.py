@@ -39,7 +39,7 @@ class Remix:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law, and an anchor for each KL with a weight."""
+        """The sampling distribution, and an anchor for each KL with a weight."""
         scheduled = {"reference", "previous"} if self.beta and self.mixing is None else frozenset[str]()
         return frozenset({"sampled"}).union(scheduled, *(penalty.needs for penalty in self._penalties()))
 

@@ -13,7 +13,7 @@ from rolltree.objective.ratio import path_mean, path_sum
 
 
 @dataclass(frozen=True, slots=True)
-class Pairwise:
+class PairwiseLoss:
     """−log σ(β[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)]) (DPO, arXiv 2305.18290, eq. 7; online on
     suffixes as in Self-Improving Pretraining, arXiv 2601.21343).
 

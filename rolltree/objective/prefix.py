@@ -41,7 +41,7 @@ class MinPro:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law."""
+        """The sampling distribution."""
         return frozenset({"sampled"})
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

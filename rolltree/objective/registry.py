@@ -24,7 +24,7 @@ from rolltree.objective.gradient import Cispo, Gpg, Reinforce
 from rolltree.objective.hint import HintMask
 from rolltree.objective.imitate import OneToken
 from rolltree.objective.mixed import Remix
-from rolltree.objective.pairwise import Pairwise
+from rolltree.objective.pairwise import PairwiseLoss
 from rolltree.objective.penalty import Anchor, EntropyBonus, Estimator, KlPenalty, Penalty
 from rolltree.objective.prefix import MinPro
 from rolltree.objective.sequence import Gmpo, Gspo
@@ -52,7 +52,7 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "decoupled": Decoupled,
     "context_corrected": context_corrected,
     "one_token": OneToken,
-    "pairwise": Pairwise,
+    "pairwise": PairwiseLoss,
 }
 """Every surrogate under its name."""
 

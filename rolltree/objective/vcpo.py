@@ -38,7 +38,7 @@ class Vcpo:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The sampling law."""
+        """The sampling distribution."""
         return frozenset({"sampled"})
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -33,7 +33,7 @@ Attention = Literal["auto", "blocks", "dense", "flex"]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class PolicyRead:
     """What a policy says about T targets."""
 
     logp: Tensor
@@ -72,7 +72,7 @@ class LanguagePolicy:
         """What is trained."""
         return (p for p in self.model.parameters() if p.requires_grad)
 
-    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> Read:
+    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> PolicyRead:
         """Log-probs (and entropies, logits) of the targets; gradients flow unless the caller turned them off.
 
         `watch` adds entropies for the log, which cost no backward pass.
@@ -154,7 +154,7 @@ class LanguagePolicy:
         return torch.from_numpy(array).to(self.device)
 
 
-def _tell(logits: Tensor, read: Tensor, target: Tensor, *, entropy: bool, keep: bool, watch: bool) -> Read:
+def _tell(logits: Tensor, read: Tensor, target: Tensor, *, entropy: bool, keep: bool, watch: bool) -> PolicyRead:
     logp = logits.log_softmax(-1)
     taken = logp[read, target]
     spread = -(logp.exp() * logp).sum(-1)[read] if entropy else None
@@ -162,10 +162,12 @@ def _tell(logits: Tensor, read: Tensor, target: Tensor, *, entropy: bool, keep: 
     if watch and watched is None:
         quiet = logp.detach()
         watched = -torch.einsum("uv,uv->u", quiet.exp(), quiet)[read]
-    return Read(taken, spread, logits[read] if keep else None, watched)
+    return PolicyRead(taken, spread, logits[read] if keep else None, watched)
 
 
-def _in_chunks(head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, *, entropy: bool, watch: bool) -> Read:
+def _in_chunks(
+    head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, *, entropy: bool, watch: bool
+) -> PolicyRead:
     """The same without holding all logits: each chunk's are computed again in the backward pass."""
     size = max(1, LOGITS // head.out_features)
     columns = hidden.new_zeros(len(read), 3)
@@ -173,8 +175,10 @@ def _in_chunks(head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, *,
     def part(chunk: Tensor, rows: Tensor, goal: Tensor) -> Tensor:
         told = _tell(head(chunk), rows, goal, entropy=entropy, keep=False, watch=watch)
         zero = torch.zeros_like(told.logp)
-        return torch.stack([told.logp, zero if told.entropy is None else told.entropy,
-                            zero if told.watched is None else told.watched], 1)  # fmt: skip
+        return torch.stack(
+            [told.logp, zero if told.entropy is None else told.entropy, zero if told.watched is None else told.watched],
+            1,
+        )
 
     for start in range(0, len(hidden), size):
         here = torch.nonzero((read >= start) & (read < start + size)).squeeze(1)
@@ -182,7 +186,7 @@ def _in_chunks(head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, *,
         told = cast(Tensor, checkpoint(part, chunk, read[here] - start, target[here], use_reentrant=False))
         columns = columns.index_copy(0, here, told)
     logp, spread, watched = columns.unbind(1)
-    return Read(logp, spread if entropy else None, None, watched.detach() if watch else None)
+    return PolicyRead(logp, spread if entropy else None, None, watched.detach() if watch else None)
 
 
 def core_of(model: PreTrainedModel) -> PreTrainedModel:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.backfill import Backfill
-from rolltree.generate.balance import Balanced
+from rolltree.generate.methods.aepo import Balanced
 from rolltree.generate.signals import Signal
 from rolltree.generate.turnforks import TurnForks
 from rolltree.objective.registry import load_objective

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from rolltree.control.schedule import Age, Correction, OverSample, Schedule, Stop
+from rolltree.control.schedule import OverSample, Schedule, ScheduleCorrection, StalenessBound, Stop
 from rolltree.recipe.grpo import Grpo
 from rolltree.recipe.recipe import Card, Evidence, Parts
 
@@ -38,6 +38,10 @@ class April:
 
     def build(self) -> Parts:
         """GRPO with a schedule that stops what it does not wait for."""
-        correction = Correction() if self.truncate is None else Correction("truncate", high=self.truncate)
-        schedule = Schedule(OverSample(self.factor), Stop(abort=True), age=Age(self.oldest), correction=correction)
+        correction = (
+            ScheduleCorrection() if self.truncate is None else ScheduleCorrection("truncate", high=self.truncate)
+        )
+        schedule = Schedule(
+            OverSample(self.factor), Stop(abort=True), age=StalenessBound(self.oldest), correction=correction
+        )
         return replace(Grpo(group=self.group, clip=self.clip).build(), name="april", schedule=schedule)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.arrol import Arrol
+from rolltree.control.methods.arrol import Arrol
+from rolltree.control.methods.arrol_survival import Rule
 from rolltree.control.probe import Over
-from rolltree.control.survival import Rule
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective

@@ -17,9 +17,9 @@ class Bapo:
     """Clip bounds are searched in every update until positive advantages carry their share of the loss.
 
     On stale or replayed rollouts negative advantages dominate and a fixed window cuts the rare good actions first. The
-    ratio is against the law sampled from, as in the paper's off-policy runs; `against="old"` leaves only the updates
-    of a step to it. With both at one update on fresh rollouts every ratio is 1 and BAPO is GRPO. `target` is a share
-    of the total, as in the paper; the released configuration states positives over negatives.
+    ratio is against the distribution sampled from, as in the paper's off-policy runs; `against="old"` leaves only the
+    updates of a step to it. With both at one update on fresh rollouts every ratio is 1 and BAPO is GRPO. `target` is a
+    share of the total, as in the paper; the released configuration states positives over negatives.
     """
 
     card: ClassVar[Card] = Card(

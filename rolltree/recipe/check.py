@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from rolltree.control.hints import solver
-from rolltree.control.probe import Watchful
+from rolltree.control.probe import PrunesInFlight
 from rolltree.engine.protocol import Engine
 from rolltree.generate.needs import check_needs
 from rolltree.generate.probed import check_probe
 from rolltree.generate.signals import features
-from rolltree.generate.strategy import Choosy
+from rolltree.generate.strategy import ChecksEngine
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.task.protocol import Task
 
-FROM_ENGINE = {"lag": "versions"}
+FROM_ENGINE = {"staleness": "versions"}
 """Needs of credits and objectives that an engine's feature meets."""
 FROM_TASK = frozenset({"step_reward", "state_key"})
 """Needs of credits that only a task with an environment meets."""
@@ -27,7 +27,7 @@ FROM_TRAINER = frozenset(
 def check(recipe: Parts, engine: Engine, task: Task) -> None:
     """Raise one sentence naming the part that lacks something and the part that cannot supply it."""
     check_needs(recipe.strategy.needs, f"the strategy {type(recipe.strategy).__name__} of {recipe.name}", engine, task)
-    if isinstance(recipe.strategy, Choosy):
+    if isinstance(recipe.strategy, ChecksEngine):
         recipe.strategy.check(engine, task)
     _check_control(recipe, engine, task)
     for kind, part, needs in (
@@ -40,7 +40,7 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
 
 def _check_control(recipe: Parts, engine: Engine, task: Task) -> None:
     who = f"the control {type(recipe.control).__name__} of {recipe.name}"
-    if isinstance(recipe.control, Watchful):
+    if isinstance(recipe.control, PrunesInFlight):
         check_probe(recipe.control.over, who, recipe.strategy, engine, task)
     if recipe.control.needs & {"solution", "one turn"} and task.max_turns:
         raise RecipeError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.repair import A_CALL, Repairing
+from rolltree.generate.methods.cleaner import A_CALL, Repairing
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.dars import Dars, Schedule
+from rolltree.control.methods.dars import Dars, Schedule
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent

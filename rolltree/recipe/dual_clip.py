@@ -16,9 +16,9 @@ from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 class DualClip:
     """PPO whose loss on a bad action is bounded too: a ratio above `dual` no longer counts for more.
 
-    Made for rollouts of many older policies, so the ratio is against the law sampled from. `dual=None` is plain PPO on
-    stale data, which is what decoupled corrections are compared with. On fresh rollouts with one update all of it is
-    GRPO.
+    Made for rollouts of many older policies, so the ratio is against the distribution sampled from. `dual=None` is
+    plain PPO on stale data, which is what decoupled corrections are compared with. On fresh rollouts with one update
+    all of it is GRPO.
     """
 
     card: ClassVar[Card] = Card(
@@ -34,7 +34,8 @@ class DualClip:
     against: Against = "sampled"
 
     def build(self) -> Parts:
-        """Independent rollouts, mean-and-deviation credit, dual clip against the sampling law, token averaging."""
+        """Independent rollouts, mean-and-deviation credit, dual clip against the sampling distribution, token
+        averaging."""
         check_group("dual_clip", self.group)
         return Parts(
             "dual_clip", Independent(self.group), load_credit("grpo"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.effort import Effort
+from rolltree.control.methods.e1 import EffortLevels
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
@@ -38,5 +38,5 @@ class E1:
         return Parts(
             "e1", Independent(self.group), load_credit("effort", base="grpo", floor=self.floor),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
-            control=Effort(self.least, self.most, self.template),
+            control=EffortLevels(self.least, self.most, self.template),
         )  # fmt: skip

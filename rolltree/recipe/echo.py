@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.vote import MajorityVote
-from rolltree.generate.doubt import Doubt
-from rolltree.generate.gatedforks import GatedForks
-from rolltree.generate.gates import Gate, Gauge
+from rolltree.generate.methods.echo import GatedForks
+from rolltree.generate.methods.echo_doubt import Doubt
+from rolltree.generate.methods.echo_gates import Gate, Gauge
 from rolltree.generate.signals import Signal
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group

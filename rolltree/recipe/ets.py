@@ -19,7 +19,7 @@ class Ets:
     and sentence encoder are replaced by what an engine has: the policy's own confidence in what it wrote, and its
     embeddings. Give `StepSearch` a `scorer` of your own for a real one. `select` runs what ETS is compared with.
     Nobody trains on these trees in the paper; `rolltree train ets` takes GRPO's update on their leaves, which do not
-    follow the policy's law, because paths were kept for what was written.
+    follow the policy's distribution, because paths were kept for what was written.
     """
 
     card: ClassVar[Card] = Card(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
-from rolltree.filter.clean import Cleanest
 from rolltree.filter.groups import Mixed
+from rolltree.filter.methods.grpo_roc import Cleanest
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.guide import Guide
+from rolltree.control.methods.guide import Guide
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
@@ -33,7 +33,7 @@ class GuideRecipe:
     clip: float = 0.2
 
     def build(self) -> Parts:
-        """Rescue by guidance; the clipped surrogate against the law that sampled."""
+        """Rescue by guidance; the clipped surrogate against the distribution that sampled."""
         check_group("guide", self.group)
         return Parts(
             "guide", Independent(self.group), load_credit("grpo"),

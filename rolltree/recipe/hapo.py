@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
-from rolltree.generate.tempered import Tempered
+from rolltree.generate.methods.hapo import Tempered
 from rolltree.objective.bypass import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
@@ -21,8 +21,8 @@ class Hapo:
     Uncertain actions may rise further, certain ones fall further; certain ones learn less while their ratio is near 1.
     The group's mean runs over tokens, so that a group's credit sums to zero. The paper's sampler is `tau` (0.05 there):
     half of a prompt's rollouts are drawn hotter where they are uncertain, by a scale the other half sets, and ratios
-    are then against the law that sampled. It is off by default: the policy is sampled as it is. Released code gives the
-    normalised entropy one sign only, so certain actions are treated as uncertain ones; here it has both.
+    are then against the distribution that sampled. It is off by default: the policy is sampled as it is. Released code
+    gives the normalised entropy one sign only, so certain actions are treated as uncertain ones; here it has both.
     """
 
     card: ClassVar[Card] = Card(

@@ -8,8 +8,8 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.backfill import Backfill
-from rolltree.generate.latr import Lookahead
-from rolltree.generate.lookahead import Look
+from rolltree.generate.methods.latr import Lookahead
+from rolltree.generate.methods.latr_lookahead import Look
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 

@@ -21,7 +21,7 @@ class M2po:
     """The actions furthest off-policy are left out until the mean squared log-ratio of the rest is small enough.
 
     Few actions are dropped even from very stale rollouts, where a clip would cut many that are informative. What stays
-    is weighted with its whole ratio against the sampling law, without a window.
+    is weighted with its whole ratio against the sampling distribution, without a window.
     """
 
     card: ClassVar[Card] = Card(

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
-from rolltree.generate.attempts import Attempts
-from rolltree.generate.thompson import Prior
+from rolltree.generate.methods.mars2 import Attempts
+from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, Peer, RecipeError, check_group
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.foresight import Part
-from rolltree.control.masa import Masa
+from rolltree.control.methods.masa import Masa
+from rolltree.control.methods.masa_foresight import Part
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
@@ -20,7 +20,7 @@ class MasaRecipe:
     Both groups train the same weights in one batch. Meta rollouts are tokens too: at an equal number of decoded tokens
     a run without `efficient` sees about half of the solutions that its baseline sees. Prompts here hold no concepts, so
     `parts` leaves notions out; give all three, and a `template` that asks for JSON
-    (`rolltree.control.masa.asks_for`), to a policy that can name them.
+    (`rolltree.control.methods.masa.asks_for`), to a policy that can name them.
     """
 
     card: ClassVar[Card] = Card(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
-from rolltree.filter.brisk import Brisk
-from rolltree.generate.vines import Vines
+from rolltree.filter.methods.poly_ppo import Brisk
+from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
 

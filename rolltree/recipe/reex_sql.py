@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
-from rolltree.filter.executed import Executed
+from rolltree.filter.methods.reex_sql import Executed
 from rolltree.generate.forkall import ForkAll, like_results
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
@@ -18,11 +18,12 @@ class ReExSql:
     """Queries are executed while the answer is being written, and the reward pays for finding out.
 
     A rollout stops at each query, reads its result or its error, and goes on; results are never trained on. The reward
-    has five parts (`rolltree.filter.executed.Executed`; 0 leaves one out); group credit and a clipped surrogate do the
-    rest. No code was released: the exploration term, the overlap of schema items and tree decoding are (reconstructed).
-    `decode="tree"` is for a frozen policy: each path goes on `ways` ways after each result, siblings that saw the same
-    result are merged, and up to `width` paths live; the answer, in the tree's notes, is the majority of `group` leaves.
-    A merged sibling has no vote, so the majority is over different ways and not over samples.
+    has five parts (`rolltree.filter.methods.reex_sql.Executed`; 0 leaves one out); group credit and a clipped
+    surrogate do the rest. No code was released: the exploration term, the overlap of schema items and tree decoding
+    are (reconstructed). `decode="tree"` is for a frozen policy: each path goes on `ways` ways after each result,
+    siblings that saw the same result are merged, and up to `width` paths live; the answer, in the tree's notes, is the
+    majority of `group` leaves. A merged sibling has no vote, so the majority is over different ways and not over
+    samples.
     """
 
     card: ClassVar[Card] = Card(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.greedy import WithGreedy
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.remax import WithGreedy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
 

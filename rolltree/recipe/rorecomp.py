@@ -19,9 +19,9 @@ class RoRecomp:
 
     No length enters the reward: which responses are seen makes the policy brief. What the share is taken of is
     reconstructed (of each kind, at least one). `compensate` is the share of a step's prompts that come back from the
-    step before to teach by what was left aside then, under the ordinary clip against the law they were sampled from;
-    at 0.5 all of it is taught, one step late. None by default: in the simulation of its card compensation changed
-    neither length nor accuracy. The evidence counts moves on the easiest grid.
+    step before to teach by what was left aside then, under the ordinary clip against the distribution they were
+    sampled from; at 0.5 all of it is taught, one step late. None by default: in the simulation of its card
+    compensation changed neither length nor accuracy. The evidence counts moves on the easiest grid.
     """
 
     card: ClassVar[Card] = Card(

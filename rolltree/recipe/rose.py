@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
-from rolltree.generate.meaning import MeaningfulDoubt
+from rolltree.generate.methods.rose import MeaningfulDoubt
 from rolltree.generate.signals import Signal
 from rolltree.generate.stems import BySignal, OneAtATime
 from rolltree.objective.registry import load_objective

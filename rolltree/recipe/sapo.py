@@ -17,7 +17,7 @@ class Sapo:
     """A smooth gate in the place of the clip: an action loses its gradient gradually as its ratio leaves 1.
 
     The gate of negative advantages closes faster. Not to be confused with the swarm method of the same name, which
-    shares rollouts between peers. `against="sampled"` opens the gate around the law sampled from.
+    shares rollouts between peers. `against="sampled"` opens the gate around the distribution sampled from.
     """
 
     card: ClassVar[Card] = Card(

@@ -9,8 +9,8 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.filter.overlong import Overlong
 from rolltree.generate.backfill import Backfill
-from rolltree.generate.repetition import EndRepeating
-from rolltree.generate.segments import SegmentTree, Split
+from rolltree.generate.methods.treepo import SegmentTree, Split
+from rolltree.generate.methods.treepo_repetition import EndRepeating
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.semi_online import SemiOnline
+from rolltree.generate.methods.ui_s1 import SemiOnlineTurns
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -40,7 +40,7 @@ class UiS1:
         """Rollouts along a demonstration, step and episode terms, clipped surrogate; a shared turn counts once."""
         check_group("ui_s1", self.group)
         return Parts(
-            "ui_s1", SemiOnline(self.group, self.patches),
+            "ui_s1", SemiOnlineTurns(self.group, self.patches),
             load_credit("semi_online", gamma=self.gamma, w_episode=self.w_episode, w_step=self.w_step),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
             multiplicity="once",

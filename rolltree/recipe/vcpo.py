@@ -23,7 +23,7 @@ class Vcpo:
 
     card: ClassVar[Card] = Card(
         "vcpo", "Variance-controlled off-policy optimisation", "2602.17616", 2026,
-        "at a lag of 10 the accuracy of synchronous training (MATH-500 71.6 against 72.0); stable at a lag of 128",
+        "at a staleness of 10 the accuracy of synchronous training (MATH-500 71.6 against 72.0); stable at 128",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.xrpo import Xrpo
+from rolltree.control.methods.xrpo import Xrpo
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
@@ -16,8 +16,8 @@ from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 class XrpoRecipe:
     """Rollouts by expected narrowing of each prompt's interval, examples for dead prompts, rare right answers raised.
 
-    Rollouts drawn after examples are trained under the bare prompt against the law that sampled them. The bonus's form
-    and the retriever are reconstructed.
+    Rollouts drawn after examples are trained under the bare prompt against the distribution that sampled them. The
+    bonus's form and the retriever are reconstructed.
     """
 
     card: ClassVar[Card] = Card(

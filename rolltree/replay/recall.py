@@ -80,5 +80,5 @@ class Past:
 def forget(leaves: Iterable[Node]) -> None:
     """Let leaves be live again that taught before, or had nothing to teach then."""
     for leaf in leaves:
-        if leaf.fate in ("trained", "dropped: nothing to teach"):
-            leaf.fate = ""
+        if leaf.usage in ("trained", "dropped: nothing to teach"):
+            leaf.usage = ""

@@ -18,7 +18,7 @@ from rolltree.task.protocol import Item, Split, Verdict
 
 
 @dataclass(frozen=True)
-class Mixed(SingleTurn):
+class MixedTask(SingleTurn):
     """Items of `names`, joined by "+", at levels from the lowest to `level`; only tasks that are answered in one turn
     and end alike can be mixed."""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from rolltree.objective.batch import Batch, Objective, fit, step_wide
 from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, one_path
 from rolltree.objective.merge import merge
-from rolltree.policy.language import LanguagePolicy, Read
+from rolltree.policy.language import LanguagePolicy, PolicyRead
 from rolltree.train.batch import Anchors, objective_batch
 from rolltree.train.config import TrainError
 from rolltree.train.gather import Gathered, Watcher
@@ -67,7 +67,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What one rank says of its share of an update."""
 
     loss: float = 0.0
@@ -76,19 +76,19 @@ class Outcome:
     error: DivergedError | None = None
 
 
-def backward(policy: LanguagePolicy, update: Update) -> Outcome:
+def backward(policy: LanguagePolicy, update: Update) -> StepOutcome:
     """Leave the gradient of the update's micro-batches on the parameters; a loss out of bounds is told, not raised."""
     accumulator = accumulator_of(update.objective)
     try:
         loss, seen = _summed(policy, update) if accumulator is None else _by_path(policy, update, accumulator)
     except DivergedError as error:
-        return Outcome(error=error)
-    return Outcome(loss, seen)
+        return StepOutcome(error=error)
+    return StepOutcome(loss, seen)
 
 
 def _summed(policy: LanguagePolicy, update: Update) -> tuple[float, list[Batch]]:
     objective, part = update.objective, update.part
-    held: list[Read | None] = [None] * len(part)
+    held: list[PolicyRead | None] = [None] * len(part)
     if update.count > 1 and step_wide(objective):
         # A statistic of the whole update is known after all forwards: hold them, or where they are many read twice.
         keep = len(part) <= update.knobs.held
@@ -155,14 +155,14 @@ def _busy(part: Sequence[Micro]) -> set[int]:
     return out
 
 
-def _read(policy: LanguagePolicy, update: Update, micro: Micro) -> Read:
+def _read(policy: LanguagePolicy, update: Update, micro: Micro) -> PolicyRead:
     needs = update.objective.needs
     return policy.read(
         micro.packed, entropy="entropy" in needs, logits="logits" in needs, watch=update.knobs.log_entropy
     )
 
 
-def _batch(update: Update, i: int, read: Read) -> Batch:
+def _batch(update: Update, i: int, read: PolicyRead) -> Batch:
     return objective_batch(update.part[i], read, update.anchors[i], update.version, update.scale)
 
 
@@ -185,7 +185,7 @@ def _checked(loss: float, update: Update, micro: Micro | None) -> float:
     raise DivergedError(f"the loss is {loss:.4g} (limit {limit:g})", micro, [int(i) for m in micros for i in m.trees])
 
 
-def _note(update: Update, i: int, read: Read) -> None:
+def _note(update: Update, i: int, read: PolicyRead) -> None:
     micro, fixed = update.part[i], update.anchors[i]
     if read.watched is not None:
         own = read.watched[torch.from_numpy(micro.weight > 0).to(read.watched.device)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rolltree.objective.batch import Batch, Paths
-from rolltree.policy.language import Read
+from rolltree.policy.language import PolicyRead
 from rolltree.train.pack import Micro
 
 
@@ -25,15 +25,15 @@ class Anchors:
     previous: Tensor | None = None
 
 
-def objective_batch(micro: Micro, read: Read, anchors: Anchors, version: int, scale: float = 1.0) -> Batch:
+def objective_batch(micro: Micro, read: PolicyRead, anchors: Anchors, version: int, scale: float = 1.0) -> Batch:
     """The batch of one micro-batch; `scale` multiplies all weights (a minibatch stands for the whole step)."""
     to = _placer(read.logp)
     old = read.logp.detach() if anchors.old is None else anchors.old
-    lag = np.where(micro.version < 0, -1, version - micro.version)
+    staleness = np.where(micro.version < 0, -1, version - micro.version)
     return Batch(
         logp=read.logp, old=old, gain=to(micro.gain * scale), loss=to(micro.loss * scale),
         weight=to(micro.weight * scale), sampled=to(micro.sampled), reference=anchors.reference,
-        entropy=read.entropy, lag=torch.from_numpy(lag).to(old.device), previous=anchors.previous,
+        entropy=read.entropy, staleness=torch.from_numpy(staleness).to(old.device), previous=anchors.previous,
         forced=torch.from_numpy(micro.forced).to(old.device), logits=read.logits, paths=_paths(micro, to, scale),
     )  # fmt: skip
 

@@ -146,14 +146,14 @@ class Flight:
         try:
             for id, task in self.tasks.items():
                 rollout = self.scheduler.running[id]
-                if self.way.cuttable or rollout.fate:
+                if self.way.cuttable or rollout.usage:
                     self._stop(id, task)
             await self._until(lambda: self._at_rest)
         finally:
             self._resting = False
 
     async def close(self) -> None:
-        """End the run: whatever is not settled is carried. Every rollout has one fate then."""
+        """End the run: whatever is not settled is carried. Every rollout has one usage then."""
         self._awake = False
         self.due.clear()
         tasks = list(self.tasks.values())
@@ -181,7 +181,7 @@ class Flight:
             if self.due.pop(rollout.id, None) is not None:
                 self._late.add(rollout.id)
                 asyncio.get_running_loop().call_soon(self._report_later, rollout)
-            elif (task := self.tasks.get(rollout.id)) is not None and (self.way.cuttable or rollout.fate):
+            elif (task := self.tasks.get(rollout.id)) is not None and (self.way.cuttable or rollout.usage):
                 self._stop(rollout.id, task)
 
     def train(self, batch: Sequence[Group]) -> None:
@@ -230,7 +230,7 @@ class Flight:
         try:
             plot = _plot(rollout)
             made, finish, loose = self.way.stand(plot, rollout)
-            if self._resting and finish == "abort" and not rollout.fate:
+            if self._resting and finish == "abort" and not rollout.usage:
                 self.due[rollout.id] = rollout
             else:
                 plot.reported[rollout.index] = rollout.tokens + sum(s.tokens for s in made)
@@ -263,29 +263,29 @@ class Flight:
 
     @property
     def _at_rest(self) -> bool:
-        growing = self.tasks.keys() if self.way.cuttable else [i for i in self.tasks if self.scheduler.running[i].fate]
+        growing = self.tasks.keys() if self.way.cuttable else [i for i in self.tasks if self.scheduler.running[i].usage]
         return not (growing or self.sowing.reading or self._late)
 
     def _accepts(self, group: Group) -> bool:
         return self.sowing.refusal(group.item) is None
 
     def _why(self, group: Group) -> str:
-        rule = group.fate.removeprefix("dropped: ")
+        rule = group.usage.removeprefix("dropped: ")
         return (self.sowing.refusal(group.item) or rule) if rule == "filter" else rule
 
     def _settled(self, group: Group) -> None:
         self.sowing.settled(group)
-        if group.fate.startswith("dropped"):
+        if group.usage.startswith("dropped"):
             self.settled.append(group)
-        if group.item.teaches:
-            self._vain = self._vain + 1 if group.fate.startswith("dropped") else 0
+        if group.item.for_training:
+            self._vain = self._vain + 1 if group.usage.startswith("dropped") else 0
         if self._vain >= IN_VAIN * self.config.prompts:
             self._error = TrainError(
                 f"{self._vain} groups in a row were dropped and none was left to train ({self._why(group)}); choose "
                 "prompts of another level, another control, or a recipe without the filter, and go on with resume=True "
                 "(--resume)"
             )
-        self._lost = self._lost + 1 if group.fate == "dropped: failures" else 0
+        self._lost = self._lost + 1 if group.usage == "dropped: failures" else 0
         if self._lost >= GIVE_UP:
             events = [e.why for e in group.item.tree.events if e.kind == "fail"]
             self._error = TrainError(

@@ -122,7 +122,7 @@ class Reread:
                 node.notes[TRAINER_LOGP] = [None if np.isnan(x) else round(x, 6) for x in mine.tolist()]
 
 
-class Weights:
+class ImportanceWeights:
     """Importance weights of whole rollouts: the policy at the start of the step over the sampling distribution.
 
     Products along paths, over the actions that were trained on and have a sampling probability.

@@ -78,7 +78,7 @@ class Gathering:
             leaf.scores.update(order.leaf_marks)
             if order.arm != PLAIN:
                 leaf.notes["arm"] = order.arm
-        if not order.teaches:
+        if not order.for_training:
             drop(tree, MEASURED)
             self.measured.append(tree)
             return delivery, []
@@ -95,7 +95,7 @@ class Gathering:
             numbers: dict[str, Any] = {"arm": order.arm, "width": order.width, "delivered": delivery.n, **order.marks}
             group.event("allocate", None, order.why, **numbers)
         edit = order.edit
-        return delivery, heads if edit is not None and (edit.hidden or edit.teaches) else []
+        return delivery, heads if edit is not None and (edit.hidden or edit.trainable) else []
 
     async def rescore(self, order: Order, heads: Sequence[Node]) -> None:
         """Read the log-probs that gathering changed the context of, or that were never read."""
@@ -110,7 +110,7 @@ class Gathering:
     def judged(self, delivery: Delivery) -> Delivery:
         """The delivery with the filters' word on its prompt's group as it is now."""
         group = self.groups.get(delivery.order.prompt.place)
-        kept = delivery.order.teaches and group is not None and all(f(group) is None for f in self.filters)
+        kept = delivery.order.for_training and group is not None and all(f(group) is None for f in self.filters)
         return replace(delivery, kept=kept)
 
     def note(self, round: Sequence[Delivery]) -> None:
@@ -154,7 +154,7 @@ class Gathering:
         said = (self.engine.codec.decode(_own(tree, leaf)) for leaf in live if order.texts or not order.judged)
         return Delivery(
             order, rewards if order.judged else (), lengths, texts=tuple(said),
-            decoded=sum(len(n) for n in tree if n.trains and not n.forced),
+            decoded=sum(len(n) for n in tree if n.trainable and not n.forced),
             failed=sum(leaf.status == "failed" for leaf in tree.leaves()), solved_text=text, probes=seen,
         )  # fmt: skip
 
@@ -200,7 +200,7 @@ def asked_task(task: Task, orders: Sequence[Order]) -> Task:
 def _ungraded(tree: Tree) -> list[Node]:
     return [
         leaf for leaf in tree.leaves()
-        if leaf.status == "done" and "reward" not in leaf.scores and not leaf.fate.startswith("dropped")
+        if leaf.status == "done" and "reward" not in leaf.scores and not leaf.usage.startswith("dropped")
     ]  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def _own(tree: Tree, leaf: Node) -> Array:
 
 
 def _written(tree: Tree, leaf: Node) -> int:
-    return sum(len(n) for n in tree.path(leaf) if n.trains)
+    return sum(len(n) for n in tree.path(leaf) if n.trainable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from rolltree.train.evaluate import evaluate
 from rolltree.train.flight import Flight
 from rolltree.train.gather import check_mismatch
 from rolltree.train.overlap import Overlap
-from rolltree.train.peers import Fellow, written_by
+from rolltree.train.peers import PeerPolicy, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.scheduled import corrected, fitted, schedule_of
 from rolltree.train.steering import Steering
@@ -52,7 +52,7 @@ from rolltree.tree.table import table
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class RunEvent:
     """Something that happened in a run, as it happens: for progress, the doctor and the viewer."""
 
     kind: str
@@ -65,12 +65,12 @@ class Live:
 
 LAPS = ("grow", "credit", "learn", "stop", "publish")
 """What the time of a step is made of."""
-Listen = Callable[[Live], str | None]
+Listen = Callable[[RunEvent], str | None]
 """Told of everything that happens; what it answers is said and logged with the step."""
 
 
 @dataclass(slots=True)
-class Spent:
+class RunTotals:
     """What a run has used up, earlier parts of a resumed run included."""
 
     decoded: int = 0
@@ -106,8 +106,8 @@ class Loop:
     """Steps finished."""
     version: int = 0
     """Version under which the engine has the current weights."""
-    spent: Spent = field(default_factory=Spent)
-    peers: Mapping[str, Fellow] = field(default_factory=dict[str, Fellow])
+    spent: RunTotals = field(default_factory=RunTotals)
+    peers: Mapping[str, PeerPolicy] = field(default_factory=dict[str, PeerPolicy])
     """Other policies by the actor they write as."""
     waiting: Waiting = field(default_factory=Waiting)
     """Batches that were grown and not yet trained."""
@@ -163,7 +163,7 @@ class Loop:
         told = {key: [h.numbers[key] for h in grown if key in h.numbers] for h in grown for key in h.numbers}
         numbers |= {key: float(np.mean(values)) for key, values in told.items()}
         clock.lap("grow")
-        self.listen(Live("grown", self.done + 1, numbers, tuple(fresh)))
+        self.listen(RunEvent("grown", self.done + 1, numbers, tuple(fresh)))
         harvest = self.waiting.take()
         numbers |= self.learn(harvest, clock)
         self._finish()
@@ -175,7 +175,7 @@ class Loop:
         harvest = await overlap.harvest(self.version, self.recalls(self.done))
         numbers = grown_metrics(harvest.trees) | harvest.numbers
         clock.lap("grow")
-        self.listen(Live("grown", self.done + 1, numbers, tuple(harvest.trees)))
+        self.listen(RunEvent("grown", self.done + 1, numbers, tuple(harvest.trees)))
         numbers |= await overlap.learn(lambda: self.learn(harvest, clock))
         self._finish()
         numbers |= await overlap.trained()
@@ -205,7 +205,7 @@ class Loop:
         numbers["budget/decoded_total"] = float(self.spent.decoded)
         numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
         numbers = without_zeros(numbers)
-        self.listen(Live("trained", self.done, numbers, tuple(harvest.trees)))
+        self.listen(RunEvent("trained", self.done, numbers, tuple(harvest.trees)))
         return numbers, harvest.trees
 
     async def grow(self, budget: Budget) -> list[Harvest]:
@@ -284,7 +284,7 @@ class Loop:
                 theirs, _ = await self._evaluated(peer.engine)
                 numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         numbers["time/evaluate"] = time.perf_counter() - began
-        self.listen(Live("evaluated", self.done, numbers, tuple(forest)))
+        self.listen(RunEvent("evaluated", self.done, numbers, tuple(forest)))
         return numbers
 
     async def _evaluated(self, engine: Engine) -> tuple[dict[str, float], Forest]:
@@ -310,7 +310,7 @@ class Loop:
         return {
             "done": self.done, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
             "readings": self.readings.state_dict(),
-            "spent": {n: getattr(self.spent, n) for n in Spent.__slots__},
+            "spent": {n: getattr(self.spent, n) for n in RunTotals.__slots__},
             "peers": {name: peer.state() for name, peer in self.peers.items()},
             "control": self.steering.state_dict(),
         }  # fmt: skip
@@ -322,7 +322,7 @@ class Loop:
         self.learner.load_state_dict(state["learner"])
         # Checkpoints from before there were any hold none, and recipes of that time ask for none.
         self.readings.load_state_dict(state.get("readings", {}))
-        self.spent = Spent(**state["spent"])
+        self.spent = RunTotals(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])
         self.steering.load_state_dict(state["control"])

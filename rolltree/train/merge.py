@@ -1,7 +1,8 @@
 """Several deliveries for one prompt as one tree: the group its credit, filters and shapers see.
 
 A delivery in another context than the bare prompt's keeps that context as a hint node; where the order says so the text
-is left out instead, and the rollouts carry the log-prob of the bare prompt beside the law they were sampled from.
+is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they were sampled
+from.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from rolltree.control.ledger import Budget
 from rolltree.control.order import Order
 from rolltree.engine.protocol import Engine
-from rolltree.generate.patience import told
+from rolltree.generate.patience import error_line
 from rolltree.generate.random import MARK
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
@@ -30,7 +31,7 @@ def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
     if edit is not None and not edit.hidden and grown.root.children:
         text = grown.root.actions[len(into.root) :]
         top = into.extend(
-            into.root, text, role="hint", forced=True, trains=edit.teaches, birth="forced", status="done",
+            into.root, text, role="hint", forced=True, trainable=edit.trainable, birth="forced", status="done",
             actor="control", notes={"arm": order.arm},
         )  # fmt: skip
         into.event("force", top, order.why, arm=order.arm, tokens=len(text), role="hint")
@@ -60,10 +61,11 @@ def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
 
 
 async def score_bare(tree: Tree, heads: list[Node], engine: Engine, budget: Budget) -> None:
-    """Give rollouts whose context was left out the log-prob they have without it; the sampling law stays in `logq`."""
+    """Give rollouts whose context was left out the log-prob they have without it; the sampling distribution stays in
+    `sampling_logprob`."""
     for head in heads:
         for node in tree.walk(head):
-            if node.trains and len(node):
+            if node.trainable and len(node):
                 await score_node(tree, node, engine, budget)
                 node.entropy = node.top = None
 
@@ -76,13 +78,13 @@ async def score_node(tree: Tree, node: Node, engine: Engine, budget: Budget) -> 
     except Exception as error:
         for leaf in tree.leaves(node):
             if not leaf.ended or leaf.status == "done":
-                why = f"scoring in the tree's context: {told(error)}"
+                why = f"scoring in the tree's context: {error_line(error)}"
                 tree.close(leaf, "failed", "error", why, error=type(error).__name__)
         return
     budget.charge("prefilled", len(prefix))
     node.logp = scored.logp
     if node.forced:
-        node.logq = np.full(len(node), np.nan, np.float32)
+        node.sampling_logprob = np.full(len(node), np.nan, np.float32)
     if node.version is None:
         node.version = np.full(len(node), scored.version, np.int32)
 

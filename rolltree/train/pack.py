@@ -96,7 +96,7 @@ class _Signals:
 def _signals(table: Table, folded: Folded) -> _Signals:
     forced = table.per_action(np.fromiter((n.forced for n in table.nodes), np.bool_, len(table.nodes)))
     return _Signals(
-        folded.gain, folded.loss, folded.weight, table.flat("logp"), table.flat("logq"),
+        folded.gain, folded.loss, folded.weight, table.flat("logp"), table.flat("sampling_logprob"),
         table.flat("version", -1.0).astype(np.int64), forced.astype(np.bool_),
     )  # fmt: skip
 

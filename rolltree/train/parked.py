@@ -57,7 +57,7 @@ def _bed(bed: Bed) -> list[Any]:
         (part, p.sheet.name, p.index, p.tree.id, sorted(p.tops.items()), sorted(p.reported.items()))
         for part, p in bed.plots.items()
     ]  # fmt: skip
-    return [bed.wave, bed.place, bed.teaches, name, plots]
+    return [bed.wave, bed.place, bed.for_training, name, plots]
 
 
 def _restored(flight: Flight, number: int, known: dict[str, list[Any]], trees: Forest) -> Bed:

@@ -23,7 +23,7 @@ from rolltree.tree.table import Table
 
 
 @dataclass(slots=True)
-class Fellow:
+class PeerPolicy:
     """A peer at work."""
 
     engine: Engine

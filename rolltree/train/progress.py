@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rolltree.train.config import TrainConfig
-from rolltree.train.loop import LAPS, Live
+from rolltree.train.loop import LAPS, RunEvent
 
 
 class Reporter:
@@ -40,7 +40,7 @@ class Reporter:
         self._bar.stop()
         self._log.close()
 
-    def __call__(self, live: Live) -> None:
+    def __call__(self, live: RunEvent) -> None:
         """Take note of something that happened."""
         n = live.numbers
         if live.kind == "trained":
@@ -66,7 +66,7 @@ class Reporter:
             self._bar.console.print(text, highlight=False)
 
 
-def _step_line(live: Live, config: TrainConfig) -> str:
+def _step_line(live: RunEvent, config: TrainConfig) -> str:
     n = live.numbers
     spent = sum(n.get(f"time/{lap}", 0.0) for lap in LAPS)
     return (

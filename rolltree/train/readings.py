@@ -159,7 +159,7 @@ def _batches(view: Table, budget: int) -> list[Micro]:
     """Every action that can teach, packed."""
     live = np.repeat(view.below(view.live.astype(np.float64)) > 0, view.length)
     nothing = np.zeros(view.actions)
-    return micro_batches(view, Folded(nothing, nothing, (view.teaches & live).astype(np.float64)), budget)
+    return micro_batches(view, Folded(nothing, nothing, (view.loss_mask & live).astype(np.float64)), budget)
 
 
 def _read(view: Table, budget: int, read: Callable[[Packed], Tensor]) -> Floats:
@@ -173,14 +173,14 @@ def _read(view: Table, budget: int, read: Callable[[Packed], Tensor]) -> Floats:
 
 def _heads(view: Table, values: Floats) -> tuple[list[int], list[float]]:
     """Rows of nodes with a value, and the value before their first action."""
-    rows = np.flatnonzero(view.trains & (view.length > 0))
+    rows = np.flatnonzero(view.trainable & (view.length > 0))
     first = values[view.start[rows]]
     known = np.isfinite(first)
     return rows[known].tolist(), first[known].tolist()
 
 
 def _note(view: Table, name: str, values: Floats) -> None:
-    for row in np.flatnonzero(view.trains & (view.length > 0)):
+    for row in np.flatnonzero(view.trainable & (view.length > 0)):
         own = values[view.start[row] : view.start[row] + view.length[row]]
         if np.isfinite(own).any():
             view.nodes[row].notes[name] = own.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rolltree.control.schedule import Correction, Schedule, preset
+from rolltree.control.schedule import Schedule, ScheduleCorrection, preset
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.batch import Objective
 from rolltree.objective.clipped import Clipped
@@ -46,7 +46,7 @@ def fitted(schedule: Schedule, parts: Parts, config: TrainConfig) -> tuple[Sched
     return replace(schedule, stop=stop, resume=resume), way, said
 
 
-def corrected(objective: Objective, correction: Correction) -> Objective:
+def corrected(objective: Objective, correction: ScheduleCorrection) -> Objective:
     """An objective that weighs old tokens as the schedule says; one that does so already stays as it is."""
     knobs = correction.knobs()
     if not knobs or "sampled" in objective.needs:

@@ -124,7 +124,7 @@ class Sowing:
         if not queue.lots:
             self.queue.popleft()
         first = sheet.orders[indices[0]]
-        bed = Bed(sheet.wave.number, first.prompt.place, first.teaches)
+        bed = Bed(sheet.wave.number, first.prompt.place, first.for_training)
         for part, i in enumerate(indices):
             bed.plots[part] = self.plot(sheet, i)
         return Offer(bed, [self.way.size(sheet.orders[i]) for i in indices], open=True)
@@ -135,21 +135,21 @@ class Sowing:
 
     def refusal(self, bed: Bed) -> str | None:
         """Why a finished group must not teach; None = it may."""
-        if not bed.teaches:
+        if not bed.for_training:
             return MEASURED
         return next((why for f in self.parts.filters if (why := f(bed.tree)) is not None), None)
 
     def begun(self, group: Group) -> None:
         """A group is under way: more may be asked for its prompt."""
         bed: Bed = group.item
-        if bed.teaches:
+        if bed.for_training:
             self.beds[bed.wave, bed.place] = group
 
     def settled(self, group: Group) -> None:
         """A group is trained, dropped or carried; what its plan does not know yet it is told by `look_after`."""
         bed: Bed = group.item
         self.beds.pop((bed.wave, bed.place), None)
-        if group.fate.startswith("dropped"):
+        if group.usage.startswith("dropped"):
             self._orphans.append(group)
 
     # -- what plans ask for ----------------------------------------------------------------------------------------
@@ -159,16 +159,16 @@ class Sowing:
         lots: dict[int, list[int]] = {}
         for i in indices:
             order = sheet.orders[i]
-            lots.setdefault(order.prompt.place if order.teaches else -1 - i, []).append(i)
+            lots.setdefault(order.prompt.place if order.for_training else -1 - i, []).append(i)
         if lots:
-            held = any(o.teaches and not o.last for o in sheet.orders)
+            held = any(o.for_training and not o.last for o in sheet.orders)
             held = held or any(wave == sheet.wave.number and g.open for (wave, _), g in self.beds.items())
             self.queue.append(Queue(deque(Lot(sheet, tuple(lot)) for lot in lots.values()), held))
 
     def wait_again(self) -> None:
         """After a restart: what plans had asked for and nobody had begun waits for its turn."""
         groups = [*self.scheduler.unfinished.values(), *self.scheduler.ready.values()]
-        self.beds = {(g.item.wave, g.item.place): g for g in groups if g.item.teaches}
+        self.beds = {(g.item.wave, g.item.place): g for g in groups if g.item.for_training}
         begun = {(p.sheet.wave.number, p.sheet.name, p.index) for g in groups for p in g.item.plots.values()}
         for wave in self.waves.live.values():
             for name, sheet in wave.sheets.items():
@@ -179,7 +179,7 @@ class Sowing:
         """New rounds of a plan. The groups of prompts that it had asked before grow, or were given up."""
         while sheets:
             sheet = sheets.pop(0)
-            known = [i for i, o in enumerate(sheet.orders) if o.teaches and o.prompt.place not in sheet.new]
+            known = [i for i, o in enumerate(sheet.orders) if o.for_training and o.prompt.place not in sheet.new]
             self._wait(sheet, sorted({*range(len(sheet.orders))} - {*known}))
             lots: dict[int, list[int]] = {}
             for i in known:
@@ -200,7 +200,7 @@ class Sowing:
         for part, plot in list(bed.plots.items()):
             full = group.got[part] == group.wanted[part]
             writing = any(r.part == part and self.writes(r) for r in group.members)
-            if not plot.gathering and (full or group.fate) and not writing:
+            if not plot.gathering and (full or group.usage) and not writing:
                 self._gather(group, part)
 
     def look_after(self) -> None:
@@ -212,16 +212,16 @@ class Sowing:
     def _gather(self, group: Group, part: int) -> None:
         bed: Bed = group.item
         plot, members = bed.plots[part], [r for r in group.members if r.part == part]
-        self.way.ripe(plot, [r for r in members if not group.fate or r.fate != group.fate])
+        self.way.ripe(plot, [r for r in members if not group.usage or r.usage != group.usage])
         gathering = self.waves.live[bed.wave].gathering
-        if group.fate:
+        if group.usage:
             plot.tree.item = plot.order.prompt.item.id
             bed.lost.append(plot.tree)
             self._delivered(group, part, replace(gathering.delivery(plot.order, plot.tree), kept=False))
             return
         seen = plot.flight.outcomes(plot.tree)
         delivery, heads = gathering.gather(plot.order, plot.tree, seen, plot.sheet.name[-1])
-        bed.gathered = gathering.groups[bed.place] if bed.teaches else plot.tree
+        bed.gathered = gathering.groups[bed.place] if bed.for_training else plot.tree
         plot.gathering = True
         if heads:
             reading = asyncio.get_running_loop().create_task(gathering.rescore(plot.order, heads))
@@ -253,7 +253,7 @@ class Sowing:
         if name not in wave.sheets:
             del self._work[wave.number, name]
         self._hear(sheets)
-        if not bed.teaches:
+        if not bed.for_training:
             self.scheduler.release(group)
         closed, over = wave.following.closed, wave.following.over
         mine = [(place, g) for (number, place), g in self.beds.items() if number == wave.number]

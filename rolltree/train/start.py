@@ -29,9 +29,9 @@ from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
-from rolltree.train.loop import Listen, Live, Loop
+from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.memory import keep_freed
-from rolltree.train.peers import Fellow, check_peers, peer_model
+from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
@@ -162,10 +162,10 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
         schedule = schedule_of(job.parts, config)
         stops = schedule is not None and schedule.stop.abort
-        engine = await choose_engine(asked, job.loaded, version=-1, sampling=draw, trains=True, lockstep=stops)
+        engine = await choose_engine(asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=stops)
     else:
         engine = asked
-    peers: dict[str, Fellow] = {}
+    peers: dict[str, PeerPolicy] = {}
     try:
         check(job.parts, engine, job.task)
         check_width(job.parts.strategy, job.parts.control)
@@ -191,13 +191,13 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             await engine.close()
 
 
-def _fellow(job: _Job, peer: Peer) -> Fellow:
+def _fellow(job: _Job, peer: Peer) -> PeerPolicy:
     """A peer with an engine of its own, as it stands before the first step."""
     from rolltree.engine.local import LocalEngine
 
     loaded = peer_model(peer, job.loaded)
     learner = make_learner(job.parts, loaded.model, job.config) if peer.trained else None
-    return Fellow(LocalEngine(loaded, version=-1 if peer.trained else 0), learner)
+    return PeerPolicy(LocalEngine(loaded, version=-1 if peer.trained else 0), learner)
 
 
 async def _recorded(
@@ -217,7 +217,7 @@ async def _recorded(
 async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: MetricsLog) -> str:
     c = loop.config
     await loop.publish()
-    loop.listen(Live("start", loop.done, note=loop.said))
+    loop.listen(RunEvent("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
         metrics.write("eval", 0, await loop.evaluate())
     while not (why := loop.over()):
@@ -234,7 +234,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
             _save(loop, loaded, folder)
-    loop.listen(Live("stop", loop.done, note=why))
+    loop.listen(RunEvent("stop", loop.done, note=why))
     return why
 
 
@@ -246,7 +246,7 @@ def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
         peers={name: peer.learner.policy.model for name, peer in loop.peers.items() if peer.learner is not None},
         more=loop.save_buffers,
     )  # fmt: skip
-    loop.listen(Live("checkpoint", loop.done, note=f"saved {saved.path.name}"))
+    loop.listen(RunEvent("checkpoint", loop.done, note=f"saved {saved.path.name}"))
 
 
 def _load(loop: Loop, where: Checkpoint) -> None:
@@ -279,7 +279,7 @@ def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> Train
 
 
 def _both(reporter: Reporter, listen: Listen | None) -> Listen:
-    def tell(live: Live) -> None:
+    def tell(live: RunEvent) -> None:
         reporter(live)
         if listen is not None and (answer := listen(live)):
             for line in answer.splitlines():

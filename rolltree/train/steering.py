@@ -54,9 +54,9 @@ def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[
         out[f"budget/rollouts/{bands[d.order.prompt.uid]}"] += d.n
         level = f"budget/level/{d.order.prompt.item.level}"
         out[level] = out.get(level, 0.0) + d.decoded
-        name = f"budget/arm/{d.order.arm if d.order.teaches else 'measured'}"
+        name = f"budget/arm/{d.order.arm if d.order.for_training else 'measured'}"
         out[name] = out.get(name, 0.0) + d.n
-        if d.order.teaches:
+        if d.order.for_training:
             groups.setdefault(d.order.prompt.place, []).append(d)
     for name in sorted({name for d in delivered for name in d.numbers}):
         out[f"budget/control/{name}"] = float(np.mean([d.numbers[name] for d in delivered if name in d.numbers]))

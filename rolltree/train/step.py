@@ -18,7 +18,7 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.batch import Anchors
 from rolltree.train.config import Optim
-from rolltree.train.gather import Gathered, Mismatch, Reread, Watcher, Weights
+from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Reread, Watcher
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree.table import Table
@@ -42,7 +42,7 @@ class Work:
     knobs: StepKnobs
 
 
-class Crew(Protocol):
+class RankGroup(Protocol):
     """Ranks that make a learner's steps for it; see `rolltree.train.ranks`."""
 
     def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
@@ -74,7 +74,7 @@ class Learner:
     updates: int = 0
     team: Team = ALONE
     """Ranks that this learner is one of."""
-    crew: Crew | None = None
+    crew: RankGroup | None = None
     """Ranks that make the steps instead of this process alone."""
 
     def step(
@@ -109,7 +109,7 @@ class Learner:
                 scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
             return {"optim/updates": 0.0, "budget/trained": 0.0}
-        mismatch, weights, reread = Mismatch(knobs.mismatch_limit, version), Weights(table), Reread(table)
+        mismatch, weights, reread = Mismatch(knobs.mismatch_limit, version), ImportanceWeights(table), Reread(table)
         work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs)
         try:
             told = (self if self.crew is None else self.crew).teach(work, (mismatch, weights, reread))

@@ -29,13 +29,13 @@ class Underway:
 
     def settled(self, group: Group) -> None:
         """A group is trained or dropped."""
-        self.recent.append((_longest(group), group.fate == "trained"))
+        self.recent.append((_longest(group), group.usage == "trained"))
 
     def numbers(self, scheduler: Scheduler, trained: Sequence[Group]) -> dict[str, float]:
         """Of the batch that was trained last and of all that is under way."""
         waiting = [*scheduler.unfinished.values(), *scheduler.ready.values()]
         rollouts = [r for g in trained for r in g.kept]
-        partial = [r for g in scheduler.unfinished.values() for r in g.members if not (r.done or r.fate) and r.tokens]
+        partial = [r for g in scheduler.unfinished.values() for r in g.members if not (r.done or r.usage) and r.tokens]
         behind = [scheduler.version + 1 - r.group.born for r in partial]
         out = {
             "rollout/resumed": sum(r.stops > 0 for r in rollouts) / max(len(rollouts), 1),
@@ -44,10 +44,10 @@ class Underway:
             "staleness/partial_mean": float(np.mean(behind)) if behind else 0.0,
             "staleness/partial_max": float(max(behind, default=0)),
             "rollout/ready_groups": float(len(scheduler.ready)),
-            "rollout/under_way": float(sum(not r.fate for g in waiting for r in g.members)),
+            "rollout/under_way": float(sum(not r.usage for g in waiting for r in g.members)),
         }  # fmt: skip
-        out |= {f"rollout/scheduled/{fate}": float(n) for fate, n in sorted(scheduler.numbers.items())}
-        out |= {f"budget/scheduled_tokens/{fate}": float(n) for fate, n in sorted(scheduler.tokens.items())}
+        out |= {f"rollout/scheduled/{usage}": float(n) for usage, n in sorted(scheduler.numbers.items())}
+        out |= {f"budget/scheduled_tokens/{usage}": float(n) for usage, n in sorted(scheduler.tokens.items())}
         return out | self._slow([g for g in waiting if g.born < scheduler.version])
 
     def _slow(self, waiting: Sequence[Group]) -> dict[str, float]:

@@ -168,7 +168,7 @@ class Waves:
     def _go_on(self, wave: Wave, rounds: Sequence[Round]) -> list[Sheet]:
         sheets: list[Sheet] = []
         for name, orders in rounds:
-            asked = {order.prompt.place for order in orders if order.teaches}
+            asked = {order.prompt.place for order in orders if order.for_training}
             sheets.append(Sheet(wave, name, orders, frozenset(asked - wave.places), [None] * len(orders)))
             wave.places |= asked
         wave.sheets |= {sheet.name: sheet for sheet in sheets}

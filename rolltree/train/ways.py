@@ -12,7 +12,7 @@ import numpy as np
 
 from rolltree.control.order import Order
 from rolltree.control.plan import Control
-from rolltree.control.probe import Watchful
+from rolltree.control.probe import PrunesInFlight
 from rolltree.control.schedule import Rollout, Segment
 from rolltree.control.schedule.executor import Finish
 from rolltree.filter.groups import drop, live_leaves
@@ -61,7 +61,7 @@ class Bed:
     wave: int
     place: int
     """In the plan."""
-    teaches: bool = True
+    for_training: bool = True
     """Whether it is to be trained, or only measured."""
     plots: dict[int, Plot] = field(default_factory=dict[int, Plot])
     """Parts of the group whose results the plan does not know yet."""
@@ -130,7 +130,7 @@ class Flat:
         over = plot.reported.get(rollout.index, 0) - rollout.tokens
         while branch and over > 0:
             node = branch.pop()
-            if node.trains:
+            if node.trainable:
                 over -= len(node)
             plot.hand.prune(node, why="made again after a stop")
         plot.reported[rollout.index] = rollout.tokens
@@ -179,11 +179,11 @@ class Flat:
         """Leaves of dropped rollouts say so; tokens that are context only do not teach."""
         for rollout in rollouts:
             branch = _branch(plot, rollout)
-            if branch and rollout.fate.startswith("dropped") and not branch[-1].fate:
-                branch[-1].fate = rollout.fate
+            if branch and rollout.usage.startswith("dropped") and not branch[-1].usage:
+                branch[-1].usage = rollout.usage
             left = rollout.masked
             for node in branch:
-                if left > 0 and node.trains:
+                if left > 0 and node.trainable:
                     keep = np.ones(len(node), np.bool_) if node.keep is None else node.keep
                     node.keep = keep & (np.arange(len(node)) >= left)
                     left -= len(node)
@@ -217,14 +217,14 @@ class Whole:
     def stand(self, plot: Plot, rollout: Rollout) -> tuple[list[Segment], Finish, int]:
         """All tokens by version; failed where nothing of the tree has an outcome because something broke."""
         tree = plot.tree
-        versions = [n.version for n in tree if n.trains and n.version is not None]
+        versions = [n.version for n in tree if n.trainable and n.version is not None]
         counts = Counter(np.concatenate(versions).tolist() if versions else ())
         made = [Segment(version, counts[version]) for version in sorted(counts)]
         broken = "failed" in tree.notes or any(leaf.status == "failed" for leaf in tree.leaves())
         if broken and not live_leaves(tree):
             return made, "failed", 0
         grown = len(tree) > 1 and all(leaf.ended for leaf in tree.leaves())
-        return (made, "done", 0) if grown else (made if rollout.fate else [], "abort", 0)
+        return (made, "done", 0) if grown else (made if rollout.usage else [], "abort", 0)
 
     def failed(self, plot: Plot, rollout: Rollout, error: BaseException) -> None:
         """The tree says so."""
@@ -236,7 +236,7 @@ class Whole:
 
 def way_of(strategy: TreeStrategy, control: Control) -> Way:
     """Independent rollouts are scheduled one by one; other trees, and what is looked at in flight, as a whole."""
-    return Flat(strategy) if type(strategy) is Independent and not isinstance(control, Watchful) else Whole()
+    return Flat(strategy) if type(strategy) is Independent and not isinstance(control, PrunesInFlight) else Whole()
 
 
 def _branch(plot: Plot, rollout: Rollout) -> list[Node]:
@@ -252,6 +252,6 @@ def _branch(plot: Plot, rollout: Rollout) -> list[Node]:
 
 def _segments(branch: list[Node], told: int) -> list[Segment]:
     """The policy's tokens by the version that made them, after the first `told`."""
-    versions: list[Any] = [n.version for n in branch if n.trains and n.version is not None]
+    versions: list[Any] = [n.version for n in branch if n.trainable and n.version is not None]
     flat: list[int] = np.concatenate(versions)[told:].tolist() if versions else []
     return [Segment(version, len(list(run))) for version, run in groupby(flat)]

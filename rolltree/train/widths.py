@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from rolltree.control.ledger import Limits
-from rolltree.control.masa import Masa
+from rolltree.control.methods.masa import Masa
 from rolltree.control.plan import Control, Uniform
 from rolltree.generate.demonstrations import Demonstrations
 from rolltree.generate.hand import Hand

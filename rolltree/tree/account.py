@@ -105,11 +105,11 @@ def _reasons(tree: Tree) -> dict[int, str]:
 
 
 def _end(node: Node, reasons: Mapping[int, str]) -> tuple[str, str]:
-    if node.fate.startswith(DROPPED) and len(node.fate) > len(DROPPED):
-        return "dropped", node.fate.removeprefix(DROPPED)
-    if node.fate not in ("", "trained"):
-        return "unexplained", f"has the fate {node.fate!r}, which is neither 'trained' nor 'dropped: reason'"
-    plain = node.fate or _BY_STATUS.get(node.status)
+    if node.usage.startswith(DROPPED) and len(node.usage) > len(DROPPED):
+        return "dropped", node.usage.removeprefix(DROPPED)
+    if node.usage not in ("", "trained"):
+        return "unexplained", f"has the usage {node.usage!r}, which is neither 'trained' nor 'dropped: reason'"
+    plain = node.usage or _BY_STATUS.get(node.status)
     if plain is not None:
         return plain, ""
     why = reasons.get(node.id, node.finish if node.status == "failed" else None)

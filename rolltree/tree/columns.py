@@ -34,9 +34,9 @@ from rolltree.tree.values import StoreError, dumps, loads
 States = Literal["keep", "drop"]
 
 SCHEMA_VERSION = 1
-WORDS = ("tree", "role", "actor", "birth", "status", "finish", "fate")
+WORDS = ("tree", "role", "actor", "birth", "status", "finish", "usage")
 """Columns of few distinct strings, read as dictionaries."""
-PLAIN = (("id", pa.int32()), ("parent", pa.int32()), ("level", pa.int32()), ("trains", pa.bool_()),
+PLAIN = (("id", pa.int32()), ("parent", pa.int32()), ("level", pa.int32()), ("trainable", pa.bool_()),
          ("forced", pa.bool_()), ("state_key", pa.string()))  # fmt: skip
 ENCODED = ("notes", "state")
 _SCORES = pa.map_(pa.string(), pa.float64())
@@ -62,7 +62,7 @@ def node_schema(kinds: Sequence[str]) -> ArrowSchema:
         + [(name, pa.list_(_ARROW[DTYPE[name]])) for name in PER_ACTION]
         + [("top_ids", pa.list_(pa.int32())), ("top_logp", pa.list_(pa.float32())), ("top_k", pa.int32())]
         + [*PLAIN[2:5], ("birth", pa.string()), ("status", pa.string()), ("finish", pa.string())]
-        + [("fate", pa.string()), ("scores", _SCORES), PLAIN[5], *((name, pa.string()) for name in ENCODED)]
+        + [("usage", pa.string()), ("scores", _SCORES), PLAIN[5], *((name, pa.string()) for name in ENCODED)]
     )
 
 
@@ -107,13 +107,25 @@ def read_nodes(table: ArrowTable) -> Iterator[Node]:
         ids, logp = lists["top_ids"][i], lists["top_logp"][i]
         k = widths[i]
         yield Node(
-            plain["id"][i], plain["parent"][i], words["role"][i], actions[i], actor=words["actor"][i],
-            level=plain["level"][i], trains=plain["trains"][i], forced=plain["forced"][i], birth=words["birth"][i],
-            status=words["status"][i], finish=words["finish"][i], fate=words["fate"][i], scores=scores[i],
+            plain["id"][i],
+            plain["parent"][i],
+            words["role"][i],
+            actions[i],
+            actor=words["actor"][i],
+            level=plain["level"][i],
+            trainable=plain["trainable"][i],
+            forced=plain["forced"][i],
+            birth=words["birth"][i],
+            status=words["status"][i],
+            finish=words["finish"][i],
+            usage=words["usage"][i],
+            scores=scores[i],
             top=None if ids is None else Top(ids.reshape(lengths[i], k), logp.reshape(lengths[i], k)),
-            state_key=plain["state_key"][i], state=encoded["state"][i], notes=encoded["notes"][i] or {},
+            state_key=plain["state_key"][i],
+            state=encoded["state"][i],
+            notes=encoded["notes"][i] or {},
             **{name: lists[name][i] for name in PER_ACTION},
-        )  # fmt: skip
+        )
 
 
 def write_events(rows: Sequence[tuple[str, Event]]) -> ArrowTable:

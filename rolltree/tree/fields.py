@@ -16,7 +16,7 @@ class NodeFields(TypedDict, total=False):
     actor: str
     level: int
     logp: FloatArray | None
-    logq: FloatArray | None
+    sampling_logprob: FloatArray | None
     entropy: FloatArray | None
     top: Top | None
     version: NDArray[np.int32] | None
@@ -24,12 +24,12 @@ class NodeFields(TypedDict, total=False):
     gain: FloatArray | None
     loss: FloatArray | None
     weight: FloatArray | None
-    trains: bool
+    trainable: bool
     forced: bool
     birth: Birth
     status: Status
     finish: Finish | None
-    fate: str
+    usage: str
     scores: dict[str, float]
     state: Any
     state_key: str | None

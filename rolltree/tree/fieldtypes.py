@@ -163,8 +163,8 @@ _FLAG = _typed(bool, word="true or false")
 _OBJECT = _typed(dict, word="an object")
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "tree": _TEXT, "id": _id, "parent": _id, "role": _one_of(ROLES), "actor": _TEXT,
-    "level": _typed(int, word="an integer"), "trains": _FLAG, "forced": _FLAG, "birth": _one_of(BIRTHS),
-    "status": _one_of(STATUSES), "finish": _one_of((*FINISHES, None)), "fate": _TEXT, "scores": _scores,
+    "level": _typed(int, word="an integer"), "trainable": _FLAG, "forced": _FLAG, "birth": _one_of(BIRTHS),
+    "status": _one_of(STATUSES), "finish": _one_of((*FINISHES, None)), "usage": _TEXT, "scores": _scores,
     "state": lambda _, value: value, "state_key": _typed(str, type(None), word="a string"), "notes": _OBJECT,
     "task": _TEXT, "item": _TEXT, "tree_notes": _OBJECT,
 }  # fmt: skip

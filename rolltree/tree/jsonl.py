@@ -4,7 +4,7 @@
     {"tree":"t0","id":1,"parent":0,"role":"policy","actions":[9,2],"logp":[-0.1,-1.2],"scores":{"reward":1.0}}
 
 `tree, id, role, actions` are required, and `parent` for all but roots; parents precede children; trees may interleave.
-Every other field is one of a node's (see `Node`), with its default if left out, except that `trains` defaults to
+Every other field is one of a node's (see `Node`), with its default if left out, except that `trainable` defaults to
 role = policy and `status` to done. In numbers `null` is NaN and "inf", "-inf" are infinite. `dtype` and (trailing)
 `shape` are needed only for actions other than int32 or float32, or empty ones. A root's line may carry the tree's
 `task, item, tree_notes`. Events are not part of the format.
@@ -28,12 +28,12 @@ from rolltree.tree.tree import Tree
 from rolltree.tree.values import StoreError, encode, revive
 
 _DEFAULTS: dict[str, Any] = {
-    "actor": "policy", "level": 0, "forced": False, "birth": "root", "finish": None, "fate": "", "scores": {},
+    "actor": "policy", "level": 0, "forced": False, "birth": "root", "finish": None, "usage": "", "scores": {},
     "state": None, "state_key": None, "notes": {}, "top": None, **dict.fromkeys(PER_ACTION),
 }  # fmt: skip
 _REQUIRED = ("tree", "id", "role", "actions")
 _OF_TREE = ("task", "item", "tree_notes")
-_KNOWN = (*_REQUIRED, "parent", "dtype", "shape", "status", "trains", *_DEFAULTS, *_OF_TREE)
+_KNOWN = (*_REQUIRED, "parent", "dtype", "shape", "status", "trainable", *_DEFAULTS, *_OF_TREE)
 
 
 def read(path: Path | str) -> Forest:
@@ -92,7 +92,7 @@ def credit_lines(forest: Iterable[Tree]) -> Iterator[str]:
     """The JSON line of every trained node with credit; a channel it lacks is zero."""
     for tree in forest:
         for node in tree.walk():
-            if node.trains and not (node.gain is None and node.loss is None):
+            if node.trainable and not (node.gain is None and node.loss is None):
                 zero = np.zeros(len(node), np.float32)
                 channels = {n: numbers(zero if a is None else a) for n, a in (("gain", node.gain), ("loss", node.loss))}
                 yield json.dumps({"tree": tree.id, "id": node.id} | channels, separators=(",", ":"))
@@ -139,7 +139,7 @@ def _add(forest: Forest, row: dict[str, Any]) -> None:
     if fields["id"] in tree.nodes:
         raise FieldError("id", f"{fields['id']} stands twice in tree {id!r}")
     fields.setdefault("status", "done")
-    fields.setdefault("trains", fields["role"] == "policy")
+    fields.setdefault("trainable", fields["role"] == "policy")
     tree.adopt(Node(parent=parent, **fields))
 
 
@@ -152,8 +152,8 @@ def _line(tree: Tree, node: Node) -> dict[str, Any]:
         row["dtype"] = actions.dtype.name
     if actions.ndim > 1 and not actions.size:
         row["shape"] = list(actions.shape[1:])
-    if node.trains != (node.role == "policy"):
-        row["trains"] = node.trains
+    if node.trainable != (node.role == "policy"):
+        row["trainable"] = node.trainable
     row["status"] = node.status
     for name, default in _DEFAULTS.items():
         value = getattr(node, name)

@@ -25,7 +25,7 @@ BIRTHS: tuple[Birth, ...] = get_args(Birth)
 STATUSES: tuple[Status, ...] = get_args(Status)
 FINISHES: tuple[Finish, ...] = get_args(Finish)
 
-PER_ACTION = ("logp", "logq", "entropy", "version", "keep", "gain", "loss", "weight")
+PER_ACTION = ("logp", "sampling_logprob", "entropy", "version", "keep", "gain", "loss", "weight")
 """Optional arrays with one number per action; `cut` slices them together with the actions."""
 
 TRAINER_LOGP = "trainer_logp"
@@ -59,7 +59,7 @@ class Node:
     """Level of a hierarchy (0 = the only or lowest one)."""
     logp: FloatArray | None = None
     """Log-prob under the policy as the trainer recomputes it: full softmax at temperature 1."""
-    logq: FloatArray | None = None
+    sampling_logprob: FloatArray | None = None
     """Log-prob under the distribution really sampled from; NaN where the step was deterministic."""
     entropy: FloatArray | None = None
     """Entropy in nats of the full next-action distribution at temperature 1."""
@@ -74,14 +74,14 @@ class Node:
     """Credit, second channel: sum of the negative advantages over the leaves below (weights folded in)."""
     weight: FloatArray | None = None
     """Sum of the weights of the leaves below: what an advantage of 1 would have put into `gain`."""
-    trains: bool = False
+    trainable: bool = False
     """Whether these actions are the trained policy's own (and so may receive credit)."""
     forced: bool = False
     """Whether these actions were chosen by a method instead of sampled; their logp is still the policy's."""
     birth: Birth = "root"
     status: Status = "open"
     finish: Finish | None = None
-    fate: str = ""
+    usage: str = ""
     """What became of a leaf: "" (kept, or still running), "trained", or "dropped: reason"."""
     scores: dict[str, float] = field(default_factory=dict[str, float])
     """Named numbers. On a leaf `reward` is the outcome; `step_reward` is a node's own."""

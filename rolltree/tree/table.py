@@ -28,7 +28,7 @@ class Table(Shape):
         self.nodes = nodes
         self.length: Ints = np.fromiter((len(n.actions) for n in nodes), np.int64, len(nodes))
         """Number of actions."""
-        self.trains: Bools = np.fromiter((n.trains for n in nodes), np.bool_, len(nodes))
+        self.trainable: Bools = np.fromiter((n.trainable for n in nodes), np.bool_, len(nodes))
 
     @cached_property
     def start(self) -> Ints:
@@ -45,7 +45,7 @@ class Table(Shape):
         """Per leaf: finished, neither pruned nor failed nor dropped, and with an outcome."""
         ok = (self.nodes[i] for i in self.leaf)
         return np.fromiter(
-            (n.status == "done" and not n.fate.startswith("dropped") and "reward" in n.scores for n in ok), np.bool_
+            (n.status == "done" and not n.usage.startswith("dropped") and "reward" in n.scores for n in ok), np.bool_
         )
 
     def score(self, name: str) -> Floats:
@@ -77,9 +77,9 @@ class Table(Shape):
         return np.repeat(values, self.length)
 
     @cached_property
-    def teaches(self) -> Bools:
+    def loss_mask(self) -> Bools:
         """Per action: of a trained node and not masked by `keep`."""
-        out = np.repeat(self.trains, self.length)
+        out = np.repeat(self.trainable, self.length)
         for i, node in enumerate(self.nodes):
             if node.keep is not None:
                 out[self.start[i] : self.start[i] + self.length[i]] &= node.keep
@@ -96,7 +96,7 @@ class Table(Shape):
     @cached_property
     def teaching(self) -> Ints:
         """Number of teaching actions on each leaf's path."""
-        counts = np.add.reduceat(np.append(self.teaches, False), self.start) if len(self.nodes) else np.zeros(0)
+        counts = np.add.reduceat(np.append(self.loss_mask, False), self.start) if len(self.nodes) else np.zeros(0)
         per_node = np.where(self.length > 0, counts, 0).astype(np.float64)
         return np.rint(self.down(per_node)[self.leaf]).astype(np.int64)
 

@@ -103,7 +103,7 @@ class Tree:
     def extend(
         self, parent: Node | int, actions: Sequence[int] | Array, *, role: Role = "policy", **fields: Unpack[NodeFields]
     ) -> Node:
-        """Add a child run below a node. `trains` defaults to role = policy; arrays must match the actions' length.
+        """Add a child run below a node. `trainable` defaults to role = policy; arrays must match the actions' length.
 
         Scores and state handles that were written on the parent stay there.
         """
@@ -167,7 +167,7 @@ class Tree:
     def graft(self, parent: Node | int, source: Tree, node: Node | int) -> Node:
         """Copy a stored branch (a node and all below it) under a node of this tree; returns the copy of its top.
 
-        Credit and fate belong to the step that gave them and are not copied; everything else is.
+        Credit and usage belong to the step that gave them and are not copied; everything else is.
         """
         top = self._live(parent, "graft below")
         copies: dict[int, int] = {}
@@ -187,8 +187,9 @@ class Tree:
         """Copy a leaf's path with everything from `start` up to (not including) `replacement` left out.
 
         What stood after the removed span was generated in another context, so everything that depends on the context
-        (`logp`, `logq`, `entropy`, `top`) is set to None there: log-probs must be recomputed and importance correction
-        must not be applied. The original leaf stays. Without a replacement the node before the span is returned.
+        (`logp`, `sampling_logprob`, `entropy`, `top`) is set to None there: log-probs must be recomputed and
+        importance correction must not be applied. The original leaf stays. Without a replacement the node before the
+        span is returned.
         """
         path = self.path(leaf)
         ids = [n.id for n in path]
@@ -202,7 +203,7 @@ class Tree:
         above = self._live(start.parent, "splice below")
         for n in path[resume:]:
             fields = _carried(n)
-            fields.update(birth="splice", logp=None, logq=None, entropy=None, top=None)
+            fields.update(birth="splice", logp=None, sampling_logprob=None, entropy=None, top=None)
             above = self._add(above.id, n.role, n.actions.copy(), **fields)
         self.event("splice", above, why, removed=ids[ids.index(start.id) : resume], original=leaf.id)
         return above
@@ -254,8 +255,8 @@ class Tree:
         return here
 
     def _add(self, parent: int | None, role: Role, actions: Array, **fields: Unpack[NodeFields]) -> Node:
-        if "trains" not in fields:
-            fields["trains"] = role == "policy"
+        if "trainable" not in fields:
+            fields["trainable"] = role == "policy"
         return self.adopt(Node(self._next, parent, role, actions, **fields))
 
     def adopt(self, node: Node) -> Node:
@@ -280,7 +281,7 @@ class Tree:
     def _head_of(self, tail: Node, k: int) -> Node:
         head = Node(
             self._next, tail.parent, tail.role, tail.actions[:k], children=[tail.id], actor=tail.actor,
-            level=tail.level, trains=tail.trains, forced=tail.forced, birth=tail.birth,
+            level=tail.level, trainable=tail.trainable, forced=tail.forced, birth=tail.birth,
             status="pruned" if tail.status == "pruned" else "done",
             top=None if tail.top is None else tail.top.cut(0, k),
         )  # fmt: skip
@@ -308,11 +309,24 @@ def _position(ids: list[int], node: int, tree: str, leaf: int) -> int:
 
 def _carried(n: Node) -> NodeFields:
     return {
-        "actor": n.actor, "level": n.level, "trains": n.trains, "forced": n.forced, "birth": n.birth,
-        "status": n.status, "finish": n.finish, "scores": dict(n.scores), "state": n.state, "state_key": n.state_key,
-        "notes": dict(n.notes), "logp": _copied(n.logp), "logq": _copied(n.logq), "entropy": _copied(n.entropy),
-        "top": n.top, "version": _copied(n.version), "keep": _copied(n.keep),
-    }  # fmt: skip
+        "actor": n.actor,
+        "level": n.level,
+        "trainable": n.trainable,
+        "forced": n.forced,
+        "birth": n.birth,
+        "status": n.status,
+        "finish": n.finish,
+        "scores": dict(n.scores),
+        "state": n.state,
+        "state_key": n.state_key,
+        "notes": dict(n.notes),
+        "logp": _copied(n.logp),
+        "sampling_logprob": _copied(n.sampling_logprob),
+        "entropy": _copied(n.entropy),
+        "top": n.top,
+        "version": _copied(n.version),
+        "keep": _copied(n.keep),
+    }
 
 
 def _copied(array: Any) -> Any:

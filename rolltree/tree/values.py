@@ -25,7 +25,7 @@ class StoreError(TreeError):
     """Something cannot be written or read back; the message names the file or value and the way out."""
 
 
-class Codec(NamedTuple):
+class ValueCodec(NamedTuple):
     """How objects of one class become a storable value and come back."""
 
     name: str
@@ -35,13 +35,13 @@ class Codec(NamedTuple):
 
 _ATOMS = frozenset({type(None), bool, str, int})
 _TEXT = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_BY_TYPE: dict[type, Codec] = {}
-_BY_NAME: dict[str, Codec] = {}
+_BY_TYPE: dict[type, ValueCodec] = {}
+_BY_NAME: dict[str, ValueCodec] = {}
 
 
 def register(cls: type, name: str, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> None:
     """Store objects of a class as `encode(object)` under a name. Registering the same name again replaces it."""
-    _BY_TYPE[cls] = _BY_NAME[name] = Codec(name, encode, decode)
+    _BY_TYPE[cls] = _BY_NAME[name] = ValueCodec(name, encode, decode)
 
 
 def storable(cls: type[T]) -> type[T]:

@@ -22,14 +22,14 @@ class Path:
     nodes: tuple[Node, ...]
     actions: Array
     logp: FloatArray
-    """NaN where a node has none; so are `logq` and `entropy`."""
-    logq: FloatArray
+    """NaN where a node has none; so are `sampling_logprob` and `entropy`."""
+    sampling_logprob: FloatArray
     entropy: FloatArray
     version: NDArray[np.int32]
     """-1 where no weights wrote the action."""
     role: NDArray[np.uint8]
     """Index into `ROLES`, per action."""
-    teaches: NDArray[np.bool_]
+    loss_mask: NDArray[np.bool_]
     """Actions of trained nodes that `keep` does not mask."""
     path_ends: NDArray[np.int64]
     """Offset of the end of each node; the actions of node i are path_ends[i-1]:path_ends[i]."""
@@ -51,11 +51,11 @@ def path_view(tree: Tree, leaf: Node | int) -> Path:
         nodes=tuple(nodes),
         actions=np.concatenate([n.actions for n in nodes]),
         logp=_joined(nodes, "logp", total, np.nan, np.float32),
-        logq=_joined(nodes, "logq", total, np.nan, np.float32),
+        sampling_logprob=_joined(nodes, "sampling_logprob", total, np.nan, np.float32),
         entropy=_joined(nodes, "entropy", total, np.nan, np.float32),
         version=_joined(nodes, "version", total, -1, np.int32),
         role=np.repeat(np.array([ROLES.index(n.role) for n in nodes], np.uint8), lengths),
-        teaches=np.repeat([n.trains for n in nodes], lengths) & _joined(nodes, "keep", total, True, np.bool_),
+        loss_mask=np.repeat([n.trainable for n in nodes], lengths) & _joined(nodes, "keep", total, True, np.bool_),
         path_ends=np.cumsum(lengths, dtype=np.int64),
     )
 
@@ -92,7 +92,7 @@ def leaf_counts(tree: Tree) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class TreeMetrics:
     """What every recipe that grows trees reports of one tree."""
 
     leaves: int
@@ -113,11 +113,11 @@ class Metrics:
     """Nodes pruned by reason."""
     depths: Mapping[int, int]
     """Leaves by number of nodes above them."""
-    without_logq: float
+    without_sampling_logprob: float
     """Share of leaves with a trained, unforced action whose behaviour log-prob is missing or NaN."""
 
 
-def metrics(tree: Tree, *, asked: int | None = None) -> Metrics:
+def metrics(tree: Tree, *, asked: int | None = None) -> TreeMetrics:
     """The metrics of one tree; a pure function of its nodes and events."""
     leaves = [n for n in tree.leaves() if n.parent is not None]
     paths = [tree.path(n) for n in leaves]
@@ -128,8 +128,8 @@ def metrics(tree: Tree, *, asked: int | None = None) -> Metrics:
     for event in tree.events:
         if event.kind == "prune":
             prunes[event.why] += int(event.numbers.get("nodes", 1))
-    invalid = sum(any(_lacks_logq(n) for n in p) for p in paths)
-    return Metrics(
+    invalid = sum(any(_lacks_sampling_logprob(n) for n in p) for p in paths)
+    return TreeMetrics(
         leaves=len(leaves),
         asked=len(leaves) if asked is None else asked,
         duplicated=len(paths) - len(distinct),
@@ -140,7 +140,7 @@ def metrics(tree: Tree, *, asked: int | None = None) -> Metrics:
         births=Counter(n.birth for n in nodes if n.parent is not None and len(tree[n.parent].children) > 1),
         prunes=prunes,
         depths=Counter(len(p) - 1 for p in paths),
-        without_logq=invalid / len(leaves) if leaves else 0.0,
+        without_sampling_logprob=invalid / len(leaves) if leaves else 0.0,
     )
 
 
@@ -166,7 +166,7 @@ def _fingerprint(path: list[Node]) -> tuple[bytes, ...]:
     return tuple(kind.encode() + bytes(data) for kind, data in out if data)
 
 
-def _lacks_logq(n: Node) -> bool:
-    if not (n.trains and len(n)) or n.forced:
+def _lacks_sampling_logprob(n: Node) -> bool:
+    if not (n.trainable and len(n)) or n.forced:
         return False
-    return n.logq is None or bool(np.isnan(n.logq).any())
+    return n.sampling_logprob is None or bool(np.isnan(n.sampling_logprob).any())

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from rolltree.metrics import old_names
 from rolltree.view.links import ViewError
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 
 
 @dataclass(frozen=True)
-class Place:
+class ShownPlace:
     """A node that shows a finding; the whole tree where the node is None."""
 
     step: int | None
@@ -21,7 +21,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ShownFinding:
     """One finding of the doctor."""
 
     step: int | None
@@ -29,7 +29,7 @@ class Finding:
     severity: str
     message: str
     numbers: dict[str, Any]
-    nodes: tuple[Place, ...]
+    nodes: tuple[ShownPlace, ...]
     fix: str
 
 
@@ -37,13 +37,13 @@ class Finding:
 class Findings:
     """All findings, or how to get them."""
 
-    found: tuple[Finding, ...]
+    found: tuple[ShownFinding, ...]
     note: str
     """What to say where there are none."""
 
-    def of_tree(self, step: int | None, tree: str) -> list[tuple[Finding, list[int]]]:
+    def of_tree(self, step: int | None, tree: str) -> list[tuple[ShownFinding, list[int]]]:
         """The findings that name a tree, each with the nodes of it that show it."""
-        out: list[tuple[Finding, list[int]]] = []
+        out: list[tuple[ShownFinding, list[int]]] = []
         for finding in self.found:
             here = [p for p in finding.nodes if p.tree == tree and p.step in (step, None)]
             if here:
@@ -54,13 +54,13 @@ class Findings:
 _ORDER = {"bad": 0, "error": 0, "critical": 0, "warning": 1, "warn": 1}
 
 
-def findings(source: Source) -> Findings:
+def findings(source: RunSource) -> Findings:
     """Read a run's findings, the gravest and latest first."""
     path = source.inside("findings.jsonl") if source.path.is_dir() else source.path.parent / "no-findings"
     if not path.is_file():
         way = f"rolltree doctor {source.path}"
         return Findings((), f"The doctor has not looked at {source.name} yet. Let it: {way}")
-    out: list[Finding] = []
+    out: list[ShownFinding] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
         if line.strip() and line.endswith("\n"):
             out.append(_finding(line, f"{path} line {number}"))
@@ -68,15 +68,15 @@ def findings(source: Source) -> Findings:
     return Findings(tuple(out), "" if out else f"The doctor found nothing wrong with {source.name}.")
 
 
-def _finding(line: str, where: str) -> Finding:
+def _finding(line: str, where: str) -> ShownFinding:
     try:
         row = old_names.finding(cast("dict[str, Any]", json.loads(line)))
         step = row.get("step")
         places = tuple(
-            Place(p.get("step", step), str(p["tree"]), None if p.get("node") is None else int(p["node"]))
+            ShownPlace(p.get("step", step), str(p["tree"]), None if p.get("node") is None else int(p["node"]))
             for p in row.get("nodes") or ()
         )
-        return Finding(
+        return ShownFinding(
             None if step is None else int(step), str(row["name"]), str(row.get("severity", "")),
             str(row.get("message", "")), dict(row.get("numbers") or {}), places, str(row.get("fix") or ""),
         )  # fmt: skip

@@ -33,10 +33,10 @@ def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]
     n = record.node
     out = [
         ("written by", n.role if n.actor in (n.role, "policy") else f"{n.role}: {n.actor}"), ("birth", n.birth),
-        ("status", n.status), ("finish", n.finish or ""), ("fate", n.fate), ("actions", str(len(n))),
+        ("status", n.status), ("finish", n.finish or ""), ("usage", n.usage), ("actions", str(len(n))),
         ("leaves below", str(int(tree.leaf_count[row])) if not tree.is_leaf[row] else ""),
         ("mean reward below", shown(float(tree.rewards[row])) if np.isfinite(tree.rewards[row]) else ""),
-        ("may be trained on", "yes" if n.trains else "no"), ("forced", "yes" if n.forced else ""),
+        ("may be trained on", "yes" if n.trainable else "no"), ("forced", "yes" if n.forced else ""),
         ("level", str(n.level) if n.level else ""), ("state key", n.state_key or ""),
     ]  # fmt: skip
     out += [(f"score {name}", shown(value)) for name, value in n.scores.items()]

@@ -93,8 +93,8 @@ def node_means(archive: Archive, colouring: Colouring, lo: int, hi: int) -> Floa
         (entropy,), at = aligned(archive, ("entropy",), lo, hi)
         return segment_mean(entropy, at)
     if colouring == "mismatch":
-        (logq, logp), at = aligned(archive, ("logq", "logp"), lo, hi)
-        return segment_mean(logq - logp, at)
+        (sampling_logprob, logp), at = aligned(archive, ("sampling_logprob", "logp"), lo, hi)
+        return segment_mean(sampling_logprob - logp, at)
     if colouring == "advantage":
         (gain, loss, weight), at = aligned(archive, ("gain", "loss", "weight"), lo, hi)
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -26,7 +26,7 @@ _COMPUTED: WeakKeyDictionary[Archive, dict[str, Floats]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class Prompt:
+class ShownPrompt:
     """One tree in a list."""
 
     tree: str
@@ -36,10 +36,10 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Prompts:
+class ShownPrompts:
     """A page of the prompts of a step, sorted and filtered."""
 
-    rows: tuple[Prompt, ...]
+    rows: tuple[ShownPrompt, ...]
     total: int
     kept: int
     columns: tuple[str, ...]
@@ -73,7 +73,7 @@ def metrics(archive: Archive) -> dict[str, Metric]:
 def prompts(
     archive: Archive, pieces: Pieces, *, sort: str = "reward", descending: bool = False, query: str = "",
     page: int = 0, size: int = 100,
-) -> Prompts:  # fmt: skip
+) -> ShownPrompts:  # fmt: skip
     """A page of trees in the order of a metric; trees without it come last."""
     known = metrics(archive)
     if sort not in known:
@@ -104,10 +104,10 @@ def prompts(
     shown = tuple(dict.fromkeys((sort, *(t.name for t in asked.tests if t.name in known), *SHOWN)))
     texts = _texts(archive, pieces, rows)
     out = tuple(
-        Prompt(archive.trees[i][1], names[i], text, {name: float(number(name)[i]) for name in shown})
+        ShownPrompt(archive.trees[i][1], names[i], text, {name: float(number(name)[i]) for name in shown})
         for i, text in zip(rows.tolist(), texts, strict=True)
     )
-    return Prompts(out, count, len(found), shown, page, pages)
+    return ShownPrompts(out, count, len(found), shown, page, pages)
 
 
 def neighbours(archive: Archive, tree: str) -> tuple[str | None, str | None]:
@@ -173,7 +173,7 @@ def _status(a: Archive, word: str) -> Floats:
 
 
 def _tokens_mean(a: Archive, kind: str) -> Floats:
-    names = {"entropy": ("entropy",), "mismatch": ("logq", "logp"), "advantage": ("gain", "loss", "weight"),
+    names = {"entropy": ("entropy",), "mismatch": ("sampling_logprob", "logp"), "advantage": ("gain", "loss", "weight"),
              "staleness": ("version",)}[kind]  # fmt: skip
     values, at = aligned(a, names, 0, len(a))
     by_tree = at[a.tree_start]

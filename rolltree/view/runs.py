@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import find, value_in
 from rolltree.view.links import ViewError
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 
 Axis = Literal["step", "decoded", "seconds"]
 AXES: dict[Axis, str] = {"step": "step", "decoded": "decoded tokens", "seconds": "seconds of training"}
@@ -38,7 +38,7 @@ class Line:
     y: tuple[float, ...]
 
 
-def lines_of(source: Source) -> list[dict[str, Any]]:
+def lines_of(source: RunSource) -> list[dict[str, Any]]:
     """All whole lines of a run's metrics; none where it has not finished a step."""
     path = source.inside("metrics.jsonl") if source.kind == "run" else None
     if path is None or not path.is_file():
@@ -52,7 +52,7 @@ def lines_of(source: Source) -> list[dict[str, Any]]:
         ) from None
 
 
-def summary(source: Source) -> Summary:
+def summary(source: RunSource) -> Summary:
     """A run in a few facts; trouble is told, not raised, so that other runs still show."""
     try:
         return Summary(source.name, source.kind, _facts(source), "")
@@ -92,7 +92,7 @@ def curve(run: str, lines: Sequence[dict[str, Any]], metric: str, axis: Axis) ->
 
 
 @dataclass(frozen=True)
-class Step:
+class ShownStep:
     """One step of a run."""
 
     step: int | None
@@ -106,18 +106,18 @@ STEP_NUMBERS = ("reward/mean", "reward/solved", "policy/entropy", "rollout/lengt
                 "policy/mismatch")  # fmt: skip
 
 
-def steps(source: Source) -> list[Step]:
+def steps(source: RunSource) -> list[ShownStep]:
     """The steps of a run, newest first: measured ones, and those whose rollouts were saved."""
     saved = set(source.steps())
-    out: dict[int | None, Step] = {step: Step(step, {}, True) for step in saved}
+    out: dict[int | None, ShownStep] = {step: ShownStep(step, {}, True) for step in saved}
     for line in lines_of(source):
         if line["kind"] == "train":
             numbers = {n: float(v) for n in STEP_NUMBERS if isinstance(v := value_in(line, n), (int, float))}
-            out[line["step"]] = Step(line["step"], numbers, line["step"] in saved)
+            out[line["step"]] = ShownStep(line["step"], numbers, line["step"] in saved)
     return sorted(out.values(), key=lambda s: -1 if s.step is None else s.step, reverse=True)
 
 
-def _facts(source: Source) -> dict[str, str]:
+def _facts(source: RunSource) -> dict[str, str]:
     lines = lines_of(source)
     train = [line for line in lines if line["kind"] == "train"]
     task: Any = source.config.get("task", "")

@@ -12,7 +12,7 @@ from rolltree.view.query import parse, passes
 from rolltree.view.sums import Floats
 from rolltree.view.text import Pieces
 
-WORDS = ("role", "actor", "birth", "status", "finish", "fate")
+WORDS = ("role", "actor", "birth", "status", "finish", "usage")
 SCANNED = 4_000_000
 """Most tokens turned into text for one search."""
 _BATCH = 2000

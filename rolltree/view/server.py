@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rolltree.view.guard import Guard, is_loopback
 from rolltree.view.links import ViewError
-from rolltree.view.source import Source, open_sources
+from rolltree.view.source import RunSource, open_sources
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def serve(config: ViewConfig) -> int:
     return 0
 
 
-def announcement(sources: list[Source], host: str, port: int, token: str | None) -> str:
+def announcement(sources: list[RunSource], host: str, port: int, token: str | None) -> str:
     """What is printed at the start: the address to open, and what it shows."""
     shown = f"[{host}]" if ":" in host else host
     names = ", ".join(s.name for s in sources)

@@ -23,7 +23,7 @@ NODES = (".jsonl", ".json", ".parquet")
 
 
 @dataclass(frozen=True)
-class Source:
+class RunSource:
     """One thing the viewer was asked to open, under the name its addresses use."""
 
     name: str
@@ -89,11 +89,11 @@ class Source:
         return (*(_changed(self.path / name) for name in files), _changed(folder))
 
 
-def open_sources(paths: Sequence[Path | str], model: str = "") -> list[Source]:
+def open_sources(paths: Sequence[Path | str], model: str = "") -> list[RunSource]:
     """Each path as a source, under distinct names; a path that does not exist or holds no nodes is refused."""
     if not paths:
         raise ViewError("name at least one run to view: rolltree view runs/first")
-    out: list[Source] = []
+    out: list[RunSource] = []
     for given in paths:
         path = Path(given)
         if not path.exists():
@@ -107,11 +107,11 @@ def open_sources(paths: Sequence[Path | str], model: str = "") -> list[Source]:
         count = 2
         while name in taken:
             name, count = f"{path.name} ({count})", count + 1
-        out.append(Source(name, path, _kind(path), model))
+        out.append(RunSource(name, path, _kind(path), model))
     return out
 
 
-def nothing(source: Source) -> str:
+def nothing(source: RunSource) -> str:
     """What to say of a source without forests."""
     if source.kind == "run":
         return f"{source.name} holds no rollouts yet; train with --forests-every above 0 to keep some"

@@ -21,7 +21,7 @@ SHOWN = 6000
 
 
 @dataclass(frozen=True)
-class Run:
+class TokenRun:
     """The tokens of one node on the path, as lists for the page."""
 
     node: int
@@ -44,7 +44,7 @@ class Run:
 class Strip:
     """The tokens of a path with their scale."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[TokenRun, ...]
     scale: Scale
     tokens: int
     hidden: int
@@ -71,7 +71,7 @@ def strip(
     used = used or scale(colouring, flat)
     total, at = len(flat), 0
     cut = (SHOWN // 2, total - SHOWN // 2) if total > SHOWN else (total, total)
-    runs: list[Run] = []
+    runs: list[TokenRun] = []
     for record, value in zip(path, values, strict=True):
         keep = np.arange(at, at + len(value))
         keep = np.flatnonzero((keep < cut[0]) | (keep >= cut[1]))
@@ -103,7 +103,11 @@ def _mismatch(record: Record) -> Floats:
     trainer = _trainer(record)
     if trainer is not None and n.logp is not None:
         return n.logp - trainer
-    return np.full(len(n), np.nan) if n.logp is None or n.logq is None else (n.logq - n.logp).astype(np.float64)
+    return (
+        np.full(len(n), np.nan)
+        if n.logp is None or n.sampling_logprob is None
+        else (n.sampling_logprob - n.logp).astype(np.float64)
+    )
 
 
 def _trainer(record: Record) -> Floats | None:
@@ -120,18 +124,24 @@ def _advantage(n: Node) -> Floats:
         return (n.gain.astype(np.float64) + n.loss) / n.weight
 
 
-def _run(record: Record, pieces: Pieces, shades: Any, keep: Any, newest: int, start: int) -> Run:
+def _run(record: Record, pieces: Pieces, shades: Any, keep: Any, newest: int, start: int) -> TokenRun:
     n = record.node
     texts = pieces.pieces(n.actions)
     known: dict[str, Any] = {
-        "log p": n.logp, "log q": n.logq, "log p (trainer)": _trainer(record), "entropy": n.entropy, "gain": n.gain,
-        "loss": n.loss, "weight": n.weight, "version": n.version,
-    }  # fmt: skip
+        "log p": n.logp,
+        "log q": n.sampling_logprob,
+        "log p (trainer)": _trainer(record),
+        "entropy": n.entropy,
+        "gain": n.gain,
+        "loss": n.loss,
+        "weight": n.weight,
+        "version": n.version,
+    }
     advantage = _advantage(n)
     if np.isfinite(advantage).any():
         known["advantage"] = advantage
     if n.keep is not None:
-        known["teaches"] = n.keep.astype(np.int64)
+        known["loss_mask"] = n.keep.astype(np.int64)
     facts = {name: [_number(array[i]) for i in keep] for name, array in known.items() if array is not None}
     top: list[list[tuple[str, float]]] = []
     if n.top is not None:
@@ -142,8 +152,18 @@ def _run(record: Record, pieces: Pieces, shades: Any, keep: Any, newest: int, st
             for i in keep
         ]
     first = start + (int(keep[0]) if len(keep) else 0)
-    return Run(n.id, title(n), n.role, n.forced, [texts[i] for i in keep], [int(shades[i]) for i in keep], facts, top,
-               first, _pretty(record.state))  # fmt: skip
+    return TokenRun(
+        n.id,
+        title(n),
+        n.role,
+        n.forced,
+        [texts[i] for i in keep],
+        [int(shades[i]) for i in keep],
+        facts,
+        top,
+        first,
+        _pretty(record.state),
+    )
 
 
 def title(n: Node) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rolltree.errors import RolltreeError
 from rolltree.tree.node import Array
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 
 _BROKEN = "\ufffd"
 
@@ -69,7 +69,7 @@ class Pieces:
                 self._known[id] = text.removeprefix(before)
 
 
-def pieces_of(source: Source) -> Pieces:
+def pieces_of(source: RunSource) -> Pieces:
     """The tokenizer of a source: of its newest checkpoint, else of the model it names or was given with `--model`."""
     for file in _candidates(source):
         if file.is_file():
@@ -82,7 +82,7 @@ def pieces_of(source: Source) -> Pieces:
     return Pieces(None, note="these nodes name no tokenizer; showing token ids (give one with --model)")
 
 
-def _candidates(source: Source) -> list[Path]:
+def _candidates(source: RunSource) -> list[Path]:
     if not source.model:
         saved = sorted(source.path.glob("checkpoints/step-*/tokenizer.json"), reverse=True) if source.config else []
         mine = [path for path in saved if path.resolve().is_relative_to(source.path)]

@@ -21,7 +21,7 @@ _DONE: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Told:
+class EventText:
     """An event as a sentence, with the nodes it is about."""
 
     kind: str
@@ -33,7 +33,7 @@ class Told:
     at: float
 
 
-def told(event: Event) -> Told:
+def event_text(event: Event) -> EventText:
     """An event in words."""
     who = "The tree" if event.node is None else f"Node {event.node}"
     rest = dict(event.numbers)
@@ -45,7 +45,9 @@ def told(event: Event) -> Told:
         count = rest.pop("nodes")
         did = f"was pruned with {count} nodes in all" if count != 1 else "was pruned"
     sentence = f"{who} {did}".rstrip() + (f": {event.why}" if event.why else "")
-    return Told(event.kind, event.node, sentence, tuple((k, shown(v)) for k, v in rest.items()), children, event.at)
+    return EventText(
+        event.kind, event.node, sentence, tuple((k, shown(v)) for k, v in rest.items()), children, event.at
+    )
 
 
 def shown(value: Any) -> str:

@@ -22,11 +22,11 @@ def parts(**other) -> Parts:
 def forked(rewards=(1.0, 0.0, 0.0)) -> Tree:
     """A shared trunk, an environment's word, two leaves; and one leaf by itself."""
     tree = Tree("t", [1, 2], item="i")
-    law = {"logq": np.full(2, -0.5, np.float32), "version": np.full(2, 4, np.int32)}
-    trunk = tree.extend(tree.root, [3, 4], **law)
+    distribution = {"sampling_logprob": np.full(2, -0.5, np.float32), "version": np.full(2, 4, np.int32)}
+    trunk = tree.extend(tree.root, [3, 4], **distribution)
     env = tree.extend(trunk, [9], role="env")
     for above, reward in zip((env, env, tree.root), rewards, strict=True):
-        leaf = tree.extend(above, [5, 6], **law)
+        leaf = tree.extend(above, [5, 6], **distribution)
         leaf.version = np.array([5, 5], np.int32)
         tree.close(leaf, "done", "eos", "")
         leaf.scores["reward"] = reward
@@ -42,7 +42,7 @@ def test_every_leaf_is_a_row_with_the_advantage_of_its_own_path():
     np.testing.assert_allclose(rows[2].advantage, [-1 / 3, -1 / 3], rtol=1e-6)
     assert rows[0].logp == [-0.5, -0.5, 0.0, -0.5, -0.5]
     assert [row.version for row in rows] == [4, 4, 5]
-    assert [leaf.fate for leaf in tree.leaves()] == ["trained"] * 3
+    assert [leaf.usage for leaf in tree.leaves()] == ["trained"] * 3
 
 
 @pytest.mark.parametrize(("multiplicity", "share"), [("once", 2.0), ("sqrt", 2**0.5)])
@@ -56,8 +56,8 @@ def test_a_filtered_group_keeps_its_rewards_and_teaches_nothing():
     other.id = "other"
     idle, taught = credited(parts(filters=(Mixed(),)), [tree, other], 8)
     assert [row.reward for row in idle] == [1.0] * 3
-    assert not any(row.teaches for row in idle)
-    assert all(row.teaches for row in taught)
+    assert not any(row.loss_mask for row in idle)
+    assert all(row.loss_mask for row in taught)
     account = assert_conserved([tree, other], settled=True)
     assert (account.trained, account.dropped) == (3, {"all outcomes are 1": 3})
 
@@ -78,7 +78,7 @@ def test_a_subset_keeps_the_order_and_prefers_what_teaches(teach, count, seed):
     assert len(chosen) == min(count, len(rows))
     places = [row.completion[0] for row in chosen]
     assert places == sorted(set(places))
-    assert sum(row.teaches for row in chosen) == min(count, sum(teach))
+    assert sum(row.loss_mask for row in chosen) == min(count, sum(teach))
 
 
 def test_every_leaf_has_the_same_chance_to_be_handed_over():
@@ -90,4 +90,4 @@ def test_every_leaf_has_the_same_chance_to_be_handed_over():
 
 def test_a_blank_row_is_masked_and_has_no_reward():
     row = blank([1, 2], 7, "i")
-    assert (row.completion, row.mask, row.reward, row.teaches) == ([7], [0], None, False)
+    assert (row.completion, row.mask, row.reward, row.loss_mask) == ([7], [0], None, False)

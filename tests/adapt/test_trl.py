@@ -39,7 +39,7 @@ def test_flat_rollouts_give_the_inputs_of_trls_own_math(tmp_path):
     seen = torch.cat([one["prompt_mask"], one["completion_mask"]], 1)
     recomputed, _, _ = ours._get_per_token_logps_and_entropies(ours.model, ids, seen, one["completion_ids"].shape[1])
     own = (one["completion_mask"] * one["tool_mask"]).bool()
-    # TRL reads at the temperature sampled with, so this is the law the tokens were drawn from.
+    # TRL reads at the temperature sampled with, so this is the distribution the tokens were drawn from.
     torch.testing.assert_close(one["sampling_per_token_logps"][own], recomputed[own], atol=1e-4, rtol=0)
 
 

@@ -7,12 +7,12 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from rolltree.contract.tiny import Spell
+from rolltree.contract.tiny import SpellTask
 from rolltree.task.protocol import Item, Verdict
 
 
 @dataclass(frozen=True)
-class Deadly(Spell):
+class Deadly(SpellTask):
     """A verifier that takes its process with it where the answer begins with this letter."""
 
     kills: str = ""
@@ -20,4 +20,4 @@ class Deadly(Spell):
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         if text[:1] == self.kills:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await Spell.verify(self, item, state, text)
+        return await SpellTask.verify(self, item, state, text)

@@ -11,14 +11,14 @@ import pytest
 
 from rolltree.cluster import ClusterError, PoolEngine
 from rolltree.cluster.run import PoolRun
-from rolltree.contract.tiny import CODEC, Spell, Walk, policy, tiny_engine
+from rolltree.contract.tiny import CODEC, SpellTask, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.generate.runner import grow
-from rolltree.generate.segments import SegmentTree
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest
 from tests.cluster.inprocess import InProcess
@@ -70,7 +70,7 @@ async def killing(pool: PoolEngine, transport: InProcess, every: int, seed: int)
 @pytest.mark.parametrize("shape", ["independent", "turns", "segments"])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_forest_grown_among_deaths_is_the_one_grown_without(seed: int, shape: str, follow: bool) -> None:
-    task: Task = Walk() if shape == "turns" else Spell()
+    task: Task = Walk() if shape == "turns" else SpellTask()
     strategy = SegmentTree(leaves=6, segment=3) if shape == "segments" else Independent(4)
 
     async def alone() -> Forest:
@@ -133,7 +133,7 @@ def test_a_death_in_mid_sample_costs_nothing_that_was_shown(want: frozenset[str]
         kill_busy(pool, transport)
         gate.open = True
         got = await run
-        for name in ("actions", "logp", "logq", "version", "entropy", "hidden"):
+        for name in ("actions", "logp", "sampling_logprob", "version", "entropy", "hidden"):
             assert np.array_equal(getattr(got, name), getattr(whole, name)) or getattr(whole, name) is None, name
         assert want == frozenset() or np.array_equal(got.top.ids, whole.top.ids)
         assert got.finish == whole.finish
@@ -274,7 +274,7 @@ def test_a_pool_that_grows_gives_the_new_engine_of_what_waits() -> None:
         # The two last prefixes, which nobody had read, with all their requests.
         assert pool.health.loads == (8, 8)
         assert pool.health.moved == 8
-        assert {job.affinity for job in pool._hub.crew.members[1].jobs.values()} == {"c", "d"}
+        assert {job.affinity for job in pool._hub.replicas.members[1].jobs.values()} == {"c", "d"}
         await pool.resize(4)
         assert max(pool.health.loads) <= 4
         await pool.resume()
@@ -309,7 +309,7 @@ def test_an_engine_that_dies_while_it_hands_over_loses_nothing() -> None:
     async def work(pool: PoolEngine, transport: InProcess) -> None:
         runs = await working(pool, "abcdefgh" * 2)
         growing = asyncio.ensure_future(pool.resize(3))
-        busy = pool._hub.crew.members[0]
+        busy = pool._hub.replicas.members[0]
         while not growing.done() and not any(job.moving for job in list(busy.jobs.values())):
             await asyncio.sleep(0)
         pool._loop.call_soon_threadsafe(transport.processes[0].kill)

@@ -18,7 +18,7 @@ from rolltree.cluster import ClusterError, Health, PoolEngine, RemoteTask
 from rolltree.cluster.rays import RayTransport
 from rolltree.contract.engine import ENGINE_CHECKS
 from rolltree.contract.faulty import Wrapped
-from rolltree.contract.tiny import CODEC, Spell, Walk, policy, tiny_engine
+from rolltree.contract.tiny import CODEC, SpellTask, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.generate.independent import Independent
@@ -76,7 +76,7 @@ def alone(task: Task) -> Forest:
     return asyncio.run(grown(tiny_engine(), task))
 
 
-@pytest.mark.parametrize("check", [check for check in ENGINE_CHECKS if check != "sampling_follows_the_law"])
+@pytest.mark.parametrize("check", [check for check in ENGINE_CHECKS if check != "sampling_follows_the_distribution"])
 def test_actors_keep_the_contract(check: str, pool: PoolEngine) -> None:
     ENGINE_CHECKS[check](lambda: Kept(pool))
 
@@ -107,7 +107,7 @@ def test_a_hook_travels_and_one_that_cannot_is_refused(pool: PoolEngine) -> None
 def test_killed_engines_change_nothing(pool: PoolEngine) -> None:
     async def main() -> tuple[Forest, Budget]:
         budget = Budget()
-        work = asyncio.ensure_future(grown(pool, Spell(), budget))
+        work = asyncio.ensure_future(grown(pool, SpellTask(), budget))
         while not any(pool.health.loads):
             await asyncio.sleep(0)
         # The two busiest, in the middle of their work.
@@ -118,7 +118,7 @@ def test_killed_engines_change_nothing(pool: PoolEngine) -> None:
 
     before = pool.health
     forest, budget = asyncio.run(main())
-    assert forest_of(forest) == forest_of(alone(Spell()))
+    assert forest_of(forest) == forest_of(alone(SpellTask()))
     assert pool.health.lost == before.lost + 2
     assert pool.health.reissued > before.reissued
     budget.check()
@@ -193,7 +193,7 @@ def test_verifiers_that_die_are_failed_nodes_and_all_others_are_scored(cluster: 
         forest = asyncio.run(grown(tiny_engine(), task, patience=Patience(tries=2, verify_seconds=300)))
     finally:
         task.close()
-    expected = {(tree.item, leaf.id): leaf for tree in alone(Spell()) for leaf in tree.leaves()}
+    expected = {(tree.item, leaf.id): leaf for tree in alone(SpellTask()) for leaf in tree.leaves()}
     deadly = scored = 0
     for tree in forest:
         for leaf in tree.leaves():

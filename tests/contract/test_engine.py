@@ -53,11 +53,11 @@ def with_fields(**fields):
 @pytest.mark.parametrize(
     ("check", "bend"),
     [
-        (contract.sampling_follows_the_law, {"request": with_sampling(temperature=0.9)}),
-        (contract.sampling_follows_the_law, {"request": with_sampling(top_p=1.0)}),
-        (contract.sampling_follows_the_law, {"sample": with_fields(logq=lambda s: s.logp)}),
+        (contract.sampling_follows_the_distribution, {"request": with_sampling(temperature=0.9)}),
+        (contract.sampling_follows_the_distribution, {"request": with_sampling(top_p=1.0)}),
+        (contract.sampling_follows_the_distribution, {"sample": with_fields(sampling_logprob=lambda s: s.logp)}),
         (contract.logp_is_what_score_says, {"sample": with_fields(logp=lambda s: s.logp * 1.01)}),
-        (contract.greedy_takes_the_best, {"sample": with_fields(logq=lambda s: np.zeros_like(s.logp))}),
+        (contract.greedy_takes_the_best, {"sample": with_fields(sampling_logprob=lambda s: np.zeros_like(s.logp))}),
         (contract.greedy_takes_the_best, {"request": with_sampling(temperature=3.0)}),
         (contract.seeds_decide, {"request": with_sampling(seed=None)}),
         (contract.seeds_decide, {"request": with_sampling(seed=1)}),
@@ -78,13 +78,13 @@ def test_a_broken_promise_is_named(check, bend):
         contract.run_check(check, lambda: Bent(**bend), prefix=[3, 1, 4])
 
 
-def test_misfit_of_the_right_law_is_small_and_of_a_wrong_one_large():
+def test_misfit_of_the_right_distribution_is_small_and_of_a_wrong_one_large():
     rng = np.random.default_rng(0)
-    law = np.log(rng.dirichlet(np.ones(30)))
-    counts = np.bincount(rng.choice(30, 5000, p=np.exp(law)), minlength=30)
-    assert abs(contract.misfit(counts, law)) < 4
-    assert contract.misfit(counts, contract.truncated(law, 0.8, 0, 1.0)) > 5
-    assert contract.misfit(counts, contract.truncated(law, 1.0, 5, 1.0)) == np.inf
+    distribution = np.log(rng.dirichlet(np.ones(30)))
+    counts = np.bincount(rng.choice(30, 5000, p=np.exp(distribution)), minlength=30)
+    assert abs(contract.misfit(counts, distribution)) < 4
+    assert contract.misfit(counts, contract.truncated(distribution, 0.8, 0, 1.0)) > 5
+    assert contract.misfit(counts, contract.truncated(distribution, 1.0, 5, 1.0)) == np.inf
 
 
 def test_check_engine_runs_each_check_on_a_fresh_engine(monkeypatch):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.control.adhint import ADHint
 from rolltree.control.history import History
+from rolltree.control.methods.adhint import ADHint
 from rolltree.control.order import ControlError, Delivery
 from rolltree.control.plan import Step
 from rolltree.task.protocol import Item
@@ -40,7 +40,7 @@ def test_the_harder_a_prompt_the_more_of_the_answer_is_shown() -> None:
     assert all(o.edit is None for o in first)
     assert [o.edit.text if o.edit else "" for o in second] == ["abcdefgh", "abcde", ""]
     assert [o.arm for o in second] == ["hint", "hint", "plain"]
-    assert all(o.edit.joins and o.edit.teaches for o in second[:2])
+    assert all(o.edit.joins and o.edit.trainable for o in second[:2])
 
 
 def test_all_of_the_answer_is_never_shown() -> None:

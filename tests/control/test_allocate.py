@@ -54,7 +54,7 @@ def test_greedy_stops_at_its_ceiling_and_hands_out_chunks():
 
 @given(st.lists(st.floats(0.01, 0.25), min_size=2, max_size=5), st.integers(10, 60))
 @PATIENT
-def test_the_square_root_law_beats_every_neighbour(variances, total):
+def test_the_square_root_distribution_beats_every_neighbour(variances, total):
     sizes = [1.0] * len(variances)
     n = square_root(variances, sizes, total, low=0)
     assert sum(n) == pytest.approx(total)

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from rolltree.control.history import History
+from rolltree.control.methods.seele import Seele
+from rolltree.control.methods.vade import Vade
+from rolltree.control.methods.xrpo import Xrpo
 from rolltree.control.order import PLAIN, ControlError, Edit, Order, Prompt
 from rolltree.control.plan import Control, Uniform
 from rolltree.control.registry import controls, load_control
-from rolltree.control.seele import Seele
 from rolltree.control.shuffled import Shuffled
-from rolltree.control.vade import Vade
-from rolltree.control.xrpo import Xrpo
 from rolltree.errors import RolltreeError
 from rolltree.lab.prompts.oracles import OraclePick
-from rolltree.lab.prompts.world import Log, World, run
+from rolltree.lab.prompts.world import Log, PromptWorld, run
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
 
@@ -37,9 +37,9 @@ EVERY = pytest.mark.parametrize("name", list(controls()))
 
 @EVERY
 def test_a_run_goes_on_from_its_stored_state_as_if_it_had_not_stopped(name):
-    whole = World(40, seed=3)
+    whole = PromptWorld(40, seed=3)
     logs = run(small(name), whole, 6, prompts=5, width=4)
-    world, control, history = World(40, seed=3), small(name), History()
+    world, control, history = PromptWorld(40, seed=3), small(name), History()
     state = control.start()
     first = run(control, world, 3, prompts=5, width=4, state=state, history=history)
     state, history = loads(dumps(state)), loads(dumps(history))
@@ -50,20 +50,20 @@ def test_a_run_goes_on_from_its_stored_state_as_if_it_had_not_stopped(name):
 
 @EVERY
 def test_plans_do_not_depend_on_anything_but_seed_and_past(name):
-    a, b = (told(run(small(name), World(40, seed=2), 4, prompts=5, width=4)) for _ in range(2))
+    a, b = (told(run(small(name), PromptWorld(40, seed=2), 4, prompts=5, width=4)) for _ in range(2))
     assert a == b
-    assert a != told(run(small(name), World(40, seed=5), 4, prompts=5, width=4))
+    assert a != told(run(small(name), PromptWorld(40, seed=5), 4, prompts=5, width=4))
 
 
 @pytest.mark.parametrize("name", ["uniform", "shuffled", "vade", "xrpo", "rollout-gdro"])
 def test_these_spend_exactly_their_budget_or_less(name):
-    for log in run(small(name), World(60, seed=4), 6, prompts=6, width=4):
+    for log in run(small(name), PromptWorld(60, seed=4), 6, prompts=6, width=4):
         assert log.rollouts <= 6 * 4
 
 
 @pytest.mark.parametrize("make", [lambda: Vade(12, fresh=3), lambda: Shuffled(12, fresh=3)], ids=["vade", "shuffled"])
 def test_a_pool_that_changes_between_steps(make):
-    world, control = World(100, seed=6), make()
+    world, control = PromptWorld(100, seed=6), make()
     state, history = control.start(), History()
     pool = state.pool if isinstance(control, Vade) else state
     seen = []
@@ -75,7 +75,7 @@ def test_a_pool_that_changes_between_steps(make):
 
 
 def test_refills_replace_prompts_without_variance_under_any_control():
-    world = World(logits=np.tile([50.0, 50.0, 0.0], 40), drift=0.0, gain=0.0)
+    world = PromptWorld(logits=np.tile([50.0, 50.0, 0.0], 40), drift=0.0, gain=0.0)
     for control in (Uniform(), load_control("dars"), load_control("v05")):
         (log,) = run(control, replace_taken(world), 1, prompts=6, width=8, rounds=6)
         assert log.effective >= 6
@@ -85,9 +85,9 @@ def test_refills_replace_prompts_without_variance_under_any_control():
 @pytest.mark.parametrize("name", ["vade", "dots", "shuffled"])
 def test_a_refill_from_a_pool_does_not_ask_a_prompt_again(name):
     """Half of the prompts have no variance, so a step takes several rounds; no prompt becomes two of its groups."""
-    world = World(logits=np.tile([50.0, 0.0], 40), drift=0.0, gain=0.0)
+    world = PromptWorld(logits=np.tile([50.0, 0.0], 40), drift=0.0, gain=0.0)
     logs = run(load_control(name, pool=60), world, 4, prompts=8, width=8, rounds=4)
-    asked = [[d.order.prompt.uid for d in log.delivered if d.order.teaches] for log in logs]
+    asked = [[d.order.prompt.uid for d in log.delivered if d.order.for_training] for log in logs]
     assert max(map(len, asked)) > 8
     assert all(len(set(uids)) == len(uids) for uids in asked)
     for log in run(load_control(name, pool=10), replace_taken(world), 2, prompts=8, width=8, rounds=4):
@@ -96,7 +96,7 @@ def test_a_refill_from_a_pool_does_not_ask_a_prompt_again(name):
 
 def test_a_step_of_several_rounds_is_one_step_for_what_was_seen_before():
     """Evidence fades with steps; refills within a step are no steps."""
-    world = World(logits=np.tile([50.0, 0.0], 40), drift=0.0, gain=0.0)
+    world = PromptWorld(logits=np.tile([50.0, 0.0], 40), drift=0.0, gain=0.0)
     control = load_control("vade", pool=60)
     state = control.start()
     logs = run(control, world, 3, prompts=8, width=8, rounds=4, state=state)
@@ -106,18 +106,18 @@ def test_a_step_of_several_rounds_is_one_step_for_what_was_seen_before():
 
 @pytest.mark.parametrize(("name", "width"), [("adhint", 5), ("adhint", 8), ("seele", 11), ("seele", 8)])
 def test_what_several_rounds_spend_on_a_prompt_is_the_recipes_width(name, width):
-    for log in run(load_control(name), World(40, seed=1), 2, prompts=6, width=width):
+    for log in run(load_control(name), PromptWorld(40, seed=1), 2, prompts=6, width=width):
         assert log.rollouts == 6 * width
 
 
-def replace_taken(world: World) -> World:
+def replace_taken(world: PromptWorld) -> PromptWorld:
     return replace(world, taken=0)
 
 
 def test_vade_beats_uniform_choice_and_not_the_oracle():
     shares = []
     for make in (lambda w: Shuffled(200), lambda w: Vade(200), OraclePick):
-        world = World(200, seed=0)
+        world = PromptWorld(200, seed=0)
         logs = run(make(world), world, 50, prompts=16)[15:]
         shares.append(sum(x.effective for x in logs) / sum(x.groups for x in logs))
     uniform, ours, oracle = shares
@@ -125,7 +125,7 @@ def test_vade_beats_uniform_choice_and_not_the_oracle():
 
 
 def test_seele_brings_accuracy_to_one_half_by_rounds():
-    world = World(40, seed=1, mean=-4.0, spread=2.0, gain=0.0, drift=0.0)
+    world = PromptWorld(40, seed=1, mean=-4.0, spread=2.0, gain=0.0, drift=0.0)
     (*_, log) = run(Seele(), world, 3, prompts=40, width=32)
     off = [abs(world.rate(d.order) - 0.5) for d in log.delivered]
     assert np.mean(off) < 0.25
@@ -133,7 +133,7 @@ def test_seele_brings_accuracy_to_one_half_by_rounds():
 
 
 def test_xrpo_asks_dead_prompts_with_others_answers_out_of_the_budget():
-    world = World(logits=np.array([50.0, 0.0, -50.0, -50.0]), drift=0.0, per_hint=0.0)
+    world = PromptWorld(logits=np.array([50.0, 0.0, -50.0, -50.0]), drift=0.0, per_hint=0.0)
     (log,) = run(Xrpo(), world, 1, prompts=4, width=8)
     seeded = [d.order for d in log.delivered if d.order.arm == "seeded"]
     assert {o.prompt.uid for o in seeded} <= {"p2", "p3", "p1"}

@@ -11,7 +11,7 @@ import pytest
 from rolltree.control.history import History
 from rolltree.control.order import Delivery, Order
 from rolltree.control.registry import controls
-from rolltree.lab.prompts.world import World, grouped, run
+from rolltree.lab.prompts.world import PromptWorld, grouped, run
 from rolltree.task.protocol import Item
 from tests.control.test_controls import small
 
@@ -20,15 +20,15 @@ POOLED = ("vade", "dots", "shuffled")
 
 
 @dataclass(slots=True)
-class Renamed(World):
+class Renamed(PromptWorld):
     """Other prompts under other names and levels: what a stream turns into."""
 
     def _item(self, i: int) -> Item:
-        return replace(World._item(self, i), id=f"q{i}", level=5 + i % 2)
+        return replace(PromptWorld._item(self, i), id=f"q{i}", level=5 + i % 2)
 
 
 @dataclass(slots=True)
-class Deaf(World):
+class Deaf(PromptWorld):
     """Nothing that is asked for gets an outcome: every rollout failed, or the budget held none."""
 
     def serve(self, order: Order, width: int) -> Delivery:
@@ -36,13 +36,13 @@ class Deaf(World):
 
 
 @dataclass(slots=True)
-class Short(World):
+class Short(PromptWorld):
     """A budget smaller than one group: the first rollout of a step is the last."""
 
     left: int = 0
 
     def serve(self, order: Order, width: int) -> Delivery:
-        whole = World.serve(self, order, width)
+        whole = PromptWorld.serve(self, order, width)
         n, self.left = min(whole.n, self.left), max(self.left - whole.n, 0)
         cut = {name: getattr(whole, name)[:n] for name in ("rewards", "lengths", "texts")}
         return replace(whole, **cut, decoded=10 * n)
@@ -64,21 +64,21 @@ def none_solved(name: str) -> None:
 
 
 def _flat(name: str, logit: float) -> None:
-    for log in run(small(name), World(**still(np.full(30, logit))), 4, prompts=5, width=4):
+    for log in run(small(name), PromptWorld(**still(np.full(30, logit))), 4, prompts=5, width=4):
         assert log.effective == 0
         assert log.groups >= 1
         assert log.rollouts <= 8 * 5 * 4 + 4 * 4, "no control asks without end for what cannot come"
 
 
 def one_prompt_one_rollout(name: str) -> None:
-    for log in run(small(name), World(1, seed=1), 3, prompts=1, width=1):
+    for log in run(small(name), PromptWorld(1, seed=1), 3, prompts=1, width=1):
         assert log.groups == 1
         assert log.rollouts >= 1
 
 
 def duplicates(name: str) -> None:
     """A stream of three prompts must fill steps of five: the same prompt stands in several places."""
-    for log in run(small(name), World(3, seed=1), 3, prompts=5, width=4):
+    for log in run(small(name), PromptWorld(3, seed=1), 3, prompts=5, width=4):
         groups = grouped(log.delivered)
         assert len({g[0].order.prompt.uid for g in groups.values()}) == 3
         assert len(groups) == (3 if name in POOLED else 5)
@@ -88,7 +88,7 @@ def duplicates(name: str) -> None:
 def a_set_that_changes(name: str) -> None:
     control, history = small(name), History()
     state = control.start()
-    run(control, World(40, seed=2), 2, prompts=5, width=4, state=state, history=history)
+    run(control, PromptWorld(40, seed=2), 2, prompts=5, width=4, state=state, history=history)
     for log in run(control, Renamed(30, seed=3), 3, prompts=5, width=4, state=state, history=history, first=3):
         assert log.groups == 5
         assert {d.order.prompt.uid[0] for d in log.delivered} == {"q"}, "nothing is asked that is no longer there"

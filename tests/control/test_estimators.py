@@ -5,16 +5,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rolltree.control.attention import fit_attention
-from rolltree.control.bandit import DualPrice, Exp3P
 from rolltree.control.beliefs import Beliefs
-from rolltree.control.bins import Bins
-from rolltree.control.dars import top_up
 from rolltree.control.history import History, band
-from rolltree.control.irt import Curve, fit_curve
+from rolltree.control.methods.dars import top_up
+from rolltree.control.methods.dots_attention import fit_attention
+from rolltree.control.methods.gdro_bandit import DualPrice, Exp3P
+from rolltree.control.methods.gdro_bins import Bins
+from rolltree.control.methods.seele_irt import Curve, fit_curve
+from rolltree.control.methods.v05 import expected_error, shrinkage
+from rolltree.control.methods.xrpo import half_width, priority
 from rolltree.control.order import PLAIN, Delivery, Edit, Order, Prompt
-from rolltree.control.sequential import expected_error, shrinkage
-from rolltree.control.xrpo import half_width, priority
 from rolltree.lab.prompts.checks import predicted
 from rolltree.lab.prompts.page import coverage
 from rolltree.task.protocol import Item

@@ -143,13 +143,13 @@ def test_a_commit_never_exceeds_its_reservation():
 
 def test_a_child_of_two_budgets_is_bound_by_both_and_counts_once_in_what_they_share():
     run = Budget(Limits(decoded=100))
-    purse, this_round = run.child("prompt", Limits(decoded=10)), run.child("round", Limits(decoded=30))
-    both = purse.child("share", also=this_round)
-    assert both.inside(purse)
+    tree_budget, this_round = run.child("prompt", Limits(decoded=10)), run.child("round", Limits(decoded=30))
+    both = tree_budget.child("share", also=this_round)
+    assert both.inside(tree_budget)
     assert both.inside(this_round)
-    assert not purse.inside(this_round)
+    assert not tree_budget.inside(this_round)
     both.reserve("decoded", 4).commit(4)
-    assert (run.spent.decoded, purse.spent.decoded, this_round.spent.decoded) == (4, 4, 4)
+    assert (run.spent.decoded, tree_budget.spent.decoded, this_round.spent.decoded) == (4, 4, 4)
     assert (both.remaining("decoded"), this_round.remaining("decoded")) == (6, 26)
     assert this_round.reserve("decoded", 24) is not None
     assert both.remaining("decoded") == 2

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from rolltree.contract.tiny import CODEC
-from rolltree.control.foresight import Foretold, Trust, agreed, read, reward, truth
-from rolltree.control.masa import Masa, asks_for
+from rolltree.control.methods.masa import Masa, asks_for
+from rolltree.control.methods.masa_foresight import Foretold, Trust, agreed, read, reward, truth
 from rolltree.control.order import PLAIN, ControlError, Grades, Order
 from rolltree.control.plan import Nothing, Plan, Step
-from rolltree.lab.prompts.world import World, run
+from rolltree.lab.prompts.world import PromptWorld, run
 from rolltree.recipe.registry import load_recipe
 from rolltree.train.steering import Steering
 from rolltree.tree.account import assert_conserved
@@ -117,17 +117,19 @@ def test_grades_for_nobody_are_refused_in_a_sentence(place: int, said: str):
 
 
 def test_hopeless_prompts_are_skipped_only_after_that_came_true_often_enough_and_some_are_spared():
-    world = World(logits=np.full(40, -50.0), drift=0.0)
+    world = PromptWorld(logits=np.full(40, -50.0), drift=0.0)
     logs = run(Masa(efficient=True, explore=0.2), world, 20, prompts=8, width=4)
     solved = [sum(d.order.judged for d in log.delivered) for log in logs]
     assert solved[:3] == [4] * 3
     assert 0 < sum(solved[8:]) < 2 * 12
-    never = run(Masa(efficient=True, trust=1.0), World(logits=np.full(40, -50.0), drift=0.0), 20, prompts=8, width=4)
+    never = run(
+        Masa(efficient=True, trust=1.0), PromptWorld(logits=np.full(40, -50.0), drift=0.0), 20, prompts=8, width=4
+    )
     assert all(sum(d.order.judged for d in log.delivered) == 4 for log in never)
 
 
 def test_solutions_are_cut_at_a_multiple_of_a_length_that_proved_safe():
-    logs = run(Masa(efficient=True, explore=0.0), World(30, seed=2, mean=1.0), 20, prompts=8, width=8)
+    logs = run(Masa(efficient=True, explore=0.0), PromptWorld(30, seed=2, mean=1.0), 20, prompts=8, width=8)
     limits = [[d.order.limit for d in log.delivered if d.order.judged] for log in logs]
     assert set(limits[0]) == {None}
     assert set(limits[-1]) == {20}

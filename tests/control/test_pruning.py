@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.control.arrol import Arrol, ArrolState, Judge
-from rolltree.control.calibrate import Calibrator
+from rolltree.control.methods.arrol import Arrol, ArrolState, SurvivalJudge
+from rolltree.control.methods.arrol_calibrate import Calibrator
+from rolltree.control.methods.arrol_quality import QualityHead
+from rolltree.control.methods.arrol_survival import Survival
 from rolltree.control.order import ControlError, Delivery, Order, Prompt
 from rolltree.control.probe import Judgement, Probed, auc, in_flight
-from rolltree.control.quality import QualityHead
-from rolltree.control.survival import Survival
 from rolltree.lab.prompts.pruning import RULES, balance, follow
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
@@ -133,13 +133,15 @@ def test_pruned_rollouts_are_unknown_to_head_and_counts():
 def test_nobody_is_pruned_while_the_head_warms_up_and_reference_posteriors_replace_the_group():
     state: ArrolState = Arrol().start()
     states = [np.zeros(3, np.float32)] * 4
-    assert [j.keep for j in Judge(state, Survival(), "group", 0, warming=True).judge(states, ["a"] * 4)] == [1.0] * 4
+    assert [j.keep for j in SurvivalJudge(state, Survival(), "group", 0, warming=True).judge(states, ["a"] * 4)] == [
+        1.0
+    ] * 4
     state.lately = [0.9] * 50
     state.calibrator.observe([0.5] * 4, [0.0] * 4, [1.0] * 4)
-    (alone,) = Judge(state, Survival(), "recent", 0, warming=False).judge(states[:1], ["a"])
+    (alone,) = SurvivalJudge(state, Survival(), "recent", 0, warming=False).judge(states[:1], ["a"])
     assert alone.keep > 0.6, "it looks worse than those seen lately, whom the published rule would rather prune"
-    assert Judge(state, Survival(), "group", 0, warming=False).at(48) == 12
-    assert Judge(state, Survival(), "group", 0, warming=False).at(16_384) == 512
+    assert SurvivalJudge(state, Survival(), "group", 0, warming=False).at(48) == 12
+    assert SurvivalJudge(state, Survival(), "group", 0, warming=False).at(16_384) == 512
 
 
 @pytest.mark.parametrize(

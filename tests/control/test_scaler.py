@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from rolltree.control.active import Environment, finished
 from rolltree.control.history import History
+from rolltree.control.methods.scaler import Scaler, ScalerState, kind_of, made_to_order
+from rolltree.control.methods.scaler_active import Environment, finished
 from rolltree.control.order import ControlError
 from rolltree.control.plan import Step
-from rolltree.control.scaler import Scaler, ScalerState, kind_of, made_to_order
 from rolltree.lab.prompts.levels import LEVELS, Ladders, informative
 from rolltree.lab.prompts.world import run
 from rolltree.task.items import ENVIRONMENT

@@ -5,14 +5,14 @@ import pytest
 from rolltree.control.order import ControlError
 from rolltree.control.schedule import (
     PRESETS,
-    Age,
     Ahead,
     Bounded,
-    Correction,
     Load,
     OverSample,
     Resume,
     Schedule,
+    ScheduleCorrection,
+    StalenessBound,
     Stop,
     TopUp,
     preset,
@@ -52,23 +52,23 @@ def test_room(rule, state, room):
 
 def test_waiting_is_refused_where_it_could_be_in_vain():
     with pytest.raises(ControlError, match="late='drop'"):
-        Schedule(Ahead(3), age=Age(2, "wait"))
+        Schedule(Ahead(3), age=StalenessBound(2, "wait"))
     with pytest.raises(ControlError, match="late='drop'"):
-        Schedule(TopUp(), age=Age(2, "wait"))
+        Schedule(TopUp(), age=StalenessBound(2, "wait"))
     with pytest.raises(ControlError, match="created"):
-        Schedule(Ahead(2), Stop("finished"), age=Age(2, "wait"))
+        Schedule(Ahead(2), Stop("finished"), age=StalenessBound(2, "wait"))
 
 
 def test_the_gate_looks_at_every_birth():
-    gate = Age(2, "wait")
+    gate = StalenessBound(2, "wait")
     # Version 2: of those born at 0 none may stay behind, of those born at 0 or 1 one batch.
     assert gate.holds({0: 1}, {}, version=2, batch=4)
     assert not gate.holds({0: 1, 1: 3}, {0: 1, 1: 3}, version=2, batch=4)
     assert gate.holds({0: 0, 1: 9}, {1: 4}, version=2, batch=4)
     assert not gate.holds({0: 0, 1: 8}, {1: 4}, version=2, batch=4)
-    assert not Age(2, "drop").holds({0: 9}, {}, version=9, batch=1)
-    assert Age(2, "drop").too_old(0, 3)
-    assert not Age(2, "drop").too_old(1, 3)
+    assert not StalenessBound(2, "drop").holds({0: 9}, {}, version=9, batch=1)
+    assert StalenessBound(2, "drop").too_old(0, 3)
+    assert not StalenessBound(2, "drop").too_old(1, 3)
 
 
 @pytest.mark.parametrize(("rule", "kept"), [("keep", 9), ("mask", 9), ("turn", 6), ("restart", 0)])
@@ -80,7 +80,7 @@ def test_what_a_stopped_rollout_keeps(rule, kept):
     "make",
     [
         lambda: Ahead(-1), lambda: Ahead(1, limit=0), lambda: OverSample(0.9), lambda: Bounded(-0.1),
-        lambda: TopUp(0.5), lambda: Stop(window=0.5), lambda: Stop(spare=-1), lambda: Age(-1),
+        lambda: TopUp(0.5), lambda: Stop(window=0.5), lambda: Stop(spare=-1), lambda: StalenessBound(-1),
     ],
 )  # fmt: skip
 def test_senseless_knobs_are_refused(make):
@@ -102,4 +102,4 @@ def test_every_correction_can_be_built_by_the_objectives(name):
     elif correction.knobs():
         assert ImportanceWeight(**correction.knobs()).high == correction.high
     else:
-        assert correction == Correction()
+        assert correction == ScheduleCorrection()

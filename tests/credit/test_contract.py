@@ -82,7 +82,7 @@ def bare(name: str, length: int) -> list[Tree]:
     for leaf in tree.leaves()[1:]:
         leaf.status = "failed"
     for node in tree:
-        if not node.trains:
+        if not node.trainable:
             continue
         node.actions = node.actions[:length]
         for array in ("logp", "entropy"):
@@ -126,7 +126,7 @@ def test_masked_actions_and_several_versions_change_nothing_else(name):
     make = plans if "level:1" in load_credit(name).needs else episodes
     tab = table(make(np.random.default_rng(4)))
     for i, node in enumerate(tab.nodes):
-        if node.trains and len(node) > 1:
+        if node.trainable and len(node) > 1:
             node.keep = np.arange(len(node)) > 0
             node.version = np.arange(len(node), dtype=np.int32) + i % 3
             for array in ("logp", "entropy"):
@@ -136,7 +136,7 @@ def test_masked_actions_and_several_versions_change_nothing_else(name):
     credit = load_credit(name)
     advantage = credit(tab)
     folded = fold(tab, advantage, leaf_weights(tab, "token", counted=advantage.counted))
-    assert not folded.weight[~tab.teaches].any()
+    assert not folded.weight[~tab.loss_mask].any()
     assert np.isfinite(folded.gain + folded.loss).all()
     for node in tab.nodes:
         node.version = None

@@ -22,7 +22,7 @@ def brute(tab, advantage, weights, multiplicity="per_leaf"):
         for node in tree.path(tab.nodes[row]) if counted else ():
             n = tab.nodes.index(node)
             for k in range(len(node)):
-                if not node.trains or (node.keep is not None and not node.keep[k]):
+                if not node.trainable or (node.keep is not None and not node.keep[k]):
                     continue
                 a = tab.start[n] + k
                 value = 0.0 if advantage.leaf is None else advantage.leaf[leaf]
@@ -67,7 +67,7 @@ def test_fold_equals_walking_every_path(forest, seed, terms, multiplicity, avera
         (folded.gain, folded.loss, folded.weight), brute(tab, advantage, weights, multiplicity), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, atol=1e-14)
-    assert not folded.weight[~tab.teaches].any()
+    assert not folded.weight[~tab.loss_mask].any()
     if averaging != "fixed" and weights.any() and multiplicity == "per_leaf":
         assert folded.weight.sum() == pytest.approx(1.0)
     paths = expand(tab, advantage, weights)
@@ -80,7 +80,7 @@ def test_fold_equals_walking_every_path(forest, seed, terms, multiplicity, avera
     for leaf, p in zip(paths.leaf, range(len(paths.leaf)), strict=True):
         walked = np.concatenate([tab.start[tab.nodes.index(n)] + np.arange(len(n))
                                  for n in tab.trees[tab.leaf_tree[leaf]].path(tab.nodes[tab.leaf[leaf]])])  # fmt: skip
-        np.testing.assert_array_equal(paths.index[paths.path == p], walked[tab.teaches[walked]])
+        np.testing.assert_array_equal(paths.index[paths.path == p], walked[tab.loss_mask[walked]])
 
 
 def test_averages_by_hand():

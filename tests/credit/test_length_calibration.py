@@ -55,8 +55,8 @@ def test_shared_runs_get_what_every_leafs_own_copy_would(seed: int):
     for row, leaf in zip(*view.pairs(), strict=True):
         a = base[row] - abs(base[row]) * (0.0 if shortest[row] else excess[leaf])
         at = slice(view.start[row], view.start[row] + view.length[row])
-        gain[at] += weights[leaf] * max(a, 0.0) * view.teaches[at]
-        loss[at] += weights[leaf] * min(a, 0.0) * view.teaches[at]
+        gain[at] += weights[leaf] * max(a, 0.0) * view.loss_mask[at]
+        loss[at] += weights[leaf] * min(a, 0.0) * view.loss_mask[at]
     np.testing.assert_allclose(folded.gain, gain, atol=1e-12)
     np.testing.assert_allclose(folded.loss, loss, atol=1e-12)
 

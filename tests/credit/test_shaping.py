@@ -50,8 +50,8 @@ def test_confidence_is_the_mean_probability_of_the_most_likely_in_whatever_order
         leaf.top = Top(np.tile(np.arange(width, dtype=np.int32), (n, 1)), logp)
         said += np.exp(-np.sort(-logp.astype(float), axis=1))[:, :3].mean(1).tolist()
     tab = table([tree])
-    np.testing.assert_array_equal(confidence(tab, 3)[tab.teaches], said)
-    assert (confidence(tab, 3)[~tab.teaches] == 1).all()
+    np.testing.assert_array_equal(confidence(tab, 3)[tab.loss_mask], said)
+    assert (confidence(tab, 3)[~tab.loss_mask] == 1).all()
 
 
 def test_confidence_reads_in_parts_and_leaves_the_forest_as_it_was():
@@ -61,7 +61,7 @@ def test_confidence_reads_in_parts_and_leaves_the_forest_as_it_was():
         logp = np.full((n, 2), [-2.0 - i, -1.0], np.float32)
         leaf.top = Top(np.tile(np.arange(2, dtype=np.int32), (n, 1)), logp)
     tab = table([tree])
-    np.testing.assert_array_equal(confidence(tab, 1)[tab.teaches], np.exp(-1.0))
+    np.testing.assert_array_equal(confidence(tab, 1)[tab.loss_mask], np.exp(-1.0))
     np.testing.assert_array_equal([leaf.top.logp[0, 0] for leaf in tree.leaves()], [-2, -3, -4])
 
 

@@ -116,7 +116,7 @@ def test_gae_by_hand_and_its_limits():
     tree[2].scores["step_reward"] = 0.5
     tree[1].notes["value"], tree[3].notes["value"] = np.array([0.1, 0.2]), np.array([0.3, 0.4])
     tab = table([tree])
-    taught = tab.teaches
+    taught = tab.loss_mask
     one_step = load_credit("gae", decay=0.0)(tab).action[taught]
     np.testing.assert_allclose(one_step, [0.1, 0.5 + 0.3 - 0.2, 0.1, 1 - 0.4])
     full = load_credit("gae", decay=1.0)(tab).action[taught]
@@ -144,13 +144,13 @@ def test_hiper_by_hand():
         node.notes["spans"] = {"switch": (0, 1), "action": (1, 2)} if t < 2 else {"subgoal": (0, 1), "action": (1, 2)}
     tree[2].scores["step_reward"] = 0.3
     tab = table([tree])
-    got = load_credit("hiper", whiten=False, segment_decay=0.5)(tab).action[tab.teaches]
+    got = load_credit("hiper", whiten=False, segment_decay=0.5)(tab).action[tab.loss_mask]
     # segments {0, 1} and {2}: low of turn 1 = V_high − 0.1; of turn 0 = 0.3 + (0.1 − 0) + low(1)
     low = [0.3 + 0.1 + 0.4, 0.4, 1 - 0.2]
     term = [0.8 - 0.2, 0.5 - 0.2]
     np.testing.assert_allclose(got, [term[0], low[0], term[1], low[1], 1 - 0.5, low[2]])
     tree[1].notes["spans"] = {"subgoal": (0, 2)}
-    high = load_credit("hiper", whiten=False, segment_decay=0.5)(table([tree])).action[tab.teaches][0]
+    high = load_credit("hiper", whiten=False, segment_decay=0.5)(table([tree])).action[tab.loss_mask][0]
     assert high == pytest.approx(0.3 + 0.5 - 0.5 + 0.5 * (1 - 0.5))
 
 
@@ -161,7 +161,7 @@ def test_hiper_whitens_over_the_turns_that_have_the_span():
         scores = {"reward": reward, "switch": 1.0, "value_low": 0.0, "value_high": 0.0, "value_term": 0.0}
         tree.extend(0, [2], status="done", scores=scores, notes={"spans": dict.fromkeys(spans, (0, 1))})
     tab = table([tree])
-    acted = load_credit("hiper")(tab).action[tab.teaches]
+    acted = load_credit("hiper")(tab).action[tab.loss_mask]
     np.testing.assert_allclose(acted[:2], [-(0.5**0.5), 0.5**0.5], atol=1e-6)
     assert acted[2] == 9.0, "one value alone stays as it is"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.doctor import Run
+from rolltree.doctor import CheckedRun
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -97,16 +97,16 @@ def log(over: Mapping[str, Value] | None = None, steps: int = 60, seed: int = 0)
     return lines
 
 
-def logged(over: Mapping[str, Value] | None = None, **options: Any) -> Run:
-    return Run("planted", log(over, **options))
+def logged(over: Mapping[str, Value] | None = None, **options: Any) -> CheckedRun:
+    return CheckedRun("planted", log(over, **options))
 
 
 def held(trees: Sequence[Tree], version: int | None = None) -> Rollouts:
     return Rollouts(table(trees), version)
 
 
-def forest_run(trees: Sequence[Tree]) -> Run:
-    return Run("forest", forests={0: lambda: held(trees)})
+def forest_run(trees: Sequence[Tree]) -> CheckedRun:
+    return CheckedRun("forest", forests={0: lambda: held(trees)})
 
 
 def group(
@@ -118,8 +118,8 @@ def group(
         tokens = np.asarray(texts[i] if texts else [10 + i, 11, 12 + i, 13], np.int32)
         size = len(tokens)
         tree.extend(
-            0, tokens, status="done", finish="eos", fate="trained", scores={"reward": float(reward)},
-            logp=np.full(size, -1.0, np.float32), logq=np.full(size, -1.0, np.float32),
+            0, tokens, status="done", finish="eos", usage="trained", scores={"reward": float(reward)},
+            logp=np.full(size, -1.0, np.float32), sampling_logprob=np.full(size, -1.0, np.float32),
             version=np.full(size, 5, np.int32), **fields,
         )  # fmt: skip
     return tree

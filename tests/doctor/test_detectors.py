@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.cli.train import Arguments
-from rolltree.doctor import Run, detectors, examine, findings
+from rolltree.cli.train import TrainArguments
+from rolltree.doctor import CheckedRun, detectors, examine, findings
 from rolltree.doctor.detector import thresholds
 from rolltree.doctor.fix import Fix
 from rolltree.doctor.page import reference
@@ -70,7 +70,7 @@ def test_healthy_logs_are_silent(seed: int) -> None:
 @given(st.sampled_from(sorted(LEVELS)), st.floats(0, 10), st.floats(0.01, 5), st.floats(1, 3))
 def test_a_level_is_a_finding_exactly_beyond_its_threshold(name: str, level: float, most: float, more: float) -> None:
     lines = [{"kind": "train", "step": s, LEVELS[name]: level} for s in range(1, 13)]
-    report = examine(Run("level", lines), {name: {"most": most, "worse": most * more}}, only=[name])
+    report = examine(CheckedRun("level", lines), {name: {"most": most, "worse": most * more}}, only=[name])
     # The mean of equal numbers may differ from them in the last bit.
     if abs(level - most) > 1e-9:
         assert bool(report.findings) == (level > most)
@@ -107,13 +107,15 @@ def test_a_fall_within_the_intervals_is_chance() -> None:
 
 def test_a_detector_without_data_says_what_it_lacks() -> None:
     lines = [{"kind": "train", "step": s, "reward/mean": 0.5} for s in range(1, 30)]
-    report = examine(Run("bare", lines))
+    report = examine(CheckedRun("bare", lines))
     assert report.findings == report.healthy == ()
     assert set(report.not_checked) == set(detectors())
     assert "log-entropy" in report.not_checked["entropy_collapse"]
     short = examine(logged(steps=12), only=["entropy_collapse"])
     assert "needs 20 steps, there are 12" in short.not_checked["entropy_collapse"]
-    assert all("saved no forest" in why for name, why in examine(Run("empty")).not_checked.items() if name == "crashes")
+    assert all(
+        "saved no forest" in why for name, why in examine(CheckedRun("empty")).not_checked.items() if name == "crashes"
+    )
 
 
 def test_thresholds_are_knobs_and_bad_ones_are_refused() -> None:
@@ -148,7 +150,7 @@ def _assert_exists(fix: Fix) -> None:
     elif fix.kind == "correction":
         assert fix.name in CORRECTIONS
     elif fix.kind == "run":
-        assert fix.name in {*known_fields(TrainConfig), *known_fields(Optim), *(f.name for f in fields(Arguments))}
+        assert fix.name in {*known_fields(TrainConfig), *known_fields(Optim), *(f.name for f in fields(TrainArguments))}
     else:
         place, _, attribute = fix.name.rpartition(".")
         module, _, cls = place.partition(":")

@@ -60,7 +60,7 @@ def test_flat_groups_are_shown_by_their_roots() -> None:
 def test_groups_that_were_dropped_do_not_count_as_taught() -> None:
     dropped = group("flat", [0, 0, 0])
     for leaf in dropped.leaves():
-        leaf.fate = "dropped: all outcomes are 0"
+        leaf.usage = "dropped: all outcomes are 0"
     assert numbers([dropped, group("mixed", [1, 0])])["reward/zero_variance_trained"] == 0
 
 
@@ -133,7 +133,7 @@ def test_failures_are_counted_by_what_broke() -> None:
 def test_wrong_majorities() -> None:
     tree = group("vote", [0, 0, 1])
     for leaf, answer in zip(tree.leaves(), ("4", "4", "5"), strict=True):
-        leaf.fate, leaf.notes["answer"] = "", answer
+        leaf.usage, leaf.notes["answer"] = "", answer
     MajorityVote()(tree, 8)
     n = numbers([tree])
     assert n["reward/vote_wrong"] == 1
@@ -166,7 +166,7 @@ def test_age_of_tokens_and_of_grafted_branches() -> None:
 
 def test_heavy_weights() -> None:
     tree = group("heavy", [1, 0, 1, 0])
-    tree[1].logq = np.full(4, -3.0, np.float32)
+    tree[1].sampling_logprob = np.full(4, -3.0, np.float32)
     w = np.array([math.exp(8.0), 1, 1, 1])
     assert numbers([tree])["policy/ess"] == pytest.approx(w.sum() ** 2 / (4 * (w**2).sum()), rel=1e-4)
     assert ("heavy", 1) in shown(found([tree], "heavy_weights"))
@@ -185,7 +185,7 @@ def test_shared_prefixes_that_outweigh() -> None:
     for i in range(8):
         size = 6
         tree.extend(
-            stem, [i + 3] * size, status="done", scores={"reward": i % 2}, fate="trained",
+            stem, [i + 3] * size, status="done", scores={"reward": i % 2}, usage="trained",
             gain=np.full(size, 0.05, np.float32), loss=np.zeros(size, np.float32),
         )  # fmt: skip
     n = numbers([tree])
@@ -216,7 +216,9 @@ def rich() -> list[Tree]:
     trees = [*mixed(3), group("copy", [1, 0, 0, 1], texts=[[7, 8]] * 4)]
     trees[0].cut(2, 2)
     trees[1].graft(0, group("old", [1, 0]), 1)
-    call = trees[1].extend(0, [5], status="done", logp=np.ones(1, np.float32) * -1, logq=np.ones(1, np.float32) * -1)
+    call = trees[1].extend(
+        0, [5], status="done", logp=np.ones(1, np.float32) * -1, sampling_logprob=np.ones(1, np.float32) * -1
+    )
     reply = trees[1].extend(call, [6, 6], role="env", notes={"failed": True})
     trees[1].extend(reply, [9], status="done", scores={"reward": 0.0, "format": 1.0}, notes={"answer": "3"})
     leaf = trees[2].extend(0, [4, 4])

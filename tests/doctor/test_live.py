@@ -14,7 +14,7 @@ from rolltree.doctor import Monitor, examine, open_run
 from rolltree.doctor.live import read_findings
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item, Verdict
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.tree.parquet import load
 from tests.doctor.planted import PLANTED, log
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
@@ -41,10 +41,10 @@ class Broken(Early):
 def play(monitor: Monitor, lines: list[dict[str, Any]]) -> list[str]:
     """What a monitor answers to a run that writes these lines."""
     monitor.folder.mkdir(exist_ok=True)
-    said = [monitor(Live("start", 0))]
+    said = [monitor(RunEvent("start", 0))]
     for line in lines:
         kind = "trained" if line["kind"] == "train" else "evaluated"
-        said.append(monitor(Live(kind, line["step"], {k: v for k, v in line.items() if k not in ("kind", "step")})))
+        said.append(monitor(RunEvent(kind, line["step"], {k: v for k, v in line.items() if k not in ("kind", "step")})))
     return [text for text in said if text]
 
 
@@ -79,9 +79,9 @@ def test_a_resumed_run_says_what_an_uninterrupted_one_says(stop: int, tmp_path: 
     play(Monitor(parted, every=5), [x for x in lines if x["step"] <= stop + 7])
     (parted / "metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines if x["step"] <= stop))
     again = Monitor(parted, every=5)
-    again(Live("start", stop))
+    again(RunEvent("start", stop))
     for line in (x for x in lines if x["step"] > stop):
-        again(Live("trained" if line["kind"] == "train" else "evaluated", line["step"], line))
+        again(RunEvent("trained" if line["kind"] == "train" else "evaluated", line["step"], line))
     assert (parted / "findings.jsonl").read_text() == (whole / "findings.jsonl").read_text()
 
 
@@ -127,7 +127,7 @@ def test_a_real_run_logs_what_its_forests_say_and_is_healthy(tmp_path: Path) -> 
         for name in [k for k in line if k.startswith(("reward/", "rollout/length_", "policy/prefix_"))]:
             of_forests = forests.series(name)
             assert of_forests.values[of_forests.steps == line["step"]] == pytest.approx(line[name]), name
-        assert line["policy/ess"] == pytest.approx(1, abs=1e-3), "sampled from the policy's own law"
+        assert line["policy/ess"] == pytest.approx(1, abs=1e-3), "sampled from the policy's own distribution"
 
 
 def test_a_monitor_that_never_looks_is_refused(tmp_path: Path) -> None:

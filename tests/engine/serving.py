@@ -33,9 +33,11 @@ class Fault:
 class Server:
     """Serves an engine under /v1; `faults` are used up one per streamed request, in order."""
 
-    def __init__(self, make_engine: Callable[[], Any] = tiny_engine, *, law: bool = False, most: int = 64) -> None:
+    def __init__(
+        self, make_engine: Callable[[], Any] = tiny_engine, *, distribution: bool = False, most: int = 64
+    ) -> None:
         self.make_engine = make_engine
-        self.law = law
+        self.distribution = distribution
         self.most = most
         self.faults: list[Fault] = []
         self.asked: list[dict[str, Any]] = []
@@ -141,9 +143,9 @@ class Server:
         row = part.top.logp[i].astype(np.float64)
         order = part.top.ids[i]
         logp = float(part.logp[i])
-        if self.law and body["temperature"] > 0:
+        if self.distribution and body["temperature"] > 0:
             row = truncated(row, body["temperature"], max(body["top_k"], 0), body["top_p"])
-            logp = float(part.logq[i])
+            logp = float(part.sampling_logprob[i])
         return self._said(int(part.actions[i]), logp, row, order, body["logprobs"])
 
     def _row(self, prompt: Any, i: int, body: dict[str, Any]) -> dict[str, float]:

@@ -67,7 +67,7 @@ def test_a_served_policy_grows_what_the_policy_would_and_cannot_be_trained(tmp_p
                 assert np.allclose(scored.logp, leaf.logp, atol=1e-4)
             await engine.close()
             with pytest.raises(EngineError, match="takes no new weights"):
-                await choose_engine(server.address, loaded, trains=True)
+                await choose_engine(server.address, loaded, updates=True)
             await server.engine.close()
 
     asyncio.run(main())

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from rolltree.contract.engine import check_running
-from rolltree.contract.tiny import CODEC, Spell, policy, tiny_engine
+from rolltree.contract.tiny import CODEC, SpellTask, policy, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.http import connect
 from rolltree.engine.http.client import Wire
 from rolltree.engine.protocol import EngineError, Request, Sampling
-from rolltree.engine.segments import Patience
+from rolltree.engine.segments import SegmentPatience
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from tests.engine.serving import Fault, serving
 
 PREFIX = np.array([3, 1, 4], np.int32)
-QUICK = Patience(tries=4, first=0.001, longest=0.002)
+QUICK = SegmentPatience(tries=4, first=0.001, longest=0.002)
 
 
 def run(main):
@@ -55,16 +55,16 @@ def few_engine():
     return TabularEngine(few, FEW, max_context=256)
 
 
-@pytest.mark.parametrize("law", [False, True])
-def test_it_keeps_the_contract_whether_the_server_reports_the_policy_or_the_law(law):
-    # Where the law is reported it is compared below, and alternatives off the policy are refused.
-    skip = ["sampling_follows_the_law", "extras_describe_the_policy"] if law else []
+@pytest.mark.parametrize("distribution", [False, True])
+def test_it_keeps_the_contract_whether_the_server_reports_the_policy_or_the_distribution(distribution):
+    # Where the distribution is reported it is compared below, and alternatives off the policy are refused.
+    skip = ["sampling_follows_the_distribution", "extras_describe_the_policy"] if distribution else []
 
     async def main():
-        async with serving(make_engine=few_engine, law=law) as server:
+        async with serving(make_engine=few_engine, distribution=distribution) as server:
             engine = await connect(server.address, FEW, patience=QUICK)
             assert engine.capabilities.max_top == FEW.vocab_size
-            assert ("entropy:full" in engine.capabilities.features) != law
+            assert ("entropy:full" in engine.capabilities.features) != distribution
             await check_running(engine, PREFIX.tolist(), skip=skip)
             await engine.close()
 
@@ -79,21 +79,21 @@ def server_side(body):
     return Request(np.array(body["prompt"], np.int32), s)
 
 
-def test_a_reported_law_and_the_policy_read_afterwards_are_both_exact():
+def test_a_reported_distribution_and_the_policy_read_afterwards_are_both_exact():
     async def main():
-        async with serving(law=True) as server:
+        async with serving(distribution=True) as server:
             engine = await connected(server)
             got = await sample(engine, temperature=0.7, top_p=0.8, max_tokens=20, seed=1)
             exact = await tiny_engine().submit(server_side(server.asked[-1]))
             assert got.actions.tolist() == exact.actions.tolist()
-            assert np.allclose(got.logq, exact.logq, atol=1e-5)
+            assert np.allclose(got.sampling_logprob, exact.sampling_logprob, atol=1e-5)
             assert np.allclose(got.logp, exact.logp, atol=1e-5)
             await engine.close()
 
     run(main())
 
 
-def test_with_few_alternatives_the_law_is_known_under_top_k_and_refused_otherwise():
+def test_with_few_alternatives_the_distribution_is_known_under_top_k_and_refused_otherwise():
     async def main():
         async with serving(most=5) as server:
             engine = await connected(server)
@@ -101,7 +101,7 @@ def test_with_few_alternatives_the_law_is_known_under_top_k_and_refused_otherwis
             got = await sample(engine, temperature=0.7, top_k=4, top_p=0.8, max_tokens=20, seed=1)
             exact = await tiny_engine().submit(server_side(server.asked[-1]))
             assert got.actions.tolist() == exact.actions.tolist()
-            assert np.allclose(got.logq, exact.logq, atol=1e-5)
+            assert np.allclose(got.sampling_logprob, exact.sampling_logprob, atol=1e-5)
             assert np.allclose(got.logp, exact.logp, atol=1e-5)
             with pytest.raises(EngineError, match="top_k from 1 to 5"):
                 await sample(engine, temperature=0.7)
@@ -112,12 +112,12 @@ def test_with_few_alternatives_the_law_is_known_under_top_k_and_refused_otherwis
     run(main())
 
 
-def test_alternatives_under_another_law_than_the_policy_are_refused():
+def test_alternatives_under_another_distribution_than_the_policy_are_refused():
     async def main():
-        async with serving(law=True) as server:
+        async with serving(distribution=True) as server:
             engine = await connected(server)
             assert (await sample(engine, {"top:3"})).top.ids.shape == (12, 3)
-            with pytest.raises(EngineError, match="under the law sampled from"):
+            with pytest.raises(EngineError, match="under the distribution sampled from"):
                 await sample(engine, {"top:3"}, temperature=0.5)
             await engine.close()
 
@@ -235,9 +235,9 @@ def test_stopping_keeps_what_was_streamed_and_hangs_up():
     run(main())
 
 
-def test_a_stop_under_a_reported_law_waits_for_the_log_probs_of_the_policy():
+def test_a_stop_under_a_reported_distribution_waits_for_the_log_probs_of_the_policy():
     async def main():
-        async with serving(law=True) as server:
+        async with serving(distribution=True) as server:
             engine = await connected(server)
             run = engine.submit(Request(PREFIX, Sampling(max_tokens=200, ignore_eos=True, temperature=0.5)))
             while not run.holding:
@@ -247,7 +247,7 @@ def test_a_stop_under_a_reported_law_waits_for_the_log_probs_of_the_policy():
             assert got.finish == "budget"
             assert len(got.actions)
             is_exact(got)
-            assert not np.allclose(got.logp, got.logq)
+            assert not np.allclose(got.logp, got.sampling_logprob)
             await engine.close()
 
     run(main())
@@ -257,10 +257,10 @@ def test_a_killed_and_restarted_server_loses_and_doubles_nothing():
     async def main():
         async with serving() as server:
             # A connection taken up while the server dies may hang without a word: that too is given up.
-            patience, wire = Patience(tries=200, first=0.001, longest=0.01), Wire(silence_seconds=0.5)
+            patience, wire = SegmentPatience(tries=200, first=0.001, longest=0.01), Wire(silence_seconds=0.5)
             engine = await connected(server, patience=patience, wire=wire)
             budget = Budget()
-            task = Spell(max_tokens=24)
+            task = SpellTask(max_tokens=24)
             items = [item for item, _ in zip(task.items("train"), range(8), strict=False)]
             growing = asyncio.ensure_future(
                 grow(Independent(4), engine, task, items, seed=0, budget=budget, sampling=Sampling())

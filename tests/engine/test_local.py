@@ -357,7 +357,7 @@ def test_log_probs_of_half_precision_models_are_not_rounded_to_it(dtype):
     np.testing.assert_allclose(scored.logp, exact, atol=1e-5)
     np.testing.assert_allclose(scored.entropy, torch.special.entr(policy.exp()).sum(-1).numpy(), atol=1e-5)
     # The engine read the prompt in one piece, so that the first token's numbers must be those of the same logits.
-    policy, law, token = first.log_softmax(-1), (first / 0.8).log_softmax(-1), int(got.actions[0])
+    policy, distribution, token = first.log_softmax(-1), (first / 0.8).log_softmax(-1), int(got.actions[0])
     assert got.logp[0] == pytest.approx(float(policy[token]), abs=1e-5)
     assert got.top.logp[0] == pytest.approx(policy.topk(3).values.numpy(), abs=1e-5)
-    assert got.logq[0] == pytest.approx(float(law[token]), abs=1e-5)
+    assert got.sampling_logprob[0] == pytest.approx(float(distribution[token]), abs=1e-5)

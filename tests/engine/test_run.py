@@ -112,7 +112,7 @@ def test_a_failure_reaches_whoever_asks_and_nobody_else():
 def test_a_sample_is_the_sum_of_its_cuts(rng: random.Random):
     edges = sorted({0, len(SAMPLE.actions), *(rng.randrange(len(SAMPLE.actions)) for _ in range(3))})
     again = join([cut(SAMPLE, a, b) for a, b in itertools.pairwise(edges)])
-    for name in ("actions", "logp", "logq", "version", "entropy"):
+    for name in ("actions", "logp", "sampling_logprob", "version", "entropy"):
         assert np.array_equal(getattr(SAMPLE, name), getattr(again, name)), name
     assert isinstance(again.top, Top)
     assert isinstance(SAMPLE.top, Top)

@@ -1,4 +1,5 @@
-"""Runs written in segments, over an exact backend: the contract, versions across updates, and the law recovered."""
+"""Runs written in segments, over an exact backend: the contract, versions across updates, and the distribution
+recovered."""
 
 import asyncio
 
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from rolltree.contract.engine import CHECKS, run_check, truncated
 from rolltree.contract.tiny import CODEC, policy
 from rolltree.engine.protocol import EngineError, Request, Sampling
-from rolltree.engine.segments import BrokenError, Patience, Piece, Reach, Read, SegmentEngine
-from rolltree.engine.segments.law import law_of, neutral
+from rolltree.engine.segments import BrokenError, Piece, Reach, SegmentEngine, SegmentPatience, SegmentRead
+from rolltree.engine.segments.distribution import distribution_of, neutral
 from rolltree.engine.segments.turnstile import Turnstile
 from rolltree.engine.tabular import TabularEngine
 
@@ -29,9 +30,9 @@ class Exact:
 
     name = "the exact backend"
 
-    def __init__(self, law=False, lump=1, updates=True, keeps=False):
+    def __init__(self, of_sampling=False, lump=1, updates=True, keeps=False):
         self.inner = TabularEngine(policy, CODEC, max_context=256)
-        self.reach = Reach(CODEC.vocab_size, 256, CODEC.vocab_size, law=law, updates=updates)
+        self.reach = Reach(CODEC.vocab_size, 256, CODEC.vocab_size, of_sampling=of_sampling, updates=updates)
         self.version = 0
         self.lump, self.keeps = lump, keeps
         self.made = 0
@@ -48,19 +49,19 @@ class Exact:
             self.broken -= 1
             raise BrokenError("away")
         s = ask.sampling
-        law = Sampling(
+        distribution = Sampling(
             max_tokens=ask.most, temperature=s.temperature, top_p=s.top_p, top_k=s.top_k, seed=ask.seed,
             stop_ids=ask.ends if self.lump == 1 else (), ignore_eos=True,
         )  # fmt: skip
         self.working += 1
         run = self.inner.submit(
-            Request(np.array(ask.tokens, np.int32), law, frozenset({f"top:{ask.alternatives}"} - {"top:0"}))
+            Request(np.array(ask.tokens, np.int32), distribution, frozenset({f"top:{ask.alternatives}"} - {"top:0"}))
         )
         held, first = [], len(ask.tokens)
         together = ask.together if self.keeps else self.lump
         try:
             async for part in run:
-                logp = part.logq if self.reach.law and s.temperature else part.logp
+                logp = part.sampling_logprob if self.reach.of_sampling and s.temperature else part.logp
                 rows = [] if part.top is None else list(zip(part.top.ids.tolist(), part.top.logp.tolist(), strict=True))
                 held += zip(part.actions.tolist(), logp.tolist(), rows or [()] * len(logp), strict=True)
                 self.made += len(logp)
@@ -84,7 +85,9 @@ class Exact:
         scored = await self.inner.score(np.array(tokens), start)
         rows = [self.inner.row(tuple(tokens[:i])) for i in range(start, len(tokens))] if alternatives else []
         order = [np.argsort(-row, kind="stable") for row in rows]
-        return Read(scored.logp.tolist(), [(o.tolist(), row[o].tolist()) for o, row in zip(order, rows, strict=True)])
+        return SegmentRead(
+            scored.logp.tolist(), [(o.tolist(), row[o].tolist()) for o, row in zip(order, rows, strict=True)]
+        )
 
     async def load(self, weights, version):
         assert self.working == 0
@@ -101,35 +104,35 @@ def _piece(held, prefilled, finish=""):
 
 
 def engine(**how):
-    return SegmentEngine(Exact(**how), CODEC, patience=Patience(tries=3, first=0.0, longest=0.0), seed=0)
+    return SegmentEngine(Exact(**how), CODEC, patience=SegmentPatience(tries=3, first=0.0, longest=0.0), seed=0)
 
 
-def exact(sample, start, stop, law):
+def exact(sample, start, stop, distribution):
     path = [*PREFIX.tolist(), *sample.actions.tolist()]
-    want = [np.log(law(tuple(path[: 3 + i]))[path[3 + i]]) for i in range(start, stop)]
+    want = [np.log(distribution(tuple(path[: 3 + i]))[path[3 + i]]) for i in range(start, stop)]
     return np.allclose(want, sample.logp[start:stop], atol=1e-5)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("how", [{"lump": 1}, {"lump": 5}, {"keeps": True}], ids=["single", "lumps", "kept"])
 def test_it_keeps_the_contract(check, how):
-    if how != {"lump": 1} and check.__name__ == "sampling_follows_the_law":
+    if how != {"lump": 1} and check.__name__ == "sampling_follows_the_distribution":
         pytest.skip("one token a request, whatever the lumps")
     run_check(check, lambda: engine(**how), prefix=PREFIX.tolist())
 
 
-@pytest.mark.parametrize("law", [False, True])
+@pytest.mark.parametrize("distribution", [False, True])
 @pytest.mark.parametrize("stop", [(), ("~",), ("~~",)])
-def test_a_stop_keeps_every_token_that_was_made_and_not_yet_handed_over(stop, law):
+def test_a_stop_keeps_every_token_that_was_made_and_not_yet_handed_over(stop, distribution):
     async def main():
-        e = engine(keeps=True, law=law)
+        e = engine(keeps=True, of_sampling=distribution)
         run = e.submit(Request(PREFIX, Sampling(max_tokens=200, ignore_eos=True, seed=2, stop=stop, temperature=0.9)))
         while e.backend.made < 9:
             await asyncio.sleep(0)
         together = len(run.written) < 9
         run.stop("budget")
         got = await run
-        assert together == (law or stop != ("~~",))
+        assert together == (distribution or stop != ("~~",))
         assert (got.finish, len(got.actions)) == ("budget", e.backend.made)
         assert exact(got, 0, len(got.actions), policy)
         await e.close()
@@ -171,11 +174,11 @@ def test_a_pause_keeps_what_was_held_and_the_run_goes_on_from_there():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("law", [False, True])
-def test_an_update_in_flight_starts_a_segment_of_the_new_version(law):
+@pytest.mark.parametrize("distribution", [False, True])
+def test_an_update_in_flight_starts_a_segment_of_the_new_version(distribution):
     async def main():
-        e = engine(law=law)
-        knobs = Sampling(max_tokens=60, ignore_eos=True, seed=4, temperature=0.5 if law else 1.0)
+        e = engine(of_sampling=distribution)
+        knobs = Sampling(max_tokens=60, ignore_eos=True, seed=4, temperature=0.5 if distribution else 1.0)
         run = e.submit(Request(PREFIX, knobs))
         while not (run.written or run.holding):
             await asyncio.sleep(0)
@@ -236,10 +239,10 @@ def test_breaks_are_counted_until_something_comes():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("law", [False, True])
-def test_nothing_is_written_behind_the_end_when_a_call_is_interrupted_after_its_last_token(law):
+@pytest.mark.parametrize("distribution", [False, True])
+def test_nothing_is_written_behind_the_end_when_a_call_is_interrupted_after_its_last_token(distribution):
     async def main():
-        e = engine(law=law)
+        e = engine(of_sampling=distribution)
         e.backend.lingers = True
         run = e.submit(Request(PREFIX, Sampling(max_tokens=4, ignore_eos=True, temperature=0.5)))
         while len(run.written) < 4 and not run.holding:
@@ -260,7 +263,7 @@ def test_nothing_is_written_behind_the_end_when_a_call_is_interrupted_after_its_
 @pytest.mark.parametrize("read", ["works", "fails"])
 def test_a_stop_while_log_probs_are_to_be_read_ends_the_run_either_way(read):
     async def main():
-        e = engine(law=True)
+        e = engine(of_sampling=True)
         run = e.submit(Request(PREFIX, Sampling(max_tokens=100, ignore_eos=True, temperature=0.5)))
         while not run.holding:
             await asyncio.sleep(0)
@@ -326,14 +329,14 @@ def test_what_cannot_be_updated_says_so():
     st.integers(0, 12),
     st.floats(0.1, 1.0),
 )
-def test_the_law_follows_from_the_alternatives_that_top_k_keeps(logits, temperature, top_k, top_p):
+def test_the_distribution_follows_from_the_alternatives_that_top_k_keeps(logits, temperature, top_k, top_p):
     logp = np.array(logits) - np.logaddexp.reduce(logits)
     want = truncated(logp, temperature, top_k, top_p)
     order = np.argsort(-logp)
     best = logp[order][: top_k or None]
     s = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
     for token in np.flatnonzero(np.isfinite(want)):
-        got = law_of(logp[token : token + 1], best[None], s)
+        got = distribution_of(logp[token : token + 1], best[None], s)
         assert np.isclose(got[0], want[token], atol=1e-6)
 
 

@@ -104,20 +104,20 @@ def test_07_a_stop_on_the_last_allowed_token_is_a_stop_not_length():
     run(scenario)
 
 
-def test_08_greedy_logq_is_nan_and_logp_is_not():
+def test_08_greedy_sampling_logprob_is_nan_and_logp_is_not():
     async def scenario(engine):
         got = await ask(engine, max_tokens=6, temperature=0.0, ignore_eos=True)
-        assert np.isnan(got.logq).all()
+        assert np.isnan(got.sampling_logprob).all()
         assert np.isfinite(got.logp).all()
 
     run(scenario)
 
 
-def test_09_logp_is_of_the_raw_policy_and_logq_of_the_hooked_truncated_law():
+def test_09_logp_is_of_the_raw_policy_and_sampling_logprob_of_the_hooked_truncated_distribution():
     async def scenario(engine):
         got = await ask(engine, max_tokens=1, hook=lambda so_far, logits: only(logits, 7), temperature=0.7, top_p=0.9)
         scored = await engine.score(np.append(PREFIX, 7), len(PREFIX))
-        assert got.logq.tolist() == [0.0]
+        assert got.sampling_logprob.tolist() == [0.0]
         assert got.logp[0] == pytest.approx(scored.logp[0], abs=1e-5)
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""The exact engine: its law is the policy's, its log-probs are exact, and it keeps the engine contract."""
+"""The exact engine: its distribution is the policy's, its log-probs are exact, and it keeps the engine contract."""
 
 import asyncio
 import math
@@ -46,7 +46,7 @@ def test_eos_ends_enumerated_paths():
     assert paths == {(1,): 0.5, (0, 1): 0.25, (0, 0, 1): 0.125, (0, 0, 0): 0.125}
 
 
-def test_sampling_law_is_the_policys():
+def test_sampling_distribution_is_the_policys():
     paths = dict(enumerate_paths(policy, 3, prefix=(0,)))
     counts = Counter(tuple(s.actions.tolist()) for s in sample(6000))
     observed = [counts[p] for p in paths]
@@ -59,7 +59,7 @@ def test_log_probs_are_exact_under_both_distributions():
         p = policy((0, *s.actions[:i].tolist()))
         kept = np.sort(np.sqrt(p))[-2:]
         assert s.logp[i] == pytest.approx(math.log(p[token]), abs=1e-6)
-        assert s.logq[i] == pytest.approx(math.log(np.sqrt(p[token]) / kept.sum()), abs=1e-6)
+        assert s.sampling_logprob[i] == pytest.approx(math.log(np.sqrt(p[token]) / kept.sum()), abs=1e-6)
         assert s.entropy[i] == pytest.approx(-(p * np.log(p)).sum(), abs=1e-6)
         assert s.top.logp[i] == pytest.approx(np.sort(np.log(p))[::-1][:2], abs=1e-6)
     assert np.exp(s.hidden) == pytest.approx(policy((0, *s.actions.tolist())), abs=1e-6)
@@ -71,13 +71,13 @@ def test_top_p_keeps_the_smallest_nucleus():
     seen = {int(t) for s in sample(200, engine, top_p=0.6) for t in s.actions}
     assert seen == {0, 1}
     (s,) = sample(1, engine, top_p=0.6, max_tokens=1)
-    assert math.exp(s.logq[0]) in (pytest.approx(0.625), pytest.approx(0.375))
+    assert math.exp(s.sampling_logprob[0]) in (pytest.approx(0.625), pytest.approx(0.375))
 
 
 def test_greedy_has_no_sampling_probability():
     (s,) = sample(engine=TabularEngine(lambda p: [0.2, 0.5, 0.3], ABC), temperature=0.0)
     assert s.actions.tolist() == [1, 1, 1]
-    assert np.isnan(s.logq).all()
+    assert np.isnan(s.sampling_logprob).all()
     assert np.isfinite(s.logp).all()
 
 
@@ -88,7 +88,7 @@ def test_hooks_change_what_is_sampled_from_but_not_the_policy():
 
     (s,) = sample(hook=forbid_repeats)
     assert sorted(s.actions.tolist()) == [0, 1, 2]
-    assert s.logq[2] == pytest.approx(0, abs=1e-6)
+    assert s.sampling_logprob[2] == pytest.approx(0, abs=1e-6)
     assert s.logp[2] < -0.1
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rolltree.filter.clean import Cleanest, flaws, quotas
+from rolltree.filter.methods.grpo_roc import Cleanest, flaws, quotas
 from rolltree.tree import Tree
 from rolltree.tree.account import assert_conserved
 
@@ -35,7 +35,7 @@ def test_the_cleanest_right_ones_stay():
     for k in range(12):
         tree.extend(0, [1], status="done", scores={"reward": float(k < 8), "format": 1 - k / 10})
     Cleanest(6)(tree, 1)
-    kept = [leaf for leaf in tree.leaves() if not leaf.fate]
+    kept = [leaf for leaf in tree.leaves() if not leaf.usage]
     assert [leaf.scores["format"] for leaf in kept if leaf.scores["reward"]] == [1.0, 0.9, 0.8, 0.7]
     assert sum(leaf.scores["reward"] == 0 for leaf in kept) == 2
     assert assert_conserved([tree], settled=True).kept == 6

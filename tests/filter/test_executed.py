@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rolltree.filter.brisk import Brisk
-from rolltree.filter.executed import Executed, PartError
+from rolltree.filter.methods.poly_ppo import Brisk
+from rolltree.filter.methods.reex_sql import Executed, PartError
 from rolltree.tree import Tree
 
 

@@ -21,11 +21,11 @@ def test_only_groups_whose_outcomes_differ_are_kept() -> None:
     trees = [group("mixed", [0.0, 1.0]), group("right", [1.0, 1.0]), group("alone", [1.0, None]), group("lost", [None])]
     kept, dropped = sift(trees, [Mixed()])
     assert [t.id for t in kept] == ["mixed"]
-    assert {t.id: t.leaves()[0].fate for t in dropped} == {
+    assert {t.id: t.leaves()[0].usage for t in dropped} == {
         "right": "dropped: all outcomes are 1", "alone": "dropped: 1 live leaves", "lost": "dropped: 0 live leaves",
     }  # fmt: skip
     assert all(t.events[-1].kind == "drop" for t in dropped)
-    assert all(leaf.fate == "" for leaf in trees[0].leaves())
+    assert all(leaf.usage == "" for leaf in trees[0].leaves())
 
 
 @pytest.mark.parametrize(("length", "punished"), [(80, 0.0), (90, -0.5), (100, -1.0), (85, -0.25)])

@@ -8,8 +8,8 @@ from rolltree.filter.rewards import (
     REPLY,
     SLIDES,
     STRUCTURED,
-    Part,
     RewardError,
+    RewardPart,
     Rewards,
     brief_recovered,
     delta,
@@ -44,9 +44,9 @@ def test_a_crashed_judge_is_never_a_zero(bad):
 
 def test_gates_must_exist():
     with pytest.raises(RewardError, match="gated by 'syntax'"):
-        Rewards((Part("content", gate="syntax"),))
+        Rewards((RewardPart("content", gate="syntax"),))
     with pytest.raises(RewardError, match="share a name"):
-        Rewards((Part("a"), Part("a")))
+        Rewards((RewardPart("a"), RewardPart("a")))
 
 
 def test_json_parts():

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import Spell
+from rolltree.contract.tiny import SpellTask
 from rolltree.credit.registry import load_credit
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.filter.overlong import Overlong
@@ -30,7 +30,7 @@ def group(answers: list[str | None], rewards: list[float] | None = None) -> Tree
 
 
 def rewards(tree: Tree) -> list[float]:
-    return [leaf.scores["reward"] for leaf in tree.leaves() if not leaf.fate]
+    return [leaf.scores["reward"] for leaf in tree.leaves() if not leaf.usage]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_rules(vote: MajorityVote, answers: list[str | None], labelled: list[int
     tree = group(answers)
     vote(tree, 8)
     assert rewards(tree) == labelled
-    dropped = [leaf.fate for leaf in tree.leaves() if leaf.fate]
+    dropped = [leaf.usage for leaf in tree.leaves() if leaf.usage]
     assert len(dropped) == len(answers) - len(labelled)
-    assert all(fate.startswith("dropped: no ") for fate in dropped)
+    assert all(usage.startswith("dropped: no ") for usage in dropped)
 
 
 def test_unknown_rules_are_refused_by_name() -> None:
@@ -92,7 +92,7 @@ def test_branches_of_one_stem_do_not_outvote_independent_leaves_when_forks_share
     assert rewards(tree) == [0, 0, 0, 1, 1]
 
 
-class Bandit(Spell):
+class Bandit(SpellTask):
     """One token, "a" to "c"; "a" is right."""
 
     def __init__(self) -> None:
@@ -103,12 +103,13 @@ class Bandit(Spell):
 
 
 def trained(vote: MajorityVote | None, start: list[float], steps: int = 25, rate: float = 2.0) -> np.ndarray:
-    """Exact softmax policy gradient of the credit's advantages on a three-armed bandit; returns the arms' law."""
+    """Exact softmax policy gradient of the credit's advantages on a three-armed bandit; returns the arms'
+    distribution."""
     logits = np.log(np.array(start))
     task = Bandit()
 
     async def run() -> None:
-        engine = TabularEngine(lambda _: list(law(logits)), Letters("abcdefghijklmnopqrstuvwxyz"))
+        engine = TabularEngine(lambda _: list(distribution(logits)), Letters("abcdefghijklmnopqrstuvwxyz"))
         for step in range(steps):
             forest = await grow(Independent(32), engine, task, islice(task.items("train"), 1), seed=step)
             if vote is not None:
@@ -118,15 +119,15 @@ def trained(vote: MajorityVote | None, start: list[float], steps: int = 25, rate
             assert advantage.leaf is not None
             gradient = np.zeros(3)
             for row, a in zip(view.leaf, advantage.leaf, strict=True):
-                gradient += a * (np.eye(3)[int(view.nodes[row].actions[0])] - law(logits)[:3]) / 32
+                gradient += a * (np.eye(3)[int(view.nodes[row].actions[0])] - distribution(logits)[:3]) / 32
             logits[:] += rate * gradient
-            await engine.update_weights(lambda _: list(law(logits)), step + 1)
+            await engine.update_weights(lambda _: list(distribution(logits)), step + 1)
 
     asyncio.run(run())
-    return law(logits)[:3]
+    return distribution(logits)[:3]
 
 
-def law(logits: np.ndarray) -> np.ndarray:
+def distribution(logits: np.ndarray) -> np.ndarray:
     p = np.exp(logits - logits.max())
     return np.concatenate([p / p.sum(), np.zeros(23)])
 

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.credit.registry import load_credit
 from rolltree.credit.sibling_shaping import attempts
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.attempts import Attempts
+from rolltree.generate.methods.mars2 import Attempts
+from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
-from rolltree.generate.thompson import Prior
 from rolltree.lab.searches import drafter, generation_by_score, grown, mender
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
 
 def trees(strategy: Attempts, n: int = 4, **settings: Any) -> list[Tree]:
-    task = Spell()
+    task = SpellTask()
     return list(asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), n), seed=2, **settings)))
 
 
@@ -38,9 +38,9 @@ def test_every_attempt_is_a_rollout_of_its_own() -> None:
         for node in deep:
             asked = tree[node.parent]  # type: ignore[index]
             assert asked.role == "prompt"
-            assert not asked.trains
+            assert not asked.trainable
             assert np.array_equal(asked.actions, tree.root.actions)
-            assert len(node) <= Spell().max_tokens
+            assert len(node) <= SpellTask().max_tokens
             early = node.actions[0] < 12 if len(node) else False
             assert node.scores["reward"] == float(early), "judged by its own first letter"
     assert any(sum(m.role == "prompt" for m in t.path(n)) > 2 for t in trees(Attempts(8)) for n in t)
@@ -50,7 +50,7 @@ def test_each_actor_writes_with_its_own_policy() -> None:
     codec = Letters("ab!")
     mine, theirs = (TabularEngine(lambda p, i=i: [1 - i, i, 0.0] if len(p) < 6 else [0, 0, 1], codec) for i in (0, 1))
 
-    class Any_(Spell):
+    class Any_(SpellTask):
         def items(self, split, seed=0):  # type: ignore[no-untyped-def]
             return (replace(item, prompt="ab") for item in super().items(split, seed))
 

@@ -37,11 +37,11 @@ def test_right_and_flawed_answers_stand_beside_rollouts() -> None:
     assert right.scores["reward"] == 1
     assert all(leaf.scores["steps"] < 1 for leaf in flawed)
     for leaf in given:
-        assert leaf.trains
+        assert leaf.trainable
         assert leaf.finish == "eos"
-        assert np.isnan(leaf.logq).all()
+        assert np.isnan(leaf.sampling_logprob).all()
         np.testing.assert_allclose(leaf.logp, np.log(1 / 15), rtol=1e-6)
-    assert all(np.isfinite(leaf.logq).all() for leaf in tree.leaves() if not leaf.forced)
+    assert all(np.isfinite(leaf.sampling_logprob).all() for leaf in tree.leaves() if not leaf.forced)
 
 
 def test_an_item_has_the_same_answers_in_every_epoch() -> None:

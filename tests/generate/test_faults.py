@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rolltree.contract.faulty import Wrapped
-from rolltree.contract.tiny import CODEC, Spell, Walk, tiny_engine
+from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import RESOURCES, Budget, Limits
 from rolltree.engine.protocol import EngineError, Sample
 from rolltree.engine.tabular import Letters, TabularEngine
@@ -23,7 +23,7 @@ from rolltree.tree import Forest
 
 
 def run(strategy=None, engine=None, task=None, n=2, **options):
-    task = task or Spell()
+    task = task or SpellTask()
     items = list(itertools.islice(task.items("train"), n))
     return asyncio.run(grow(strategy or Independent(3), engine or tiny_engine(), task, items, **options))
 
@@ -36,7 +36,7 @@ def endless():
     return TabularEngine(lambda p: [1.0] + [0.0] * 25, Letters(CODEC.alphabet))
 
 
-class Verifierless(Spell):
+class Verifierless(SpellTask):
     async def verify(self, item, state, text):
         raise ZeroDivisionError("no reference solution")
 
@@ -180,7 +180,7 @@ def test_a_crash_in_one_tree_fails_that_tree_alone():
 
 def test_cancelling_keeps_what_was_written_and_it_can_be_resumed():
     async def go():
-        forest, budget, task = Forest(), Budget(), Spell()
+        forest, budget, task = Forest(), Budget(), SpellTask()
         items = list(itertools.islice(task.items("train"), 2))
         engine = endless()
         running = asyncio.ensure_future(grow(Independent(2), engine, task, items, budget=budget, forest=forest))
@@ -212,8 +212,8 @@ def test_a_deadline_stops_what_is_in_flight_and_keeps_it():
         loop = asyncio.get_running_loop()
         loop.time = lambda: now[0]
         engine = TabularEngine(lambda p: [1.0] + [0.0] * 25, Letters(CODEC.alphabet), pace=tick)
-        items = list(itertools.islice(Spell().items("train"), 2))
-        return await grow(Independent(2), engine, Spell(), items, budget=Limits(seconds=5), clock=lambda: now[0])
+        items = list(itertools.islice(SpellTask().items("train"), 2))
+        return await grow(Independent(2), engine, SpellTask(), items, budget=Limits(seconds=5), clock=lambda: now[0])
 
     forest = asyncio.run(go())
     leaves = [leaf for _, leaf in forest.leaves()]
@@ -232,7 +232,7 @@ def test_a_deadline_stops_what_is_in_flight_and_keeps_it():
 def test_bad_items_are_refused_before_the_first_token(item, message):
     engine = tiny_engine()
     with pytest.raises(ItemError, match=message):
-        asyncio.run(grow(Independent(), engine, Spell(), [item]))
+        asyncio.run(grow(Independent(), engine, SpellTask(), [item]))
 
 
 def test_unmet_needs_name_both_parts_before_the_first_token():

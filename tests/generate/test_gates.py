@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.doubt import Doubt
-from rolltree.generate.gatedforks import GatedForks
-from rolltree.generate.gates import Gate, Gauge, Reading
+from rolltree.generate.methods.echo import GatedForks
+from rolltree.generate.methods.echo_doubt import Doubt
+from rolltree.generate.methods.echo_gates import Gate, Gauge, Reading
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import Signal, SignalError
 from rolltree.generate.stems import TwoWaves
@@ -69,7 +69,7 @@ def test_the_width_is_the_papers_formula(entropy: float, group: float, width: in
 def test_released_thresholds_are_refused_before_the_first_token(gauge: Gauge, gate: Gate, said: str) -> None:
     forks = GatedForks(gauge=gauge, gate=gate, doubt=None)
     with pytest.raises(SignalError, match=said):
-        asyncio.run(grow(forks, tiny_engine(), Spell(), islice(Spell().items("train"), 1)))
+        asyncio.run(grow(forks, tiny_engine(), SpellTask(), islice(SpellTask().items("train"), 1)))
 
 
 @pytest.mark.parametrize(("published", "of"), [(0.4, "floor"), (1.0, "tail_floor")])
@@ -99,8 +99,8 @@ def test_forced_tokens_are_likely_not_drawn_and_told_apart() -> None:
         assert all(n.actions[0] != node.actions[0] for n in beside if len(n))
         assert node.top is not None
         assert node.logp is not None
-        assert node.logq is not None
-        assert np.isnan(node.logq).all()
+        assert node.sampling_logprob is not None
+        assert np.isnan(node.sampling_logprob).all()
         row = dict(zip(node.top.ids[0].tolist(), node.top.logp[0].tolist(), strict=True))
         assert node.logp[0] == pytest.approx(row[int(node.actions[0])], abs=1e-5)
     for tree in forest:
@@ -108,7 +108,7 @@ def test_forced_tokens_are_likely_not_drawn_and_told_apart() -> None:
 
 
 def test_truncated_paths_end_where_the_sign_stood() -> None:
-    task = Spell()
+    task = SpellTask()
     doubt = replace(FORKS.doubt, ending="prune", floor=0.065)  # type: ignore[type-var]
     forest = asyncio.run(grow(replace(FORKS, doubt=doubt), tiny_engine(), task, islice(task.items("train"), 6)))
     pruned = [(tree, e) for tree in forest for e in tree.events if e.kind == "prune"]
@@ -138,7 +138,7 @@ def trap(prefix: tuple[int, ...]) -> list[float]:
     return list(row / row.sum())
 
 
-class Trapped(Spell):
+class Trapped(SpellTask):
     def items(self, split, seed=0):  # type: ignore[no-untyped-def]
         for i, item in enumerate(super().items(split, seed)):
             yield type(item)(f"x{i}", "?", "any")

@@ -8,32 +8,32 @@ from itertools import islice
 import numpy as np
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, tiny_engine
+from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.credit.registry import load_credit
-from rolltree.generate.greedy import WithGreedy
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.remax import WithGreedy
 from rolltree.generate.runner import grow
 from rolltree.tree import Forest
 from rolltree.tree.table import table
 
 
 def grown(budget: Budget | None = None) -> Forest:
-    task = Spell()
+    task = SpellTask()
     strategy = WithGreedy(Independent(3))
     return asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), 4), seed=1, budget=budget))
 
 
 def test_the_greedy_outcome_is_the_baseline_and_the_greedy_rollout_does_not_teach() -> None:
     for tree in grown():
-        [greedy] = [leaf for leaf in tree.leaves() if leaf.fate]
-        assert greedy.fate == "dropped: the greedy baseline"
-        assert np.isnan(greedy.logq).all()
+        [greedy] = [leaf for leaf in tree.leaves() if leaf.usage]
+        assert greedy.usage == "dropped: the greedy baseline"
+        assert np.isnan(greedy.sampling_logprob).all()
         assert tree.root.scores["greedy_reward"] == greedy.scores["reward"]
         view = table([tree])
         got = load_credit("remax")(view).leaf
         assert got is not None
-        sampled = [leaf.scores["reward"] for leaf in tree.leaves() if not leaf.fate]
+        sampled = [leaf.scores["reward"] for leaf in tree.leaves() if not leaf.usage]
         assert len(sampled) == 3
         np.testing.assert_allclose(got[view.live], np.array(sampled) - greedy.scores["reward"])
 
@@ -41,7 +41,7 @@ def test_the_greedy_outcome_is_the_baseline_and_the_greedy_rollout_does_not_teac
 def test_without_a_greedy_rollout_nothing_is_compared() -> None:
     trees = [t for t in grown(Budget(Limits(decoded=3))) if "greedy_reward" not in t.root.scores]
     assert trees
-    assert all(leaf.fate or leaf.status != "done" or leaf.parent is None for t in trees for leaf in t.leaves())
+    assert all(leaf.usage or leaf.status != "done" or leaf.parent is None for t in trees for leaf in t.leaves())
 
 
 def test_it_keeps_the_contract_of_strategies() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rolltree.contract.strategy import shape
-from rolltree.contract.tiny import CODEC, STOP, Spell, Walk, policy, tiny_engine
+from rolltree.contract.tiny import CODEC, STOP, SpellTask, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import HandError
@@ -20,7 +20,7 @@ def by_hand(use, *, task=None, engine=None, **options):
     """Run `use(hand)` on one fresh tree; returns the hand."""
 
     async def go():
-        hand = open_hand(engine or tiny_engine(), task or Spell(), **options)
+        hand = open_hand(engine or tiny_engine(), task or SpellTask(), **options)
         mine = hand.on(hand.plant(next(hand.task.items("train"))))
         await use(mine)
         return mine
@@ -48,11 +48,11 @@ def test_extend_returns_children_with_everything_the_engine_said():
         for i, token in enumerate(node.actions):
             row = policy((*prefix, *node.actions[:i].tolist()))
             assert node.logp[i] == pytest.approx(math.log(row[token]), abs=1e-5)
-        assert node.trains
+        assert node.trainable
         assert not node.forced
         assert (node.version == 0).all()
         assert len(node.entropy) == len(node.top.ids) == len(node)
-        assert (node.logq != node.logp).any()
+        assert (node.sampling_logprob != node.logp).any()
         assert hand.hidden(node).shape == (CODEC.vocab_size,)
         assert node.status == "done"
         assert node.finish in ("eos", "stop", "length")
@@ -147,9 +147,9 @@ def test_a_forced_fork_records_the_policys_log_prob_and_that_it_was_forced():
     (kid,) = hand.kids
     forced = hand.tree.parent(kid)
     prefix = tuple(hand.tree.prefix(forced).tolist())
-    assert (forced.role, forced.birth, forced.forced, forced.trains) == ("policy", "forced", True, True)
+    assert (forced.role, forced.birth, forced.forced, forced.trainable) == ("policy", "forced", True, True)
     assert forced.logp[0] == pytest.approx(math.log(policy(prefix[:-1])[CODEC.encode("q")[0]]), abs=1e-5)
-    assert np.isnan(forced.logq).all()
+    assert np.isnan(forced.sampling_logprob).all()
     assert not kid.forced
     assert kid.birth == "boundary"
 
@@ -157,7 +157,7 @@ def test_a_forced_fork_records_the_policys_log_prob_and_that_it_was_forced():
 def test_hints_never_train_and_cost_no_decoding():
     async def use(hand):
         hint = await hand.force(hand.tree.root, "abc", why="half of the solution", numbers={"rate": 0.5})
-        assert (hint.role, hint.trains, hint.logp) == ("hint", False, None)
+        assert (hint.role, hint.trainable, hint.logp) == ("hint", False, None)
         leaf = await play(hand, hint)
         assert hand.text(leaf).startswith("abc")
         assert hand.budget.spent.decoded == len(leaf)
@@ -178,7 +178,7 @@ def test_the_environment_answers_in_nodes_with_states_and_rewards():
         at += -1 if hand.codec.decode(policy_node.actions)[0] in CODEC.alphabet[:12] else 1
         assert (env.state, env.state_key, env.scores["step_reward"]) == (at, str(at), -0.01)
         assert env.logp is None
-        assert not env.trains
+        assert not env.trainable
         assert policy_node.finish == "tool"
     assert turns(hand, hand.leaf) == hand.budget.spent.env_steps == len(path) // 2
     assert hand.leaf.status == "done"
@@ -353,7 +353,7 @@ def test_decisions_about_a_node_draw_the_same_numbers_whenever_they_are_asked():
 
 
 def test_unbound_hands_and_foreign_trees_are_told_the_way_out():
-    hand = open_hand(tiny_engine(), Spell())
+    hand = open_hand(tiny_engine(), SpellTask())
     with pytest.raises(HandError, match=r"take hand.on\(tree\) first"):
         hand.tree  # noqa: B018
     foreign = hand.forest.plant("foreign", [1, 2])

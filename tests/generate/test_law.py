@@ -1,4 +1,4 @@
-"""Continuations have the exact conditional law of the policy after every kind of fork but a forced one."""
+"""Continuations have the exact conditional distribution of the policy after every kind of fork but a forced one."""
 
 import asyncio
 from collections import Counter
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from rolltree.contract.tiny import Spell
+from rolltree.contract.tiny import SpellTask
 from rolltree.engine.tabular import Letters, TabularEngine, enumerate_paths
 from rolltree.generate.runner import open_hand
 from rolltree.task.protocol import Item
@@ -26,7 +26,7 @@ def tails(grow, seed=0):
     """Grow N branches by hand below a fixed path of three letters; their last two letters, counted."""
 
     async def go():
-        task = Spell(stop=(), max_tokens=3)
+        task = SpellTask(stop=(), max_tokens=3)
         hand = open_hand(TabularEngine(policy, ABC), task, seed=seed)
         mine = hand.on(hand.plant(Item("one", "a", "a")))
         leaf = mine.tree.extend(mine.tree.root, ABC.encode("bca"), status="done", finish="eos")
@@ -35,10 +35,10 @@ def tails(grow, seed=0):
     return asyncio.run(go())
 
 
-def agree(counts, law):
-    observed = np.array([counts[p] for p in law])
+def agree(counts, distribution):
+    observed = np.array([counts[p] for p in distribution])
     assert observed.sum() == sum(counts.values())
-    expected = np.array(list(law.values())) * observed.sum()
+    expected = np.array(list(distribution.values())) * observed.sum()
     return chisquare(observed, expected).pvalue
 
 
@@ -46,12 +46,12 @@ CONDITIONAL = dict(enumerate_paths(policy, 2, prefix=(0, 1)))
 
 
 @pytest.mark.parametrize("mode", ["resample", "boundary", "vine"])
-def test_a_fork_inside_a_run_has_the_conditional_law(mode):
+def test_a_fork_inside_a_run_has_the_conditional_distribution(mode):
     counts = tails(lambda hand, leaf: hand.fork(leaf, 2, mode=mode, n=N))
     assert agree(counts, CONDITIONAL) > 1e-3
 
 
-def test_segment_after_segment_has_the_same_law():
+def test_segment_after_segment_has_the_same_distribution():
     async def in_segments(hand, leaf):
         first = await hand.extend(hand.cut(leaf, 1), n=N, max_tokens=1)
         return [(await hand.extend(node, max_tokens=1))[0] for node in first]
@@ -59,7 +59,7 @@ def test_segment_after_segment_has_the_same_law():
     assert agree(tails(in_segments), CONDITIONAL) > 1e-3
 
 
-def test_forks_of_forks_have_the_same_law():
+def test_forks_of_forks_have_the_same_distribution():
     async def chained(hand, leaf):
         grown = []
         for _ in range(N):
@@ -70,7 +70,7 @@ def test_forks_of_forks_have_the_same_law():
     assert agree(tails(chained), CONDITIONAL) > 1e-3
 
 
-def test_a_streamed_run_that_is_stopped_and_extended_has_the_same_law():
+def test_a_streamed_run_that_is_stopped_and_extended_has_the_same_distribution():
     async def stopped(hand, leaf):
         head, grown = hand.cut(leaf, 1), []
         for _ in range(N):
@@ -84,17 +84,17 @@ def test_a_streamed_run_that_is_stopped_and_extended_has_the_same_law():
     assert agree(tails(stopped), CONDITIONAL) > 1e-3
 
 
-def test_a_restart_has_the_law_of_the_prompt():
+def test_a_restart_has_the_distribution_of_the_prompt():
     async def restarted(hand, leaf):
         return await hand.fork(leaf, mode="restart", n=N)
 
-    law = {}
+    distribution = {}
     for path, p in enumerate_paths(policy, 3, prefix=(0,)):
-        law[path[1:]] = law.get(path[1:], 0) + p
-    assert agree(tails(restarted), law) > 1e-3
+        distribution[path[1:]] = distribution.get(path[1:], 0) + p
+    assert agree(tails(restarted), distribution) > 1e-3
 
 
-def test_a_forced_fork_has_another_law_and_says_so():
+def test_a_forced_fork_has_another_distribution_and_says_so():
     forced = []
 
     async def force(hand, leaf):
@@ -109,12 +109,12 @@ def test_a_forced_fork_has_another_law_and_says_so():
     assert all(n.forced and n.birth == "forced" and np.isfinite(n.logp).all() for n in forced)
 
 
-def test_after_the_forced_token_the_law_is_the_policys_again():
+def test_after_the_forced_token_the_distribution_is_the_policys_again():
     async def force(hand, leaf):
         return await hand.fork(leaf, 2, mode="forced", tokens="b", n=N)
 
-    law = {(1, *path): p for path, p in enumerate_paths(policy, 1, prefix=(0, 1, 1))}
-    assert agree(tails(force), law) > 1e-3
+    distribution = {(1, *path): p for path, p in enumerate_paths(policy, 1, prefix=(0, 1, 1))}
+    assert agree(tails(force), distribution) > 1e-3
 
 
 def test_branches_are_independent_of_one_another():
@@ -135,13 +135,13 @@ def test_branches_are_independent_of_one_another():
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_segments_stop_where_an_unbroken_rollout_does_however_long_the_stop_string(length):
     stop, n = "cab", 1500
-    law = Counter()
+    distribution = Counter()
     for path, p in enumerate_paths(policy, 5, prefix=(0,)):
         at = ABC.decode(path).find(stop)
-        law[path if at < 0 else path[: at + 3]] += p
+        distribution[path if at < 0 else path[: at + 3]] += p
 
     async def go():
-        hand = open_hand(TabularEngine(policy, ABC), Spell(stop=(stop,), max_tokens=5))
+        hand = open_hand(TabularEngine(policy, ABC), SpellTask(stop=(stop,), max_tokens=5))
         mine = hand.on(hand.plant(Item("one", "a", "a")))
         leaves, counts = await mine.extend(mine.tree.root, n=n, max_tokens=length), Counter()
         for first in leaves:
@@ -156,8 +156,8 @@ def test_segments_stop_where_an_unbroken_rollout_does_however_long_the_stop_stri
         return counts
 
     counts = asyncio.run(go())
-    assert set(counts) <= set(law)
-    likely = {path: p for path, p in law.items() if n * p >= 5}
+    assert set(counts) <= set(distribution)
+    likely = {path: p for path, p in distribution.items() if n * p >= 5}
     observed = [counts[path] for path in likely]
     observed, expected = [*observed, n - sum(observed)], [n * p for p in likely.values()]
     assert chisquare(observed, [*expected, n - sum(expected)]).pvalue > 1e-3

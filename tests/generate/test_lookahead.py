@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.latr import Lookahead
-from rolltree.generate.lookahead import Look
+from rolltree.generate.methods.latr import Lookahead
+from rolltree.generate.methods.latr_lookahead import Look
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import SignalError
 from rolltree.tree import Forest, Tree
@@ -53,7 +53,7 @@ def synonym_tree(prefix: tuple[int, ...]) -> list[float]:
     return list(row / row.sum())
 
 
-class Choices(Spell):
+class Choices(SpellTask):
     def items(self, split, seed=0):  # type: ignore[no-untyped-def]
         for i, item in enumerate(super().items(split, seed)):
             yield type(item)(f"x{i}", "?", "any")
@@ -124,16 +124,16 @@ def test_forks_pass_both_thresholds_and_rows_never_exceed_their_room() -> None:
 
 
 def test_greedy_and_forced_tokens_are_told_apart_from_sampled_ones() -> None:
-    task = Spell()
+    task = SpellTask()
     strategy = Lookahead(3, 1.0, Look(ages=()), most=4, chunk=4)
     forest = asyncio.run(grow(strategy, tiny_engine(), task, islice(task.items("train"), 4), seed=1))
     for tree in forest:
         stem = tree.children(tree.root)[0]
-        assert stem.logq is not None
-        assert np.isnan(stem.logq).all()
-        assert metrics(tree).without_logq > 0
+        assert stem.sampling_logprob is not None
+        assert np.isnan(stem.sampling_logprob).all()
+        assert metrics(tree).without_sampling_logprob > 0
         sampled = [n for n in tree if n.birth == "restart"]
-        assert all(n.logq is not None and np.isfinite(n.logq).all() for n in sampled)
+        assert all(n.sampling_logprob is not None and np.isfinite(n.sampling_logprob).all() for n in sampled)
 
 
 def test_a_pruned_fork_frees_its_place() -> None:
@@ -188,7 +188,7 @@ def test_ages_follow_the_limit_where_none_are_given(limit: int, ages: tuple[int,
 )
 def test_ages_that_never_fire_are_refused_before_the_first_token(look: Look, said: str) -> None:
     with pytest.raises(SignalError, match=said):
-        asyncio.run(grow(Lookahead(4, 1.0, look), tiny_engine(), Spell(), islice(Spell().items("train"), 1)))
+        asyncio.run(grow(Lookahead(4, 1.0, look), tiny_engine(), SpellTask(), islice(SpellTask().items("train"), 1)))
 
 
 def test_how_often_rows_were_judged_is_on_record() -> None:
@@ -198,7 +198,7 @@ def test_how_often_rows_were_judged_is_on_record() -> None:
 
 
 def test_copies_fill_a_group_only_when_asked_for_and_are_counted() -> None:
-    task = Spell()
+    task = SpellTask()
     look = Look(absolute=0.9, ages=(3,))  # no fork is ever made
     for fill, copies in (("copy", 3), ("restart", 0)):
         strategy = Lookahead(4, 1.0, look, chunk=4, fill=fill)  # type: ignore[arg-type]

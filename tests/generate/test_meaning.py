@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import EMBEDDINGS, Spell, tiny_engine
+from rolltree.contract.tiny import EMBEDDINGS, SpellTask, tiny_engine
 from rolltree.engine.protocol import Embedder
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.meaning import MeaningfulDoubt, literal_divergence
+from rolltree.generate.methods.rose import MeaningfulDoubt, literal_divergence
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import Signal
@@ -67,7 +67,7 @@ def policy(prefix: tuple[int, ...]) -> list[float]:
     return list(row)
 
 
-class Meant(Spell):
+class Meant(SpellTask):
     """The answer is what was said up to synonyms."""
 
     def items(self, split, seed=0):  # type: ignore[no-untyped-def]
@@ -102,7 +102,7 @@ def test_the_published_sign_seeks_certain_tokens_where_cosines_are_positive() ->
 
 
 def test_an_engine_without_a_table_is_refused_by_name() -> None:
-    task = Spell()
+    task = SpellTask()
     engine = TabularEngine(lambda _: [1 / 27] * 27, Letters("abcdefghijklmnopqrstuvwxy!", eos_id=26))
     with pytest.raises(NeedsError, match="needs 'embeddings', which the engine TabularEngine does not offer"):
         asyncio.run(grow(OneAtATime(4, SCORER), engine, task, islice(task.items("train"), 1)))

@@ -6,12 +6,12 @@ import asyncio
 from itertools import islice
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.hiper import SubgoalTurns
 from rolltree.generate.plans import PlanExecute
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.generate.subgoals import SubgoalTurns
 from rolltree.task.protocol import Item, Reply, Task
 from rolltree.tree import Forest
 
@@ -35,7 +35,7 @@ def test_plans_and_segments_keep_the_strategy_contract() -> None:
 
 def test_each_plan_ends_at_its_boundary_and_is_executed() -> None:
     executed = 0
-    for tree in grown(PlanExecute(3, 2, stop=tuple("abcdefghijkl")), Spell()):
+    for tree in grown(PlanExecute(3, 2, stop=tuple("abcdefghijkl")), SpellTask()):
         plans = [tree[i] for i in tree.root.children]
         assert len(plans) == 3
         assert all(plan.level == 1 and plan.actor == "planner" for plan in plans)

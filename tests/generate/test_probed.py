@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.control.probe import Judgement, Over, State
 from rolltree.generate.independent import Independent
@@ -42,7 +42,7 @@ def grown(
     probe: Fixed | None, *, limit: int | None = None, strategy: object = None, task: object = None,
     budget: Budget | None = None, trees: int = 3, shuffle: int | None = None,
 ) -> tuple[Forest, dict[str, InFlight]]:  # fmt: skip
-    task = task or Spell()
+    task = task or SpellTask()
     items = [item for item, _ in zip(task.items("train"), range(trees), strict=False)]
     flights = {item.id: InFlight(probe, limit) for item in items}
     made = observed(strategy or Independent(6), flights)
@@ -91,7 +91,7 @@ def test_a_rollout_that_goes_on_is_one_node_with_all_its_numbers_and_short_ones_
             begin = len(tree.root)
             want = [engine.row(tuple(ids[: begin + i]))[ids[begin + i]] for i in range(len(leaf))]
             assert leaf.logp == pytest.approx(want, abs=1e-5)
-            assert len(leaf.logq) == len(leaf.version) == len(leaf)
+            assert len(leaf.sampling_logprob) == len(leaf.version) == len(leaf)
 
 
 @pytest.mark.parametrize(("over", "calls"), [("group", 3), ("batch", 1)])
@@ -116,7 +116,7 @@ def test_the_same_seed_prunes_the_same_rollouts_in_any_order_of_the_engine():
 @pytest.mark.parametrize("recipe", ["treepo", "aepo", "ettrl", "rose", "mars2", "cleaner"])
 def test_trees_and_dialogues_are_pruned_against_those_seen_lately(recipe: str):
     parts = load_recipe(recipe, **SMALL[recipe]).build()
-    task = Walk() if "turns" in parts.strategy.needs else Spell()
+    task = Walk() if "turns" in parts.strategy.needs else SpellTask()
     budget = Budget()
     forest, _ = grown(Fixed(0.4, "recent"), strategy=parts.strategy, task=task, budget=budget)
     budget.check()
@@ -124,7 +124,7 @@ def test_trees_and_dialogues_are_pruned_against_those_seen_lately(recipe: str):
     pruned = [n for t in forest for n in t if n.status == "pruned"]
     assert pruned
     assert all("reward" not in n.scores for n in pruned)
-    assert budget.spent.decoded >= sum(len(n) for t in forest for n in t if n.trains and not n.forced)
+    assert budget.spent.decoded >= sum(len(n) for t in forest for n in t if n.trainable and not n.forced)
 
 
 def test_a_budget_that_ends_where_rollouts_wait_loses_nothing():
@@ -147,14 +147,14 @@ def test_an_order_of_its_own_limit_ends_its_rollouts_there():
 def test_what_cannot_be_looked_at_is_refused_before_the_first_token():
     tree = load_recipe("treepo", **SMALL["treepo"]).build().strategy
     for over, strategy, task, said in (
-        ("group", tree, Spell(), "grows a tree; give over='recent'"),
+        ("group", tree, SpellTask(), "grows a tree; give over='recent'"),
         ("batch", Independent(2), Walk(), "plays turns of 'tiny-walk'"),
-        ("recent", object(), Spell(), "grows all prompts at once"),
+        ("recent", object(), SpellTask(), "grows all prompts at once"),
     ):
         with pytest.raises(ProbeError, match=said):
             check_probe(over, "the control", strategy, tiny_engine(), task)
     blind = tiny_engine()
     blind.capabilities = type(blind.capabilities)(frozenset({"abort"}), 64)
     with pytest.raises(ProbeError, match="needs 'hidden'"):
-        check_probe("recent", "the control", tree, blind, Spell())
+        check_probe("recent", "the control", tree, blind, SpellTask())
     check_probe("recent", "the control", tree, tiny_engine(), Walk())

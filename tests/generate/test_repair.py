@@ -15,7 +15,7 @@ from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
-from rolltree.generate.repair import Repairing
+from rolltree.generate.methods.cleaner import Repairing
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.nano.calculator import Calculator
@@ -130,7 +130,7 @@ def test_log_probs_are_the_clean_contexts_and_no_correction_applies() -> None:
                 prefix = tree.prefix(node)
                 exact = asyncio.run(engine.score(prefix, len(prefix) - len(node))).logp
                 assert node.logp == pytest.approx(exact)
-                assert node.logq is None
+                assert node.sampling_logprob is None
         shifts = [e.numbers["shift"] for e in tree.events if "shift" in e.numbers]
         # With the error in sight the operator was certain, without it one of two.
         assert shifts == pytest.approx([np.log(2)] * len(shifts), abs=1e-3)

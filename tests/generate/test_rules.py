@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
+from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.generate.rules import Rule, rule
 from rolltree.generate.runner import grow
-from rolltree.generate.segments import SegmentTree
 from rolltree.generate.stems import OneAtATime, TwoWaves
 from rolltree.generate.turnforks import TurnForks
 from rolltree.metrics.rollouts import Rollouts
@@ -41,7 +41,7 @@ def test_the_tutorial_runs_as_printed_and_is_as_short_as_it_says() -> None:
     names = printed()
     assert isinstance(names["surprised"], Rule)
     assert isinstance(names["strategy"], OneAtATime)
-    check(names["parts"], tiny_engine(), Spell())
+    check(names["parts"], tiny_engine(), SpellTask())
 
 
 @rule("entropy")

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from rolltree.contract.strategy import check_strategy, shape
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.independent import Independent
@@ -15,7 +15,7 @@ from rolltree.generate.runner import grow, open_hand
 
 
 def run(strategy, task=None, n=3, **options):
-    task = task or Spell()
+    task = task or SpellTask()
     return asyncio.run(grow(strategy, tiny_engine(), task, list(itertools.islice(task.items("train"), n)), **options))
 
 
@@ -45,8 +45,8 @@ def test_a_group_is_a_tree_of_depth_one_with_an_outcome_on_every_leaf():
 
 
 def test_the_same_item_twice_grows_two_different_trees():
-    item = next(Spell().items("train"))
-    forest = asyncio.run(grow(Independent(2), tiny_engine(), Spell(), [item, item]))
+    item = next(SpellTask().items("train"))
+    forest = asyncio.run(grow(Independent(2), tiny_engine(), SpellTask(), [item, item]))
     one, two = forest
     assert (one.id, two.id) == (item.id, f"{item.id}#2")
     assert one.item == two.item
@@ -117,8 +117,8 @@ def test_the_collector_returns_to_its_thresholds_when_the_last_run_ends():
 
 def test_a_second_prompt_for_the_same_item_can_be_planted():
     async def go():
-        hand = open_hand(tiny_engine(), Spell())
-        item = next(Spell().items("train"))
+        hand = open_hand(tiny_engine(), SpellTask())
+        item = next(SpellTask().items("train"))
         plain, hinted = hand.plant(item), hand.plant(item, prompt=f"{item.prompt}xx", id="hinted")
         await Independent(2).grow_tree(hinted, hand.on(hinted))
         return plain, hinted
@@ -131,8 +131,8 @@ def test_a_second_prompt_for_the_same_item_can_be_planted():
 
 def test_a_smaller_budget_around_some_trees_binds_beside_their_purses():
     async def go():
-        hand = open_hand(tiny_engine(), Spell(), per_prompt=Limits(leaves=4))
-        one, two = (hand.plant(item) for item in itertools.islice(Spell().items("train"), 2))
+        hand = open_hand(tiny_engine(), SpellTask(), per_prompt=Limits(leaves=4))
+        one, two = (hand.plant(item) for item in itertools.islice(SpellTask().items("train"), 2))
         await Independent(1).grow_tree(one, hand.on(one))
         small = hand.under(Limits(leaves=4), "round")
         for tree in (one, two):

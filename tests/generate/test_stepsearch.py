@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.contract.tiny import Spell, tiny_engine
+from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.runner import grow
@@ -92,7 +92,7 @@ def modes(prefix: tuple[int, ...]) -> list[float]:
 TABLE = np.eye(8, dtype=np.float32) + 0.01
 
 
-class Right(Spell):
+class Right(SpellTask):
     """The third way is right."""
 
     def items(self, split, seed=0):  # type: ignore[no-untyped-def]
@@ -152,7 +152,7 @@ def test_a_beam_keeps_the_root_of_the_width() -> None:
 
 
 def test_the_delimiter_ends_a_step() -> None:
-    task = Spell(stop=())
+    task = SpellTask(stop=())
     forest = asyncio.run(grow(StepSearch(4, 16, "!"), tiny_engine(), task, islice(task.items("train"), 3)))
     for tree in forest:
         for node in tree:

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import CODEC, Spell, tiny_engine
+from rolltree.contract.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.runner import open_hand
@@ -14,7 +14,7 @@ from rolltree.generate.runner import open_hand
 
 def by_hand(use, engine=None, **options):
     async def go():
-        hand = open_hand(engine or tiny_engine(), Spell(), **options)
+        hand = open_hand(engine or tiny_engine(), SpellTask(), **options)
         mine = hand.on(hand.plant(next(hand.task.items("train"))))
         await use(mine)
         return mine

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, tiny_engine
+from rolltree.contract.tiny import SpellTask, tiny_engine
+from rolltree.generate.methods.hapo import ByEntropy, Tempered, scale_of
 from rolltree.generate.runner import grow
-from rolltree.generate.tempered import ByEntropy, Tempered, scale_of
 from rolltree.recipe.registry import load_recipe
 
 
@@ -36,10 +36,10 @@ def test_equal_entropies_set_no_temperature() -> None:
     np.testing.assert_allclose(hook([], np.array([1.0, 0.0])), [1.0, 0.0], atol=1e-9)
 
 
-def test_half_of_the_rollouts_are_tempered_and_say_so_in_their_law() -> None:
-    task = Spell()
+def test_half_of_the_rollouts_are_tempered_and_say_so_in_their_distribution() -> None:
+    task = SpellTask()
     [tree] = asyncio.run(grow(Tempered(6, 0.5), tiny_engine(), task, islice(task.items("train"), 1), seed=0))
-    gaps = sorted(float(np.abs(leaf.logp - leaf.logq).max()) for leaf in tree.leaves())
+    gaps = sorted(float(np.abs(leaf.logp - leaf.sampling_logprob).max()) for leaf in tree.leaves())
     assert gaps[:3] == pytest.approx([0.0] * 3, abs=1e-6)
     assert all(gap > 1e-4 for gap in gaps[3:])
     assert all("reward" in leaf.scores for leaf in tree.leaves())

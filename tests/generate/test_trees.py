@@ -1,4 +1,4 @@
-"""Tree growers on exact policies: contract, law, leaf counts, and what is saved by sharing."""
+"""Tree growers on exact policies: contract, distribution, leaf counts, and what is saved by sharing."""
 
 import asyncio
 import itertools
@@ -10,12 +10,12 @@ import pytest
 from scipy.stats import chisquare
 
 from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.engine.tabular import Letters, TabularEngine, enumerate_paths
-from rolltree.generate.balance import Balanced
+from rolltree.generate.methods.aepo import Balanced
+from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.generate.runner import grow
-from rolltree.generate.segments import SegmentTree
 from rolltree.generate.signals import Signal
 from rolltree.generate.stems import BySignal, OneAtATime, TwoWaves, best, scored
 from rolltree.generate.strategy import TreeStrategy
@@ -47,10 +47,10 @@ def test_keeps_the_strategy_contract(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["segments-even", "segments-likely", "turn-forks"])
-@pytest.mark.parametrize("task", [Spell(), Walk()], ids=lambda t: t.name)
+@pytest.mark.parametrize("task", [SpellTask(), Walk()], ids=lambda t: t.name)
 def test_gives_exactly_the_leaves_asked_for(name: str, task: object) -> None:
     strategy = GROWERS[name]
-    if name == "turn-forks" and isinstance(task, Spell):
+    if name == "turn-forks" and isinstance(task, SpellTask):
         pytest.skip("forks after answers need an environment")
     for tree in grown(strategy, task):
         done = [leaf for leaf in tree.leaves() if leaf.status == "done"]
@@ -58,7 +58,7 @@ def test_gives_exactly_the_leaves_asked_for(name: str, task: object) -> None:
 
 
 def test_two_waves_give_m_times_one_plus_nb_leaves_and_pay_prefixes_once() -> None:
-    for tree in grown(TwoWaves(stems=3, positions=2, branches=2, apart=1), Spell(), n=8):
+    for tree in grown(TwoWaves(stems=3, positions=2, branches=2, apart=1), SpellTask(), n=8):
         stems = [n for n in tree.children(tree.root) if n.birth == "root"]
         branches = [n for n in tree.walk() if n.birth == "resample"]
         places = [e for e in tree.events if e.kind == "select"]
@@ -83,14 +83,15 @@ def test_a_place_survives_cuts_above_it() -> None:
     assert [p.position for p in best(found, 2, apart=3)] == [2, 5]
 
 
-def test_leaves_of_an_evenly_split_segment_tree_follow_the_policys_law() -> None:
-    """Boundary forks preserve the law: a leaf found by uniform descent is distributed as the policy's own paths."""
+def test_leaves_of_an_evenly_split_segment_tree_follow_the_policys_distribution() -> None:
+    """Boundary forks preserve the distribution: a leaf found by uniform descent is distributed as the policy's own
+    paths."""
     codec = Letters("ab", eos_id=2)
 
     def chain(prefix: tuple[int, ...]) -> list[float]:
         return [0.5, 0.3, 0.2] if prefix[-1] == 0 else [0.2, 0.5, 0.3]
 
-    class Free(Spell):
+    class Free(SpellTask):
         stop = ()
         max_tokens = 4
 
@@ -107,7 +108,7 @@ def test_leaves_of_an_evenly_split_segment_tree_follow_the_policys_law() -> None
             itertools.islice(task.items("train"), 1500),
         )
     )
-    law = dict(enumerate_paths(chain, 4, prefix=(0,), eos=2))
+    distribution = dict(enumerate_paths(chain, 4, prefix=(0,), eos=2))
     rng = np.random.default_rng(0)
     seen: Counter[tuple[int, ...]] = Counter()
     for tree in forest:
@@ -116,9 +117,9 @@ def test_leaves_of_an_evenly_split_segment_tree_follow_the_policys_law() -> None
         while leaf.children:
             leaf = tree[leaf.children[int(rng.integers(len(leaf.children)))]]
         seen[tuple(int(a) for a in tree.prefix(leaf)[1:])] += 1
-    assert set(seen) <= set(law)
-    observed = [seen[path] for path in law]
-    assert chisquare(observed, [p * len(forest) for p in law.values()]).pvalue > 1e-3
+    assert set(seen) <= set(distribution)
+    observed = [seen[path] for path in distribution]
+    assert chisquare(observed, [p * len(forest) for p in distribution.values()]).pvalue > 1e-3
 
 
 def test_forks_after_answers_are_likelier_where_uncertainty_rose() -> None:
@@ -141,13 +142,13 @@ def test_the_penalty_ends_forking_in_a_row() -> None:
 
 def test_one_at_a_time_never_reuses_a_place() -> None:
     strategy = OneAtATime(8, BySignal(ENTROPY), restart=0.0)
-    for tree in grown(strategy, Spell(), n=4):
+    for tree in grown(strategy, SpellTask(), n=4):
         cut_at = [tree.prefix(e.node).tobytes() for e in tree.events if e.kind == "select"]
         assert len(cut_at) == len(set(cut_at)) > 0
 
 
 def test_backfill_is_recorded_with_its_reason() -> None:
-    for tree in grown(SegmentTree(leaves=12, segment=2, ways=1), Spell(), n=4):
+    for tree in grown(SegmentTree(leaves=12, segment=2, ways=1), SpellTask(), n=4):
         backfills = [e for e in tree.events if e.kind == "backfill"]
         assert backfills
         assert all(e.numbers["missing"] > 0 for e in backfills)
@@ -159,7 +160,7 @@ def test_what_ends_in_the_first_segment_hands_its_fork_rights_on() -> None:
     def first_or_never(prefix: tuple[int, ...]) -> list[float]:
         return [0.5, 0.0, 0.5] if len(prefix) == 2 else [0.5, 0.5, 0.0]
 
-    task = Spell(stop=(), max_tokens=6)
+    task = SpellTask(stop=(), max_tokens=6)
     items = list(itertools.islice(task.items("train"), 20))
     items = [type(item)(item.id, "aa", item.answer) for item in items]
     engine = TabularEngine(first_or_never, Letters("ab", eos_id=2))
@@ -174,7 +175,7 @@ def test_what_ends_in_the_first_segment_hands_its_fork_rights_on() -> None:
 
 def test_a_path_has_no_more_segments_than_rounds() -> None:
     engine = TabularEngine(lambda prefix: [0.5, 0.5, 0.0], Letters("ab", eos_id=2))
-    task, item = Spell(stop=(), max_tokens=12), Item("x", "aa", "a")
+    task, item = SpellTask(stop=(), max_tokens=12), Item("x", "aa", "a")
     for tree in asyncio.run(grow(SegmentTree(leaves=4, segment=2, rounds=3, fill="none"), engine, task, [item])):
         assert {len(tree.prefix(leaf)) - len(tree.root) for leaf in tree.leaves()} == {6}
         assert {leaf.finish for leaf in tree.leaves()} == {"depth"}
@@ -218,21 +219,22 @@ def test_a_budget_that_ends_mid_tree_leaves_every_leaf_with_a_reason() -> None:
 
 
 def test_glued_leaves_stand_behind_a_prefix_they_were_not_written_behind() -> None:
-    """TreePO's released fallback, for replication: log-probs are those of where the tokens stand, logq is gone."""
+    """TreePO's released fallback, for replication: log-probs are those of where the tokens stand, sampling_logprob is
+    gone."""
     strategy = SegmentTree(leaves=12, segment=2, ways=1, fill="glued")
     moved = 0
-    for tree in grown(strategy, Spell(), n=8):
+    for tree in grown(strategy, SpellTask(), n=8):
         assert sum(leaf.status == "done" for leaf in tree.leaves()) == 12
         for event in tree.events:
             if event.kind == "splice":
                 node = tree[event.node]
                 moved += 1
-                assert node.logq is None
+                assert node.sampling_logprob is None
                 assert node.logp is not None
                 prefix = tree.prefix(node)
                 start = len(prefix) - len(node)
-                law = asyncio.run(tiny_engine().score(prefix, start)).logp
-                assert node.logp == pytest.approx(law, abs=1e-5)
+                distribution = asyncio.run(tiny_engine().score(prefix, start)).logp
+                assert node.logp == pytest.approx(distribution, abs=1e-5)
     assert moved
 
 

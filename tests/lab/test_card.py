@@ -16,16 +16,19 @@ from rolltree.tree import Tree, jsonl, parquet
 from tests.lab.test_train_runner import Early, model  # noqa: F401
 
 
-def run(logp, logq=None, version=3):
+def run(logp, sampling_logprob=None, version=3):
     n = len(logp)
     return {
-        "logp": np.float32(logp), "logq": np.float32(logp if logq is None else logq), "status": "done",
-        "version": np.full(n, version, np.int32), "finish": "eos",
-    }  # fmt: skip
+        "logp": np.float32(logp),
+        "sampling_logprob": np.float32(logp if sampling_logprob is None else sampling_logprob),
+        "status": "done",
+        "version": np.full(n, version, np.int32),
+        "finish": "eos",
+    }
 
 
 def leaf(tree, parent, size=4, reward=1.0, **changes):
-    fields = {**run([-1.0] * size), "scores": {"reward": reward}, "fate": "trained", **changes}
+    fields = {**run([-1.0] * size), "scores": {"reward": reward}, "usage": "trained", **changes}
     return tree.extend(parent, list(range(size)), **fields)
 
 
@@ -39,9 +42,17 @@ def test_a_flat_group_of_plain_samples_departs_in_nothing():
     assert made.topology.sharing == 1.0
     assert made.topology.branches == pytest.approx(4)
     d = made.departures
-    assert (d.forced, d.tempered, d.unknown_law, d.foreign, d.replayed, d.stale, d.truncated, d.selected, d.masked) == (
-        0,
-    ) * 9
+    assert (
+        d.forced,
+        d.tempered,
+        d.unknown_distribution,
+        d.foreign,
+        d.replayed,
+        d.stale,
+        d.truncated,
+        d.selected,
+        d.masked,
+    ) == (0,) * 9
 
 
 def test_every_departure_is_counted_where_it_was_planted():
@@ -50,18 +61,18 @@ def test_every_departure_is_counted_where_it_was_planted():
     leaf(tree, hint, 2)
     forced = tree.extend(0, [5], forced=True, **{**run([-3.0]), "status": "open"})
     leaf(tree, forced, 3, finish="length")
-    leaf(tree, 0, 4, logq=np.float32([-0.5] * 4))
-    leaf(tree, 0, 5, logq=None)
+    leaf(tree, 0, 4, sampling_logprob=np.float32([-0.5] * 4))
+    leaf(tree, 0, 5, sampling_logprob=None)
     leaf(tree, 0, 6, actor="expert")
     leaf(tree, 0, 7, birth="graft", version=np.full(7, 1, np.int32))
     leaf(tree, 0, 8, keep=np.array([True] * 6 + [False] * 2))
-    leaf(tree, 0, 9, reward=0.0, fate="dropped: no variance")
+    leaf(tree, 0, 9, reward=0.0, usage="dropped: no variance")
     policy = 2 + 1 + 3 + 4 + 5 + 6 + 7 + 8
     d = numbers([tree]).departures
     assert d.forced == pytest.approx((1 + 2) / (policy + 2))
     assert d.tempered == pytest.approx(4 / policy)
     assert d.tempered_mismatch == pytest.approx(4 * 0.5 / (policy - 1 - 5))
-    assert d.unknown_law == pytest.approx(5 / policy)
+    assert d.unknown_distribution == pytest.approx(5 / policy)
     assert d.foreign == pytest.approx(6 / policy)
     assert d.replayed == pytest.approx(7 / policy)
     assert d.stale == pytest.approx(7 / policy)
@@ -73,7 +84,7 @@ def test_every_departure_is_counted_where_it_was_planted():
 def test_selection_moves_outcome_and_length():
     tree = Tree("t", [1])
     leaf(tree, 0, 4, reward=1.0)
-    leaf(tree, 0, 8, reward=0.0, fate="dropped: too long")
+    leaf(tree, 0, 8, reward=0.0, usage="dropped: too long")
     s = numbers([tree]).selection
     assert (s.reward_all, s.reward_trained, s.length_all, s.length_trained) == (0.5, 1.0, 6.0, 4.0)
 
@@ -123,8 +134,8 @@ def test_forests_of_other_programs_get_a_card(tmp_path):
     for path in (tmp_path / "nodes.jsonl", tmp_path / "forest"):
         made = card(path)
         assert made.numbers.topology.leaves == 2
-        assert made.numbers.departures.unknown_law == 1.0
-        assert made.numbers.fates == {"done, fate not recorded": 2}
+        assert made.numbers.departures.unknown_distribution == 1.0
+        assert made.numbers.fates == {"done, usage not recorded": 2}
         assert "not recorded" in markdown(made)
         assert as_json(made)["settings"] is None
 
@@ -143,7 +154,7 @@ def test_files_in_one_folder_have_a_card_each(tmp_path):
 
 def test_text_of_a_run_stays_text(tmp_path):
     tree = Tree("t", [1])
-    leaf(tree, 0, fate="dropped: <script>|x|\n# y")
+    leaf(tree, 0, usage="dropped: <script>|x|\n# y")
     jsonl.write([tree], tmp_path / "nodes.jsonl")
     page = markdown(card(tmp_path / "nodes.jsonl"))
     assert "<script>" not in page

@@ -11,9 +11,9 @@ from rolltree.lab.arms import arms
 from rolltree.lab.board_figure import figure
 from rolltree.lab.board_page import Board, text, write_page
 from rolltree.lab.board_store import stored
-from rolltree.lab.board_table import Column, steps_until
+from rolltree.lab.board_table import BoardColumn, steps_until
 from rolltree.lab.compare import compare
-from rolltree.lab.controllers import BASELINE, BESIDE, Settings, board, command, main, measured, steered
+from rolltree.lab.controllers import BASELINE, BESIDE, ControllerSettings, board, command, main, measured, steered
 from rolltree.lab.runner import Shelf, Spec
 from rolltree.lab.trace import LabError, write_json
 from rolltree.lab.train_runner import TrainRunner
@@ -69,7 +69,7 @@ def test_each_arm_has_a_panel_and_everything_is_written(result, tmp_path):
 
 def test_a_page_may_hold_several_boards_with_columns_of_their_own(result, tmp_path):
     boards = [
-        Board("one", result, "First.", (Column("solved in training", "solved"),), heading="One"),
+        Board("one", result, "First.", (BoardColumn("solved in training", "solved"),), heading="One"),
         Board("two", result, "Second.", heading="Two"),
     ]
     page = write_page(tmp_path / "both.md", "Both", boards, "python -m x").read_text()
@@ -89,9 +89,10 @@ def test_two_seeds_are_told_as_two_runs(tmp_path):
 
 
 def test_the_command_repeats_what_differs():
-    assert command(Settings()) == "python -m rolltree.lab.controllers"
+    assert command(ControllerSettings()) == "python -m rolltree.lab.controllers"
     assert (
-        command(Settings(seeds=(1, 3), budget="30k")) == "python -m rolltree.lab.controllers --budget 30k --seeds 1 3"
+        command(ControllerSettings(seeds=(1, 3), budget="30k"))
+        == "python -m rolltree.lab.controllers --budget 30k --seeds 1 3"
     )
 
 
@@ -99,28 +100,28 @@ def test_an_arm_joins_a_table_that_stands_without_the_others_being_trained_again
     quiet = Console(file=io.StringIO())
     on = {"budget": "10k", "out": tmp_path, "cache": tmp_path / "cache"}
     runs = Simulated({"grpo": 0.2, "vade": 0.3, "dars": 0.1, "xrpo": 0.25}, noise=0.005)
-    whole = measured(Settings(only=("vade", "dars", "xrpo"), **on), quiet, runs)
-    stands = board(measured(Settings(only=("vade", "dars"), **on), quiet, runs))
+    whole = measured(ControllerSettings(only=("vade", "dars", "xrpo"), **on), quiet, runs)
+    stands = board(measured(ControllerSettings(only=("vade", "dars"), **on), quiet, runs))
     write_page(tmp_path / "controllers.md", "All", [stands], "python -m x")
     runs.made.clear()
     on["cache"] = tmp_path / "empty"
-    added = measured(Settings(only=("xrpo",), keep=True, **on), quiet, runs)
+    added = measured(ControllerSettings(only=("xrpo",), keep=True, **on), quiet, runs)
     assert {label for label, _ in runs.made} == {"grpo", "xrpo"}
     assert [a.label for a in added.arms] == [a.label for a in whole.arms], "the order is the registries'"
     assert [(c.subject, c.effect, c.words) for c in added.contrasts] == [
         (c.subject, c.effect, c.words) for c in whole.contrasts
     ], "every arm is judged among all of them"
-    assert command(Settings(only=("xrpo",), keep=True)) == "python -m rolltree.lab.controllers"
+    assert command(ControllerSettings(only=("xrpo",), keep=True)) == "python -m rolltree.lab.controllers"
     write_page(tmp_path / "controllers.md", "All", [board(added)], "python -m x")
     assert {t.label for t in stored(tmp_path / "controllers.json", 5)} == {"grpo", "vade", "dars", "xrpo"}
 
     on["cache"] = tmp_path / "changed"
     with pytest.raises(LabError, match="grpo, seed 1, does not repeat"):
-        measured(Settings(only=("xrpo",), keep=True, **on), quiet, Simulated({"grpo": 0.1, "xrpo": 0.2}))
+        measured(ControllerSettings(only=("xrpo",), keep=True, **on), quiet, Simulated({"grpo": 0.1, "xrpo": 0.2}))
 
 
 def test_runs_of_a_stored_table_have_their_steps_and_means_again(tmp_path):
-    column = Column("groups without variance", "zero_variance")
+    column = BoardColumn("groups without variance", "zero_variance")
     row = {"decoded": 0.0, "trained": 0.0, "seconds": 0.0, "pass@1": 0.1, "pass@8": 0.2}
     rows = [row, {**row, "decoded": 50.0}, {**row, "decoded": 80.0}]
     runs = {"grpo": [{"seed": 3, "rows": rows, "steps": 8, "zero_variance": 0.25}]}
@@ -136,4 +137,4 @@ def test_runs_of_a_stored_table_have_their_steps_and_means_again(tmp_path):
 
 def test_an_arm_that_does_not_exist_is_refused_before_anything_is_trained(tmp_path):
     with pytest.raises(LabError, match="no arm 'vede'; there are: grpo, "):
-        main(Settings(only=("vede",), out=tmp_path, cache=tmp_path))
+        main(ControllerSettings(only=("vede",), out=tmp_path, cache=tmp_path))

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from rolltree.lab.curves import FEW, area, band, value_at
-from rolltree.lab.trace import LabError, Tally, Trace, by_seed, load_trace, save_trace
+from rolltree.lab.trace import LabError, Trace, TraceTally, by_seed, load_trace, save_trace
 
 
 def trace(seed=0, xs=(0, 50, 100), ys=(0.0, 0.2, 0.6), label="a"):
     rows = tuple({"decoded": float(x), "m": float(y)} for x, y in zip(xs, ys, strict=True))
-    return Trace(label, seed, rows, {"i": Tally(4, 2, 3)})
+    return Trace(label, seed, rows, {"i": TraceTally(4, 2, 3)})
 
 
 def test_values_and_areas_by_hand():

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rolltree.generate.attempts import Attempts
+from rolltree.generate.methods.mars2 import Attempts
 from rolltree.lab.searches import Copying, drafter, grown, mender, solved, votes, within
 from rolltree.lab.stats import paired_interval
-from rolltree.lab.variants import ROLLOUTS, Row, compared, mars2_rows, preference
+from rolltree.lab.variants import ROLLOUTS, VariantRow, compared, mars2_rows, preference
 from rolltree.lab.variants_page import ABOUT, verdict, write_page
 from rolltree.recipe.registry import knobs_of, load_recipe
 from rolltree.tree import Tree
@@ -58,7 +58,7 @@ def test_every_switch_is_a_knob_and_is_explained() -> None:
 def test_the_page_says_which_differences_are_seen(tmp_path: Path) -> None:
     switch = ROLLOUTS[0].switch
     clear = compared("echo", switch, "tokens", [5.0, 6.0, 7.0, 5.0], [1.0, 1.0, 2.0, 1.0])
-    none = Row("echo", switch, "answers", 1.0, 1.0, paired_interval([1.0, 2.0, 3.0], [2.0, 2.0, 2.0]))
+    none = VariantRow("echo", switch, "answers", 1.0, 1.0, paired_interval([1.0, 2.0, 3.0], [2.0, 2.0, 2.0]))
     assert clear.matters
     assert not none.matters
     assert verdict([clear, none]) == "**It matters** for tokens; none is seen in answers."

@@ -163,7 +163,7 @@ def test_bad_names_are_refused_with_the_near_one(model, arm, changes, says):
 
 def test_a_knob_puts_another_control_over_a_recipe():
     (arm,) = arms(["grpo"], ["control=vade", "control.pool=8"])
-    assert "rolltree.control.vade" in TrainRunner().modules(Spec(arm, 0, conditions("nano")))
+    assert "rolltree.control.methods.vade" in TrainRunner().modules(Spec(arm, 0, conditions("nano")))
     (bare,) = arms(["grpo"], ["control.pool=8"])
     with pytest.raises(LabError, match=r"control\.pool is set for 'grpo' but no control"):
         TrainRunner().modules(Spec(bare, 0, conditions("nano")))

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from rolltree.lab.progress import metered
-from rolltree.lab.trace import Tally
-from rolltree.lab.watch import Watch, noted, tallies
-from rolltree.train.loop import Live
+from rolltree.lab.trace import TraceTally
+from rolltree.lab.watch import RunWatch, noted, tallies
+from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
 
 
@@ -26,17 +26,17 @@ def tree(answers, item="i"):
 def test_tallies_leave_out_what_could_not_be_judged():
     failed = Tree("f", [1], item="j")
     failed.extend(0, [2], status="failed")
-    assert tallies([tree(["7", "3"]), failed]) == {"i": Tally(2, 1, 2)}
+    assert tallies([tree(["7", "3"]), failed]) == {"i": TraceTally(2, 1, 2)}
 
 
 def test_the_last_line_of_a_step_counts_and_a_torn_line_does_not(tmp_path):
-    watch = Watch(tmp_path / "deep" / "w.jsonl")
-    watch(Live("evaluated", 1, {}, (tree(["7"]),)))
-    watch(Live("evaluated", 1, {}, (tree(["3", "3"]),)))
+    watch = RunWatch(tmp_path / "deep" / "w.jsonl")
+    watch(RunEvent("evaluated", 1, {}, (tree(["7"]),)))
+    watch(RunEvent("evaluated", 1, {}, (tree(["3", "3"]),)))
     with watch.path.open("a") as sink:
         sink.write(json.dumps({"kind": "eval", "step": 2, "items": {}})[:9])
     assert noted(tmp_path / "nothing") == {}
-    assert noted(watch.path) == {"i": Tally(2, 0, 1)}
+    assert noted(watch.path) == {"i": TraceTally(2, 0, 1)}
 
 
 def test_time_left_is_judged_by_runs_really_made():

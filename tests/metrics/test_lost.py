@@ -50,7 +50,7 @@ def test_staleness_is_of_the_tokens_in_the_loss_whose_writer_is_known() -> None:
     one = tree.extend(0, tokens(4))
     one.version = np.array([-1, 5, 3, 5], np.int32)
     tree.extend(0, tokens(2)).version = np.array([0, 0], np.int32)
-    tree.extend(0, tokens(1), role="env", trains=False)
+    tree.extend(0, tokens(1), role="env", trainable=False)
     assert staleness(rollouts(tree, 5)) == {"staleness/mean": (0 + 2 + 0 + 5 + 5) / 5, "staleness/max": 5.0}
     one.weight = np.array([1, 1, 1, 0], np.float32)
     assert staleness(rollouts(tree, 5)) == {"staleness/mean": 1.0, "staleness/max": 2.0}, "the rest is not trained on"

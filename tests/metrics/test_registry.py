@@ -25,7 +25,7 @@ from rolltree.metrics.step import FROM_FORESTS, GROWN, TRAINED
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.registry import load_recipe
 from rolltree.train import loop
-from rolltree.train.loop import Spent
+from rolltree.train.loop import RunTotals
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from tests.doctor.planted import group
@@ -72,7 +72,7 @@ def odd() -> list[Tree]:
     """Trees with what short runs do not meet: failures by cause, votes, replayed and partial rollouts."""
     vote, lost, old = group("vote", [0, 0, 1]), group("lost", [1, 0]), group("old", [1, 0])
     for leaf, answer in zip(vote.leaves(), ("4", "4", "5"), strict=True):
-        leaf.fate, leaf.notes["answer"] = "", answer
+        leaf.usage, leaf.notes["answer"] = "", answer
     MajorityVote()(vote, 8)
     lost.graft(0, old, 1)
     leaf = lost.extend(0, [4, 4])
@@ -88,7 +88,7 @@ def test_every_number_that_is_emitted_is_registered(emitted: set[str]) -> None:
 def test_every_registered_metric_is_emitted(emitted: set[str]) -> None:
     families = [family for part in (GROWN, TRAINED, FROM_FORESTS) for family in part]
     found = {name for family in families for name in family(Rollouts(table(odd())))}
-    found |= emitted | set(PER_LEAF) | set(Spent().add(Budget()))
+    found |= emitted | set(PER_LEAF) | set(RunTotals().add(Budget()))
     met = {metric_of(name).name for name in found}
     assert sorted(m.name for m in METRICS if m.name not in met and not m.own) == []
 

@@ -83,7 +83,7 @@ def test_at_ratio_one_the_gradient_is_reinforce(pair) -> None:
     torch.testing.assert_close(got, -(batch.gain + batch.loss), rtol=0, atol=0)
 
 
-def test_against_sampled_divides_by_the_sampling_law_where_there_is_one() -> None:
+def test_against_sampled_divides_by_the_sampling_distribution_where_there_is_one() -> None:
     both = random_pair(3, missing=0.3)
     batch = both.folded
     assert batch.sampled is not None

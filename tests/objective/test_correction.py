@@ -95,7 +95,7 @@ def test_m2po_drops_the_largest_mismatches_until_the_second_moment_fits() -> Non
     assert SecondMoment(0.01)(batch)[1]["rejected"].item() == pytest.approx(0.6)
 
 
-def test_truncated_is_removes_the_bias_of_the_sampling_law() -> None:
+def test_truncated_is_removes_the_bias_of_the_sampling_distribution() -> None:
     """With w unbounded, the mean REINFORCE gradient over actions from μ is the policy gradient under π."""
     g = torch.Generator().manual_seed(2)
     theta = torch.randn(5, generator=g, dtype=torch.float64).requires_grad_()

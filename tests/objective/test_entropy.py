@@ -11,7 +11,7 @@ import torch
 from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, fit
 from rolltree.objective.clipped import Clipped
-from rolltree.objective.entropy import Aepo, Hapo, Scale, entropy_scale
+from rolltree.objective.entropy import Aepo, EntropyScale, Hapo, entropy_scale
 
 
 def action(ratio: float, a: float, entropy: float = 1.0) -> Batch:
@@ -51,11 +51,11 @@ def test_normalised_entropy_reaches_one_on_either_side_of_the_pivot() -> None:
 def test_equal_entropies_are_neutral() -> None:
     scale = entropy_scale(torch.full((5,), 0.7))
     assert scale(torch.full((5,), 0.7)).abs().max() < 1e-6
-    assert entropy_scale(torch.zeros(0)) == Scale(0.0, 1.0, 1.0)
+    assert entropy_scale(torch.zeros(0)) == EntropyScale(0.0, 1.0, 1.0)
 
 
 LOW, HIGH = math.exp(-0.5), math.exp(0.5)  # ĥ = −0.5 and +0.5 on the unit scale
-UNIT = Scale(pivot=0.0, top=1.0, bottom=1.0)
+UNIT = EntropyScale(pivot=0.0, top=1.0, bottom=1.0)
 
 
 @pytest.mark.parametrize(

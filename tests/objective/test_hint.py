@@ -62,7 +62,8 @@ def test_masking_alone_needs_no_paths_and_agrees_with_paths(pair) -> None:
 
 
 def test_the_context_corrected_ratio_fades_with_what_the_unaided_policy_would_not_say() -> None:
-    """π without the hint 0.001, the law with it 0.4: the gradient is 0.0025 of the plain one, not clipped away."""
+    """π without the hint 0.001, the distribution with it 0.4: the gradient is 0.0025 of the plain one, not clipped
+    away."""
     logp = torch.tensor([math.log(0.001)], dtype=torch.float64, requires_grad=True)
     one = torch.ones(1, dtype=torch.float64)
     batch = Batch(logp, logp.detach(), one, 0 * one, one, sampled=torch.tensor([math.log(0.4)], dtype=torch.float64))

@@ -104,7 +104,7 @@ def test_loglinear_proximal_policy() -> None:
 
 
 def test_loglinear_falls_back_to_the_recomputed_policy_where_the_version_is_unknown(pair) -> None:
-    batch = replace(pair.folded, lag=torch.full_like(pair.folded.lag, -1))
+    batch = replace(pair.folded, staleness=torch.full_like(pair.folded.staleness, -1))
     assert Decoupled(prox="loglinear")(batch)[0].item() == Decoupled()(batch)[0].item()
 
 

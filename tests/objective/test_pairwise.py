@@ -10,7 +10,7 @@ import torch
 
 from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, Paths
-from rolltree.objective.pairwise import Pairwise, pairs
+from rolltree.objective.pairwise import PairwiseLoss, pairs
 
 
 def suffixes(advantage: list[float], group: list[int]) -> Batch:
@@ -35,7 +35,7 @@ def test_best_against_worst_is_dpo_on_the_suffixes() -> None:
     batch = suffixes([1.0, 0.0, -1.0], [0, 0, 0])
     d = (batch.logp - batch.reference)[1:]
     margin = 0.1 * (d[0] - d[2])
-    loss, metrics = Pairwise()(batch)
+    loss, metrics = PairwiseLoss()(batch)
     torch.testing.assert_close(loss, -torch.nn.functional.logsigmoid(margin))
     assert metrics["pair_accuracy"].item() == float(margin > 0)
     (got,) = torch.autograd.grad(loss, batch.logp)
@@ -53,7 +53,7 @@ def test_every_group_has_its_share_however_many_pairs_it_has() -> None:
 
 def test_a_group_without_a_pair_costs_nothing() -> None:
     batch = suffixes([1.0, 1.0, 0.0], [0, 0, 1])
-    loss, metrics = Pairwise()(batch)
+    loss, metrics = PairwiseLoss()(batch)
     loss.backward()
     assert loss.item() == 0.0
     assert batch.logp.grad.abs().max() == 0
@@ -62,25 +62,25 @@ def test_a_group_without_a_pair_costs_nothing() -> None:
 
 def test_a_step_raises_the_margin() -> None:
     batch = suffixes([1.0, -1.0], [0, 0])
-    before = Pairwise()(batch)
+    before = PairwiseLoss()(batch)
     (gradient,) = torch.autograd.grad(before[0], batch.logp)
-    after = Pairwise()(replace(batch, logp=batch.logp.detach() - gradient))
+    after = PairwiseLoss()(replace(batch, logp=batch.logp.detach() - gradient))
     assert after[1]["pair_margin"] > before[1]["pair_margin"]
 
 
 def test_means_do_not_favour_the_longer_candidate() -> None:
     batch = random_pair(4).folded
     shifted = replace(batch, logp=(batch.reference + 0.5).requires_grad_())  # every action gained alike
-    assert Pairwise(length_mean=True)(shifted)[1]["pair_margin"].item() == pytest.approx(0.0, abs=1e-12)
-    assert abs(Pairwise()(shifted)[1]["pair_margin"].item()) > 1e-3
+    assert PairwiseLoss(length_mean=True)(shifted)[1]["pair_margin"].item() == pytest.approx(0.0, abs=1e-12)
+    assert abs(PairwiseLoss()(shifted)[1]["pair_margin"].item()) > 1e-3
 
 
 def test_imitation_adds_the_likelihood_of_the_chosen() -> None:
     batch = suffixes([1.0, -1.0], [0, 0])
-    extra = Pairwise(imitate=0.5)(batch)[0] - Pairwise()(batch)[0]
+    extra = PairwiseLoss(imitate=0.5)(batch)[0] - PairwiseLoss()(batch)[0]
     torch.testing.assert_close(extra, -0.5 * (batch.logp[0] + batch.logp[1]) / 2)
 
 
 def test_bad_knobs_are_refused() -> None:
     with pytest.raises(ObjectiveError, match="beta=0"):
-        Pairwise(beta=0.0)
+        PairwiseLoss(beta=0.0)

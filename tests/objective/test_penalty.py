@@ -18,9 +18,9 @@ def policies() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return draw[0].requires_grad_(), draw[1].log_softmax(0), draw[2].log_softmax(0)
 
 
-def expected_gradient(theta: torch.Tensor, estimate: torch.Tensor, law: torch.Tensor) -> torch.Tensor:
-    """Mean over actions drawn from a fixed law of the gradient of a per-action estimate."""
-    return torch.autograd.grad((law.detach() * estimate).sum(), theta)[0]
+def expected_gradient(theta: torch.Tensor, estimate: torch.Tensor, distribution: torch.Tensor) -> torch.Tensor:
+    """Mean over actions drawn from a fixed distribution of the gradient of a per-action estimate."""
+    return torch.autograd.grad((distribution.detach() * estimate).sum(), theta)[0]
 
 
 def gradient_of(theta: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -30,19 +30,19 @@ def gradient_of(theta: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 def test_values_and_gradients_of_the_three_estimators_on_policy() -> None:
     theta, ref, _ = policies()
     logp = theta.log_softmax(0)
-    law = logp.exp()
-    reverse = (law * (logp - ref)).sum()
+    distribution = logp.exp()
+    reverse = (distribution * (logp - ref)).sum()
     forward = (ref.exp() * (ref - logp)).sum()
-    assert (law * kl(logp - ref, "k1")).sum().item() == pytest.approx(reverse.item())
-    assert (law * kl(logp - ref, "k3")).sum().item() == pytest.approx(reverse.item())
+    assert (distribution * kl(logp - ref, "k1")).sum().item() == pytest.approx(reverse.item())
+    assert (distribution * kl(logp - ref, "k3")).sum().item() == pytest.approx(reverse.item())
     true = gradient_of(theta, reverse.clone())
     logp = theta.log_softmax(0)
-    assert expected_gradient(theta, kl(logp - ref, "k1"), law).abs().max() < 1e-12
+    assert expected_gradient(theta, kl(logp - ref, "k1"), distribution).abs().max() < 1e-12
     logp = theta.log_softmax(0)
-    torch.testing.assert_close(expected_gradient(theta, kl(logp - ref, "k2"), law), true)
+    torch.testing.assert_close(expected_gradient(theta, kl(logp - ref, "k2"), distribution), true)
     logp = theta.log_softmax(0)
     other = gradient_of(theta, (ref.exp() * (ref - theta.log_softmax(0))).sum())
-    torch.testing.assert_close(expected_gradient(theta, kl(logp - ref, "k3"), law), other)
+    torch.testing.assert_close(expected_gradient(theta, kl(logp - ref, "k3"), distribution), other)
     assert forward.item() > 0
 
 

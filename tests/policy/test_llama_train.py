@@ -48,7 +48,7 @@ def test_logp_and_gradient_equal_the_models_own(family: str, monkeypatch: pytest
             parameter.data += 0.3 * torch.randn_like(parameter)
     rng = random.Random(1)
     view = table([random_tree(rng, f"t{i}", least=6) for i in range(4)])
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     policy = LanguagePolicy(model, attention="blocks")
     assert covers(model)
     told: list[tuple[torch.Tensor, list[torch.Tensor]]] = []
@@ -95,7 +95,7 @@ def test_adapters_take_part_and_merge_into_what_is_published() -> None:
         if "lora_" in name:
             parameter.data = torch.randn_like(parameter) * 0.3
     view = table([random_tree(random.Random(2), "t", least=8)])
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     policy = LanguagePolicy(wrapped)
     logp = policy.read(packed).logp
     logp.sum().backward()

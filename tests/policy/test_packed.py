@@ -52,7 +52,7 @@ def test_packed_equals_paths(
 ) -> None:
     rng = random.Random(seed)
     view = table([random_tree(rng, f"t{i}") for i in range(trees)])
-    targets = view.teaches & (np.random.default_rng(seed).random(view.actions) < 0.8)
+    targets = view.loss_mask & (np.random.default_rng(seed).random(view.actions) < 0.8)
     if not targets.any():
         return
     model = MODELS[kv]
@@ -87,7 +87,7 @@ def test_other_attentions_agree(other: Attention, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr("rolltree.policy.language._compiled", flex_attention)
     rng = random.Random(3)
     view = table([random_tree(rng, f"t{i}", nodes=12) for i in range(3)])
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     with torch.no_grad():
         ours = LanguagePolicy(tiny_llama(), attention="blocks").read(packed, entropy=True)
         theirs = LanguagePolicy(tiny_llama(), attention=other).read(packed, entropy=True)
@@ -104,7 +104,7 @@ def test_what_teaches_nothing_is_not_computed() -> None:
     tree.extend(a, [7] * 30, role="env")
     tree.extend(a, [1])
     view = table([tree])
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     assert len(packed) == 10 + 4
     assert packed.position.tolist() == list(range(14))
     assert packed.target.tolist() == [1, 2, 3, 4, 1]
@@ -115,7 +115,7 @@ def test_forks_share_the_predicting_position() -> None:
     for token in (7, 8, 9):
         tree.extend(0, [token])
     view = table([tree])
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     assert len(packed) == 3
     assert packed.reads.tolist() == [2]
     assert packed.read.tolist() == [0, 0, 0]
@@ -125,7 +125,7 @@ def test_entropy_carries_a_gradient_and_watching_does_not() -> None:
     model = tiny_llama()
     view = table([random_tree(random.Random(1), "t")])
     policy = LanguagePolicy(model)
-    read = policy.read(pack(view, view.teaches), entropy=True, watch=True)
+    read = policy.read(pack(view, view.loss_mask), entropy=True, watch=True)
     assert read.entropy is not None
     assert read.watched is not None
     assert read.entropy.requires_grad
@@ -137,7 +137,7 @@ def test_large_vocabularies_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) 
     model = tiny_llama()
     rng = random.Random(8)
     view = table([random_tree(rng, f"t{i}") for i in range(3)])
-    packed = pack(view, view.teaches)
+    packed = pack(view, view.loss_mask)
     policy = LanguagePolicy(model)
     whole = policy.read(packed, entropy=True, watch=True)
     assert whole.entropy is not None
@@ -164,7 +164,7 @@ def test_an_empty_prompt_is_named() -> None:
     tree.extend(0, [1, 2])
     view = table([tree])
     with pytest.raises(PackError, match="node 1 in tree 'lost'"):
-        pack(view, view.teaches)
+        pack(view, view.loss_mask)
 
 
 def test_a_path_longer_than_the_context_is_refused() -> None:
@@ -172,7 +172,7 @@ def test_a_path_longer_than_the_context_is_refused() -> None:
     tree.extend(0, [2] * 40)
     view = table([tree])
     with pytest.raises(ModelError, match="139 tokens does not fit the model's context of 128"):
-        LanguagePolicy(tiny_llama()).read(pack(view, view.teaches))
+        LanguagePolicy(tiny_llama()).read(pack(view, view.loss_mask))
 
 
 def test_models_with_other_attention_are_refused() -> None:
@@ -220,12 +220,12 @@ def test_paths_are_no_longer_than_is_read_exactly(kind: str) -> None:
     view = table([tree])
     with torch.no_grad():
         plain = model(input_ids=torch.arange(1, 9)[None]).logits[0].log_softmax(-1)
-        own = policy.read(pack(view, view.teaches)).logp
+        own = policy.read(pack(view, view.loss_mask)).logp
     torch.testing.assert_close(own, plain[torch.arange(1, 7), torch.arange(3, 9)], atol=1e-5, rtol=0)
     tree.extend(1, [9, 10])
     view = table([tree])
     with pytest.raises(ModelError, match="does not fit the model's context of 8"):
-        policy.read(pack(view, view.teaches))
+        policy.read(pack(view, view.loss_mask))
 
 
 def _model_of(config: Any) -> Any:

@@ -18,13 +18,13 @@ import pytest
 from rolltree.contract import strategy as contract
 from rolltree.contract.faulty import Wrapped
 from rolltree.contract.strategy import shape
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget
-from rolltree.engine.protocol import Engine, Request, Run, Sample
+from rolltree.engine.protocol import Engine, Generation, Request, Sample
 from rolltree.generate.hand import Hand
 from rolltree.generate.needs import NeedsError, check_needs
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import Choosy, Strategy, TreeStrategy, as_strategy
+from rolltree.generate.strategy import ChecksEngine, Strategy, TreeStrategy, as_strategy
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest, Tree
@@ -42,7 +42,7 @@ def strategy_of(name: str) -> Any:
 
 
 def tasks_of(name: str) -> list[Task]:
-    fitting = [task for task in (Spell(), Walk()) if fits(strategy_of(name), task)]
+    fitting = [task for task in (SpellTask(), Walk()) if fits(strategy_of(name), task)]
     assert fitting, f"{name} fits no task of the contract; give it one here"
     return fitting
 
@@ -50,7 +50,7 @@ def tasks_of(name: str) -> list[Task]:
 def fits(strategy: Any, task: Task) -> bool:
     try:
         check_needs(strategy.needs, type(strategy).__name__, tiny_engine(), task)
-        if isinstance(strategy, Choosy):
+        if isinstance(strategy, ChecksEngine):
             strategy.check(tiny_engine(), task)
     except NeedsError:
         return False
@@ -79,14 +79,14 @@ class OneByOne(Wrapped):
         super().__init__(inner)
         self.turn = asyncio.Lock()
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         return Waiting(self, request)  # type: ignore[return-value]
 
 
 class Waiting:
     def __init__(self, engine: OneByOne, request: Request) -> None:
         self.task = asyncio.ensure_future(self.work(engine, request))
-        self.run: Run | None = None
+        self.run: Generation | None = None
         self.finish: Any = None
 
     async def work(self, engine: OneByOne, request: Request) -> Sample:
@@ -159,9 +159,9 @@ class Recording(Wrapped):
 
     def __init__(self, inner: Engine) -> None:
         super().__init__(inner)
-        self.written: list[tuple[Request, Run]] = []
+        self.written: list[tuple[Request, Generation]] = []
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         run = self.inner.submit(request)
         self.written.append((request, run))
         return run

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
-from rolltree.cli.rollout import Arguments as Rollout
-from rolltree.cli.train import Arguments as Train
+from rolltree.cli.rollout import RolloutArguments as Rollout
+from rolltree.cli.train import TrainArguments as Train
 from rolltree.contract.tiny import Walk
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.registry import credits, load_credit

@@ -9,11 +9,11 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import Spell, Walk, tiny_engine
+from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.needs import check_needs
-from rolltree.generate.balance import starts
-from rolltree.generate.repetition import repeats
+from rolltree.generate.methods.aepo import starts
+from rolltree.generate.methods.treepo_repetition import repeats
 from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, RecipeError
@@ -25,7 +25,7 @@ from tests.recipe.small import SMALL
 
 
 def grown(parts: Parts, n: int = 4, seed: int = 0) -> tuple[list[Tree], Task]:
-    task = Walk() if "turns" in parts.strategy.needs else Spell()
+    task = Walk() if "turns" in parts.strategy.needs else SpellTask()
     check(parts, tiny_engine(), task)
     return list(asyncio.run(grow(parts.strategy, tiny_engine(), task, islice(task.items("train"), n), seed=seed))), task
 

@@ -21,7 +21,7 @@ from rolltree.tree import Tree
 def tree(seed: int = 0, name: str = "t") -> Tree:
     made = grown([[], [[], []]], np.random.default_rng(seed), id=name)
     for node in made:
-        if node.trains:
+        if node.trainable:
             node.version = np.full(len(node), seed, np.int32)
     return made
 
@@ -61,9 +61,9 @@ def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
             [t.id for t in new.dropped],
         )
         for a, b in zip(old.trees, new.trees, strict=True):
-            assert [(n.id, n.parent, n.fate, n.scores) for n in a] == [(n.id, n.parent, n.fate, n.scores) for n in b]
+            assert [(n.id, n.parent, n.usage, n.scores) for n in a] == [(n.id, n.parent, n.usage, n.scores) for n in b]
             for x, y in zip(a, b, strict=True):
-                for name in ("actions", "logp", "logq", "version"):
+                for name in ("actions", "logp", "sampling_logprob", "version"):
                     left, right = getattr(x, name), getattr(y, name)
                     assert left is right is None or np.array_equal(left, right, equal_nan=name != "actions")
     empty = Waiting()
@@ -76,11 +76,11 @@ def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
     past = Past()
     one = tree()
     fates = ["trained", "dropped: nothing to teach", "dropped: failed"]
-    for leaf, fate in zip(one.leaves(), fates, strict=True):
-        leaf.fate = fate
+    for leaf, usage in zip(one.leaves(), fates, strict=True):
+        leaf.usage = usage
     past.remember(Harvest([one]), Recall(window=2))
     assert past.draw(1, seed=0) == [one]
-    assert [leaf.fate for leaf in one.leaves()] == ["", "", "dropped: failed"]
+    assert [leaf.usage for leaf in one.leaves()] == ["", "", "dropped: failed"]
 
 
 def test_only_the_last_steps_are_remembered_and_drawn_without_repetition() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.contract.tiny import CODEC, Spell, Walk, tiny_engine
+from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.control.order import Edit, Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
@@ -48,11 +48,11 @@ TINY: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Spell):
+class Told(SpellTask):
     """Spelling with a known answer; digits of templates are read as letters."""
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
-        for item in Spell.items(self, split, seed):
+        for item in SpellTask.items(self, split, seed):
             yield replace(item, meta={"solution": "abc!"})
 
 
@@ -106,7 +106,7 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
         harvest, budget = gather(parts, task, seed=number, steering=steering, number=number)
         found = assert_conserved(harvest.trees, settled=True)
         assert found.leaves > 0
-        decoded = sum(len(n) for t in harvest.trees for n in t if n.trains and not n.forced)
+        decoded = sum(len(n) for t in harvest.trees for n in t if n.trainable and not n.forced)
         assert decoded <= budget.spent.decoded
         assert sum(v for k, v in harvest.numbers.items() if k.startswith("budget/tokens/")) == decoded
         for tree in harvest.kept:
@@ -157,7 +157,7 @@ def test_an_arm_shown_stands_below_a_hint_and_an_answers_beginning_is_verified()
     for tree in aided(Edit("ab", joins=True)).kept:
         (hint,) = [n for n in tree if n.role == "hint"]
         assert CODEC.decode(hint.actions) == "ab"
-        assert not hint.trains
+        assert not hint.trainable
         assert len(hint.children) == 3
         assert len(tree.root.children) == 3
         for leaf in tree.leaves(hint):
@@ -167,12 +167,12 @@ def test_an_arm_shown_stands_below_a_hint_and_an_answers_beginning_is_verified()
 
 def test_a_hint_that_teaches_carries_the_policys_log_prob() -> None:
     made = engine()
-    for tree in aided(Edit("ab", joins=True, teaches=True)).kept:
+    for tree in aided(Edit("ab", joins=True, trainable=True)).kept:
         (hint,) = [n for n in tree if n.role == "hint"]
         rows = [made.row(tuple(int(t) for t in tree.prefix(hint)[: len(tree.root) + i])) for i in range(2)]
         assert hint.logp == pytest.approx([row[t] for row, t in zip(rows, hint.actions, strict=True)], abs=1e-5)
-        assert np.isnan(hint.logq).all()
-        assert hint.trains
+        assert np.isnan(hint.sampling_logprob).all()
+        assert hint.trainable
         view = table([tree])
         advantage = load_recipe("seele").build().credit(view)
         at = np.repeat([n.role == "hint" for n in view.nodes], view.length)
@@ -182,7 +182,7 @@ def test_a_hint_that_teaches_carries_the_policys_log_prob() -> None:
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_a_hidden_arm_keeps_the_law_it_was_drawn_from_beside_the_bare_log_prob(before: bool) -> None:
+def test_a_hidden_arm_keeps_the_distribution_it_was_drawn_from_beside_the_bare_log_prob(before: bool) -> None:
     made = engine()
     for tree in aided(Edit("xy", before=before, hidden=True)).kept:
         assert all(n.role in ("prompt", "policy") for n in tree)
@@ -191,14 +191,14 @@ def test_a_hidden_arm_keeps_the_law_it_was_drawn_from_beside_the_bare_log_prob(b
         differ = 0
         for leaf in tree.leaves():
             if leaf.notes.get("arm") != "aided":
-                assert leaf.logp == pytest.approx(leaf.logq, abs=1e-6)
+                assert leaf.logp == pytest.approx(leaf.sampling_logprob, abs=1e-6)
                 continue
             seen = text + base if before else base + text
-            for context, logp in ((base, leaf.logp), (seen, leaf.logq)):
+            for context, logp in ((base, leaf.logp), (seen, leaf.sampling_logprob)):
                 ids = [*context, *(int(t) for t in leaf.actions)]
                 want = [made.row(tuple(ids[: len(context) + i]))[ids[len(context) + i]] for i in range(len(leaf))]
                 assert logp == pytest.approx(want, abs=1e-5)
-            differ += not np.allclose(leaf.logp, leaf.logq)
+            differ += not np.allclose(leaf.logp, leaf.sampling_logprob)
         assert differ
 
 

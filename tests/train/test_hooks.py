@@ -31,12 +31,12 @@ def sampled_before(view: Table, spread: float = 0.3) -> None:
     policy = LanguagePolicy(tiny_llama())
     _, folded, _ = rollouts()
     micro = micro_batches(view, folded, 10**6)[0]
-    logq = np.full(view.actions, np.nan)
+    sampling_logprob = np.full(view.actions, np.nan)
     with torch.no_grad():
         logp = policy.read(micro.packed).logp.numpy()
-    logq[micro.packed.action] = logp + spread * rng.normal(size=len(logp))
+    sampling_logprob[micro.packed.action] = logp + spread * rng.normal(size=len(logp))
     for node, start, length in zip(view.nodes, view.start, view.length, strict=True):
-        node.logq = logq[start : start + length].astype(np.float32)
+        node.sampling_logprob = sampling_logprob[start : start + length].astype(np.float32)
 
 
 def test_vcpo_in_the_trainer_is_its_formula_path_by_path() -> None:
@@ -202,7 +202,7 @@ def test_the_reference_can_be_moved_to_the_present() -> None:
     assert torch.equal(flat(mine.anchors["reference"].model), flat(mine.policy.model))
 
 
-def test_a_bypass_divides_by_the_law_sampled_from() -> None:
+def test_a_bypass_divides_by_the_distribution_sampled_from() -> None:
     from rolltree.contract.objective import random_pair
 
     batch = random_pair(3, missing=0.3).folded

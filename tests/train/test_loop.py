@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.control.effort import Effort
+from rolltree.control.methods.e1 import EffortLevels
 from rolltree.errors import RolltreeError
 from rolltree.filter.parts import Composite, Flawed
 from rolltree.filter.vote import MajorityVote
@@ -20,7 +20,7 @@ from rolltree.metrics.log import read_metrics
 from rolltree.recipe.dapo import Dapo
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.train.config import TrainConfig, TrainError
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.tree.account import assert_conserved
 from rolltree.tree.parquet import load
 from tests.train.toy import KNOBS, Early, tiny_policy
@@ -39,7 +39,7 @@ def learns_from_early(name: str) -> bool:
     Not by hints either, which give its first letter away, nor by effort, because all its answers are equally long.
     """
     parts = load_recipe(name).build()
-    if "solution" in parts.control.needs or isinstance(parts.control, Effort):
+    if "solution" in parts.control.needs or isinstance(parts.control, EffortLevels):
         return False
     if isinstance(parts.strategy, Demonstrations) and not parts.strategy.rollouts:
         return False  # all its leaves are written answers, which are right from the first step
@@ -90,7 +90,7 @@ def test_a_run_folder_tells_what_happened(tmp_path: Path) -> None:
     line = next(x for x in run.metrics if x["kind"] == "train" and x["step"] == 3)
     assert line["rollout/submitted"] == sum(len(t.leaves()) for t in forest) == line["rollout/trained"]
     assert assert_conserved(forest, settled=True).trained == line["rollout/trained"]
-    decoded = sum(len(n) for t in forest for n in t if n.trains)
+    decoded = sum(len(n) for t in forest for n in t if n.trainable)
     assert line["budget/decoded"] == decoded
     gains = [float(n.gain.sum()) for t in forest for n in t if n.gain is not None]
     assert any(g > 0 for g in gains)
@@ -99,7 +99,7 @@ def test_a_run_folder_tells_what_happened(tmp_path: Path) -> None:
 def test_versions_of_tokens_follow_the_steps(tmp_path: Path) -> None:
     seen: list[set[int]] = []
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown":
             seen.append({int(v) for t in live.trees for n in t if n.version is not None for v in n.version})
 
@@ -110,10 +110,10 @@ def test_versions_of_tokens_follow_the_steps(tmp_path: Path) -> None:
 def test_dynamic_sampling_refills_and_accounts_for_what_it_drops(tmp_path: Path) -> None:
     kept: list[tuple[int, int, bool]] = []
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "trained":
             flat = [t for t in live.trees if len({leaf.scores["reward"] for leaf in t.leaves()}) == 1]
-            trained = [t for t in live.trees if any(leaf.fate == "trained" for leaf in t.leaves())]
+            trained = [t for t in live.trees if any(leaf.usage == "trained" for leaf in t.leaves())]
             kept.append((len(trained), len(flat), bool({t.id for t in flat} & {t.id for t in trained})))
 
     recipe = Dapo(group=2, overlong=False, rounds=6)

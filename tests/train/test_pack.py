@@ -54,7 +54,7 @@ def padded_flat(view: Table) -> tuple[Tensor, Tensor, Tensor]:
 def flat_loss(view: Table, name: str, per_path: np.ndarray, weights: np.ndarray, per_action: np.ndarray) -> Tensor:
     """The objective as its paper has it, over the padded batch."""
     logp, old, flat = padded_flat(view)
-    teaches = torch.from_numpy(view.teaches)[flat.clamp(min=0)] & (flat >= 0)
+    teaches = torch.from_numpy(view.loss_mask)[flat.clamp(min=0)] & (flat >= 0)
     w = torch.from_numpy(weights)[:, None]
     advantage = torch.from_numpy(per_path)[:, None] + torch.from_numpy(per_action)[flat.clamp(min=0)]
     delta = torch.where(teaches, logp - old, 0.0)

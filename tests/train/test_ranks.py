@@ -27,7 +27,7 @@ from rolltree.recipe.grpo import Grpo
 from rolltree.recipe.recipe import Parts, Peer
 from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim, TrainError
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.train.pack import micro_batches
 from rolltree.train.ranks import crewed, shared_out
 from rolltree.train.start import Result
@@ -173,7 +173,7 @@ def test_a_rank_that_dies_ends_the_run_and_one_rank_resumes_it(tmp_path: Path) -
     whole = run(tmp_path / "whole")
     out = tmp_path / "ranks"
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown" and live.step == 5:
             os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
 

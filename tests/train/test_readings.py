@@ -18,7 +18,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.replay.recall import Recall
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.train.readings import Critic, make_readings
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -46,7 +46,7 @@ def test_values_and_reference_stand_on_what_can_teach_and_nowhere_else() -> None
     one_batch = make_readings(readings.needs, model, Optim())
     for tree in trees:
         for node in tree:
-            if not node.trains or node is lost:
+            if not node.trainable or node is lost:
                 assert "reference" not in node.notes or np.isnan(node.notes["reference"]).any()
                 continue
             with torch.no_grad():
@@ -97,7 +97,7 @@ def test_an_outcome_that_comes_back_is_counted_once(tmp_path: Path) -> None:
     """A success rate remembers as many outcomes of a prompt as were sampled, however often its tree teaches."""
     told: list[tuple[str, bool]] = []
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown":
             told.extend((t.item, leaf.scores["reward"] > 0.5) for t in live.trees for leaf in t.leaves())
 

@@ -16,7 +16,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.replay.recall import Recall
 from rolltree.task.protocol import Item, Verdict
 from rolltree.train.config import TrainError
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 QUIET = {**KNOBS, "eval_every": 0, "checkpoint_every": 0, "forests_every": 0}
@@ -39,7 +39,7 @@ def test_batches_are_trained_so_many_versions_late(tmp_path: Path) -> None:
     trained: list[set[int]] = []
     grown: list[int] = []
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown":
             grown.append(len(live.trees))
         elif live.kind == "trained":
@@ -128,7 +128,7 @@ def test_dots_replays_whole_groups_as_they_were_sampled(tmp_path: Path) -> None:
     parts = replace(load_recipe("dots", group=4, pool=8, references=2).build())
     seen: list[set[int]] = []
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown":
             seen.append({len(t.leaves()) for t in live.trees})
 

@@ -113,9 +113,9 @@ def _killed(out: str, name: str) -> None:
     import signal
 
     import rolltree
-    from rolltree.train.loop import Live
+    from rolltree.train.loop import RunEvent
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown" and live.step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
 

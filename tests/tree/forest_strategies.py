@@ -69,12 +69,12 @@ def trees(draw: st.DrawFn, id: str = "t0", kinds: tuple[str, ...] = KINDS) -> Tr
             parent, actions(rng, kind, count), role=draw(st.sampled_from(ROLES)), level=draw(st.integers(0, 3)),
             actor=draw(st.sampled_from(["policy", "env", "teacher"])), forced=draw(st.booleans()),
             birth=draw(st.sampled_from(BIRTHS)), status=draw(st.sampled_from(["open", "paused", "done"])),
-            finish=draw(st.none() | st.sampled_from(FINISHES)), fate=draw(st.sampled_from(FATES)),
+            finish=draw(st.none() | st.sampled_from(FINISHES)), usage=draw(st.sampled_from(FATES)),
             scores=draw(st.dictionaries(WORDS, st.floats(), max_size=2)), state_key=draw(st.none() | WORDS),
             state=draw(JSON), notes=draw(st.dictionaries(WORDS, JSON, max_size=2)), **arrays(rng, count),
         )  # fmt: skip
         if draw(st.booleans()):
-            node.trains = not node.trains
+            node.trainable = not node.trainable
         if draw(st.booleans()):
             tree.cut(node, draw(st.integers(0, len(node))))
     if draw(st.booleans()):

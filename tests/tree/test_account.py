@@ -10,8 +10,8 @@ def grown() -> Tree:
     tree = Tree("t", [1])
     for i in range(7):
         tree.extend(0, [i], status="done")
-    tree[1].fate = "trained"
-    tree[2].fate = "dropped: zero variance"
+    tree[1].usage = "trained"
+    tree[2].usage = "dropped: zero variance"
     tree.prune(tree[3], "similar")
     tree.close(tree[4], "failed", "error", "verifier crashed: ZeroDivisionError")
     tree[5].status = "open"
@@ -48,18 +48,18 @@ def test_a_prompt_nothing_grew_from_still_counts():
 
 
 @pytest.mark.parametrize(
-    ("status", "fate", "said"),
+    ("status", "usage", "said"),
     [
         ("pruned", "", "leaf 6 of tree 't' is pruned, but no event says why"),
         ("failed", "", "leaf 6 of tree 't' is failed, but no event says why"),
-        ("done", "dropped", "leaf 6 of tree 't' has the fate 'dropped'"),
-        ("done", "dropped: ", "has the fate 'dropped: '"),
+        ("done", "dropped", "leaf 6 of tree 't' has the usage 'dropped'"),
+        ("done", "dropped: ", "has the usage 'dropped: '"),
         ("done", "used", "neither 'trained' nor 'dropped: reason'"),
     ],
 )
-def test_a_leaf_that_leaves_without_a_reason_is_named(status: str, fate: str, said: str):
+def test_a_leaf_that_leaves_without_a_reason_is_named(status: str, usage: str, said: str):
     tree = grown()
-    tree[6].status, tree[6].fate = status, fate
+    tree[6].status, tree[6].usage = status, usage
     with pytest.raises(AccountError, match=said):
         assert_conserved([tree])
     assert account([tree]).leaves == 7

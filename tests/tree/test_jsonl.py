@@ -27,8 +27,13 @@ def test_a_hand_written_file():
     policy, env = tree[2], tree[3]
     assert (tree.task, [n.id for n in tree], forest["t1"].root.id) == ("sum", [0, 2, 3], 7)
     np.testing.assert_array_equal(policy.logp, np.array([-0.1, -1.2, np.nan], np.float32))
-    assert (policy.trains, policy.status, policy.logq, policy.scores) == (True, "done", None, {"reward": 1.0})
-    assert (env.trains, env.state_key, env.scores) == (False, "room 2", {"step_reward": 0.5})
+    assert (policy.trainable, policy.status, policy.sampling_logprob, policy.scores) == (
+        True,
+        "done",
+        None,
+        {"reward": 1.0},
+    )
+    assert (env.trainable, env.state_key, env.scores) == (False, "room 2", {"step_reward": 0.5})
 
 
 @settings(max_examples=50, deadline=None)
@@ -59,11 +64,11 @@ def test_numbers_are_short_and_exact(dtype: type):
 
 def test_lines_are_standard_json_with_defaults_left_out():
     tree = Tree("t0", [5, 3])
-    tree.extend(0, [9], logp=[-0.1], logq=[np.nan], status="done", scores={"reward": np.inf})
+    tree.extend(0, [9], logp=[-0.1], sampling_logprob=[np.nan], status="done", scores={"reward": np.inf})
     assert list(lines([tree])) == [
         '{"tree":"t0","id":0,"parent":null,"role":"prompt","actions":[5,3],"status":"open","actor":"task"}',
         '{"tree":"t0","id":1,"parent":0,"role":"policy","actions":[9],"status":"done",'
-        '"scores":{"reward":"inf"},"logp":[-0.1],"logq":[null]}',
+        '"scores":{"reward":"inf"},"logp":[-0.1],"sampling_logprob":[null]}',
     ]
 
 
@@ -92,7 +97,7 @@ MISSING = object()
         ({"parent": MISSING}, "field 'parent': is missing: tree 't' already has the root 0"),
         ({"id": 0}, "field 'id': 0 stands twice in tree 't'"),
         ({"id": -1}, "field 'id': must be an integer from 0"),
-        ({"trains": "yes"}, "field 'trains': must be true or false, not 'yes'"),
+        ({"trainable": "yes"}, "field 'trainable': must be true or false, not 'yes'"),
         ({"scores": {"reward": "good"}}, "field 'scores': must hold numbers"),
         ({"task": "x"}, "field 'task': belongs on the line of the tree's root"),
         ({"top": {"ids": [[1]]}}, "field 'top': must be an object"),

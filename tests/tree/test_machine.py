@@ -21,7 +21,7 @@ from rolltree.tree.arrays import DTYPE, FILL
 from rolltree.tree.node import PER_ACTION, Node
 from tests.tree.forest_strategies import actions, arrays, assert_same_tree
 
-CONTEXTUAL = ("logp", "logq", "entropy", "top")
+CONTEXTUAL = ("logp", "sampling_logprob", "entropy", "top")
 CREDIT = ("gain", "loss", "weight")
 Record = dict[str, Any]
 

@@ -8,7 +8,9 @@ from rolltree.tree import Top, Tree, TreeError
 
 def grown() -> Tree:
     tree = Tree("t", [1, 2, 3])
-    tree.extend(0, [4, 5], logp=[-1, -2], logq=[-1, -2], entropy=[1, 2], scores={"reward": 1.0}, status="done")
+    tree.extend(
+        0, [4, 5], logp=[-1, -2], sampling_logprob=[-1, -2], entropy=[1, 2], scores={"reward": 1.0}, status="done"
+    )
     return tree
 
 
@@ -24,9 +26,9 @@ def test_a_cut_prompt_keeps_its_tree():
 
 def test_cut_leaves_scores_and_finish_on_the_tail():
     tree = grown()
-    tree[1].finish, tree[1].fate = "eos", "trained"
+    tree[1].finish, tree[1].usage = "eos", "trained"
     head = tree.cut(1, 1)
-    assert (head.scores, head.finish, head.fate, head.status) == ({}, None, "", "done")
+    assert (head.scores, head.finish, head.usage, head.status) == ({}, None, "", "done")
     assert (tree[1].scores, tree[1].finish, tree[1].birth) == ({"reward": 1.0}, "eos", "boundary")
     assert tree.events[-1].numbers == {"head": head.id, "at_action": 1}
 
@@ -36,8 +38,8 @@ def test_a_fork_is_a_cut_and_a_new_child_of_the_head():
     head = tree.cut(1, 1)
     other = tree.extend(head, [9], birth="forced", forced=True)
     assert [tree.prefix(n).tolist() for n in tree.leaves()] == [[1, 2, 3, 4, 5], [1, 2, 3, 4, 9]]
-    assert other.trains
-    assert tree.extend(head, [7], role="env").trains is False
+    assert other.trainable
+    assert tree.extend(head, [7], role="env").trainable is False
 
 
 def test_arrays_get_their_types_and_must_fit():
@@ -45,8 +47,8 @@ def test_arrays_get_their_types_and_must_fit():
     assert [a.dtype.name for a in (node.actions, node.logp, node.version, node.keep)] == [
         "int32", "float32", "int32", "bool",
     ]  # fmt: skip
-    with pytest.raises(TreeError, match="node 2 of tree 't': logq has 2 entries for 1 actions"):
-        grown().extend(1, [6], logq=[-0.5, -1])
+    with pytest.raises(TreeError, match="node 2 of tree 't': sampling_logprob has 2 entries for 1 actions"):
+        grown().extend(1, [6], sampling_logprob=[-0.5, -1])
     with pytest.raises(TreeError, match=r"logp has shape \(1, 2\) for 1 actions"):
         grown().extend(1, [6], logp=[[-0.5, -1]])
     with pytest.raises(TreeError, match=r"top has ids of shape \(2, 3\) and logp of shape \(2, 3\) for 1 actions"):
@@ -135,12 +137,12 @@ def test_a_graft_is_a_copy():
 
 def test_a_splice_forgets_what_depended_on_the_removed_context():
     tree = grown()
-    fixed = tree.extend(1, [6, 7], logp=[-1, -1], logq=[-1, -1], entropy=[1, 1], version=[4, 4])
+    fixed = tree.extend(1, [6, 7], logp=[-1, -1], sampling_logprob=[-1, -1], entropy=[1, 1], version=[4, 4])
     leaf = tree.splice(fixed, tree[1], fixed, why="the call failed")
     assert tree.prefix(leaf).tolist() == [1, 2, 3, 6, 7]
-    assert (leaf.logp, leaf.logq, leaf.entropy, leaf.top) == (None, None, None, None)
+    assert (leaf.logp, leaf.sampling_logprob, leaf.entropy, leaf.top) == (None, None, None, None)
     assert leaf.version.tolist() == [4, 4]
-    assert fixed.logq.tolist() == [-1, -1]
+    assert fixed.sampling_logprob.tolist() == [-1, -1]
     assert tree.events[-1].numbers == {"removed": [1], "original": fixed.id}
     with pytest.raises(TreeError, match="from its root on: nothing would remain"):
         tree.splice(fixed, tree.root, fixed, why="x")

@@ -23,10 +23,12 @@ def test_a_path_view_is_its_nodes_end_to_end(tree: Tree):
             assert view.actions[own].tobytes() == node.actions.tobytes()
             assert [ROLES[r] for r in view.role[own]] == [node.role] * len(node)
             assert (
-                np.isnan(view.logq[own]).all() if node.logq is None else view.logq[own].tobytes() == node.logq.tobytes()
+                np.isnan(view.sampling_logprob[own]).all()
+                if node.sampling_logprob is None
+                else view.sampling_logprob[own].tobytes() == node.sampling_logprob.tobytes()
             )
             assert (view.version[own] == (-1 if node.version is None else node.version)).all()
-            assert (view.teaches[own] == (node.trains and (True if node.keep is None else node.keep))).all()
+            assert (view.loss_mask[own] == (node.trainable and (True if node.keep is None else node.keep))).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -68,8 +70,8 @@ def test_effective_branches_show_collapse():
 
 def test_metrics_of_a_tree_counted_by_hand():
     tree = Tree("t", [1])
-    one = tree.extend(0, [2, 3], birth="restart", logq=[-1, -1])
-    two = tree.extend(0, [2, 3], birth="restart", logq=[-1, -1])
+    one = tree.extend(0, [2, 3], birth="restart", sampling_logprob=[-1, -1])
+    two = tree.extend(0, [2, 3], birth="restart", sampling_logprob=[-1, -1])
     tree.extend(0, [2, 4], birth="forced", forced=True)
     tree.extend(0, [5, 6], birth="splice")
     tree.cut(two, 1)
@@ -81,13 +83,13 @@ def test_metrics_of_a_tree_counted_by_hand():
     assert found.births == {"restart": 2, "forced": 1, "splice": 1}
     assert found.prunes == {"similar to a sibling": 1}
     assert found.depths == {1: 3, 2: 1}
-    assert found.without_logq == 0.25
+    assert found.without_sampling_logprob == 0.25
 
 
 def test_greedy_leaves_have_no_behaviour_log_prob():
     tree = Tree("t", [1])
-    tree.extend(0, [2], logq=[np.nan])
+    tree.extend(0, [2], sampling_logprob=[np.nan])
     tree.extend(0, [3], role="env")
-    assert metrics(tree).without_logq == 0.5
+    assert metrics(tree).without_sampling_logprob == 0.5
     assert metrics(Tree("bare", [1])).leaves == 0
     assert path_view(tree, 2).is_role("env").tolist() == [False, True]

@@ -25,11 +25,19 @@ def a_tree(name: str = "t0", *, hostile: bool = False) -> Tree:
     say = MARKUP if hostile else "some words"
     tree = Tree(name, ids("a prompt " + say), task="words", item=f"item {name}")
     first = tree.extend(
-        0, ids("call " + say), logp=_ramp(5 + len(say)), logq=_ramp(5 + len(say), 0.2), entropy=_ramp(5 + len(say), 1),
-        version=np.full(5 + len(say), 3, np.int32), status="done", finish="tool",
-        top=Top(np.tile(np.array(ids("cab"), np.int32), (5 + len(say), 1)),
-                np.tile(np.array([-0.1, -2.0, -5.0], np.float32), (5 + len(say), 1))),
-    )  # fmt: skip
+        0,
+        ids("call " + say),
+        logp=_ramp(5 + len(say)),
+        sampling_logprob=_ramp(5 + len(say), 0.2),
+        entropy=_ramp(5 + len(say), 1),
+        version=np.full(5 + len(say), 3, np.int32),
+        status="done",
+        finish="tool",
+        top=Top(
+            np.tile(np.array(ids("cab"), np.int32), (5 + len(say), 1)),
+            np.tile(np.array([-0.1, -2.0, -5.0], np.float32), (5 + len(say), 1)),
+        ),
+    )
     answer = tree.extend(first, ids("tool " + say), role="env", actor="calculator", state={"board": say, "turn": 1},
                          state_key=say, status="done", scores={"step_reward": 0.5})  # fmt: skip
     good = _leaf(tree, answer.id, "good", 1.0, 4)
@@ -47,11 +55,20 @@ def _leaf(tree: Tree, above: int, text: str, reward: float | None, version: int)
     size = len(text)
     up = reward or 0.0
     return tree.extend(
-        above, ids(text), logp=_ramp(size), logq=_ramp(size), entropy=_ramp(size, 0.5), status="done", finish="eos",
-        version=np.full(size, version, np.int32), gain=np.full(size, up, np.float32), fate="trained",
-        loss=np.full(size, up - 1.0, np.float32), weight=np.ones(size, np.float32),
+        above,
+        ids(text),
+        logp=_ramp(size),
+        sampling_logprob=_ramp(size),
+        entropy=_ramp(size, 0.5),
+        status="done",
+        finish="eos",
+        version=np.full(size, version, np.int32),
+        gain=np.full(size, up, np.float32),
+        usage="trained",
+        loss=np.full(size, up - 1.0, np.float32),
+        weight=np.ones(size, np.float32),
         scores={} if reward is None else {"reward": reward, "format": 1.0},
-    )  # fmt: skip
+    )
 
 
 def _ramp(size: int, start: float = -1.0) -> np.ndarray:

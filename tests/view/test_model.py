@@ -29,7 +29,7 @@ from rolltree.view.runs import chosen, curve, lines_of, metric_names, steps, sum
 from rolltree.view.search import search
 from rolltree.view.source import open_sources
 from rolltree.view.text import Pieces, pieces_of
-from rolltree.view.words import shown, told
+from rolltree.view.words import event_text, shown
 from tests.view.forests import MARKUP, a_run, a_tree, add_step
 
 
@@ -100,7 +100,9 @@ def test_prompt_metrics_are_those_of_the_trees(tmp_path: Path):
     assert got["failed"].tolist() == [0, 1]
     entropy = np.concatenate([n.entropy for n in one if n.entropy is not None])
     assert got["entropy"][0] == pytest.approx(entropy.mean(), rel=1e-5)
-    gaps = np.concatenate([n.logq - n.logp for n in one if n.logq is not None and n.logp is not None])
+    gaps = np.concatenate(
+        [n.sampling_logprob - n.logp for n in one if n.sampling_logprob is not None and n.logp is not None]
+    )
     assert got["mismatch"][0] == pytest.approx(np.abs(gaps).mean(), rel=1e-5)
     gain, loss, weight = (
         sum(float(getattr(n, k).sum()) for n in one if n.gain is not None) for k in ("gain", "loss", "weight")
@@ -155,7 +157,7 @@ def test_a_path_has_its_text_colours_numbers_and_alternatives(run):
 
 def test_a_trainers_log_probs_make_the_gap_where_they_are_recorded(tmp_path: Path):
     tree = Tree("t", [0])
-    tree.extend(0, [1, 2], logp=np.array([-1, -2], np.float32), logq=np.array([-1, -2], np.float32),
+    tree.extend(0, [1, 2], logp=np.array([-1, -2], np.float32), sampling_logprob=np.array([-1, -2], np.float32),
                 notes={"trainer_logp": [-1.5, -2.0]})  # fmt: skip
     drawn, _ = path_strip(outline(saved(tmp_path / "f", tree), "t"), [0, 1], Pieces(None), "mismatch")
     assert drawn.runs[1].facts["log p (trainer)"] == [-1.5, -2.0]
@@ -197,11 +199,11 @@ def test_records_and_events_come_without_their_tree_and_without_its_classes(run)
     assert head(archive, 2)["task"] == "words"
     facts = dict(node_facts(outline(archive, "t2"), 3, found[0]))
     assert facts["score reward"] == "1"
-    assert facts["fate"] == "trained"
+    assert facts["usage"] == "trained"
 
 
 def test_decisions_are_told_with_their_numbers():
-    fork, stop, prune = (told(e) for e in a_tree().events)
+    fork, stop, prune = (event_text(e) for e in a_tree().events)
     assert fork.sentence == "Node 2 was forked into 3: entropy was high some words"
     assert ("entropy", "1.25") in fork.numbers
     assert fork.children == (3, 4, 5)

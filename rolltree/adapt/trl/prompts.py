@@ -12,7 +12,7 @@ from rolltree.adapt.errors import AdaptError
 from rolltree.task.protocol import Item
 
 
-class Prompts:
+class TrlPrompts:
     """Items by their prompt, which is all that TRL tells a rollout function about a row."""
 
     def __init__(self, items: Iterable[Item]) -> None:

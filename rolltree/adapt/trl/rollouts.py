@@ -15,7 +15,7 @@ from rolltree.adapt.finish import finish
 from rolltree.adapt.parts import portable
 from rolltree.adapt.rows import Row, blank, credited, fit
 from rolltree.adapt.trl.live import LiveEngine, check_settings, sampling_of
-from rolltree.adapt.trl.prompts import Prompts, blocks
+from rolltree.adapt.trl.prompts import TrlPrompts, blocks
 from rolltree.adapt.trl.reward import ADVANTAGE, NUMBERS, REWARD
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine
@@ -53,7 +53,7 @@ class TreeRollouts:
     ) -> None:  # fmt: skip
         self.parts = portable(recipe, "TRL")
         self.task = task_of(task)
-        self.prompts = Prompts(items)
+        self.prompts = TrlPrompts(items)
         self.watch = watch
         self._live = LiveEngine()
         self._calls = 0
@@ -118,6 +118,6 @@ class TreeRollouts:
         told = {"outcome": seen.get("reward/mean", nan), "solved": seen.get("reward/solved", nan)}
         return out, {name: value for name, value in told.items() if isfinite(value)} | {
             "rows": float(len(out)), "blank_rows": float(len(out) - handed), "surplus_leaves": float(found - handed),
-            "idle_rows": float(sum(row.reward is not None and not row.teaches for row in out)),
+            "idle_rows": float(sum(row.reward is not None and not row.loss_mask for row in out)),
             "failed_leaves": seen.get("rollout/failed", 0.0),
         }  # fmt: skip

@@ -22,7 +22,7 @@ def samples(rows: Iterable[Row], codec: Codec, *, version: int, group: int, at: 
     """The samples of one prompt's rows; rows that do not teach become none."""
     out: list[RolloutSample] = []
     for row in rows:
-        if not row.teaches:
+        if not row.loss_mask:
             continue
         ids = np.asarray([*row.prompt, *row.completion], np.int64)
         mask, credit = np.asarray(row.mask, np.int64), np.asarray(row.advantage, np.float32)

@@ -1,4 +1,4 @@
-"""verl's model server as an engine: token ids in, token ids out, log-probs of the law sampled from."""
+"""verl's model server as an engine: token ids in, token ids out, log-probs of the distribution sampled from."""
 
 from __future__ import annotations
 
@@ -82,16 +82,17 @@ class ServerEngine:
         ids = np.asarray(told.token_ids, np.int32)
         if told.log_probs is None or len(told.log_probs) != len(ids):
             raise EngineError("verl's server reported no log-probs; set rollout.calculate_log_probs=True")
-        logq = np.asarray(told.log_probs, np.float32)
+        sampling_logprob = np.asarray(told.log_probs, np.float32)
         if sampling.temperature == 0:
-            logq = np.full(len(ids), np.nan, np.float32)
-        # The law sampled from is the policy's own where nothing was changed; verl's trainer computes the other anew.
+            sampling_logprob = np.full(len(ids), np.nan, np.float32)
+        # The distribution sampled from is the policy's own where nothing was changed; verl's trainer computes the
+        # other anew.
         plain = (sampling.temperature, sampling.top_p, sampling.top_k) == (1.0, 1.0, 0)
         version = told.extra_fields.get("global_steps")
         self.version = max(self.version, int(version or 0))
         finish, by = self._finish(ids, told.stop_reason, sampling)
         return Sample(
-            ids, logq if plain else np.full(len(ids), np.nan, np.float32), logq,
+            ids, sampling_logprob if plain else np.full(len(ids), np.nan, np.float32), sampling_logprob,
             np.full(len(ids), -1 if version is None else int(version), np.int32), finish, by,
         )  # fmt: skip
 

@@ -5,16 +5,34 @@ simulated time (`rolltree.lab.clock`).
 """
 
 from rolltree.control.schedule.admission import Admission, Ahead, Bounded, Load, OverSample, TopUp
-from rolltree.control.schedule.age import Age
-from rolltree.control.schedule.correction import Correction
+from rolltree.control.schedule.correction import ScheduleCorrection
 from rolltree.control.schedule.executor import Executor, Finish
 from rolltree.control.schedule.presets import PRESETS, Schedule, preset
 from rolltree.control.schedule.resume import Resume
 from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
 from rolltree.control.schedule.scheduler import Scheduler
+from rolltree.control.schedule.staleness import StalenessBound
 from rolltree.control.schedule.stop import Stop
 
 __all__ = [
-    "PRESETS", "Admission", "Age", "Ahead", "Bounded", "Correction", "Executor", "Finish", "Group", "Load", "Offer",
-    "OverSample", "Resume", "Rollout", "Schedule", "Scheduler", "Segment", "Stop", "TopUp", "preset",
-]  # fmt: skip
+    "PRESETS",
+    "Admission",
+    "Ahead",
+    "Bounded",
+    "Executor",
+    "Finish",
+    "Group",
+    "Load",
+    "Offer",
+    "OverSample",
+    "Resume",
+    "Rollout",
+    "Schedule",
+    "ScheduleCorrection",
+    "Scheduler",
+    "Segment",
+    "StalenessBound",
+    "Stop",
+    "TopUp",
+    "preset",
+]

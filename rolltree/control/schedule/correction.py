@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
+class ScheduleCorrection:
     """An importance weight π_proximal/π_sampled and its bounds, in the knobs of the objective `ImportanceWeight`."""
 
     bound: Literal["none", "truncate", "mask"] = "none"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from rolltree.control.order import ControlError
 from rolltree.control.schedule.admission import Admission, Ahead, Bounded, OverSample, TopUp
-from rolltree.control.schedule.age import Age
-from rolltree.control.schedule.correction import Correction
+from rolltree.control.schedule.correction import ScheduleCorrection
 from rolltree.control.schedule.resume import Resume
+from rolltree.control.schedule.staleness import StalenessBound
 from rolltree.control.schedule.stop import Stop
 from rolltree.errors import unknown
 
@@ -20,8 +20,8 @@ class Schedule:
     admission: Admission = field(default_factory=Ahead)
     stop: Stop = field(default_factory=Stop)
     resume: Resume = field(default_factory=Resume)
-    age: Age = field(default_factory=Age)
-    correction: Correction = field(default_factory=Correction)
+    age: StalenessBound = field(default_factory=StalenessBound)
+    correction: ScheduleCorrection = field(default_factory=ScheduleCorrection)
 
     def __post_init__(self) -> None:
         if self.age.late != "wait" or self.age.most is None:
@@ -38,18 +38,28 @@ class Schedule:
 PRESETS: dict[str, Schedule] = {
     "sync": Schedule(),
     "areal": Schedule(
-        Ahead(4), age=Age(4, late="wait"), correction=Correction("mask", high=5.0, decoupled=True),
+        Ahead(4),
+        age=StalenessBound(4, late="wait"),
+        correction=ScheduleCorrection("mask", high=5.0, decoupled=True),
     ),
     "april": Schedule(OverSample(2.0), Stop(abort=True)),
-    "verl": Schedule(Bounded(0.5), Stop("finished"), correction=Correction("truncate", high=2.0)),
-    "slime": Schedule(TopUp(1.0), Stop("finished"), correction=Correction("truncate", high=2.0)),
+    "verl": Schedule(Bounded(0.5), Stop("finished"), correction=ScheduleCorrection("truncate", high=2.0)),
+    "slime": Schedule(TopUp(1.0), Stop("finished"), correction=ScheduleCorrection("truncate", high=2.0)),
     "rollart": Schedule(
-        Ahead(1), Stop(spare=1), Resume("turn"), Age(1), Correction("truncate", high=2.0),
+        Ahead(1),
+        Stop(spare=1),
+        Resume("turn"),
+        StalenessBound(1),
+        ScheduleCorrection("truncate", high=2.0),
     ),
     "dart": Schedule(
-        TopUp(1.0), Stop(), Resume(update="run on"), Age(1, early=False), Correction("truncate", high=1.0),
+        TopUp(1.0),
+        Stop(),
+        Resume(update="run on"),
+        StalenessBound(1, early=False),
+        ScheduleCorrection("truncate", high=1.0),
     ),
-}  # fmt: skip
+}
 """Schedules by the system they are of. Differences from the released code are in `docs/scheduling.md`."""
 
 

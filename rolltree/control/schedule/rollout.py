@@ -41,7 +41,7 @@ class Rollout:
     stops: int = 0
     """How often it was stopped."""
     done: bool = False
-    fate: str = ""
+    usage: str = ""
     """`trained`, `failed`, `carried` or `dropped: RULE`; "" while it is not settled. Set exactly once."""
 
     @property
@@ -60,7 +60,7 @@ class Rollout:
 
     def state(self) -> dict[str, Any]:
         """Itself as plain values; its group is named by whoever holds it."""
-        told = {name: getattr(self, name) for name in ("id", "index", "part", "masked", "stops", "done", "fate")}
+        told = {name: getattr(self, name) for name in ("id", "index", "part", "masked", "stops", "done", "usage")}
         return told | {"segments": [[s.version, s.tokens] for s in self.segments]}
 
 
@@ -87,9 +87,9 @@ class Group:
     """Whether it was stopped to be carried over."""
     collected: bool = False
     """Whether it is finished and may be taken into a batch."""
-    lag: int = -1
+    staleness: int = -1
     """Versions between its start and its training; -1 before that."""
-    fate: str = ""
+    usage: str = ""
 
     def __post_init__(self) -> None:
         self.got = self.got or [0] * len(self.wanted)

@@ -45,7 +45,7 @@ class Scheduler:
     version: int = 0
     phase: Literal["free", "training", "stopping", "publishing", "closed"] = "free"
     numbers: Counter[str] = field(default_factory=Counter[str])
-    """Rollouts by fate, and `submitted`."""
+    """Rollouts by usage, and `submitted`."""
     tokens: Counter[str] = field(default_factory=Counter[str])
     """Reported tokens: `trained`, `masked`, `wasted`, `carried`."""
     running: dict[int, Rollout] = field(default_factory=dict[int, Rollout])
@@ -98,8 +98,8 @@ class Scheduler:
         """A rollout ended, with what it made since it last started; `loose` tokens of it are of an unfinished turn."""
         del self.running[rollout.id]
         group = rollout.group
-        if rollout.fate:
-            self.tokens["carried" if rollout.fate == "carried" else "wasted"] += sum(s.tokens for s in made)
+        if rollout.usage:
+            self.tokens["carried" if rollout.usage == "carried" else "wasted"] += sum(s.tokens for s in made)
             # A spare of one part may be the last that a recalled group waits for.
             if self._carry(group) or (self.phase == "stopping" and not self.running):
                 self.pump()
@@ -151,7 +151,7 @@ class Scheduler:
         self._expire()
         held, self._held = self._held, []
         for rollout in held:
-            if not rollout.fate:
+            if not rollout.usage:
                 self._launch(rollout)
         self._started = len(self.unfinished) - len(self.partial) + len(self.ready)
         self.pump()
@@ -165,12 +165,12 @@ class Scheduler:
             self.executor.abort(list(self.running.values()))
 
     def check(self) -> None:
-        """Assert that every submitted rollout has one fate, or none yet and is in one place."""
+        """Assert that every submitted rollout has one usage, or none yet and is in one place."""
         fates = sum(count for name, count in self.numbers.items() if name != "submitted")
-        live = [r for g in (*self.unfinished.values(), *self.ready.values()) for r in g.members if not r.fate]
+        live = [r for g in (*self.unfinished.values(), *self.ready.values()) for r in g.members if not r.usage]
         if self.numbers["submitted"] != fates + len(live) or self.unfinished.keys() & self.ready.keys():
             raise ControlError(
-                f"scheduler: {self.numbers['submitted']} rollouts were submitted, but {fates} have a fate and "
+                f"scheduler: {self.numbers['submitted']} rollouts were submitted, but {fates} have a usage and "
                 f"{len(live)} are under way, paused or ready"
             )
 
@@ -183,9 +183,9 @@ class Scheduler:
             "numbers": dict(self.numbers), "tokens": dict(self.tokens),
             "groups": [g.state() for g in (*self.unfinished.values(), *self.ready.values())],
             "ready": list(self.ready), "partial": list(self.partial), "running": list(self.running),
-            "held": [r.id for r in self._held if not r.fate],
-            "inside": sorted((key, g.number) for key, g in self._inside if not g.fate),
-            "outside": sorted((number, key) for number, key, g in self._outside if not g.fate),
+            "held": [r.id for r in self._held if not r.usage],
+            "inside": sorted((key, g.number) for key, g in self._inside if not g.usage),
+            "outside": sorted((number, key) for number, key, g in self._outside if not g.usage),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], item: Callable[[int], Any]) -> None:
@@ -206,8 +206,8 @@ class Scheduler:
         self._rested = Counter(group.born for group in self.ready.values())
         self.phase = "publishing"
         for id in state["running"]:
-            # What was being stopped when the state was taken has a fate already and is not begun again.
-            if id in rollouts and not rollouts[id].fate:
+            # What was being stopped when the state was taken has a usage already and is not begun again.
+            if id in rollouts and not rollouts[id].usage:
                 self._launch(rollouts[id])
 
     def _admit(self) -> None:
@@ -220,7 +220,7 @@ class Scheduler:
                 _, group = self.partial.popitem(last=False)
                 self._started += 1
                 for rollout in group.members:
-                    if not rollout.done and not rollout.fate:
+                    if not rollout.done and not rollout.usage:
                         self._launch(rollout)
             elif not self._begin():
                 return
@@ -296,7 +296,7 @@ class Scheduler:
             self._go(substitute)
 
     def _part_full(self, group: Group, part: int) -> None:
-        late = [r for r in group.members if r.part == part and not r.done and not r.fate]
+        late = [r for r in group.members if r.part == part and not r.done and not r.usage]
         for rollout in late:
             self._end(rollout, "dropped: spare")
         under_way = [r for r in late if r.id in self.running]
@@ -330,7 +330,7 @@ class Scheduler:
             edge = stop.edge(self._head, self.batch)
             while self._outside and self._outside[0][0] < edge:
                 _, key, group = heapq.heappop(self._outside)
-                if not group.fate:
+                if not group.usage:
                     group.collected = moved = True
                     heapq.heappush(self._inside, (key, group))
                     self._taken += 1
@@ -348,11 +348,11 @@ class Scheduler:
         batch: list[Group] = []
         while len(batch) < self.batch:
             _, group = heapq.heappop(self._inside)
-            if not group.fate:
+            if not group.usage:
                 batch.append(group)
         self.phase = "training"
         for group in batch:
-            group.lag = self.version - group.born
+            group.staleness = self.version - group.born
             self._settle(group, "trained")
         self._slide()
         if self.schedule.stop.abort and self.running:
@@ -380,15 +380,15 @@ class Scheduler:
         return self.schedule.age.too_old(group.born, self.version)
 
     def _drop(self, group: Group, rule: str) -> None:
-        under_way = [r for r in group.members if r.id in self.running and not r.fate]
+        under_way = [r for r in group.members if r.id in self.running and not r.usage]
         self._started -= group.number not in self.partial  # its place is free, or nothing could ever fill a batch
         self._settle(group, f"dropped: {rule}")
         if under_way:
             self.executor.abort(under_way)
         self._slide()
 
-    def _settle(self, group: Group, fate: str) -> None:
-        group.fate = fate
+    def _settle(self, group: Group, usage: str) -> None:
+        group.usage = usage
         self.unfinished.pop(group.number, None)
         self.partial.pop(group.number, None)
         self._rested[group.born] -= self.ready.pop(group.number, None) is not None
@@ -397,17 +397,17 @@ class Scheduler:
             del self._untrained[group.born], self._rested[group.born]
         if group.collected:
             self._taken -= 1
-        kept = set(group.kept) if fate == "trained" else set(group.members)
+        kept = set(group.kept) if usage == "trained" else set(group.members)
         for rollout in group.members:
-            if not rollout.fate:
-                self._end(rollout, fate if rollout in kept else "dropped: spare")
+            if not rollout.usage:
+                self._end(rollout, usage if rollout in kept else "dropped: spare")
         self.told(group)
 
-    def _end(self, rollout: Rollout, fate: str) -> None:
-        rollout.fate = fate
-        self.numbers[fate] += 1
-        if fate == "trained":
+    def _end(self, rollout: Rollout, usage: str) -> None:
+        rollout.usage = usage
+        self.numbers[usage] += 1
+        if usage == "trained":
             self.tokens["masked"] += rollout.masked
             self.tokens["trained"] += rollout.tokens - rollout.masked
         else:
-            self.tokens["carried" if fate == "carried" else "wasted"] += rollout.tokens
+            self.tokens["carried" if usage == "carried" else "wasted"] += rollout.tokens

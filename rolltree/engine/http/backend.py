@@ -12,7 +12,7 @@ from rolltree.engine.http.client import Client, GoneError
 from rolltree.engine.http.completions import PATH, body_of, piece_of, read_of, reading_of
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.handover import handed_over
-from rolltree.engine.segments.wire import Ask, Piece, Reach, Read
+from rolltree.engine.segments.wire import Piece, Reach, SegmentRead, SegmentRequest
 
 SAME = 0.05
 """Largest difference in log-prob between two readings of the same text by the same weights."""
@@ -42,7 +42,7 @@ class HttpBackend:
         self._doubt = False
         self._looking = asyncio.Lock()
 
-    async def write(self, ask: Ask) -> AsyncGenerator[Piece]:
+    async def write(self, ask: SegmentRequest) -> AsyncGenerator[Piece]:
         """Stream one completion; hanging up ends it at the server."""
         await self._same_as_before()
         body = body_of(self._served.model, ask, salted=self.reach.updates)
@@ -59,7 +59,7 @@ class HttpBackend:
             self._doubt = True
             raise
 
-    async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> Read:
+    async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> SegmentRead:
         """Echo the tokens with their log-probs."""
         await self._same_as_before()
         try:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from rolltree.engine.protocol import EngineError
-from rolltree.engine.segments.wire import Alternatives, Ask, Piece, Read
+from rolltree.engine.segments.wire import Alternatives, Piece, SegmentRead, SegmentRequest
 
 PATH = "/v1/completions"
 _ID = "token_id:"
 
 
-def body_of(model: str, ask: Ask, *, salted: bool) -> dict[str, Any]:
+def body_of(model: str, ask: SegmentRequest, *, salted: bool) -> dict[str, Any]:
     """A streamed request. Every knob is sent: servers fill gaps from the model's own generation defaults."""
     s = ask.sampling
     body: dict[str, Any] = {
@@ -56,14 +56,14 @@ def piece_of(event: Any, alternatives: int) -> Piece:
     return Piece(ids, logprobs.get("token_logprobs") or (), best, finish=finish)
 
 
-def read_of(answer: Any, tokens: Sequence[int], start: int, alternatives: int) -> Read:
+def read_of(answer: Any, tokens: Sequence[int], start: int, alternatives: int) -> SegmentRead:
     """Log-probs of tokens[start:] out of an echo."""
     logprobs = answer["choices"][0].get("logprobs") or {}
     values: list[Any] = list(logprobs.get("token_logprobs") or ())[start : len(tokens)]
     if len(values) != len(tokens) - start or None in values:
         raise EngineError("the server echoes a prompt without its log-probs; it cannot score")
     rows = (logprobs.get("top_logprobs") or [])[start : len(tokens)] if alternatives else ()
-    return Read(values, [ranked(row, alternatives) for row in rows])
+    return SegmentRead(values, [ranked(row, alternatives) for row in rows])
 
 
 def ranked(row: dict[str, float], count: int) -> Alternatives:

@@ -9,7 +9,7 @@ from rolltree.engine.http.backend import HttpBackend, Served, renewed, told_vers
 from rolltree.engine.http.client import Client, Wire
 from rolltree.engine.http.completions import PATH, named_by_id, read_of, reading_of
 from rolltree.engine.protocol import Codec, EngineError
-from rolltree.engine.segments import BrokenError, Patience, Reach, SegmentEngine
+from rolltree.engine.segments import BrokenError, Reach, SegmentEngine, SegmentPatience
 
 SMALL = 1024
 """Largest vocabulary whose whole distribution is asked for."""
@@ -21,7 +21,7 @@ MOVED = 0.05
 
 async def connect(
     address: str, codec: Codec, *, model: str = "", version: int = 0, wire: Wire | None = None,
-    patience: Patience | None = None, seed: int | None = None,
+    patience: SegmentPatience | None = None, seed: int | None = None,
 ) -> SegmentEngine:  # fmt: skip
     """An engine on an OpenAI-compatible server, for instance http://127.0.0.1:8000.
 
@@ -63,8 +63,8 @@ async def _served(client: Client, codec: Codec, model: str) -> Served:
     if not (answer.get("logprobs") or {}).get("token_logprobs"):
         raise EngineError(f"the server at {client.address} returns no log-probs; Rolltree trains on them")
     alternatives = await _alternatives(client, name, probe, codec.vocab_size)
-    law = await _follows_temperature(client, name, probe)
-    reach = Reach(codec.vocab_size, context, alternatives, law, scores=await _scores(client, name, probe))
+    of_sampling = await _follows_temperature(client, name, probe)
+    reach = Reach(codec.vocab_size, context, alternatives, of_sampling, scores=await _scores(client, name, probe))
     return await renewed(client, Served(name, reach, tuple(probe), ()))
 
 
@@ -112,7 +112,8 @@ async def _alternatives(client: Client, model: str, probe: list[int], vocab: int
 
 
 async def _follows_temperature(client: Client, model: str, probe: list[int]) -> bool:
-    """Whether log-probs are of the law sampled from: at temperature 2, which servers still allow, the best is lower."""
+    """Whether log-probs are of the distribution sampled from: at temperature 2, which servers still allow, the best is
+    lower."""
     best = [
         max((await _completion(client, model, probe, 1, temperature=t))["logprobs"]["top_logprobs"][0].values())
         for t in (1.0, 2.0)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from rolltree.engine.local.law import Law
 from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.sampling import SamplingRows
 from rolltree.engine.local.stops import Meaning
 from rolltree.engine.protocol import Sample
 from rolltree.tree.node import Finish, FloatArray, Top
@@ -26,18 +26,18 @@ class Asking:
     top: list[int]
 
 
-_COLUMNS = ("ids", "logp", "logq", "entropy", "version")
+_COLUMNS = ("ids", "logp", "sampling_logprob", "entropy", "version")
 _ROWS = ("length", "begin", "limit", "shown", "prefilled", "mixed", "key", "temperature", "top_k", "top_p", "meaning")
 
 
-class Batch:
+class DecodeBatch:
     """Rows 0 … len-1 are in use."""
 
     def __init__(self, vocab_size: int, max_top: int) -> None:
         self.runs: list[LocalRun] = []
         self.ids = np.zeros((0, 0), np.int64)
         self.logp = np.zeros((0, 0), np.float32)
-        self.logq = np.zeros((0, 0), np.float32)
+        self.sampling_logprob = np.zeros((0, 0), np.float32)
         self.entropy = np.zeros((0, 0), np.float32)
         self.version = np.zeros((0, 0), np.int32)
         self.length = np.zeros(0, np.int64)
@@ -56,7 +56,7 @@ class Batch:
         self.meaning = np.zeros((0, vocab_size), np.uint8)
         self._max_top = max_top
         self._tops: dict[LocalRun, tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], FloatArray]] = {}
-        self._law: Law | None = None
+        self._distribution: SamplingRows | None = None
         self._asking: Asking | None = None
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Batch:
         if run.top:
             new = run.limit - n
             self._tops[run] = np.zeros((new, run.top), np.int32), np.zeros((new, run.top), np.float32)
-        self._law = self._asking = None
+        self._distribution = self._asking = None
 
     def remove(self, rows: list[int]) -> tuple[list[int], list[int]]:
         """Drop rows and close the gaps; return which rows moved and where to."""
@@ -105,20 +105,20 @@ class Batch:
         for s, t in zip(source, target, strict=True):
             self.runs[t] = self.runs[s]
         del self.runs[left:]
-        self._law = self._asking = None
+        self._distribution = self._asking = None
         return source, target
 
-    def law(self, device: torch.device) -> Law:
+    def distribution(self, device: torch.device) -> SamplingRows:
         """How the rows draw."""
-        if self._law is None:
+        if self._distribution is None:
             n = len(self)
             t, k, p = self.temperature[:n], self.top_k[:n], self.top_p[:n]
-            self._law = Law(
+            self._distribution = SamplingRows(
                 torch.from_numpy(t.copy()).to(device) if (t != 1).any() else None,
                 torch.from_numpy(k.copy()).to(device) if (k > 0).any() else None,
                 torch.from_numpy(p.copy()).to(device) if (p < 1).any() else None,
             )
-        return self._law
+        return self._distribution
 
     @property
     def asking(self) -> Asking:
@@ -150,7 +150,7 @@ class Batch:
         return Sample(
             actions=self.ids[row, part].astype(np.int32),
             logp=self.logp[row, part].copy(),
-            logq=self.logq[row, part].copy(),
+            sampling_logprob=self.sampling_logprob[row, part].copy(),
             version=self.version[row, part].copy(),
             finish=finish,
             stopped_by=stopped_by,

@@ -8,24 +8,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.engine.local.batch import Batch
-from rolltree.engine.local.law import draw
+from rolltree.engine.local.batch import DecodeBatch
+from rolltree.engine.local.sampling import draw
 from rolltree.engine.local.streams import uniforms
 from rolltree.engine.protocol import EngineError
 
 
-def choose(logits: Tensor, batch: Batch, version: int) -> dict[int, EngineError]:
+def choose(logits: Tensor, batch: DecodeBatch, version: int) -> dict[int, EngineError]:
     """Write one token to every row of the batch; return the rows that cannot go on, with the reason.
 
-    `logp`, entropy and alternatives describe the policy (raw logits at temperature 1); `logq` describes the law the
-    token was drawn from, after hook, temperature and truncation.
+    `logp`, entropy and alternatives describe the policy (raw logits at temperature 1); `sampling_logprob` describes
+    the distribution the token was drawn from, after hook, temperature and truncation.
     """
     n = len(batch)
     rows, at = np.arange(n), batch.length[:n]
     failures: dict[int, EngineError] = {}
     adjusted = _hooked(logits, batch, failures)
     u = uniforms(batch.key[:n], at - batch.begin[:n])
-    drawn = draw(adjusted, batch.law(logits.device), torch.from_numpy(u).to(logits.device))
+    drawn = draw(adjusted, batch.distribution(logits.device), torch.from_numpy(u).to(logits.device))
     norm = torch.logsumexp(logits, -1)
     logp = logits.gather(1, drawn.token.unsqueeze(1)).squeeze(1) - norm
     for row in torch.nonzero(~torch.isfinite(norm)).squeeze(1).tolist():
@@ -33,13 +33,13 @@ def choose(logits: Tensor, batch: Batch, version: int) -> dict[int, EngineError]
     _extras(logits, norm, batch)
     batch.ids[rows, at] = drawn.token.cpu().numpy()
     batch.logp[rows, at] = logp.float().cpu().numpy()
-    batch.logq[rows, at] = drawn.logq.float().cpu().numpy()
+    batch.sampling_logprob[rows, at] = drawn.sampling_logprob.float().cpu().numpy()
     batch.version[rows, at] = version
     batch.length[:n] += 1
     return failures
 
 
-def _hooked(logits: Tensor, batch: Batch, failures: dict[int, EngineError]) -> Tensor:
+def _hooked(logits: Tensor, batch: DecodeBatch, failures: dict[int, EngineError]) -> Tensor:
     """Logits after the hooks of the rows that have one; a hook that fails ends its own run only."""
     out = logits
     for row in batch.asking.hook:
@@ -67,7 +67,7 @@ def _checked(new: Any, old: Tensor) -> Tensor:
     return logits
 
 
-def _extras(logits: Tensor, norm: Tensor, batch: Batch) -> None:
+def _extras(logits: Tensor, norm: Tensor, batch: DecodeBatch) -> None:
     """Entropy and alternatives of the rows that asked for them."""
     rows = batch.asking.entropy
     if rows:

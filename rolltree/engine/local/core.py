@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from rolltree.engine.local.admit import Room, room_for, wave
-from rolltree.engine.local.batch import Batch
+from rolltree.engine.local.batch import DecodeBatch
 from rolltree.engine.local.choose import choose
-from rolltree.engine.local.law import wide
 from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import PrefixCache
 from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.sampling import wide
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
@@ -43,7 +43,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EngineLimits:
     """Sizes of one engine."""
 
     max_batch: int
@@ -62,10 +62,10 @@ class Limits:
 class Core:
     """All state of an engine. Not thread-safe; its worker is the only one to call it."""
 
-    def __init__(self, decoder: Decoder, codec: Codec, limits: Limits, version: int) -> None:
+    def __init__(self, decoder: Decoder, codec: Codec, limits: EngineLimits, version: int) -> None:
         self.decoder, self.limits, self.version = decoder, limits, version
         self.queue: deque[LocalRun] = deque()
-        self.batch = Batch(decoder.vocab_size, limits.max_top)
+        self.batch = DecodeBatch(decoder.vocab_size, limits.max_top)
         self._stops = StopTables(codec, decoder.vocab_size)
         self._cache = PrefixCache(decoder.shapes, limits.cache, decoder.dtype, decoder.device)
         self._slab = Slab.zeros(decoder.shapes, 0, 0, decoder.dtype, decoder.device)
@@ -121,7 +121,7 @@ class Core:
         """End every run with an error (the engine itself failed) and start afresh."""
         runs = [*self.batch.runs, *self.queue]
         self.queue.clear()
-        self.batch = Batch(self.decoder.vocab_size, self.limits.max_top)
+        self.batch = DecodeBatch(self.decoder.vocab_size, self.limits.max_top)
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
         self._room = Room(0, 0)
         self._cache.clear()

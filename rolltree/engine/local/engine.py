@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rolltree.engine.local.check import check_room, check_sampling, check_tokens, top_wanted
-from rolltree.engine.local.core import Core, Limits, News
+from rolltree.engine.local.core import Core, EngineLimits, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
 from rolltree.engine.local.streams import passed_over, stream_key
@@ -70,7 +70,7 @@ class LocalEngine:
             raise EngineError(f"max_batch is {max_batch} and max_tokens_in_memory {memory}; both must be positive.")
         kept = memory // 4 if share_prefixes else 0
         max_top = min(decoder.vocab_size, _MAX_TOP)
-        limits = Limits(max_batch, memory - kept, kept, context, max_top)
+        limits = EngineLimits(max_batch, memory - kept, kept, context, max_top)
         self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         """What it can do."""
         self._rng = np.random.default_rng(seed)

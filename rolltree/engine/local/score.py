@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.engine.local.law import wide
+from rolltree.engine.local.sampling import wide
 from rolltree.engine.protocol import Scored
 from rolltree.policy.decoder import Decoder
 from rolltree.tree.node import FloatArray

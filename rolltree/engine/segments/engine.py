@@ -10,11 +10,11 @@ import numpy as np
 from rolltree.engine.local.check import check_room, check_sampling, check_tokens
 from rolltree.engine.local.stops import StopTables
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Scored
-from rolltree.engine.segments.law import alternatives_for, entropy_of
+from rolltree.engine.segments.distribution import alternatives_for, entropy_of
 from rolltree.engine.segments.run import SegmentRun
 from rolltree.engine.segments.turnstile import Turnstile
-from rolltree.engine.segments.wire import Backend, BrokenError, Read
-from rolltree.engine.segments.writer import Patience, Writer
+from rolltree.engine.segments.wire import Backend, BrokenError, SegmentRead
+from rolltree.engine.segments.writer import SegmentPatience, Writer
 from rolltree.tree.node import Array
 
 _DOES = ("stream", "abort", "greedy", "shared-prefix", "versions")
@@ -28,7 +28,7 @@ class SegmentEngine:
     """
 
     def __init__(
-        self, backend: Backend, codec: Codec, *, patience: Patience | None = None, seed: int | None = None
+        self, backend: Backend, codec: Codec, *, patience: SegmentPatience | None = None, seed: int | None = None
     ) -> None:
         self.backend = backend
         """The foreign engine behind it."""
@@ -36,7 +36,7 @@ class SegmentEngine:
         """Its tokenizer."""
         self.capabilities = _capabilities(backend)
         """What it can do."""
-        self._patience = patience or Patience()
+        self._patience = patience or SegmentPatience()
         self._tables = StopTables(codec, backend.reach.vocab)
         self._rng = np.random.default_rng(seed)
         self._salt = f"rolltree-{backend.version}"
@@ -95,7 +95,7 @@ class SegmentEngine:
             raise EngineError(f"{len(ids)} tokens exceed the context of {reach.context}; score a shorter text.")
         async with self._reading:
             version = self.version
-            read = await self._read(ids, start, reach.vocab if entropy else 0) if start < len(ids) else Read(())
+            read = await self._read(ids, start, reach.vocab if entropy else 0) if start < len(ids) else SegmentRead(())
         rows = np.array([p for _, p in read.alternatives], np.float64).reshape(-1, reach.vocab) if entropy else None
         return Scored(
             np.array(read.logp, np.float32), version,
@@ -152,7 +152,7 @@ class SegmentEngine:
             writer.interrupt()
         await closing
 
-    async def _read(self, ids: list[int], start: int, alternatives: int) -> Read:
+    async def _read(self, ids: list[int], start: int, alternatives: int) -> SegmentRead:
         failed = 0
         while True:
             try:
@@ -194,7 +194,7 @@ class SegmentEngine:
 def _capabilities(backend: Backend) -> Capabilities:
     reach = backend.reach
     features: set[str] = set(_DOES)
-    if reach.whole and not reach.law:
+    if reach.whole and not reach.of_sampling:
         features.add("entropy:full")
     if reach.alternatives:
         features.add("top")

@@ -39,13 +39,13 @@ class SegmentRun(BaseRun):
         self._top = top
         self._entropy = any(w.startswith("entropy") for w in request.want)
         self._logp: list[float] = []
-        self._logq: list[float] = []
+        self._sampling_logprobs: list[float] = []
         self._version: list[int] = []
         self._spread: list[float] = []
         self._best: list[Alternatives] = []
 
     def take(
-        self, ids: Sequence[int], logp: Sequence[float], logq: Sequence[float], version: int,
+        self, ids: Sequence[int], logp: Sequence[float], sampling_logprob: Sequence[float], version: int,
         best: Sequence[Alternatives] = (), spread: Sequence[float] = (),
     ) -> None:  # fmt: skip
         """Tokens have come; `spread` is the entropy at each, where it is wanted."""
@@ -53,7 +53,7 @@ class SegmentRun(BaseRun):
             return
         self.written += ids
         self._logp += logp
-        self._logq += logq
+        self._sampling_logprobs += sampling_logprob
         self._version += [version] * len(ids)
         if self._top:
             self._best += best
@@ -85,7 +85,7 @@ class SegmentRun(BaseRun):
         return Sample(
             np.array(self.written[start:], np.int32),
             np.array(self._logp[start:], np.float32),
-            np.array(self._logq[start:], np.float32),
+            np.array(self._sampling_logprobs[start:], np.float32),
             np.array(self._version[start:], np.int32),
             finish,
             stopped_by,

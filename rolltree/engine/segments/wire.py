@@ -31,9 +31,9 @@ class Reach:
     context: int
     """Most tokens of prefix and continuation together."""
     alternatives: int
-    """Most alternatives it reports beside a token; as many as the vocabulary holds = the whole law is seen."""
-    law: bool = False
-    """Whether it reports the log-prob under the law sampled from by itself."""
+    """Most alternatives it reports beside a token; as many as the vocabulary holds = the whole distribution is seen."""
+    of_sampling: bool = False
+    """Whether it reports the log-prob under the distribution sampled from by itself."""
     scores: bool = True
     """Whether it can read the log-probs of given tokens."""
     updates: bool = False
@@ -46,7 +46,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SegmentRequest:
     """One call: write on after `tokens`."""
 
     tokens: Sequence[int]
@@ -74,8 +74,8 @@ class Piece:
     """Under the full softmax at temperature 1."""
     alternatives: Sequence[Alternatives] = ()
     """One per token, where asked for."""
-    logq: Sequence[float] | None = None
-    """Under the law sampled from, by an engine that reports it."""
+    sampling_logprob: Sequence[float] | None = None
+    """Under the distribution sampled from, by an engine that reports it."""
     prefilled: int = 0
     """Prefix tokens computed; a later piece may correct an earlier one by a negative number."""
     finish: str = ""
@@ -83,7 +83,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class SegmentRead:
     """Log-probs of given tokens, with as many alternatives as were asked for."""
 
     logp: Sequence[float]
@@ -108,11 +108,11 @@ class Backend(Protocol):
         """Version of its weights, by its own word where it has one."""
         ...
 
-    def write(self, ask: Ask) -> AsyncGenerator[Piece]:
+    def write(self, ask: SegmentRequest) -> AsyncGenerator[Piece]:
         """Write on; closing the generator ends the call at the engine too."""
         ...
 
-    async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> Read:
+    async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> SegmentRead:
         """Log-probs of tokens[start:] given what precedes each."""
         ...
 

@@ -17,11 +17,11 @@ import numpy as np
 from rolltree.engine.local.stops import StopTables
 from rolltree.engine.local.streams import stream_key
 from rolltree.engine.protocol import EngineError, Sampling
+from rolltree.engine.segments.distribution import distribution_of, entropy_of, neutral
 from rolltree.engine.segments.ends import find_end, foreseen
-from rolltree.engine.segments.law import entropy_of, law_of, neutral
 from rolltree.engine.segments.run import SegmentRun
 from rolltree.engine.segments.turnstile import Turnstile
-from rolltree.engine.segments.wire import Ask, Backend, BrokenError, Piece
+from rolltree.engine.segments.wire import Backend, BrokenError, Piece, SegmentRequest
 
 _SEEDS = (1 << 63) - 1
 TOGETHER = 32
@@ -30,7 +30,7 @@ alone costs a small model more than computing it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class SegmentPatience:
     """How long to go on asking an engine that went away."""
 
     tries: int = 8
@@ -49,7 +49,7 @@ class Writer:
     """Writes one run; `interrupt` ends its present call, and it goes on when the gate lets it in again."""
 
     def __init__(
-        self, backend: Backend, gate: Turnstile, tables: StopTables, eos: int, patience: Patience,
+        self, backend: Backend, gate: Turnstile, tables: StopTables, eos: int, patience: SegmentPatience,
         salt: Callable[[], str],
     ) -> None:  # fmt: skip
         self._backend = backend
@@ -113,7 +113,7 @@ class Writer:
         s, backend = run.request.sampling, self._backend
         prefix, so_far, held = [*run.ids, *run.written], list(run.written), list[Piece]()
         version, finish, stopped_by = backend.version, None, ""
-        late = backend.reach.law and not neutral(s, backend.reach.vocab) and s.temperature > 0
+        late = backend.reach.of_sampling and not neutral(s, backend.reach.vocab) and s.temperature > 0
         ask = self._ask(run, prefix)
         run.keeping = ask.together > 1
         try:
@@ -150,16 +150,16 @@ class Writer:
         if finish is None:
             raise BrokenError("it ended a call without a word")
 
-    def _ask(self, run: SegmentRun, prefix: list[int]) -> Ask:
+    def _ask(self, run: SegmentRun, prefix: list[int]) -> SegmentRequest:
         s, start = run.request.sampling, len(run.written)
         ends, alone = foreseen(self._tables, s, self._eos)
         # A later segment draws from a stream of its own, or it would repeat the numbers of the first.
         seed = stream_key((run.seed << 32) + start) & _SEEDS
         together = TOGETHER if alone and not run.watched else 1
-        return Ask(prefix, run.most - start, s, ends, seed, run.reported, self._salt(), together)
+        return SegmentRequest(prefix, run.most - start, s, ends, seed, run.reported, self._salt(), together)
 
     async def _read_late(self, run: SegmentRun, prefix: list[int], held: list[Piece], version: int) -> None:
-        """Log-probs of the policy for tokens whose engine told only those of the law."""
+        """Log-probs of the policy for tokens whose engine told only those of the distribution."""
         ids = [i for piece in held for i in piece.ids]
         if ids:
             read = await self._backend.read([*prefix, *ids], len(prefix), 0)
@@ -167,7 +167,7 @@ class Writer:
 
 
 def take(run: SegmentRun, piece: Piece, s: Sampling, version: int, vocab: int) -> None:
-    """Write a piece down with what its alternatives say about law and entropy."""
+    """Write a piece down with what its alternatives say about distribution and entropy."""
     n = len(piece.ids)
     wrong = next((i for i in piece.ids if not 0 <= i < vocab), None)
     if wrong is not None:
@@ -179,16 +179,16 @@ def take(run: SegmentRun, piece: Piece, s: Sampling, version: int, vocab: int) -
         )
     if not n:
         return
-    logq, spread = list(piece.logp), list[float]()
+    sampling_logprob, spread = list(piece.logp), list[float]()
     if run.reported:
         rows = np.array([p[: run.reported] for _, p in piece.alternatives], np.float64)
         if any(w.startswith("entropy") for w in run.request.want):
             spread = entropy_of(rows).tolist()
         if s.temperature != 0 and not neutral(s, vocab):
-            logq = law_of(np.array(piece.logp, np.float64), rows, s).tolist()
+            sampling_logprob = distribution_of(np.array(piece.logp, np.float64), rows, s).tolist()
     if s.temperature == 0:
-        logq = [float("nan")] * n
-    run.take(piece.ids, piece.logp, logq, version, piece.alternatives, spread)
+        sampling_logprob = [float("nan")] * n
+    run.take(piece.ids, piece.logp, sampling_logprob, version, piece.alternatives, spread)
 
 
 def _cut(piece: Piece, keep: int) -> Piece:

@@ -10,13 +10,13 @@ from typing import Any
 
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.handover import handed_over
-from rolltree.engine.segments.wire import Alternatives, Ask, Piece, Reach, Read
+from rolltree.engine.segments.wire import Alternatives, Piece, Reach, SegmentRead, SegmentRequest
 
 
 class VllmBackend:
     """A running `AsyncLLM` (see `rolltree.engine.segments.Backend`)."""
 
-    def __init__(self, llm: Any, vocab: int, alternatives: int, *, law: bool, version: int) -> None:
+    def __init__(self, llm: Any, vocab: int, alternatives: int, *, of_sampling: bool, version: int) -> None:
         served = int(llm.model_config.get_vocab_size())
         if served != vocab:
             llm.shutdown()
@@ -24,13 +24,15 @@ class VllmBackend:
                 f"the model in vLLM has {served} tokens and the policy's codec {vocab}; start it on the policy's folder"
             )
         self.name = "the vLLM engine"
-        self.reach = Reach(vocab, int(llm.model_config.max_model_len), alternatives, law, scores=True, updates=True)
+        self.reach = Reach(
+            vocab, int(llm.model_config.max_model_len), alternatives, of_sampling, scores=True, updates=True
+        )
         self.version = version
         self._llm = llm
         self._names = itertools.count()
         self._told = False
 
-    async def write(self, ask: Ask) -> AsyncGenerator[Piece]:
+    async def write(self, ask: SegmentRequest) -> AsyncGenerator[Piece]:
         """Generate; closing the generator aborts the request in vLLM."""
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
@@ -53,7 +55,7 @@ class VllmBackend:
                 logp, best = columns(done.logprobs, ask.alternatives)
                 yield Piece(done.token_ids, logp, best, prefilled=prefilled, finish=done.finish_reason or "")
 
-    async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> Read:
+    async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> SegmentRead:
         """Prompt log-probs; vLLM reads none of the prompt from its cache for them."""
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
@@ -64,7 +66,7 @@ class VllmBackend:
         )  # fmt: skip
         async with aclosing(self._outputs(tokens, params, None)) as outputs:
             async for out in outputs:
-                return Read(*columns(out.prompt_logprobs[start:], alternatives))
+                return SegmentRead(*columns(out.prompt_logprobs[start:], alternatives))
         raise EngineError("vLLM ended a scoring request without an answer")
 
     async def load(self, weights: Any, version: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.engine.protocol import Codec, EngineError
-from rolltree.engine.segments import Patience, SegmentEngine
+from rolltree.engine.segments import SegmentEngine, SegmentPatience
 from rolltree.engine.vllm.backend import VllmBackend
 from rolltree.policy.load import LoadedModel, load_codec
 
@@ -18,7 +18,7 @@ SMALL = 1024
 BLOCK = 32
 """Tokens per cache block on a CPU, where vLLM's 128 would share no prefix of a short prompt."""
 
-Reports = Literal["policy", "law"]
+Reports = Literal["policy", "sampling"]
 
 
 def start(
@@ -28,10 +28,10 @@ def start(
 ) -> SegmentEngine:  # fmt: skip
     """An engine on a model's folder. Blocks until vLLM is up, which takes from seconds to minutes.
 
-    `reports` says which log-probs vLLM hands out (its `logprobs_mode`): those of the policy, from which the law is
-    computed when top-k bounds it or the vocabulary is small; or those of the law, after which the policy's are read
-    once per sample. Under "policy" other laws are refused, under "law" alternatives off the policy are. `engine` goes
-    to vLLM's engine arguments as it is.
+    `reports` says which log-probs vLLM hands out (its `logprobs_mode`): those of the policy, from which the
+    distribution is computed when top-k bounds it or the vocabulary is small; or those of the distribution, after which
+    the policy's are read once per sample. Under "policy" other distributions are refused, under "sampling"
+    alternatives off the policy are. `engine` goes to vLLM's engine arguments as it is.
     """
     require()
     path = model.path if isinstance(model, LoadedModel) else None
@@ -49,8 +49,8 @@ def start(
         "logprobs_mode": "raw_logprobs" if reports == "policy" else "processed_logprobs", "disable_log_stats": True,
     }  # fmt: skip
     return SegmentEngine(
-        VllmBackend(_up(settings | engine), vocab, most, law=reports == "law", version=version), known,
-        patience=Patience(tries=1), seed=seed,
+        VllmBackend(_up(settings | engine), vocab, most, of_sampling=reports == "sampling", version=version), known,
+        patience=SegmentPatience(tries=1), seed=seed,
     )  # fmt: skip
 
 

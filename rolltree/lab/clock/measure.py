@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from rolltree.control.schedule import Group, Schedule
 from rolltree.lab.clock.hardware import Hardware
-from rolltree.lab.clock.work import Item, Job, Workload
-from rolltree.lab.clock.world import World, simulate
+from rolltree.lab.clock.work import Job, WorkItem, Workload
+from rolltree.lab.clock.world import ClockWorld, simulate
 
 SLOW = 1.2816
 """Prompts above this deviate are slow ones: a tenth of all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ClockOutcome:
     """Speeds and lags are of the second part of a run, once `settled` updates were made."""
 
     tokens_per_second: float
@@ -58,10 +58,10 @@ class Batches:
 
     def add(self, group: Group, now: float, hardware: Hardware) -> None:
         """Book a trained group."""
-        version = group.born + group.lag
+        version = group.born + group.staleness
         if version == len(self.times):
             self.times.append(now)
-        item: Item = group.item
+        item: WorkItem = group.item
         for rollout in group.kept:
             tokens = rollout.tokens
             self.work += tokens
@@ -72,7 +72,7 @@ class Batches:
                 self.stale += sum(s.tokens for s in rollout.segments if s.version < version)
         self.rollouts[version] += len(group.kept)
         if version >= self.skip:
-            self.lags[group.lag] += 1
+            self.lags[group.staleness] += 1
 
 
 def path(job: Job, hardware: Hardware) -> float:
@@ -96,19 +96,19 @@ def lower_bound(batches: Batches, hardware: Hardware, training: float) -> float:
 def run(
     schedule: Schedule, hardware: Hardware, work: Workload, *, updates: int, per_engine: int, size: int = 8,
     settled: int | None = None,
-) -> Outcome:  # fmt: skip
+) -> ClockOutcome:  # fmt: skip
     """Simulate and measure. `per_engine` groups on each engine make a batch."""
     batches = Batches(max(updates // 3, 1) if settled is None else settled)
     asked: Counter[bool] = Counter()
     reached: Counter[bool] = Counter()
     early = updates // 2 * per_engine * hardware.engines
-    world = World(hardware)
+    world = ClockWorld(hardware)
 
     def told(group: Group) -> None:
         if group.number < early:
             asked[group.item.slowness > SLOW] += 1
-            reached[group.item.slowness > SLOW] += group.fate == "trained"
-        if group.fate == "trained":
+            reached[group.item.slowness > SLOW] += group.usage == "trained"
+        if group.usage == "trained":
             batches.add(group, world.now, hardware)
 
     scheduler = simulate(
@@ -121,9 +121,9 @@ def run(
     groups = sum(batches.lags.values())
     tokens = sum(batches.tokens[v] for v in later)
     most = max(batches.lags)
-    settled_rollouts = sum(n for fate, n in scheduler.numbers.items() if fate not in ("submitted", "carried"))
-    dropped = sum(n for fate, n in scheduler.numbers.items() if fate.startswith("dropped") or fate == "failed")
-    return Outcome(
+    settled_rollouts = sum(n for usage, n in scheduler.numbers.items() if usage not in ("submitted", "carried"))
+    dropped = sum(n for usage, n in scheduler.numbers.items() if usage.startswith("dropped") or usage == "failed")
+    return ClockOutcome(
         tokens_per_second=tokens / seconds,
         rollouts_per_minute=60 * sum(batches.rollouts[v] for v in later) / seconds,
         over_bound=world.now / lower_bound(batches, hardware, world.training),

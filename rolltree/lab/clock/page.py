@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from rolltree.lab.clock.arms import AGENTS, ARMS, Arm
+from rolltree.lab.clock.arms import AGENTS, ARMS, ScheduleArm
 from rolltree.lab.clock.hardware import Hardware
-from rolltree.lab.clock.measure import Outcome
-from rolltree.lab.clock.study import PER_ENGINE, Row, gains
+from rolltree.lab.clock.measure import ClockOutcome
+from rolltree.lab.clock.study import PER_ENGINE, ClockRow, gains
 from rolltree.lab.exact.chart import lines
 
 COMMAND = "python -m rolltree.lab.clock"
-Cell = Callable[[Outcome], float | None]
+Cell = Callable[[ClockOutcome], float | None]
 COLUMNS: Mapping[str, tuple[Cell, str]] = {
     "tokens / s / device": (lambda o: o.tokens_per_second, ".0f"),
     "rollouts / min / device": (lambda o: o.rollouts_per_minute, ".1f"),
@@ -29,10 +29,10 @@ COLUMNS: Mapping[str, tuple[Cell, str]] = {
 }
 
 
-def write_page(folder: Path, rows: Sequence[Row]) -> Path:
+def write_page(folder: Path, rows: Sequence[ClockRow]) -> Path:
     """Write `scheduling.md`, `.json` and `.svg`; returns the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = {"command": COMMAND, "rows": [row.told() for row in rows]}
+    told = {"command": COMMAND, "rows": [row.as_json() for row in rows]}
     (folder / "scheduling.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     (folder / "scheduling.svg").write_text(_chart(rows), encoding="utf-8")
     path = folder / "scheduling.md"
@@ -40,16 +40,16 @@ def write_page(folder: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[ClockRow]:
     """The runs behind a page, from its JSON."""
-    rows: list[Row] = []
+    rows: list[ClockRow] = []
     for told in json.loads(path.read_text(encoding="utf-8"))["rows"]:
         outcome = told["outcome"] | {"lags": tuple(told["outcome"]["lags"])}
-        rows.append(Row(**(told | {"outcome": Outcome(**outcome)})))
+        rows.append(ClockRow(**(told | {"outcome": ClockOutcome(**outcome)})))
     return rows
 
 
-def _parts(rows: Sequence[Row]) -> list[str]:
+def _parts(rows: Sequence[ClockRow]) -> list[str]:
     h = Hardware()
     parts = [
         "# Schedules in simulated time",
@@ -97,9 +97,9 @@ def _parts(rows: Sequence[Row]) -> list[str]:
     parts += ["## Sizes", "![Trained tokens per second and device, by engines](scheduling.svg)"]
     chosen = [row for row in rows if row.study == "sizes"]
     for engines in sorted({row.engines for row in chosen}):
-        for law in dict.fromkeys(row.law for row in chosen if row.engines == engines):
-            here = [row for row in chosen if row.engines == engines and row.law == law]
-            parts += [f"### {engines:,} engine{'s' * (engines > 1)}, {law} lengths", _table(here)]
+        for distribution in dict.fromkeys(row.distribution for row in chosen if row.engines == engines):
+            here = [row for row in chosen if row.engines == engines and row.distribution == distribution]
+            parts += [f"### {engines:,} engine{'s' * (engines > 1)}, {distribution} lengths", _table(here)]
     parts += [
         "The arms:", _arms(ARMS),
         "## Regimes", "Speed over gather-all on 8 engines, by lengths and by rollouts per engine in a batch.",
@@ -108,12 +108,15 @@ def _parts(rows: Sequence[Row]) -> list[str]:
         "8 engines, 8 turns, log-normal answers (σ 1) of the mean given; lengths σ 0.7.",
     ]  # fmt: skip
     agents = [row for row in rows if row.study == "agents"]
-    for law in dict.fromkeys(row.law for row in agents):
-        parts += [f"### {law[0].upper()}{law[1:]}", _table([row for row in agents if row.law == law])]
+    for distribution in dict.fromkeys(row.distribution for row in agents):
+        parts += [
+            f"### {distribution[0].upper()}{distribution[1:]}",
+            _table([row for row in agents if row.distribution == distribution]),
+        ]
     return [*parts, _arms({name: arm for name, arm in AGENTS.items() if name not in ARMS})]
 
 
-def _papers(rows: Sequence[Row]) -> str:
+def _papers(rows: Sequence[ClockRow]) -> str:
     regimes, sizes, agents = gains(rows, "regimes", "sync"), gains(rows, "sizes", "sync"), gains(rows, "agents", "sync")
     overlap = gains(rows, "agents", "one step ahead")
 
@@ -131,7 +134,7 @@ def _papers(rows: Sequence[Row]) -> str:
     ])  # fmt: skip
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[ClockRow]) -> str:
     head = "| arm | " + " | ".join(COLUMNS) + " |\n|---|" + "---:|" * len(COLUMNS)
     body = [
         f"| {name} | "
@@ -147,26 +150,26 @@ def _cell(values: Sequence[float | None], how: str) -> str:
     return format(mean(known), how) if known else "–"
 
 
-def _regimes(rows: Sequence[Row]) -> str:
+def _regimes(rows: Sequence[ClockRow]) -> str:
     found = gains(rows, "regimes", "sync")
     busy = sorted({key[3] for key in found})
     out = [
         "| lengths | arm | " + " | ".join(f"{8 * per} rollouts" for per in busy) + " |",
         "|---|---|" + "---:|" * len(busy),
     ]
-    for law in dict.fromkeys(key[1] for key in found):
+    for distribution in dict.fromkeys(key[1] for key in found):
         for arm in ("april", "areal"):
-            cells = " | ".join(f"{found[arm, law, 8, per]:.2f}×" for per in busy)
-            out.append(f"| {law} | {arm} | {cells} |")
+            cells = " | ".join(f"{found[arm, distribution, 8, per]:.2f}×" for per in busy)
+            out.append(f"| {distribution} | {arm} | {cells} |")
     return "\n".join(out)
 
 
-def _arms(arms: Mapping[str, Arm]) -> str:
+def _arms(arms: Mapping[str, ScheduleArm]) -> str:
     return "\n".join(f"- **{name}**: {arm.about}." for name, arm in arms.items())
 
 
-def _chart(rows: Sequence[Row]) -> str:
-    chosen = [row for row in rows if row.study == "sizes" and row.law == "log-normal"]
+def _chart(rows: Sequence[ClockRow]) -> str:
+    chosen = [row for row in rows if row.study == "sizes" and row.distribution == "log-normal"]
     series: dict[str, list[tuple[float, float, float]]] = {}
     for name in ("sync", "one step ahead", "april", "areal", "windowed FIFO", "verl", "slime", "dart"):
         for engines in sorted({row.engines for row in chosen if row.arm == name}):

@@ -1,4 +1,5 @@
-"""What there is to do: lengths from heavy-tailed laws, in turns, with answers of an environment between them."""
+"""What there is to do: lengths from heavy-tailed distributions, in turns, with answers of an environment between
+them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 
-class Law(Protocol):
-    """A law of lengths, as a function of a standard normal deviate."""
+class Distribution(Protocol):
+    """A distribution of lengths, as a function of a standard normal deviate."""
 
     @property
     def name(self) -> str:
@@ -70,7 +71,7 @@ class Job(NamedTuple):
     """Whether it fails at its end."""
 
 
-class Item(NamedTuple):
+class WorkItem(NamedTuple):
     """One prompt's work."""
 
     jobs: tuple[Job, ...]
@@ -82,7 +83,7 @@ class Item(NamedTuple):
 class Workload:
     """Items by number: the same number gives the same item, whatever the schedule and in whatever order it asks."""
 
-    law: Law = LogNormal()
+    distribution: Distribution = LogNormal()
     alike: float = 0.5
     """Share of the variance of z that rollouts of one prompt have in common."""
     cap: int = 16384
@@ -91,12 +92,12 @@ class Workload:
     wait: float = 0.0
     """Mean seconds of an environment's answer."""
     wait_sigma: float = 1.0
-    """Their law is log-normal, with this standard deviation of the logarithm."""
+    """Their distribution is log-normal, with this standard deviation of the logarithm."""
     failing: float = 0.0
     """Share of rollouts that fail."""
     seed: int = 0
 
-    def item(self, number: int, rollouts: int) -> Item:
+    def item(self, number: int, rollouts: int) -> WorkItem:
         """Jobs of a prompt; a rollout's job depends on its place alone."""
         rng = np.random.default_rng((self.seed, number))
         mine = float(rng.standard_normal())
@@ -105,10 +106,10 @@ class Workload:
         jobs: list[Job] = []
         for place in range(rollouts):
             z = math.sqrt(self.alike) * mine + math.sqrt(1 - self.alike) * float(own[place, 0])
-            length = min(max(round(self.law.length(z)), self.turns), self.cap)
+            length = min(max(round(self.distribution.length(z)), self.turns), self.cap)
             whole, rest = divmod(length, self.turns)
             shift = math.log(self.wait) - self.wait_sigma**2 / 2 if self.wait else 0.0
             waits = tuple(math.exp(shift + self.wait_sigma * float(w)) for w in own[place, 1:]) if self.wait else ()
             turns = tuple(whole + (k < rest) for k in range(self.turns))
             jobs.append(Job(turns, waits or (0.0,) * (self.turns - 1), bool(fails[place])))
-        return Item(tuple(jobs), mine)
+        return WorkItem(tuple(jobs), mine)

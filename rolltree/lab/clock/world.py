@@ -24,7 +24,7 @@ class ClockError(RolltreeError, RuntimeError):
 
 
 @dataclass(slots=True, eq=False)
-class World:
+class ClockWorld:
     """All that takes time. Make it, `drive` it, then read the scheduler's numbers and its own."""
 
     hardware: Hardware
@@ -233,7 +233,7 @@ class World:
 
 
 def simulate(
-    schedule: Schedule, world: World, work: Workload, *, updates: int, batch: int, size: int,
+    schedule: Schedule, world: ClockWorld, work: Workload, *, updates: int, batch: int, size: int,
     told: Callable[[Group], None] = lambda _: None, accept: Callable[[Group], bool] = lambda _: True,
 ) -> Scheduler:  # fmt: skip
     """Drive a schedule through a new world for so many updates; the same arguments give the same run."""

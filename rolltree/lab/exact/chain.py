@@ -31,13 +31,13 @@ class Chain:
         steps = torch.arange(self.actions.shape[1])
         return theta.log_softmax(-1)[steps, self.before, self.actions]
 
-    def law(self, theta: Tensor) -> Tensor:
+    def distribution(self, theta: Tensor) -> Tensor:
         """(Y,) probability of every path."""
         return self.logp(theta).sum(1).exp()
 
     def value(self, theta: Tensor) -> Tensor:
         """Expected reward."""
-        return (self.law(theta) * self.reward).sum()
+        return (self.distribution(theta) * self.reward).sum()
 
     def true_gradient(self, theta: Tensor) -> Tensor:
         """(T, 3, 3) gradient of the expected reward."""
@@ -80,7 +80,7 @@ def versions(problem: Chain, seed: int, count: int, *, rollouts: int = 32, rate:
     theta = start()
     published = [theta]
     for _ in range(count):
-        drawn = torch.multinomial(problem.law(theta), rollouts, replacement=True, generator=g)
+        drawn = torch.multinomial(problem.distribution(theta), rollouts, replacement=True, generator=g)
         reward = problem.reward[drawn]
         weight = ((reward - reward.mean()) / rollouts)[:, None].expand(-1, LENGTH)
         some = Chain(problem.actions[drawn], problem.before[drawn], reward)

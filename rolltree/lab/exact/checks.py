@@ -27,7 +27,7 @@ def noise(credit: str, group: int, forks: Forks, seed: int, problem: str = "tool
 
 def calls(forest: list[Tree]) -> float:
     """Actions sampled per tree, shared ones once."""
-    return sum(len(node) for tree in forest for node in tree if node.trains) / len(forest)
+    return sum(len(node) for tree in forest for node in tree if node.trainable) / len(forest)
 
 
 def at_equal_calls(credit: str, calls_wanted: float, seed: int) -> float:

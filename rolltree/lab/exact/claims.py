@@ -19,7 +19,7 @@ from rolltree.tree.table import Floats, table
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ExactClaim:
     """A statement, the numbers it was held against, and what they say."""
 
     statement: str
@@ -28,7 +28,7 @@ class Claim:
     verdict: str
 
 
-def hiper_variance(trees: int = 8000) -> Claim:
+def hiper_variance(trees: int = 8000) -> ExactClaim:
     """HiPER: unbiased and less noisy than flat GAE, with an exact critic and with a wrong one."""
     problem = PROBLEMS["options"]()
     credits = {
@@ -54,13 +54,13 @@ def hiper_variance(trees: int = 8000) -> Claim:
         f"{wrong.zmax:.1f}, flat GAE's {got[0.1]['flat GAE, λ = 1'].zmax:.1f}: the saving is bought with the critic."
     )
     header = ("estimator", "critic error", "scale", "bias", "noise", "max z")
-    return Claim("HiPER is unbiased and has less variance than flat GAE", header, tuple(rows), verdict)
+    return ExactClaim("HiPER is unbiased and has less variance than flat GAE", header, tuple(rows), verdict)
 
 
-def sign_flips(draws: int = 40_000, seed: int = 0) -> Claim:
+def sign_flips(draws: int = 40_000, seed: int = 0) -> ExactClaim:
     """MC-GRPO: how often an advantage has another sign than r − E r, for mean, median at G + 1, and mean at G + 1."""
     rng = np.random.default_rng(seed)
-    laws = {
+    distributions = {
         "0, 1.5, 2 (GSM8K)": lambda n: rng.choice([0.0, 1.5, 2.0], n, p=[0.6, 0.15, 0.25]),
         "Gaussian": lambda n: rng.normal(0, 1, n),
         "heavy outliers": lambda n: rng.normal(0, 1, n) + 20 * (rng.random(n) < 0.05),
@@ -69,9 +69,9 @@ def sign_flips(draws: int = 40_000, seed: int = 0) -> Claim:
     means = {"0, 1.5, 2 (GSM8K)": 0.725, "Gaussian": 0.0, "heavy outliers": 1.0, "0 / 1": 0.3}
     rows: list[tuple[str, ...]] = []
     wins: list[str] = []
-    for name, law in laws.items():
+    for name, distribution in distributions.items():
         for group in (2, 4, 8):
-            even, odd = law((draws, group)), law((draws, group + 1))
+            even, odd = distribution((draws, group)), distribution((draws, group + 1))
             mean, mean_more = _flips(even, even.mean(1), means[name]), _flips(odd, odd.mean(1), means[name])
             # One pivot per group is left out of the update, so flips are counted over the G rows that stay.
             middle = _flips(odd, np.median(odd, axis=1), means[name]) * (group + 1) / group
@@ -79,7 +79,7 @@ def sign_flips(draws: int = 40_000, seed: int = 0) -> Claim:
             if middle < min(mean, mean_more):
                 wins.append(f"{name} at G = {group}")
     verdict = f"The median flips fewer signs than both means for: {'; '.join(wins) or 'none'}. Elsewhere it does not."
-    return Claim("a median baseline flips fewer signs in small groups",
+    return ExactClaim("a median baseline flips fewer signs in small groups",
                  ("rewards", "G", "mean of G", "mean of G + 1", "median of G + 1"), tuple(rows), verdict)  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def _flips(reward: Floats, baseline: Floats, truth: float) -> float:
     return float((np.sign(away) * np.sign(reward - truth) < 0).mean())
 
 
-def leaf_mean_bias(trees: int = 4000, seed: int = 0) -> Claim:
+def leaf_mean_bias(trees: int = 4000, seed: int = 0) -> ExactClaim:
     """Value of the root by leaf mean and by child mean, when the number of forks depends on the action drawn."""
     rows: list[tuple[str, ...]] = []
     worst = {"leaf_mean": 0.0, "child_mean": 0.0}
@@ -107,11 +107,11 @@ def leaf_mean_bias(trees: int = 4000, seed: int = 0) -> Claim:
         "Leaf mean is off wherever the number of leaves below an action depends on what happened there: forks that "
         "follow the action drawn, and a little where calls end before they fork."
     )
-    return Claim("leaf means are biased under uneven forks, child means are not",
+    return ExactClaim("leaf means are biased under uneven forks, child means are not",
                  ("problem", "forks", "backup", "true V(root)", "bias"), tuple(rows), verdict)  # fmt: skip
 
 
-def two_channels(seed: int = 0) -> Claim:
+def two_channels(seed: int = 0) -> ExactClaim:
     """The clipped surrogate from gain and loss against the same with every path written out."""
     rng = np.random.default_rng(seed)
     shape = [[[], [], []], [[[], []], []], []]
@@ -132,12 +132,14 @@ def two_channels(seed: int = 0) -> Claim:
         every = (paths.weight[paths.path] * np.minimum(r * a, np.clip(r, 0.8, 1.28) * a)).sum()
         worst = max(worst, abs(float(two - every)))
         rows.append((terms, f"{two:.12f}", f"{every:.12f}", f"{abs(two - every):.1e}"))
-    return Claim("two channels per action give the clipped surrogate of all paths exactly",
+    return ExactClaim("two channels per action give the clipped surrogate of all paths exactly",
                  ("terms", "two channels", "every path", "difference"), tuple(rows),
                  f"Equal to {worst:.0e} on 50 random trees with masked, untrained and empty runs.")  # fmt: skip
 
 
-def mass_balance(draws: int = 2000, seed: int = 0, answers: int = 300, right: int = 30, rate: float = 1.0) -> Claim:
+def mass_balance(
+    draws: int = 2000, seed: int = 0, answers: int = 300, right: int = 30, rate: float = 1.0
+) -> ExactClaim:
     """BroRL: the sampled update's change of correct mass, term by term, and how often it falls."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 1, answers)
@@ -164,7 +166,7 @@ def mass_balance(draws: int = 2000, seed: int = 0, answers: int = 300, right: in
         "it vanishes."
     )
     header = ("N", "right sampled · N", "wrong sampled · N", "unsampled · N", "sum · N", "P(falls)", "E Σ p² unsampled")
-    return Claim("with many rollouts correct mass cannot fall (mass balance)", header, tuple(rows), verdict)
+    return ExactClaim("with many rollouts correct mass cannot fall (mass balance)", header, tuple(rows), verdict)
 
 
 def _balance(p: Floats, correct: np.ndarray, seen: np.ndarray, step: float) -> tuple[list[float], float]:

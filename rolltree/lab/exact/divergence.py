@@ -39,18 +39,20 @@ def measure(theta: Tensor, reference: Tensor, old: Tensor, penalty: KlPenalty) -
     logp = theta.log_softmax(-1)
     exact = (logp.exp() * (logp - reference)).sum()
     (true,) = torch.autograd.grad(exact, theta, retain_graph=True)
-    law = old.exp()
-    zero = torch.zeros_like(law)
-    batch = Batch(logp, old, zero, zero, torch.ones_like(law), reference=reference)
+    distribution = old.exp()
+    zero = torch.zeros_like(distribution)
+    batch = Batch(logp, old, zero, zero, torch.ones_like(distribution), reference=reference)
     (slope,) = torch.autograd.grad(penalty(batch)[0], logp, retain_graph=True)
-    scores = torch.eye(len(law), dtype=law.dtype) - logp.exp().detach()
+    scores = torch.eye(len(distribution), dtype=distribution.dtype) - logp.exp().detach()
     per_action = slope[:, None] * scores
-    mean = law @ per_action
-    spread = (law @ (per_action - mean).square().sum(1)).sqrt()
-    estimate = torch.stack([penalty(_one(batch, a))[0] for a in range(len(law))])
+    mean = distribution @ per_action
+    spread = (distribution @ (per_action - mean).square().sum(1)).sqrt()
+    estimate = torch.stack([penalty(_one(batch, a))[0] for a in range(len(distribution))])
     norm = true.norm()
     return Gradient(
-        float((mean - true).norm() / norm), float(spread / norm), float((law @ estimate).detach() / exact.detach())
+        float((mean - true).norm() / norm),
+        float(spread / norm),
+        float((distribution @ estimate).detach() / exact.detach()),
     )
 
 
@@ -88,11 +90,11 @@ def main(folder: Path = Path("docs/measured"), *, say: Callable[[str], object] =
         "actions. Bias and deviation (of one draw) are relative to ‖∇KL(π‖π_ref)‖; value is the expected estimate over "
         "the true KL. `× r` multiplies the estimate by π/π_old before differentiating (`kl_weighted=True`).",
     ]
-    for staleness, law in ((0.0, "actions drawn from π"), (0.5, "actions drawn from a stale π_old")):
+    for staleness, distribution in ((0.0, "actions drawn from π"), (0.5, "actions drawn from a stale π_old")):
         for distance in (0.1, 0.5, 1.5):
             rows = table(distance, staleness)
             parts += [
-                f"## Distance {distance}, {law}",
+                f"## Distance {distance}, {distribution}",
                 "| estimator | bias | deviation | value |\n|---|---:|---:|---:|",
             ]
             parts[-1] += "".join(f"\n| {name} | {_middle(all_of)} |" for name, all_of in rows)

@@ -30,7 +30,7 @@ BAD, TOKENS, SUFFIX = 3, 12, 6
 
 @dataclass(frozen=True)
 class Shared:
-    """logits[previous] = E[previous] · U: every context's law depends on what all share."""
+    """logits[previous] = E[previous] · U: every context's distribution depends on what all share."""
 
     inner: Tensor
     outer: Tensor
@@ -44,10 +44,10 @@ def taught(first: Floats, rng: np.random.Generator, steps: int = 600) -> Shared:
     """A policy that has learned a language from its exact probabilities."""
     start = [torch.tensor(0.3 * rng.normal(size=s)) for s in ((len(first), RANK), (RANK, len(first)))]
     policy = Shared(*(x.requires_grad_() for x in start))
-    law, optimizer = torch.tensor(first), torch.optim.Adam(start, lr=0.03)
+    distribution, optimizer = torch.tensor(first), torch.optim.Adam(start, lr=0.03)
     for _ in range(steps):
         optimizer.zero_grad()
-        (-(law * policy().log_softmax(-1)).sum(-1).mean()).backward()
+        (-(distribution * policy().log_softmax(-1)).sum(-1).mean()).backward()
         optimizer.step()
     return policy
 
@@ -55,23 +55,23 @@ def taught(first: Floats, rng: np.random.Generator, steps: int = 600) -> Shared:
 def tuned(objective: Objective, seed: int, steps: int = 400, noise: float = 0.2) -> list[tuple[float, float]]:
     """(fit of the second language, nats lost on the first) before each step of fine-tuning and after the last.
 
-    The second language has other laws in half of the contexts and its text only shows those, with a share of random
-    words. Fit is the probability of the second language's likeliest words; lost is the rise of the divergence from the
-    first in the contexts the text never shows.
+    The second language has other distributions in half of the contexts and its text only shows those, with a share of
+    random words. Fit is the probability of the second language's likeliest words; lost is the rise of the divergence
+    from the first in the contexts the text never shows.
     """
     rng = np.random.default_rng([29, seed])
     first, second = (rng.dirichlet(np.full(WORDS, 0.1), WORDS) for _ in range(2))
     shown, kept = np.arange(WORDS // 2), np.arange(WORDS // 2, WORDS)
     policy = taught(first, rng)
     optimizer = torch.optim.Adam([policy.inner, policy.outer], lr=0.01)
-    favourite, law = torch.tensor(second[shown].argmax(1)), torch.tensor(first[kept])
+    favourite, distribution = torch.tensor(second[shown].argmax(1)), torch.tensor(first[kept])
     out: list[tuple[float, float]] = []
 
     def told() -> None:
         with torch.no_grad():
             all_words = policy().log_softmax(-1)
             fit = float(all_words[torch.tensor(shown), favourite].exp().mean())
-            out.append((fit, float(-(law * all_words[torch.tensor(kept)]).sum(-1).mean())))
+            out.append((fit, float(-(distribution * all_words[torch.tensor(kept)]).sum(-1).mean())))
 
     for _ in range(steps):
         told()
@@ -110,33 +110,33 @@ def otr(seed: int) -> Measured:
 
 def corpus(rng: np.random.Generator) -> Floats:
     """A text in which a token in seven is bad, and more than half of those that follow a bad one."""
-    law = rng.dirichlet(np.full(TOKENS, 0.5), TOKENS)
-    for previous, row in enumerate(law):
+    distribution = rng.dirichlet(np.full(TOKENS, 0.5), TOKENS)
+    for previous, row in enumerate(distribution):
         bad = 0.6 if previous < BAD else 0.08
         row[:BAD] *= bad / row[:BAD].sum()
         row[BAD:] *= (1 - bad) / row[BAD:].sum()
-    return law
+    return distribution
 
 
-def mended(law: Floats) -> Floats:
+def mended(distribution: Floats) -> Floats:
     """The text as a rewriter leaves it: the same, without bad tokens."""
-    good = np.where(np.arange(TOKENS) < BAD, 0.0, law)
+    good = np.where(np.arange(TOKENS) < BAD, 0.0, distribution)
     return good / good.sum(1, keepdims=True)
 
 
-def written(law: Floats, start: int, rng: np.random.Generator) -> list[int]:
+def written(distribution: Floats, start: int, rng: np.random.Generator) -> list[int]:
     """A suffix after a token."""
     out = [start]
     for _ in range(SUFFIX):
-        out.append(int(rng.choice(TOKENS, p=law[out[-1]])))
+        out.append(int(rng.choice(TOKENS, p=distribution[out[-1]])))
     return out[1:]
 
 
-def bad_rate(law: Floats) -> float:
+def bad_rate(distribution: Floats) -> float:
     """Expected share of bad tokens in a suffix after a bad token."""
     place, total = np.where(np.arange(TOKENS) < BAD, 1 / BAD, 0.0), 0.0
     for _ in range(SUFFIX):
-        place = place @ law
+        place = place @ distribution
         total += float(place[:BAD].sum())
     return total / SUFFIX
 
@@ -145,8 +145,8 @@ def judged(way: str, seed: int, steps: int = 150, prefixes: int = 16, rollouts: 
     """Bad rate before each step and after the last: "preference", "best" (likelihood of the judged best candidate),
     "mended" or "found" (likelihood of that text, no judge), or "unjudged" (likelihood of one's own rollout)."""
     rng = np.random.default_rng([31, seed])
-    law = corpus(rng)
-    logits = torch.tensor(np.log(law)).requires_grad_()
+    distribution = corpus(rng)
+    logits = torch.tensor(np.log(distribution)).requires_grad_()
     reference = logits.detach().log_softmax(-1)
     optimizer, credit = torch.optim.Adam([logits], lr=0.02), load_credit("extremes")
     dpo, likelihood = load_objective("pairwise", beta=0.1), load_objective("reinforce")
@@ -154,7 +154,7 @@ def judged(way: str, seed: int, steps: int = 150, prefixes: int = 16, rollouts: 
     for _ in range(steps):
         policy = logits.detach().softmax(-1).numpy()
         out.append(bad_rate(policy))
-        trees = [_candidates(f"t{i}", policy, law, rollouts, rng) for i in range(prefixes)]
+        trees = [_candidates(f"t{i}", policy, distribution, rollouts, rng) for i in range(prefixes)]
         for tree in trees:
             for leaf in tree.leaves():
                 if way not in ("preference", "best"):
@@ -172,10 +172,15 @@ def judged(way: str, seed: int, steps: int = 150, prefixes: int = 16, rollouts: 
     return [*out, bad_rate(logits.detach().softmax(-1).numpy())]
 
 
-def _candidates(name: str, policy: Floats, law: Floats, rollouts: int, rng: np.random.Generator) -> Tree:
+def _candidates(name: str, policy: Floats, distribution: Floats, rollouts: int, rng: np.random.Generator) -> Tree:
     start = int(rng.choice(TOKENS))
     tree = Tree(name, [start])
-    sources = [("found", law), ("mended", mended(law)), *[("own", policy)] * (rollouts - 1), ("unjudged", policy)]
+    sources = [
+        ("found", distribution),
+        ("mended", mended(distribution)),
+        *[("own", policy)] * (rollouts - 1),
+        ("unjudged", policy),
+    ]
     for source, text in sources:
         tokens = written(text, start, rng)
         leaf = tree.extend(0, tokens, status="done", notes={"source": source})

@@ -16,7 +16,7 @@ from rolltree.tree.table import Floats, table
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ExactMeasure:
     """An estimator ĝ of g = ∇J from one tree (or `prompts` trees); the mean is over many."""
 
     scale: float
@@ -59,8 +59,8 @@ def gradients(
         weights = np.where(weights > 0, 1 / np.maximum(size, 1)[owner[tab.leaf_tree]], 0.0)
         folded = fold(tab, advantage, weights, multiplicity)
         push = folded.gain + folded.loss
-        at = np.flatnonzero(tab.teaches)
-        row = np.concatenate([n.notes["row"] for n in tab.nodes if n.trains]).astype(np.int64)
+        at = np.flatnonzero(tab.loss_mask)
+        row = np.concatenate([n.notes["row"] for n in tab.nodes if n.trainable]).astype(np.int64)
         taken = tab.flat("actions")[at].astype(np.int64)
         step = owner[np.repeat(tab.tree, tab.length)[at]]
         cells = (int(owner.max()) + 1) * rows
@@ -71,7 +71,7 @@ def gradients(
     return np.concatenate(out)
 
 
-def summarise(estimates: Floats, truth: Floats) -> Measured:
+def summarise(estimates: Floats, truth: Floats) -> ExactMeasure:
     """Bias and noise of estimates of a known vector; standard errors from 20 blocks."""
     g = truth.ravel()
     norm2 = float(g @ g)
@@ -87,7 +87,7 @@ def summarise(estimates: Floats, truth: Floats) -> Measured:
     error = np.sqrt(var / n)
     z = np.divide(np.abs(mean - g), error, out=np.zeros(len(g)), where=error > 1e-12)
     z = np.where((error <= 1e-12) & (np.abs(mean - g) > 1e-9), np.inf, z)
-    return Measured(
+    return ExactMeasure(
         scale=scale, scale_se=float(np.std(scales, ddof=1) / np.sqrt(len(scales))),
         bias=float(np.sqrt(max(away2 - chance2, 0.0) / norm2)), bias_se=float(np.sqrt(chance2 / norm2)),
         noise=float(np.sqrt(var.sum() / norm2)) / abs(c), noise_se=float(np.std(noises, ddof=1) / np.sqrt(len(noises))),
@@ -98,7 +98,7 @@ def summarise(estimates: Floats, truth: Floats) -> Measured:
 def measure_all(
     credits: Mapping[str, Credit], problem: Problem, *, group: int = 8, forks: Forks = "flat", noise: float = 0.0,
     critic: float = 0.0, trees: int = 2000, prompts: int = 0, multiplicity: Multiplicity = "per_leaf", seed: int = 0,
-) -> dict[str, Measured]:  # fmt: skip
+) -> dict[str, ExactMeasure]:  # fmt: skip
     """Measure several credits on the same forests. `prompts` trees make a step; 0 credits all trees at once and takes
     each as its own estimate, which is right (and fast) for credits that never look beyond a tree."""
     solved = solve(problem)
@@ -115,7 +115,7 @@ def measure_all(
 def measure(
     credit: Credit, problem: Problem, *, group: int = 8, forks: Forks = "flat", noise: float = 0.0, critic: float = 0.0,
     trees: int = 2000, prompts: int = 0, multiplicity: Multiplicity = "per_leaf", seed: int = 0,
-) -> Measured:  # fmt: skip
+) -> ExactMeasure:  # fmt: skip
     """Measure one credit; see `measure_all`."""
     return measure_all(
         {"it": credit}, problem, group=group, forks=forks, noise=noise, critic=critic, trees=trees, prompts=prompts,

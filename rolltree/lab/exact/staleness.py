@@ -2,8 +2,9 @@
 
 A REINFORCE run publishes a version per step; rollouts come from the version `lag` steps back. For each objective the
 gradient of every one of the 6,561 paths is computed with the shipped code, so its mean and variance under the behaviour
-law are sums. Objectives that look at the whole batch (BAPO's bounds, VCPO's baseline) see the whole law: what they tend
-to with many rollouts. The second half trains from stale rollouts and asks how fast it learns.
+distribution are sums. Objectives that look at the whole batch (BAPO's bounds, VCPO's baseline) see the whole
+distribution: what they tend to with many rollouts. The second half trains from stale rollouts and asks how fast it
+learns.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def methods() -> tuple[Method, ...]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class StalenessMeasure:
     """One objective at one lag on one problem; everything relative to the norm of the true gradient."""
 
     bias: float
@@ -82,18 +83,22 @@ class Drift:
     """Expected reward of the behaviour policy."""
 
 
-def measure(problem: Chain, theta: Tensor, behaviour: Tensor, method: Method) -> Measured:
+def measure(problem: Chain, theta: Tensor, behaviour: Tensor, method: Method) -> StalenessMeasure:
     """Mean and variance of one path's gradient by enumeration."""
-    law = problem.law(behaviour)
-    center = _baseline(problem, theta, behaviour, law, law) if method.baseline else (law * problem.reward).sum()
-    batch = stale_batch(problem, theta, behaviour, law, problem.reward - center, proximal=method.proximal)
-    per_path = problem.scores(theta, coefficients(method.objective, batch, len(law)) / law[:, None])
+    distribution = problem.distribution(behaviour)
+    center = (
+        _baseline(problem, theta, behaviour, distribution, distribution)
+        if method.baseline
+        else (distribution * problem.reward).sum()
+    )
+    batch = stale_batch(problem, theta, behaviour, distribution, problem.reward - center, proximal=method.proximal)
+    per_path = problem.scores(theta, coefficients(method.objective, batch, len(distribution)) / distribution[:, None])
     true = problem.true_gradient(theta).reshape(-1)
-    mean = law @ per_path
-    variance = float(law @ per_path.square().sum(1) - mean.square().sum()) / ROLLOUTS
+    mean = distribution @ per_path
+    variance = float(distribution @ per_path.square().sum(1) - mean.square().sum()) / ROLLOUTS
     norm = float(true.norm())
     second = float(mean.square().sum()) + variance
-    return Measured(
+    return StalenessMeasure(
         bias=float((mean - true).norm()) / norm,
         deviation=math.sqrt(max(variance, 0.0)) / norm,
         efficiency=float(mean @ true) ** 2 / (norm**2 * second) if second > 0 else 0.0,
@@ -101,12 +106,12 @@ def measure(problem: Chain, theta: Tensor, behaviour: Tensor, method: Method) ->
 
 
 def drift(problem: Chain, theta: Tensor, behaviour: Tensor) -> Drift:
-    """Distances between the policies, under the behaviour law."""
-    law = problem.law(behaviour)
+    """Distances between the policies, under the behaviour distribution."""
+    distribution = problem.distribution(behaviour)
     gap = (problem.logp(theta) - problem.logp(behaviour)).abs().mean(1)
-    weight = problem.law(theta) / law
-    share = 1 / float((law * weight.square()).sum())
-    return Drift(float((law * gap).sum()), share, float(problem.value(behaviour)))
+    weight = problem.distribution(theta) / distribution
+    share = 1 / float((distribution * weight.square()).sum())
+    return Drift(float((distribution * gap).sum()), share, float(problem.value(behaviour)))
 
 
 def train(
@@ -117,21 +122,25 @@ def train(
     published = [start()]
     for step in range(steps):
         theta, behaviour = published[-1], published[max(step - lag, 0)]
-        drawn = torch.multinomial(problem.law(behaviour), rollouts, replacement=True, generator=g)
+        drawn = torch.multinomial(problem.distribution(behaviour), rollouts, replacement=True, generator=g)
         some = Chain(problem.actions[drawn], problem.before[drawn], problem.reward[drawn])
         mass = torch.full((rollouts,), 1 / rollouts, dtype=torch.float64)
-        center = _baseline(some, theta, behaviour, mass, some.law(behaviour)) if method.baseline else some.reward.mean()
+        center = (
+            _baseline(some, theta, behaviour, mass, some.distribution(behaviour))
+            if method.baseline
+            else some.reward.mean()
+        )
         batch = stale_batch(some, theta, behaviour, mass, some.reward - center, proximal=method.proximal)
         direction = some.scores(theta, coefficients(method.objective, batch, rollouts)).sum(0).reshape(theta.shape)
-        share = float(ess(some.law(theta) / some.law(behaviour))) if method.scaled else 1.0
+        share = float(ess(some.distribution(theta) / some.distribution(behaviour))) if method.scaled else 1.0
         published.append(theta + rate * step_scale(share) * direction)
     return sum(float(problem.value(theta)) for theta in published) / len(published)
 
 
-def _baseline(some: Chain, theta: Tensor, behaviour: Tensor, mass: Tensor, law: Tensor) -> Tensor:
+def _baseline(some: Chain, theta: Tensor, behaviour: Tensor, mass: Tensor, distribution: Tensor) -> Tensor:
     """VCPO's baseline: scores per path, weights π/μ, each path counted with its mass."""
     norms = some.scores(theta, torch.ones_like(some.actions, dtype=torch.float64)).norm(dim=1)
-    return minimum_variance_baseline(some.reward, norms, some.law(theta) / law * mass.sqrt())
+    return minimum_variance_baseline(some.reward, norms, some.distribution(theta) / distribution * mass.sqrt())
 
 
 def main(folder: Path = Path("docs/measured"), *, say: Callable[[str], object] = print) -> None:
@@ -139,7 +148,7 @@ def main(folder: Path = Path("docs/measured"), *, say: Callable[[str], object] =
     torch.set_num_threads(1)
     all_methods, train_lags = methods(), (0, 4, 16, 64)
     drifts: list[list[Drift]] = []
-    measured: list[list[list[Measured]]] = []
+    measured: list[list[list[StalenessMeasure]]] = []
     learned: list[list[list[float]]] = []
     for seed in range(SEEDS):
         problem = chain(seed)
@@ -157,7 +166,7 @@ def main(folder: Path = Path("docs/measured"), *, say: Callable[[str], object] =
 
 
 def _columns(
-    measured: Sequence[Sequence[Sequence[Measured]]], drifts: Sequence[Sequence[Drift]]
+    measured: Sequence[Sequence[Sequence[StalenessMeasure]]], drifts: Sequence[Sequence[Drift]]
 ) -> dict[str, list[list[list[float]]]]:
     """Name → method → lag → one value per problem; drifts stand as one-row tables."""
     table = {

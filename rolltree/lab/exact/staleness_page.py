@@ -55,8 +55,9 @@ def write_page(folder: Path, results: Results) -> Path:
         "# Objectives under staleness, exactly",
         "Regenerate with `python -m rolltree.lab.exact.staleness`. "
         f"Chains of 8 actions out of 3, {results.problems} problems; "
-        "cells are the median over problems, with the smallest and largest in brackets. μ is the law that sampled, "
-        "`lag` versions of a REINFORCE run behind π. All moments are sums over the 6,561 paths.",
+        "cells are the median over problems, with the smallest and largest in brackets. μ is the "
+        "distribution that sampled, `lag` versions of a REINFORCE run behind π. All moments are sums over the 6,561 "
+        "paths.",
         "![Bias, deviation and efficiency against lag](staleness.svg)",
         "## How far behind", _table("lag", lags, labels, drift),
     ]  # fmt: skip

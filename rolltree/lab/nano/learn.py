@@ -29,7 +29,7 @@ POINTS = 12
 
 
 @dataclass(frozen=True)
-class Settings:
+class LearnSettings:
     """What is trained, and where the result goes."""
 
     tasks: tuple[str, ...] = tuple(BUDGETS)
@@ -44,7 +44,7 @@ class Settings:
     threads: int = 1
 
 
-def main(settings: Settings) -> None:
+def main(settings: LearnSettings) -> None:
     """Train (or find) every run and write the page, the figure and the numbers."""
     torch.set_num_threads(settings.threads)
     shelf = Shelf(settings.cache, TrainRunner())
@@ -62,7 +62,7 @@ def main(settings: Settings) -> None:
     write(settings, found)
 
 
-def write(settings: Settings, found: Mapping[str, Sequence[Trace]]) -> None:
+def write(settings: LearnSettings, found: Mapping[str, Sequence[Trace]]) -> None:
     """The page, its figure and the numbers behind both."""
     curves = {
         f"{task}, seed {trace.seed}": _points(trace, BUDGETS[task])
@@ -80,7 +80,7 @@ def write(settings: Settings, found: Mapping[str, Sequence[Trace]]) -> None:
     (settings.out / "learning.md").write_text(_page(settings, found, rows))
 
 
-def _page(settings: Settings, found: Mapping[str, Sequence[Trace]], rows: Sequence[str]) -> str:
+def _page(settings: LearnSettings, found: Mapping[str, Sequence[Trace]], rows: Sequence[str]) -> str:
     seeds = f"--seeds {settings.seeds} --first-seed {settings.first_seed}"
     command = f"python -m rolltree.lab.nano.learn --tasks {' '.join(found)} {seeds}"
     return _PAGE.format(recipe=settings.recipe.upper(), command=command, rows="\n".join(rows))
@@ -118,4 +118,4 @@ trials of seed 0 on these tasks; the seeds here are others and draw held-out ite
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Settings))
+    main(tyro.cli(LearnSettings))

@@ -23,7 +23,7 @@ Z95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PolicyMeasure:
     """What one task at one level gives. Intervals are half-widths at 95 %."""
 
     task: str
@@ -52,7 +52,7 @@ async def measure(
     split: Split = "test",
     seed: int = 0,
     temperature: float = 1.0,
-) -> Measured:
+) -> PolicyMeasure:
     """Sample every one of the first `items` different items of a split and count what is right."""
     if k > samples:
         raise LabError(f"pass@{k} needs at least {k} samples per item, not {samples}: sample more")
@@ -67,8 +67,8 @@ async def measure(
         raise LabError(f"{lost} of {samples * len(groups)} rollouts of {task.name} failed, so nothing was measured")
     right = [sum(score >= SOLVED for score in group) for group in groups]
     ones, ks = [count / samples for count in right], [pass_at(count, samples, k) for count in right]
-    lengths = [sum(len(n) for n in tree.path(leaf) if n.trains) for tree in forest for leaf in tree.leaves()]
-    return Measured(
+    lengths = [sum(len(n) for n in tree.path(leaf) if n.trainable) for tree in forest for leaf in tree.leaves()]
+    return PolicyMeasure(
         task=task.name,
         level=task.level,
         items=len(chosen),

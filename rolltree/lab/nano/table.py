@@ -13,14 +13,14 @@ import tyro
 
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Engine
-from rolltree.lab.nano.measure import Measured, measure
+from rolltree.lab.nano.measure import PolicyMeasure, measure
 from rolltree.policy.nano import FOLDER
 from rolltree.task.registry import list_tasks, load_task
 
 MARK = "<!-- measured: everything below is written by rolltree.lab.nano.table -->\n"
 
 
-async def measure_suite(engine: Engine, *, items: int = 128, samples: int = 16, seed: int = 0) -> list[Measured]:
+async def measure_suite(engine: Engine, *, items: int = 128, samples: int = 16, seed: int = 0) -> list[PolicyMeasure]:
     """Every task at every level."""
     return [
         await measure(engine, load_task(info.name, level=level), items=items, samples=samples, seed=seed)
@@ -29,7 +29,7 @@ async def measure_suite(engine: Engine, *, items: int = 128, samples: int = 16, 
     ]
 
 
-def markdown(rows: Sequence[Measured], defaults: Mapping[str, int]) -> str:
+def markdown(rows: Sequence[PolicyMeasure], defaults: Mapping[str, int]) -> str:
     """The rows as a table; the default level of a task is bold."""
     head = (
         "| task | level | pass@1 | pass@{k} | groups of {n} all equal | tokens a rollout |\n|---|---|---|---|---|---|\n"
@@ -44,7 +44,7 @@ def markdown(rows: Sequence[Measured], defaults: Mapping[str, int]) -> str:
     return "".join(lines)
 
 
-def write(rows: Sequence[Measured], page: Path, data: Path) -> None:
+def write(rows: Sequence[PolicyMeasure], page: Path, data: Path) -> None:
     """Replace the measured part of a page, and store the rows as JSON."""
     text = page.read_text(encoding="utf-8")
     if MARK not in text:
@@ -62,7 +62,7 @@ def _percent(value: float, width: float) -> str:
 
 
 @dataclass(frozen=True)
-class Settings:
+class TableSettings:
     """What is measured and where the result goes."""
 
     model: Path = FOLDER
@@ -77,7 +77,7 @@ class Settings:
     threads: int = 1
 
 
-async def main(settings: Settings) -> None:
+async def main(settings: TableSettings) -> None:
     """Measure a policy with the local engine and publish the table."""
     torch.set_num_threads(settings.threads)
     engine = LocalEngine(settings.model)
@@ -89,4 +89,4 @@ async def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(tyro.cli(Settings)))
+    asyncio.run(main(tyro.cli(TableSettings)))

@@ -28,7 +28,7 @@ IGNORED = -100
 
 
 @dataclass(frozen=True)
-class Settings:
+class PretrainSettings:
     """How the policy is made."""
 
     out: Path
@@ -68,7 +68,7 @@ def build_model() -> LlamaForCausalLM:
     )
 
 
-def batches(documents: Sequence[Document], settings: Settings) -> Iterator[list[tuple[Tensor, Tensor]]]:
+def batches(documents: Sequence[Document], settings: PretrainSettings) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """Batches of (tokens, labels), each cut into slices of similar length; labels of others' tokens are ignored."""
     for first in range(0, len(documents) - settings.batch + 1, settings.batch):
         chosen = sorted(documents[first : first + settings.batch], key=lambda one: len(one.tokens))
@@ -88,7 +88,7 @@ def _pad(documents: Sequence[Document]) -> tuple[Tensor, Tensor]:
     return tokens, labels
 
 
-def optimizers(model: LlamaForCausalLM, settings: Settings) -> tuple[torch.optim.Optimizer, ...]:
+def optimizers(model: LlamaForCausalLM, settings: PretrainSettings) -> tuple[torch.optim.Optimizer, ...]:
     """Muon for the matrices inside the layers, AdamW for the rest."""
     inner = [weight for name, weight in model.named_parameters() if weight.ndim == 2 and ".layers." in name]
     rest = [weight for name, weight in model.named_parameters() if weight.ndim != 2 or ".layers." not in name]
@@ -98,7 +98,7 @@ def optimizers(model: LlamaForCausalLM, settings: Settings) -> tuple[torch.optim
     )
 
 
-def train(documents: Sequence[Document], settings: Settings) -> LlamaForCausalLM:
+def train(documents: Sequence[Document], settings: PretrainSettings) -> LlamaForCausalLM:
     """One pass over the documents."""
     torch.manual_seed(settings.seed)
     model = build_model()
@@ -127,7 +127,7 @@ def train(documents: Sequence[Document], settings: Settings) -> LlamaForCausalLM
     return model
 
 
-def main(settings: Settings) -> None:
+def main(settings: PretrainSettings) -> None:
     """Play the corpus, train, and write the folder with a note of how it was made."""
     if (settings.out / "model.safetensors").exists():
         raise SystemExit(f"{settings.out} already holds a model: choose another --out or remove it")
@@ -152,4 +152,4 @@ def main(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Settings))
+    main(tyro.cli(PretrainSettings))

@@ -26,7 +26,7 @@ Share = Callable[[float], float]
 
 
 @dataclass(frozen=True)
-class Way:
+class HintWay:
     """How prompts are hinted, compared and taught."""
 
     share: Share
@@ -40,11 +40,11 @@ def adaptive(missed: float) -> float:
 
 
 WAYS = {
-    "ADHint": Way(adaptive),
-    "half always shown": Way(lambda _: 0.5, "grpo", masked=False),
-    "half always shown, masked": Way(lambda _: 0.5),
-    "ADHint without masking": Way(adaptive, masked=False),
-    "no hint": Way(lambda _: 0.0, "grpo"),
+    "ADHint": HintWay(adaptive),
+    "half always shown": HintWay(lambda _: 0.5, "grpo", masked=False),
+    "half always shown, masked": HintWay(lambda _: 0.5),
+    "ADHint without masking": HintWay(adaptive, masked=False),
+    "no hint": HintWay(lambda _: 0.0, "grpo"),
 }
 
 
@@ -62,7 +62,7 @@ def success(logits: Floats) -> Floats:
     return np.exp(np.log(_softmax(logits)[..., 0]).sum(-1))
 
 
-def train(way: Way, seed: int, steps: int = 80, group: int = 16, rate: float = 4.0) -> list[float]:
+def train(way: HintWay, seed: int, steps: int = 80, group: int = 16, rate: float = 4.0) -> list[float]:
     """Mean unhinted success on the harder half of the prompts, step by step."""
     rng = np.random.default_rng([43, seed])
     logits = start(rng)
@@ -76,7 +76,7 @@ def train(way: Way, seed: int, steps: int = 80, group: int = 16, rate: float = 4
     return out
 
 
-def _grown(number: int, policy: Floats, way: Way, group: int, rng: np.random.Generator) -> Tree:
+def _grown(number: int, policy: Floats, way: HintWay, group: int, rng: np.random.Generator) -> Tree:
     tree = Tree(f"p{number}", [0])
     solved = [_rolled(tree, policy, 0, rng) for _ in range(group // 2)]
     shown = min(round(PLACES * way.share(1 - float(np.mean(solved)))), PLACES - 1)
@@ -90,7 +90,7 @@ def _rolled(tree: Tree, policy: Floats, shown: int, rng: np.random.Generator) ->
     if shown:
         known = next((c for c in tree.children(tree.root) if c.role == "hint"), None)
         above = known or tree.extend(
-            tree.root, [0] * shown, role="hint", forced=True, trains=True, status="done", notes={"first": 0}
+            tree.root, [0] * shown, role="hint", forced=True, trainable=True, status="done", notes={"first": 0}
         )
     digits = [int(rng.choice(DIGITS, p=policy[place])) for place in range(shown, PLACES)]
     reward = float(not any(digits))
@@ -98,7 +98,7 @@ def _rolled(tree: Tree, policy: Floats, shown: int, rng: np.random.Generator) ->
     return reward
 
 
-def _direction(trees: list[Tree], policy: Floats, way: Way) -> Floats:
+def _direction(trees: list[Tree], policy: Floats, way: HintWay) -> Floats:
     """The gradient of the surrogate at a ratio of 1 with respect to the logits."""
     view = table(trees)
     advantage = load_credit(way.credit)(view)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from rolltree.control.beliefs import Beliefs
-from rolltree.control.dars import Dars, Schedule
-from rolltree.control.dots import Dots
-from rolltree.control.gdro import PromptGdro, Reading, RolloutGdro
 from rolltree.control.history import History
+from rolltree.control.methods.dars import Dars, Schedule
+from rolltree.control.methods.dots import Dots
+from rolltree.control.methods.gdro import PromptGdro, Reading, RolloutGdro
+from rolltree.control.methods.seele import Seele
+from rolltree.control.methods.v05 import V05, shrinkage
+from rolltree.control.methods.vade import Vade
+from rolltree.control.methods.xrpo import Xrpo
 from rolltree.control.plan import Control, Uniform
-from rolltree.control.seele import Seele
-from rolltree.control.sequential import V05, shrinkage
 from rolltree.control.shuffled import Shuffled
-from rolltree.control.vade import Vade
-from rolltree.control.xrpo import Xrpo
-from rolltree.filter.clean import Cleanest
+from rolltree.filter.methods.grpo_roc import Cleanest
 from rolltree.lab.claim import Measured
-from rolltree.lab.prompts.world import Floats, Log, World, grouped, index, mass, run, sigmoid
+from rolltree.lab.prompts.world import Floats, Log, PromptWorld, grouped, index, mass, run, sigmoid
 from rolltree.tree import Tree
 
 
-def effective_share(control: Control, world: World, steps: int = 50, skip: int = 10) -> float:
+def effective_share(control: Control, world: PromptWorld, steps: int = 50, skip: int = 10) -> float:
     """Share of groups with variance, after the first sweep of the pool."""
     logs = run(control, world, steps)[skip:]
     return sum(log.effective for log in logs) / sum(log.groups for log in logs)
@@ -29,13 +29,13 @@ def effective_share(control: Control, world: World, steps: int = 50, skip: int =
 
 def vade(seed: int) -> Measured:
     """Share of groups with variance: VADE against uniform choice from the same pool of 400."""
-    value = effective_share(Vade(400), World(400, seed=seed))
-    return Measured(value, effective_share(Shuffled(400), World(400, seed=seed)))
+    value = effective_share(Vade(400), PromptWorld(400, seed=seed))
+    return Measured(value, effective_share(Shuffled(400), PromptWorld(400, seed=seed)))
 
 
 def hard_share(schedule: Schedule | None, seed: int, width: int = 8) -> tuple[float, float]:
     """Share of Σ|A| on prompts with a pass rate below 1/4, and rollouts per prompt."""
-    world = World(2000, seed=seed, spread=2.0, gain=0.0, drift=0.0)
+    world = PromptWorld(2000, seed=seed, spread=2.0, gain=0.0, drift=0.0)
     (log,) = run(Uniform() if schedule is None else Dars(schedule), world, 1, prompts=2000, width=width)
     masses = {index(g[0].order): mass(g) for g in grouped(log.delivered).values()}
     hard = sum(m for i, m in masses.items() if world.rates[i] < 0.25)
@@ -48,7 +48,7 @@ def dars(seed: int) -> Measured:
     return Measured(value, hard_share(None, seed, round(used))[0])
 
 
-def mean_error(control: Control, world: World, width: int = 8) -> tuple[float, float, int]:
+def mean_error(control: Control, world: PromptWorld, width: int = 8) -> tuple[float, float, int]:
     """Mean squared error of the group means, groups with variance, and rollouts, of one step over all prompts."""
     (log,) = run(control, world, 1, prompts=world.count, width=width)
     errors: list[float] = []
@@ -58,9 +58,9 @@ def mean_error(control: Control, world: World, width: int = 8) -> tuple[float, f
     return float(np.mean(errors)), float(log.effective), log.rollouts
 
 
-def bandit(seed: int) -> World:
+def bandit(seed: int) -> PromptWorld:
     """200 prompts that stand still."""
-    return World(200, seed=seed, spread=2.5, gain=0.0, drift=0.0)
+    return PromptWorld(200, seed=seed, spread=2.5, gain=0.0, drift=0.0)
 
 
 def xrpo(seed: int) -> Measured:
@@ -71,10 +71,10 @@ def xrpo(seed: int) -> Measured:
     return Measured(float(value), float(np.mean([mean_error(Uniform(), w)[0] for w in again])))
 
 
-def skewed(seed: int) -> World:
+def skewed(seed: int) -> PromptWorld:
     """Three difficulties at 90, 9 and 1 %."""
     logits = np.concatenate([np.full(270, 1.0), np.full(27, -1.0), np.full(3, -2.5)])
-    return World(seed=seed, logits=np.random.default_rng([5, seed]).permutation(logits), gain=0.05)
+    return PromptWorld(seed=seed, logits=np.random.default_rng([5, seed]).permutation(logits), gain=0.05)
 
 
 def worst_bin(control: Control, seed: int, steps: int = 100) -> float:
@@ -90,7 +90,7 @@ def prompt_gdro(seed: int) -> Measured:
     return Measured(worst_bin(PromptGdro(), seed), worst_bin(Uniform(), seed))
 
 
-def noise(logs: list[Log], world: World) -> float:
+def noise(logs: list[Log], world: PromptWorld) -> float:
     """Mean over prompts of p(1−p)/n: the variance of their group means."""
     out: list[float] = []
     for log in logs:
@@ -100,7 +100,7 @@ def noise(logs: list[Log], world: World) -> float:
     return float(np.mean(out))
 
 
-def group_noise(control: Control, world: World, steps: int = 90, last: int = 30) -> float:
+def group_noise(control: Control, world: PromptWorld, steps: int = 90, last: int = 30) -> float:
     """The variance of group means once a control has learned; the world must stand still."""
     return noise(run(control, world, steps)[-last:], world)
 
@@ -111,7 +111,7 @@ def rollout_gdro(seed: int, reading: Reading = "paper") -> Measured:
     return Measured(value, group_noise(Uniform(), bandit(seed)))
 
 
-def topical(seed: int, count: int = 300) -> World:
+def topical(seed: int, count: int = 300) -> PromptWorld:
     """Prompts whose difficulty follows from the words they are made of."""
     rng = np.random.default_rng([7, seed])
     letters = list("abcdefghijklmnopqrstuvwxyz")
@@ -119,7 +119,9 @@ def topical(seed: int, count: int = 300) -> World:
     effect = rng.normal(0, 2, 12)
     chosen = [rng.choice(12, 2, replace=False) for _ in range(count)]
     texts = [f"{words[a]} {words[b]} {rng.integers(1000)}" for a, b in chosen]
-    return World(seed=seed, logits=np.array([effect[c].sum() for c in chosen]), texts=texts, gain=0.05, drift=0.05)
+    return PromptWorld(
+        seed=seed, logits=np.array([effect[c].sum() for c in chosen]), texts=texts, gain=0.05, drift=0.05
+    )
 
 
 def predicted(seed: int, steps: int = 24, references: int = 64) -> tuple[float, float]:
@@ -148,7 +150,7 @@ PRIORS = ("right", "off by 0.1", "half of them random", "random", "always 0.9")
 def baseline_error(prior: str, seed: int, count: int = 400) -> tuple[float, float, float]:
     """Mean squared error of V0.5's baseline, of its shrinkage alone at 4 rollouts, and rollouts per prompt."""
     rng = np.random.default_rng([13, seed])
-    world = World(count, seed=seed, mean=0.0, spread=1.5, gain=0.0, drift=0.0)
+    world = PromptWorld(count, seed=seed, mean=0.0, spread=1.5, gain=0.0, drift=0.0)
     guess = _prior(prior, world.rates, rng)
     errors: list[tuple[float, float]] = []
     control, state = V05(), Beliefs()
@@ -164,13 +166,13 @@ def baseline_error(prior: str, seed: int, count: int = 400) -> tuple[float, floa
 def v05(seed: int) -> Measured:
     """Baseline error with a prior half of which is random, against group means of as many rollouts."""
     ours, _, used = baseline_error("half of them random", seed)
-    world = World(400, seed=seed, mean=0.0, spread=1.5)
+    world = PromptWorld(400, seed=seed, mean=0.0, spread=1.5)
     return Measured(ours, float((world.rates * (1 - world.rates)).mean() / used))
 
 
 def hint_rounds(control: Control, seed: int, visits: int = 3) -> list[list[float]]:
     """True accuracies of the rollouts of each round of the last visit."""
-    world = World(60, seed=seed, mean=-4.0, spread=2.0, gain=0.0, drift=0.05)
+    world = PromptWorld(60, seed=seed, mean=-4.0, spread=2.0, gain=0.0, drift=0.05)
     log = run(control, world, visits, prompts=60, width=32)[-1]
     world_at = world.logits  # within a visit nothing moves; the drift after it is small
     rounds: list[list[float]] = []
@@ -203,9 +205,9 @@ def kept_flaws(seed: int, rate: float = 0.4, groups: int = 200) -> tuple[float, 
         if len({leaf.scores["reward"] for leaf in tree.leaves()}) == 1:
             continue
         Cleanest(16)(tree, 1)
-        rows = [(leaf.scores["reward"], 1 - leaf.scores["format"], leaf.fate) for leaf in tree.leaves()]
+        rows = [(leaf.scores["reward"], 1 - leaf.scores["format"], leaf.usage) for leaf in tree.leaves()]
         every += [(r, f) for r, f, _ in rows]
-        kept += [(r, f) for r, f, fate in rows if not fate]
+        kept += [(r, f) for r, f, usage in rows if not usage]
     both = [np.array(x) for x in (kept, every)]
     flaws = [float(x[x[:, 0] > 0, 1].mean()) for x in both]
     return flaws[0], flaws[1], float(both[0][:, 0].mean()), float(both[1][:, 0].mean())

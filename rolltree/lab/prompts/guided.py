@@ -21,8 +21,8 @@ def train(method: Method, seed: int, steps: int = 400, group: int = 8, lr: float
     """Unguided and guided pass rate after training; all methods get 2 · `group` rollouts a step where Guide does.
 
     Answers are drawn from softmax(θ); the hint adds φ. "guide" draws `group` more with the hint when all failed and
-    divides by the hinted law; "in context" trains what it drew under the hint, so φ learns as well; "always" guides
-    every step.
+    divides by the hinted distribution; "in context" trains what it drew under the hint, so φ learns as well; "always"
+    guides every step.
     """
     rng = np.random.default_rng([19, seed])
     theta, phi = np.zeros(ANSWERS), np.zeros(ANSWERS)
@@ -32,10 +32,10 @@ def train(method: Method, seed: int, steps: int = 400, group: int = 8, lr: float
         bare, hinted = _softmax(theta), _softmax(theta + phi)
         n = 2 * group if method == "grpo" else group
         drawn = rng.choice(ANSWERS, n, p=bare)
-        law = bare[drawn]
+        distribution = bare[drawn]
         if method != "grpo" and (method == "always" or not (drawn == 0).any()):
             more = rng.choice(ANSWERS, group, p=hinted)
-            drawn, law = np.concatenate([drawn, more]), np.concatenate([law, hinted[more]])
+            drawn, distribution = np.concatenate([drawn, more]), np.concatenate([distribution, hinted[more]])
         reward = (drawn == 0).astype(float)
         if reward.std() == 0:
             continue
@@ -47,7 +47,7 @@ def train(method: Method, seed: int, steps: int = 400, group: int = 8, lr: float
             step = _gradient(hinted, drawn, np.where(aided, advantage, 0))
             theta, phi = theta + lr * step, phi + lr * step
         else:
-            ratio = bare[drawn] / law
+            ratio = bare[drawn] / distribution
             live = np.where(advantage > 0, ratio < 1 + CLIP, ratio > 1 - CLIP)
             theta = theta + lr * _gradient(bare, drawn, advantage * ratio * live)
     return float(_softmax(theta)[0]), float(_softmax(theta + phi)[0])

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rolltree.control.methods.scaler import Scaler
 from rolltree.control.order import Delivery
 from rolltree.control.plan import Control, Uniform
-from rolltree.control.scaler import Scaler
 from rolltree.lab.claim import Measured
-from rolltree.lab.prompts.world import ANSWER, Floats, World, grouped, index, mass, run
+from rolltree.lab.prompts.world import ANSWER, Floats, PromptWorld, grouped, index, mass, run
 from rolltree.task.items import ENVIRONMENT
 from rolltree.task.protocol import Item
 
@@ -20,7 +20,7 @@ LEVELS = 12
 
 
 @dataclass(slots=True)
-class Ladders(World):
+class Ladders(PromptWorld):
     """Environments with a skill each; level l is solved with probability sigmoid(skill − l / 2).
 
     An item is an instance of one environment and level, in order and over and over. Training on a group raises its
@@ -34,7 +34,7 @@ class Ladders(World):
     def __post_init__(self) -> None:
         self.skills = np.random.default_rng([31, self.seed]).uniform(0.5, 3.0, KINDS)
         self.logits = (self.skills[:, None] - np.arange(LEVELS) / 2).ravel()
-        World.__post_init__(self)
+        PromptWorld.__post_init__(self)
 
     def _item(self, i: int) -> Item:
         kind, level = divmod(i, LEVELS)

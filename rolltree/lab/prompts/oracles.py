@@ -10,14 +10,14 @@ import numpy as np
 from rolltree.control.allocate import square_root
 from rolltree.control.order import Edit, Order
 from rolltree.control.plan import Nothing, Plan, Step
-from rolltree.lab.prompts.world import ANSWER, World
+from rolltree.lab.prompts.world import ANSWER, PromptWorld
 
 
 @dataclass(frozen=True, slots=True)
 class OraclePick:
     """The prompts whose true pass rate is nearest to one half."""
 
-    world: World
+    world: PromptWorld
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def start(self) -> Nothing:
@@ -34,7 +34,7 @@ class OraclePick:
 class OracleWidths:
     """The next prompts with widths by the square-root law of their true variances, rounded at random."""
 
-    world: World
+    world: PromptWorld
     least: int = 2
     needs: ClassVar[frozenset[str]] = frozenset()
 

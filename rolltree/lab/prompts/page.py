@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from rolltree.control.beliefs import Beliefs
-from rolltree.control.dars import Dars
-from rolltree.control.dots import Dots
-from rolltree.control.gdro import PromptGdro, RolloutGdro
+from rolltree.control.methods.dars import Dars
+from rolltree.control.methods.dots import Dots
+from rolltree.control.methods.gdro import PromptGdro, RolloutGdro
+from rolltree.control.methods.seele import Seele
+from rolltree.control.methods.v05 import V05
+from rolltree.control.methods.vade import Vade
+from rolltree.control.methods.xrpo import Xrpo
 from rolltree.control.plan import Control, Uniform
-from rolltree.control.seele import Seele
-from rolltree.control.sequential import V05
 from rolltree.control.shuffled import Shuffled
-from rolltree.control.vade import Vade
-from rolltree.control.xrpo import Xrpo
 from rolltree.lab.prompts import checks, guided
 from rolltree.lab.prompts.oracles import FixedHint, OraclePick, OracleWidths
-from rolltree.lab.prompts.world import World, run
+from rolltree.lab.prompts.world import PromptWorld, run
 from rolltree.lab.stats import t_interval
 
 SEEDS = 5
@@ -35,12 +35,12 @@ def table(head: Sequence[str], rows: Sequence[tuple[str, Sequence[Sequence[float
     return "\n".join(lines)
 
 
-def together(seed: int, make: Callable[[World], Control], budget: int = 12_000) -> tuple[float, ...]:
+def together(seed: int, make: Callable[[PromptWorld], Control], budget: int = 12_000) -> tuple[float, ...]:
     """One control in the common world until it has drawn the budget's rollouts.
 
     Returns: groups with variance per 1,000 rollouts, gain of the mean pass rate and of the hardest third's, steps.
     """
-    world = World(POOL, seed=seed, mean=-1.0, spread=2.5, gain=0.1, drift=0.02)
+    world = PromptWorld(POOL, seed=seed, mean=-1.0, spread=2.5, gain=0.1, drift=0.02)
     before, hard = world.rates, np.argsort(world.logits)[: POOL // 3]
     control = make(world)
     state, history = control.start(), checks.History()
@@ -53,7 +53,7 @@ def together(seed: int, make: Callable[[World], Control], budget: int = 12_000) 
     return 1000 * effective / spent, float(gained.mean()), float(gained[hard].mean()), float(steps)
 
 
-TOGETHER: dict[str, Callable[[World], Control]] = {
+TOGETHER: dict[str, Callable[[PromptWorld], Control]] = {
     "uniform (in order)": lambda _: Uniform(),
     "shuffled": lambda _: Shuffled(POOL),
     "dars even": lambda _: Dars("even"),
@@ -73,7 +73,7 @@ TOGETHER: dict[str, Callable[[World], Control]] = {
 
 def coverage(visit: float, idle: float, seed: int, steps: int = 60) -> tuple[float, float]:
     """Share of true pass rates inside the posterior's central 90 %, and the mean absolute error of its mean."""
-    world = World(POOL, seed=seed, mean=0.0, spread=2.0, gain=0.1, drift=0.05)
+    world = PromptWorld(POOL, seed=seed, mean=0.0, spread=2.0, gain=0.1, drift=0.05)
     control = Shuffled(POOL)
     state, history, beliefs = control.start(), checks.History(), Beliefs(visit, idle)
     rng = np.random.default_rng([29, seed])
@@ -186,12 +186,12 @@ def _cell(values: Sequence[float], digits: int) -> str:
     return f"{found.estimate:.{digits}f} ± {(found.high - found.low) / 2:.{digits}f}"
 
 
-def _share(make: Callable[[World], Control], seed: int) -> float:
-    world = World(400, seed=seed)
+def _share(make: Callable[[PromptWorld], Control], seed: int) -> float:
+    world = PromptWorld(400, seed=seed)
     return checks.effective_share(make(world), world)
 
 
-def _picks() -> list[tuple[str, Callable[[World], Control]]]:
+def _picks() -> list[tuple[str, Callable[[PromptWorld], Control]]]:
     return [
         ("uniform", lambda _: Shuffled(400)), ("vade", lambda _: Vade(400)),
         ("vade without forgetting", lambda _: Vade(400, visit=1.0, idle=1.0)),
@@ -199,7 +199,7 @@ def _picks() -> list[tuple[str, Callable[[World], Control]]]:
     ]  # fmt: skip
 
 
-def _widths() -> list[tuple[str, Callable[[World], Control]]]:
+def _widths() -> list[tuple[str, Callable[[PromptWorld], Control]]]:
     return [
         ("uniform", lambda _: Uniform()), ("xrpo", lambda _: Xrpo(examples=0)),
         ("xrpo without bonus", lambda _: Xrpo(examples=0, explore=0.0)),
@@ -207,7 +207,7 @@ def _widths() -> list[tuple[str, Callable[[World], Control]]]:
     ]  # fmt: skip
 
 
-def _games() -> list[tuple[str, Callable[[World], Control]]]:
+def _games() -> list[tuple[str, Callable[[PromptWorld], Control]]]:
     return [
         ("uniform", lambda _: Uniform()), ("rollout-gdro", lambda _: RolloutGdro()),
         ("rollout-gdro, not drawn", lambda _: RolloutGdro(draw=False)),
@@ -238,7 +238,7 @@ def _mass(schedule: str, seed: int) -> tuple[float, float, float]:
 
 def _prior(kind: str, seed: int) -> tuple[float, float, float, float]:
     ours, alone, used = checks.baseline_error(kind, seed)
-    rates = World(400, seed=seed, mean=0.0, spread=1.5).rates
+    rates = PromptWorld(400, seed=seed, mean=0.0, spread=1.5).rates
     return ours, float((rates * (1 - rates)).mean() / used), alone, used
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.control.arrol import Arrol, ArrolState, Judge
+from rolltree.control.methods.arrol import Arrol, ArrolState, SurvivalJudge
+from rolltree.control.methods.arrol_survival import Survival
 from rolltree.control.order import Delivery, Order, Prompt
 from rolltree.control.probe import Probed, auc
-from rolltree.control.survival import Survival
 from rolltree.lab.prompts.page import table
 from rolltree.lab.prompts.world import Floats, sigmoid
 from rolltree.task.protocol import Item
@@ -139,7 +139,7 @@ def _pruned(
 ) -> list[Probed]:
     """One step's rollouts, judged group by group; those that are pruned stay without an outcome."""
     survival = Survival(control.rule, control.keep, control.target, control.pull, control.least, control.most)
-    judge = Judge(state, survival, control.over, control.tokens, state.steps < control.warm)
+    judge = SurvivalJudge(state, survival, control.over, control.tokens, state.steps < control.warm)
     out: list[Probed] = []
     for at in range(0, len(seen), GROUP):
         rows = range(at, at + GROUP)

@@ -29,7 +29,7 @@ def sigmoid(x: Floats | float) -> Floats:
 
 
 @dataclass(slots=True)
-class World:
+class PromptWorld:
     """Prompts with logits N(`mean`, `spread`²) (or the given ones), as the supply of a run."""
 
     count: int = 1000
@@ -116,11 +116,11 @@ class Log:
     """All that were drawn, measuring ones included."""
 
 
-Watch = Callable[[Step, "World"], None]
+Watch = Callable[[Step, "PromptWorld"], None]
 
 
 def run(
-    control: Control, world: World, steps: int, *, prompts: int = 64, width: int = 8, rounds: int = 1,
+    control: Control, world: PromptWorld, steps: int, *, prompts: int = 64, width: int = 8, rounds: int = 1,
     watch: Watch | None = None, state: object = None, history: History | None = None, first: int = 1,
 ) -> list[Log]:  # fmt: skip
     """Follow a control for some steps; `watch` is called before each with the step and the world as it is then."""
@@ -141,7 +141,7 @@ def run(
     return out
 
 
-def follow(plan: Plan, world: World, width: int, into: list[Delivery], history: History, number: int) -> None:
+def follow(plan: Plan, world: PromptWorld, width: int, into: list[Delivery], history: History, number: int) -> None:
     """Serve a plan to its end, as training does; plans that stand apart come one after the other."""
     answer: list[Delivery] | None = None
     while True:
@@ -175,7 +175,7 @@ def grouped(delivered: Iterable[Delivery]) -> dict[int, list[Delivery]]:
     """What teaches, by prompt."""
     out: dict[int, list[Delivery]] = {}
     for d in delivered:
-        if d.order.teaches:
+        if d.order.for_training:
             out.setdefault(d.order.prompt.place, []).append(d)
     return out
 

@@ -2,15 +2,15 @@
 
 from rolltree.lab.report.canvas import draw, sparkline
 from rolltree.lab.report.html import html, write_html
-from rolltree.lab.report.page import Chart, Finding, Grid, Page, Series, duration, shown, versions
+from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable, duration, shown, versions
 from rolltree.lab.report.terminal import print_page
 
 __all__ = [
     "Chart",
-    "Finding",
-    "Grid",
     "Page",
-    "Series",
+    "PlotSeries",
+    "ReportFinding",
+    "ReportTable",
     "draw",
     "duration",
     "html",

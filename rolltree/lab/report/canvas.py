@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from rich.text import Text
 
-from rolltree.lab.report.page import Chart, Series, shown
+from rolltree.lab.report.page import Chart, PlotSeries, shown
 
 COLOURS = ("cyan", "dark_orange", "green", "magenta", "yellow", "red", "blue", "white")
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -57,7 +57,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _trace(
-    series: Series, cells: np.ndarray, owner: np.ndarray, index: int, box: tuple[float, float, float, float]
+    series: PlotSeries, cells: np.ndarray, owner: np.ndarray, index: int, box: tuple[float, float, float, float]
 ) -> None:  # fmt: skip
     """Set the dots of one line, a column of dots at a time, joined vertically so that steep parts have no holes."""
     x0, x1, y0, y1 = box

@@ -14,7 +14,7 @@ from html import escape as _escape
 from importlib.resources import files
 from pathlib import Path
 
-from rolltree.lab.report.page import Chart, Finding, Grid, Page, Series
+from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable
 
 _MARK = {"holds": "✓", "fails": "✗", "no difference found": "≈"}
 
@@ -70,7 +70,7 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="facts">{cells}</dl>' if cells else ""
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _findings(findings: Sequence[ReportFinding]) -> str:
     if not findings:
         return ""
     items = "".join(
@@ -90,7 +90,7 @@ def _chart(index: int, chart: Chart) -> str:
     )
 
 
-def _grid(grid: Grid) -> str:
+def _grid(grid: ReportTable) -> str:
     head = "".join(f'<th scope="col">{_text(c)}</th>' for c in grid.columns)
     rows = "".join(
         "<tr>" + f'<th scope="row">{_text(row[0])}</th>' + "".join(f"<td>{_text(c)}</td>" for c in row[1:]) + "</tr>"
@@ -136,7 +136,7 @@ def _data(chart: Chart) -> dict[str, object]:
     }
 
 
-def _line(series: Series) -> dict[str, object]:
+def _line(series: PlotSeries) -> dict[str, object]:
     return {
         "name": series.name,
         "x": _short(series.x),

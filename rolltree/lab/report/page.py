@@ -32,7 +32,7 @@ def _version(package: str) -> str:
 
 
 @dataclass(frozen=True)
-class Series:
+class PlotSeries:
     """One line of a chart: a mean with its band, and the single runs behind it."""
 
     name: str
@@ -50,7 +50,7 @@ class Chart:
     title: str
     x_title: str
     y_title: str
-    series: Sequence[Series]
+    series: Sequence[PlotSeries]
     percent: bool = False
     """Whether values are shares, shown as per cent."""
     target: float | None = None
@@ -59,7 +59,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ReportTable:
     """A table of ready-made texts; the first column names the row, the others are set flush right."""
 
     title: str
@@ -69,7 +69,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReportFinding:
     """A verdict: its outcome as a badge and the whole sentence."""
 
     outcome: Outcome
@@ -85,9 +85,9 @@ class Page:
     """One or two sentences: what was done."""
     facts: Sequence[tuple[str, str]] = ()
     """Short names and values shown as a strip under the title."""
-    findings: Sequence[Finding] = ()
+    findings: Sequence[ReportFinding] = ()
     charts: Sequence[Chart] = ()
-    grids: Sequence[Grid] = ()
+    grids: Sequence[ReportTable] = ()
     commands: Sequence[tuple[str, str]] = ()
     """What a command does, and the command."""
     notes: Sequence[str] = ()

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rolltree.lab.report.canvas import draw
-from rolltree.lab.report.page import Grid, Page
+from rolltree.lab.report.page import Page, ReportTable
 
 _STYLE = {"holds": "bold green", "fails": "bold red", "no difference found": "bold yellow"}
 
@@ -32,7 +32,7 @@ def print_page(page: Page, console: Console, *, charts: int = 1) -> None:
         console.print(Text.assemble((finding.outcome, _STYLE[finding.outcome]), words))
 
 
-def table(grid: Grid) -> Table:
+def table(grid: ReportTable) -> Table:
     """A grid as a table that fits any width: texts are never read as markup."""
     made = Table(
         title=Text(grid.title, style="bold"), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)

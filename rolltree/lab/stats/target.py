@@ -12,29 +12,29 @@ from rolltree.lab.stats.error import StatsError
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TargetReach:
     """Cost at which one run reached the target, or the cost at which it was last seen not having reached it."""
 
     cost: float
     reached: bool
 
 
-def first_reach(cost: ArrayLike, value: ArrayLike, target: float) -> Reach:
+def first_reach(cost: ArrayLike, value: ArrayLike, target: float) -> TargetReach:
     """Where a curve first reaches the target, between measurements by straight line. Censored at its last point."""
     x, y = np.asarray(cost, np.float64), np.asarray(value, np.float64)
     if not len(x) or len(x) != len(y):
         raise StatsError(f"a curve needs as many costs as values and at least one, got {len(x)} and {len(y)}")
     at = np.flatnonzero(y >= target)
     if not len(at):
-        return Reach(float(x[-1]), False)
+        return TargetReach(float(x[-1]), False)
     i = int(at[0])
     if i == 0:
-        return Reach(float(x[0]), True)
+        return TargetReach(float(x[0]), True)
     share = (target - y[i - 1]) / (y[i] - y[i - 1])
-    return Reach(float(x[i - 1] + share * (x[i] - x[i - 1])), True)
+    return TargetReach(float(x[i - 1] + share * (x[i] - x[i - 1])), True)
 
 
-def median_reach(runs: Sequence[Reach]) -> float | None:
+def median_reach(runs: Sequence[TargetReach]) -> float | None:
     """Kaplan–Meier median of the cost to reach the target; None when fewer than half got there before censoring."""
     alive, share = len(runs), 1.0
     for run in sorted(runs, key=lambda r: (r.cost, not r.reached)):
@@ -46,7 +46,7 @@ def median_reach(runs: Sequence[Reach]) -> float | None:
     return None
 
 
-def restricted(runs: Sequence[Reach], horizon: float) -> list[float]:
+def restricted(runs: Sequence[TargetReach], horizon: float) -> list[float]:
     """Cost spent without the target up to a horizon that every run was watched for: a number each run has.
 
     Its mean is the restricted mean of survival analysis; differences of it can be paired and tested like any value.

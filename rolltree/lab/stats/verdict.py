@@ -23,7 +23,7 @@ Direction = Literal["higher", "lower", "equal"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class StatedVerdict:
     """An outcome and the sentence that says it with its numbers."""
 
     outcome: Outcome
@@ -56,7 +56,7 @@ def describe(
     least: float = 0.0,
     unit: str = "",
     per: str = "seeds",
-) -> Judgement:
+) -> StatedVerdict:
     """The outcome and one sentence: who, what, by how much, with which interval over how many of what."""
     outcome = judge(effect, direction=direction, least=least)
     size = f"{_signed(effect.estimate, unit)} in {metric}"
@@ -81,7 +81,7 @@ def describe(
         words = f"fails: {subject} is better than {baseline}, but by less than claimed, {size} ({span})"
     else:
         words = f"fails: an effect of {_plain(least, unit)} is excluded, {size} ({span})"
-    return Judgement(outcome, words)
+    return StatedVerdict(outcome, words)
 
 
 def _span(effect: Interval, unit: str, per: str) -> str:

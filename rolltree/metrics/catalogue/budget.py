@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolltree.metrics.metric import Metric
 
-SPENT, ALLOCATION, PROBE = "train.loop:Spent.add", "train.steering:allocation", "control.probe:in_flight"
+SPENT, ALLOCATION, PROBE = "train.loop:RunTotals.add", "train.steering:allocation", "control.probe:in_flight"
 METRICS = (
     Metric("budget/decoded", "tokens", "Tokens decoded in the step, each prefix once.", SPENT),
     Metric("budget/decoded_total", "tokens", "Tokens decoded since the run began.", "train.loop:Loop.step"),

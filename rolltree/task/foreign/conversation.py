@@ -14,7 +14,7 @@ from typing import Any
 from rolltree.task.foreign.episode import Episode, Foreign, Heard
 from rolltree.task.foreign.messages import Render
 from rolltree.task.foreign.play import Play, content_of
-from rolltree.task.foreign.starts import Rows
+from rolltree.task.foreign.starts import StartRows
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.foreign.verifiers_parts import (
     LIMIT,
@@ -53,7 +53,7 @@ class Conversation(Foreign):
         if not self._tasks:
             raise TaskError(f"{self.name} has no tasks")
         refuse_demands(self.name, next(iter(self._tasks.values())))
-        self._starts = Rows(self.name, [{"key": key} for key in self._tasks], self._begin)
+        self._starts = StartRows(self.name, [{"key": key} for key in self._tasks], self._begin)
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """The tasks of a split in a random order, again and again; the task's content decides the split."""

@@ -108,7 +108,7 @@ class Game:
         self._question.set_result(messages)
         return await self._reply
 
-    def seat(self, task: Any) -> Run:
+    def seat(self, task: Any) -> PlayedRun:
         """The one conversation of an episode."""
         if self.trace is not None:
             raise TaskError(
@@ -117,7 +117,7 @@ class Game:
             )
         config = getattr(self._env.config, self._role)
         self.seen, self.trace = task, new_trace(task, self._role, config)
-        return Run(self, task, self.trace, config)
+        return PlayedRun(self, task, self.trace, config)
 
     async def _run(self, task: Any) -> None:
         """What verifiers does for an episode, with our agent in it."""
@@ -178,7 +178,7 @@ class Player:
         return interaction.trace
 
 
-class Run:
+class PlayedRun:
     """What `verifiers.v1.Interaction` drives: a rollout without a harness, a runtime or a model server."""
 
     def __init__(self, game: Game, task: Any, trace: Any, config: Any) -> None:

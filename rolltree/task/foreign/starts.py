@@ -39,7 +39,7 @@ class Seeds:
         return str(start) if self.alike else item.prompt, item
 
 
-class Rows:
+class StartRows:
     """An episode per row, shuffled anew on every pass. A column `split` decides the split, else the row's content."""
 
     def __init__(

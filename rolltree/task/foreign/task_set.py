@@ -14,7 +14,7 @@ from typing import Any
 
 from rolltree.task.foreign.conversation import Conversation
 from rolltree.task.foreign.messages import Render
-from rolltree.task.foreign.starts import Rows
+from rolltree.task.foreign.starts import StartRows
 from rolltree.task.foreign.threads import awaited, beside
 from rolltree.task.foreign.verifiers_parts import (
     LIMIT,
@@ -65,7 +65,7 @@ class TaskSet(SingleTurn):
         }.items():
             if told:
                 raise TaskError(f"{self.name} {lack}, which a rollout here cannot give it; run it with verifiers")
-        self._starts = Rows(self.name, [{"key": key} for key in self._tasks], self._begin)
+        self._starts = StartRows(self.name, [{"key": key} for key in self._tasks], self._begin)
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """The tasks of a split in a random order, again and again; the task's content decides the split."""

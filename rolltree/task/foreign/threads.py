@@ -24,7 +24,7 @@ IDLE = 1.0
 """Seconds after which a worker without work goes home."""
 
 
-class Crew:
+class WorkerThreads:
     """Workers that take calls from one queue."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Crew:
             self.workers -= 1
 
 
-_crew = Crew()
+_crew = WorkerThreads()
 
 
 async def beside(call: Callable[[], T]) -> T:

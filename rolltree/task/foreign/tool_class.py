@@ -18,7 +18,7 @@ from rolltree.task.foreign.episode import Episode, Foreign, Heard
 from rolltree.task.foreign.locate import locate
 from rolltree.task.foreign.messages import text_of
 from rolltree.task.foreign.rewards import UnscorableError, number
-from rolltree.task.foreign.starts import Rows, Seeds, read_rows, row_id
+from rolltree.task.foreign.starts import Seeds, StartRows, read_rows, row_id
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Split, Verdict
@@ -112,9 +112,9 @@ class ToolClass(Foreign):
             ))  # fmt: skip
             yield getattr(function, "__name__", type(function).__name__), told[0]
 
-    def _begin_all(self, rows: str | Path | Iterable[Mapping[str, Any]] | None, env: Any) -> Rows | Seeds:
+    def _begin_all(self, rows: str | Path | Iterable[Mapping[str, Any]] | None, env: Any) -> StartRows | Seeds:
         if rows is not None:
-            return Rows(self.name, read_rows(rows), self._begin)
+            return StartRows(self.name, read_rows(rows), self._begin)
         takes = inspect.signature(env.reset).parameters.values()
         if not any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in takes):
             raise TaskError(

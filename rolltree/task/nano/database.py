@@ -24,7 +24,7 @@ Rows = tuple[tuple[object, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SqlTable:
     """Name, columns and rows; the first column is text, the others are integers."""
 
     name: str
@@ -36,7 +36,7 @@ class QueryError(ValueError):
     """A query that was refused, failed or went over a limit; the message is SQLite's own or names the limit."""
 
 
-def query(tables: Sequence[Table], text: str) -> Rows:
+def query(tables: Sequence[SqlTable], text: str) -> Rows:
     """Run one SELECT on fresh tables and return its rows."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:

@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 
 from rolltree.task.items import check_level, digest, stream
-from rolltree.task.nano.database import QueryError, Rows, Table, query, show
+from rolltree.task.nano.database import QueryError, Rows, SqlTable, query, show
 from rolltree.task.nano.lookup import NAMES
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
@@ -95,11 +95,11 @@ class Sql:
         return f"{_mistaken(item, rng) if rng.random() < noise else item.answer}\n"
 
 
-def tables(item: Item, hidden: bool = False) -> tuple[Table, ...]:
+def tables(item: Item, hidden: bool = False) -> tuple[SqlTable, ...]:
     """The item's database, or the one only the verifier sees."""
     name, columns = item.meta["table"], tuple(item.meta["columns"])
     rows = item.meta["hidden" if hidden else "rows"]
-    return (Table(name, columns, tuple(tuple(row) for row in rows)),)
+    return (SqlTable(name, columns, tuple(tuple(row) for row in rows)),)
 
 
 def _plain(text: str) -> str:
@@ -114,7 +114,7 @@ def _entities(item: Item, text: str) -> float:
     return len(given & right) / len(given | right)
 
 
-def _rows(text: str, database: tuple[Table, ...]) -> Rows:
+def _rows(text: str, database: tuple[SqlTable, ...]) -> Rows:
     """A query's rows in comparable form: numbers as floats, order kept only where the query orders."""
     rows = tuple(tuple(float(v) if isinstance(v, int | float) else v for v in row) for row in query(database, text))
     return rows if "order by" in text.lower() else tuple(sorted(rows, key=repr))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 
 
-def register(sources: Sequence[Source]) -> None:
+def register(sources: Sequence[RunSource]) -> None:
     """Make every page known to the app."""
     from rolltree.view.pages import findings, pair, prompts, runs, search, steps, tree
     from rolltree.view.pages.frame import Site, install

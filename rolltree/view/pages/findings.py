@@ -6,11 +6,11 @@ import asyncio
 
 from nicegui import ui
 
-from rolltree.view.findings import Finding, findings
+from rolltree.view.findings import ShownFinding, findings
 from rolltree.view.links import link
-from rolltree.view.pages.frame import Place, Site, live, paged
+from rolltree.view.pages.frame import Crumb, Site, live, paged
 from rolltree.view.pages.parts import facts, heading, says
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 from rolltree.view.words import shown as in_words
 
 MOST = 300
@@ -25,14 +25,14 @@ def add(site: Site) -> None:
         async def whole() -> None:
             source = site.get(run)
             await live(
-                source, Place(f"findings of {source.name}", source, up=link("run", run=source.name)),
+                source, Crumb(f"findings of {source.name}", source, up=link("run", run=source.name)),
                 f"What the doctor found in {source.name}", _draw,
             )  # fmt: skip
 
         await paged(whole)
 
 
-async def _draw(source: Source) -> None:
+async def _draw(source: RunSource) -> None:
     found = await asyncio.to_thread(findings, source)
     if found.note:
         says(found.note)
@@ -42,7 +42,7 @@ async def _draw(source: Source) -> None:
         says(f"{len(found.found) - MOST} more are in {source.path / 'findings.jsonl'}")
 
 
-def draw_finding(source: Source, finding: Finding, *, links: bool = True) -> None:
+def draw_finding(source: RunSource, finding: ShownFinding, *, links: bool = True) -> None:
     """One finding with its numbers, its fix and the nodes that show it."""
     grave = finding.severity in ("bad", "error", "critical")
     with ui.element("div").classes("finding" + (" grave" if grave else "")):

@@ -14,7 +14,7 @@ from nicegui import context, ui
 from rolltree.errors import RolltreeError, unknown
 from rolltree.view.links import link
 from rolltree.view.pages.parts import Words, button, heading, trouble
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 
 ASSETS = Path(__file__).parents[1] / "assets"
 POLL = 2.0
@@ -31,9 +31,9 @@ _LOG = logging.getLogger("rolltree.view")
 class Site:
     """What all pages share: the opened sources."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[RunSource, ...]
 
-    def get(self, name: str | None) -> Source:
+    def get(self, name: str | None) -> RunSource:
         """A source by the name an address gives; the first one when it gives none."""
         if not name:
             return self.sources[0]
@@ -44,11 +44,11 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Place:
+class Crumb:
     """Where a page stands, for its links."""
 
     title: str
-    source: Source | None = None
+    source: RunSource | None = None
     step: int | None = None
     up: str = ""
     keys: Sequence[tuple[str, str]] = ()
@@ -61,7 +61,7 @@ def install() -> None:
 
 
 @contextmanager
-def frame(place: Place) -> Generator[None]:
+def frame(place: Crumb) -> Generator[None]:
     """The bar on top, then the page."""
     ui.page_title(f"{place.title} · Rolltree")
     request: Any = context.client.request
@@ -112,11 +112,11 @@ async def paged(draw: Callable[[], Awaitable[None]]) -> None:
     try:
         await draw()
     except RolltreeError as error:
-        with frame(Place("Nothing here")):
+        with frame(Crumb("Nothing here")):
             trouble(str(error))
 
 
-async def live(source: Source, place: Place, title: str, draw: Callable[[Source], Awaitable[None]]) -> None:
+async def live(source: RunSource, place: Crumb, title: str, draw: Callable[[RunSource], Awaitable[None]]) -> None:
     """A page about one source: its frame and title, then what `draw` makes, again whenever the source has news."""
     with frame(place):
         heading(title, 1)
@@ -131,7 +131,7 @@ async def live(source: Source, place: Place, title: str, draw: Callable[[Source]
         follow((source,), again)
 
 
-def follow(sources: Sequence[Source], redraw: Callable[[], Awaitable[None]]) -> None:
+def follow(sources: Sequence[RunSource], redraw: Callable[[], Awaitable[None]]) -> None:
     """Draw again whenever a source has something new."""
     seen = [source.stamp() for source in sources]
 
@@ -144,7 +144,7 @@ def follow(sources: Sequence[Source], redraw: Callable[[], Awaitable[None]]) -> 
     ui.timer(POLL, look, immediate=False)
 
 
-def _news(source: Source) -> None:
+def _news(source: RunSource) -> None:
     """A link to the newest step once it is newer than when the page was opened."""
     if source.kind != "run":
         return

@@ -11,12 +11,12 @@ from rolltree.view.fork import Parting, other_leaf, parting
 from rolltree.view.links import link, whole
 from rolltree.view.model import leaves, node_facts, path_strip, twin_strips
 from rolltree.view.outline import Outline, outline
-from rolltree.view.pages.frame import Place, Site, frame, paged, shown
+from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Tokens, facts, heading, legend, says
 from rolltree.view.rows import events_of
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 from rolltree.view.text import Pieces, pieces_of
-from rolltree.view.words import told
+from rolltree.view.words import event_text
 
 
 def add(site: Site) -> None:
@@ -29,13 +29,13 @@ def add(site: Site) -> None:
         async def body() -> None:
             source, at = site.get(run), whole("step", step)
             up = link("tree", run=source.name, step=at, tree=tree, node=a)
-            with frame(Place(f"two leaves of {tree}", source, at, up)):
+            with frame(Crumb(f"two leaves of {tree}", source, at, up)):
                 await shown(lambda: _draw(source, at, tree, (whole("a", a), whole("b", b)), colouring_of(colour)))
 
         await paged(body)
 
 
-def _open(source: Source, step: int | None, id: str, nodes: tuple[int | None, int | None]):
+def _open(source: RunSource, step: int | None, id: str, nodes: tuple[int | None, int | None]):
     archive = source.archive(step)
     tree = outline(archive, id or archive.trees[0][1])
     first = int(tree.leaf[0]) if nodes[0] is None else tree.row(nodes[0])
@@ -44,7 +44,7 @@ def _open(source: Source, step: int | None, id: str, nodes: tuple[int | None, in
 
 
 async def _draw(
-    source: Source, step: int | None, id: str, nodes: tuple[int | None, int | None], colour: Colouring
+    source: RunSource, step: int | None, id: str, nodes: tuple[int | None, int | None], colour: Colouring
 ) -> None:  # fmt: skip
     tree, pieces, first, second = await asyncio.to_thread(_open, source, step, id, nodes)
     heading(f"Two leaves of {tree.id}", 1)
@@ -70,7 +70,7 @@ async def _draw(
 
 
 async def _sides(
-    source: Source, tree: Outline, pieces: Pieces, parted: Parting, colour: Colouring,
+    source: RunSource, tree: Outline, pieces: Pieces, parted: Parting, colour: Colouring,
     here: dict[str, str | int | None],
 ) -> None:  # fmt: skip
     fork = int(tree.ids[parted.fork])
@@ -82,7 +82,7 @@ async def _sides(
     heads = {int(tree.ids[rows[0]]) for rows in (parted.left, parted.right) if rows}
     heading(f"They share {shared.tokens:,} tokens and part at node {fork}")
     for event in await asyncio.to_thread(events_of, tree.archive, tree.index):
-        said = told(event)
+        said = event_text(event)
         if said.node == fork and (heads & {*said.children} or event.kind in ("select", "splice")):
             numbers = " · ".join(f"{k} {v}" for k, v in said.numbers)
             says(said.sentence + (f" ({numbers})" if numbers else ""))

@@ -44,7 +44,7 @@ class Column:
     """What is said of it where one points at it."""
 
 
-class Grid(Element, component="../assets/grid.js"):
+class PageTable(Element, component="../assets/grid.js"):
     """A table; the first column's links are what j and k move through."""
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from nicegui import ui
 
 from rolltree.view.links import link, whole
-from rolltree.view.pages.frame import Place, Site, frame, paged, shown
-from rolltree.view.pages.parts import Cell, Column, Grid, heading, number, says
+from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
+from rolltree.view.pages.parts import Cell, Column, PageTable, heading, number, says
 from rolltree.view.prompts import metrics, prompts
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 from rolltree.view.text import pieces_of
 
 HINT = "filter: words of the prompt, or conditions such as reward<0.5 leaves>=8 pruned>0"
@@ -27,7 +27,7 @@ def add(site: Site) -> None:
         async def body() -> None:
             source, number = site.get(run), whole("step", step)
             title = f"step {number}" if number is not None else "the forest"
-            with frame(Place(f"{title} of {source.name}", source, number, link("run", run=source.name))):
+            with frame(Crumb(f"{title} of {source.name}", source, number, link("run", run=source.name))):
                 heading(f"Prompts of {title}", 1)
                 asked = {"sort": sort, "desc": desc, "q": q}
                 await shown(lambda: _draw(source, number, asked, whole("page", page) or 0))
@@ -35,7 +35,7 @@ def add(site: Site) -> None:
         await paged(body)
 
 
-async def _draw(source: Source, step: int | None, asked: dict[str, str], page: int) -> None:
+async def _draw(source: RunSource, step: int | None, asked: dict[str, str], page: int) -> None:
     here = {"run": source.name, "step": step}
 
     def address(**changes: Any) -> str:
@@ -71,7 +71,7 @@ async def _draw(source: Source, step: int | None, asked: dict[str, str], page: i
         turned = address(sort=name, desc=None if mine and down else "1" if mine else None, page=None)
         mark = (" ↓" if down else " ↑") if mine else ""
         heads.append(Column(name + mark, "", turned, ("descending" if down else "ascending") if mine else ""))
-    Grid(heads, [
+    PageTable(heads, [
         [Cell(p.tree, link("tree", **here, tree=p.tree)), Cell(p.text),
          *(Cell(number(p.numbers[c])) for c in found.columns)]
         for p in found.rows

@@ -10,8 +10,8 @@ from nicegui import ui
 
 from rolltree.errors import RolltreeError
 from rolltree.view.links import link
-from rolltree.view.pages.frame import Place, Site, follow, frame, shown
-from rolltree.view.pages.parts import Cell, Column, Grid, curve_figure, heading, says, trouble
+from rolltree.view.pages.frame import Crumb, Site, follow, frame, shown
+from rolltree.view.pages.parts import Cell, Column, PageTable, curve_figure, heading, says, trouble
 from rolltree.view.runs import AXES, Axis, chosen, curve, lines_of, metric_names, summary, tooltip
 
 
@@ -22,7 +22,7 @@ def add(site: Site) -> None:
     async def page(metrics: str = "", axis: str = "step") -> None:  # pyright: ignore[reportUnusedFunction]
         known: Mapping[str, Axis] = {a: a for a in AXES}
         along = known.get(axis, "step")
-        with frame(Place("Runs")):
+        with frame(Crumb("Runs")):
             heading("Runs", 1)
             body = ui.element("div")
 
@@ -38,7 +38,7 @@ def add(site: Site) -> None:
 async def _draw(site: Site, asked: list[str], axis: Axis) -> None:
     rows = await asyncio.to_thread(lambda: [summary(s) for s in site.sources])
     columns = list(dict.fromkeys(k for row in rows for k in row.facts))
-    Grid(
+    PageTable(
         [Column("run"), *(Column(c, title=tooltip(c)) for c in columns)],
         [[Cell(r.name, link("run", run=r.name)), *(Cell(r.facts.get(c, "–")) for c in columns)] for r in rows],
     )

@@ -7,10 +7,10 @@ import asyncio
 from nicegui import ui
 
 from rolltree.view.links import link, whole
-from rolltree.view.pages.frame import Place, Site, frame, paged, shown
-from rolltree.view.pages.parts import Cell, Column, Grid, heading, says
+from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
+from rolltree.view.pages.parts import Cell, Column, PageTable, heading, says
 from rolltree.view.search import search
-from rolltree.view.source import Source, nothing
+from rolltree.view.source import RunSource, nothing
 from rolltree.view.text import pieces_of
 
 HINT = 'words in the text, or role:env status:pruned finish:length length>100 reward>0 "in quotes"'
@@ -24,14 +24,14 @@ def add(site: Site) -> None:
         async def body() -> None:
             source = site.get(run)
             asked = whole("step", step)
-            with frame(Place(f"search {source.name}", source, asked, link("run", run=source.name))):
+            with frame(Crumb(f"search {source.name}", source, asked, link("run", run=source.name))):
                 heading(f"Search {source.name}", 1)
                 await shown(lambda: _draw(source, asked, q))
 
         await paged(body)
 
 
-async def _draw(source: Source, step: int | None, q: str) -> None:
+async def _draw(source: RunSource, step: int | None, q: str) -> None:
     steps = await asyncio.to_thread(source.steps)
     if not steps:
         says(nothing(source))
@@ -57,7 +57,7 @@ async def _draw(source: Source, step: int | None, q: str) -> None:
         says(found.note)
     if found.hits:
         ui.label(f"{len(found.hits)} found among {found.looked:,} nodes").classes("soft counted")
-        Grid([Column("node"), Column("text", "words"), Column("what it is")], [
+        PageTable([Column("node"), Column("text", "words"), Column("what it is")], [
             [Cell(f"{h.tree} · node {h.node}", link("tree", run=source.name, step=step, tree=h.tree, node=h.node)),
              Cell(h.excerpt), Cell(h.about)]
             for h in found.hits

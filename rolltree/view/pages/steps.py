@@ -7,10 +7,10 @@ import asyncio
 from nicegui import ui
 
 from rolltree.view.links import link
-from rolltree.view.pages.frame import Place, Site, live, paged
-from rolltree.view.pages.parts import Cell, Column, Grid, facts, number, says, trouble
+from rolltree.view.pages.frame import Crumb, Site, live, paged
+from rolltree.view.pages.parts import Cell, Column, PageTable, facts, number, says, trouble
 from rolltree.view.runs import STEP_NUMBERS, steps, summary, tooltip
-from rolltree.view.source import Source, nothing
+from rolltree.view.source import RunSource, nothing
 
 
 def add(site: Site) -> None:
@@ -20,12 +20,12 @@ def add(site: Site) -> None:
     async def page(run: str = "") -> None:  # pyright: ignore[reportUnusedFunction]
         async def whole() -> None:
             source = site.get(run)
-            await live(source, Place(source.name, source, up="/"), source.name, _draw)
+            await live(source, Crumb(source.name, source, up="/"), source.name, _draw)
 
         await paged(whole)
 
 
-async def _draw(source: Source) -> None:
+async def _draw(source: RunSource) -> None:
     about = await asyncio.to_thread(summary, source)
     if about.trouble:
         trouble(about.trouble)
@@ -44,4 +44,4 @@ async def _draw(source: Source) -> None:
         href = link("step", run=source.name, step=s.step) if s.saved else ""
         kept = "saved" if s.saved else "–"
         rows.append([Cell(name, href), Cell(kept), *(Cell(number(s.numbers.get(n, float("nan")))) for n in used)])
-    Grid([Column("step"), Column("rollouts"), *(Column(n, title=tooltip(n)) for n in used)], rows)
+    PageTable([Column("step"), Column("rollouts"), *(Column(n, title=tooltip(n)) for n in used)], rows)

@@ -10,20 +10,20 @@ from nicegui.element import Element
 from nicegui.events import KeyEventArguments
 
 from rolltree.view.colours import COLOURINGS, Colouring, colouring_of
-from rolltree.view.findings import Finding, findings
+from rolltree.view.findings import ShownFinding, findings
 from rolltree.view.fork import other_leaf
 from rolltree.view.icicle import Icicle, icicle
 from rolltree.view.links import link, whole
 from rolltree.view.model import excerpts, node_facts, path_strip
 from rolltree.view.outline import Outline, outline
 from rolltree.view.pages.findings import draw_finding
-from rolltree.view.pages.frame import Place, Site, frame, paged, shown
+from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Picture, Tokens, Words, button, facts, heading, legend, says
 from rolltree.view.prompts import neighbours
 from rolltree.view.rows import events_of, head
-from rolltree.view.source import Source
+from rolltree.view.source import RunSource
 from rolltree.view.text import Pieces, pieces_of
-from rolltree.view.words import DECISIONS, Told, told
+from rolltree.view.words import DECISIONS, EventText, event_text
 
 MOST_EVENTS = 250
 KEYS = (
@@ -36,7 +36,7 @@ KEYS = (
 class Looking:
     """What a browser tab looks at in one tree."""
 
-    source: Source
+    source: RunSource
     step: int | None
     tree: Outline
     pieces: Pieces
@@ -45,8 +45,8 @@ class Looking:
     root: int = 0
     every: bool = False
     """Whether bookkeeping events are shown too."""
-    told: list[Told] = field(default_factory=list[Told])
-    found: list[tuple[Finding, list[int]]] = field(default_factory=list[tuple[Finding, list[int]]])
+    told: list[EventText] = field(default_factory=list[EventText])
+    found: list[tuple[ShownFinding, list[int]]] = field(default_factory=list[tuple[ShownFinding, list[int]]])
 
     def address(self, page: str = "tree", **more: str | int | None) -> str:
         """The deep link to this."""
@@ -67,19 +67,19 @@ def add(site: Site) -> None:
         async def body() -> None:
             source, at = site.get(run), whole("step", step)
             up = link("step", run=source.name, step=at)
-            with frame(Place(f"{tree} of {source.name}", source, at, up, KEYS)):
+            with frame(Crumb(f"{tree} of {source.name}", source, at, up, KEYS)):
                 await shown(lambda: _draw(source, at, tree, (whole("node", node), whole("root", root)), colour))
 
         await paged(body)
 
 
-def _open(source: Source, step: int | None, id: str, places: tuple[int | None, int | None], colour: str) -> Looking:
+def _open(source: RunSource, step: int | None, id: str, places: tuple[int | None, int | None], colour: str) -> Looking:
     archive = source.archive(step)
     tree = outline(archive, id or archive.trees[0][1])
     node, root = (None if p is None else tree.row(p) for p in places)
     looking = Looking(source, step, tree, pieces_of(source), colouring_of(colour), best(tree) if node is None else node)
     looking.root = root if root is not None and looking.row in range(root, int(tree.end[root])) else 0
-    looking.told = [told(e) for e in events_of(archive, tree.index)]
+    looking.told = [event_text(e) for e in events_of(archive, tree.index)]
     looking.found = findings(source).of_tree(step, tree.id)
     return looking
 
@@ -92,7 +92,7 @@ def best(tree: Outline) -> int:
 
 
 async def _draw(
-    source: Source, step: int | None, id: str, places: tuple[int | None, int | None], colour: str
+    source: RunSource, step: int | None, id: str, places: tuple[int | None, int | None], colour: str
 ) -> None:  # fmt: skip
     look = await asyncio.to_thread(_open, source, step, id, places, colour)
     tree = look.tree
@@ -210,7 +210,7 @@ class View:
         if len(rest) > MOST_EVENTS:
             says(f"{len(rest) - MOST_EVENTS:,} more; choose a node to see its own")
 
-    def _list(self, events: list[Told], nothing: str, name: str) -> None:
+    def _list(self, events: list[EventText], nothing: str, name: str) -> None:
         if not events:
             says(nothing)
             return

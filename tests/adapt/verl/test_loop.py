@@ -48,7 +48,7 @@ class Server:
         )  # fmt: skip
         made = await self.engine.submit(Request(np.asarray(prompt_ids, np.int32), sampling))
         return TokenOutput(
-            token_ids=made.actions.tolist(), log_probs=made.logq.tolist(), stop_reason="completed",
+            token_ids=made.actions.tolist(), log_probs=made.sampling_logprob.tolist(), stop_reason="completed",
             extra_fields={"global_steps": 7},
         )  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_the_server_as_an_engine_says_how_a_sample_ended_and_refuses_what_it_has
         assert (ended.finish, int(ended.actions[-1])) == ("eos", engine.codec.eos_id)
         assert (empty.finish, len(empty.actions)) == ("prune", 0)
         assert np.isnan(hot.logp).all()
-        assert np.isfinite(hot.logq).all()
+        assert np.isfinite(hot.sampling_logprob).all()
         assert server.asked[1]["include_stop_str_in_output"]
         with pytest.raises(EngineError, match="leaves no room in a context of 64"):
             engine.submit(Request(np.zeros(64, np.int32)))

@@ -1,4 +1,5 @@
-"""A real language model in vLLM, where it has been fetched: a large vocabulary, and the law by vLLM's own word."""
+"""A real language model in vLLM, where it has been fetched: a large vocabulary, and the distribution by vLLM's own
+word."""
 
 import numpy as np
 import pytest
@@ -14,12 +15,12 @@ pytestmark = [pytest.mark.vllm, pytest.mark.model]
 
 
 @pytest.mark.skipif(not present("smollm2-135m"), reason="not here: rolltree models get smollm2-135m")
-def test_log_probs_of_a_real_model_under_its_own_law_survive_a_stop(run):
+def test_log_probs_of_a_real_model_under_its_own_distribution_survive_a_stop(run):
     loaded = load_model("smollm2-135m")
     prefix = np.array(loaded.codec.encode("The three primary colours are"), np.int32)
 
     async def main():
-        engine = start(loaded, reports="law", max_context=512, seed=0, **SETTINGS)
+        engine = start(loaded, reports="sampling", max_context=512, seed=0, **SETTINGS)
         try:
             knobs = {"temperature": 0.9, "top_p": 0.95, "ignore_eos": True}
             whole = await engine.submit(Request(prefix, Sampling(max_tokens=24, seed=1, **knobs)))
@@ -36,5 +37,5 @@ def test_log_probs_of_a_real_model_under_its_own_law_survive_a_stop(run):
     assert 8 <= len(cut.actions) < 300
     for sample in (whole, cut):
         assert np.abs(sample.logp - truth(loaded.model, prefix, sample.actions)).max() < 1e-2
-        assert (sample.logq >= sample.logp - 1.0).all()
-        assert not np.array_equal(sample.logq, sample.logp)
+        assert (sample.sampling_logprob >= sample.logp - 1.0).all()
+        assert not np.array_equal(sample.sampling_logprob, sample.logp)

@@ -18,7 +18,7 @@ from rolltree.contract.engine import check_running
 from rolltree.control.ledger import Budget
 from rolltree.engine.http import connect
 from rolltree.engine.protocol import Request, Sampling
-from rolltree.engine.segments import Patience
+from rolltree.engine.segments import SegmentPatience
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.task.registry import load_task
@@ -26,7 +26,7 @@ from tests.engine.vllm.test_vllm import LOADED, PREFIX, moved, truth
 
 pytestmark = pytest.mark.vllm
 
-STEADY = Patience(tries=1000, first=0.5, longest=2.0)
+STEADY = SegmentPatience(tries=1000, first=0.5, longest=2.0)
 
 
 class VllmServer:
@@ -92,8 +92,10 @@ def test_a_served_policy_keeps_the_contract_takes_weights_and_survives_a_kill(se
     async def main():
         engine = await connect(server.address, LOADED.codec, patience=STEADY)
         assert {"update", "score", "entropy:full"} <= engine.capabilities.features
-        # The law was tested in the process; over the wire it would only be slow.
-        await check_running(engine, PREFIX.tolist(), skip=["sampling_follows_the_law", "greedy_takes_the_best"])
+        # The distribution was tested in the process; over the wire it would only be slow.
+        await check_running(
+            engine, PREFIX.tolist(), skip=["sampling_follows_the_distribution", "greedy_takes_the_best"]
+        )
         await updated(engine)
         await killed(engine, server)
         await engine.close()

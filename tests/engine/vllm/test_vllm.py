@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.contract.engine import CHECKS, Ask
+from rolltree.contract.engine import CHECKS, EngineProbe
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.generate.runner import grow
 from rolltree.policy.load import load_model
@@ -46,7 +46,7 @@ def moved(by, seed):
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_it_keeps_the_contract(check, engine, run):
-    run(check(Ask(engine, PREFIX)))
+    run(check(EngineProbe(engine, PREFIX)))
 
 
 def test_log_probs_are_those_of_transformers(engine, run):
@@ -57,7 +57,7 @@ def test_log_probs_are_those_of_transformers(engine, run):
     got = run(main())
     assert np.abs(got.logp - truth(LOADED.model, PREFIX, got.actions)).max() < 1e-3
     assert got.top.ids.shape == (40, 5)
-    assert (got.logq >= got.logp - 1e-4).mean() > 0.5
+    assert (got.sampling_logprob >= got.logp - 1e-4).mean() > 0.5
 
 
 def test_prefixes_are_computed_once_and_never_read_across_an_update(engine, run):

@@ -5,20 +5,20 @@ import pytest
 from rolltree.control.schedule import Ahead, Offer, OverSample, Resume, Schedule, Stop, TopUp
 from rolltree.control.schedule.scheduler import Scheduler
 from rolltree.lab.clock.hardware import Hardware
-from rolltree.lab.clock.work import Constant, Item, Job, LogNormal, Workload
-from rolltree.lab.clock.world import ClockError, World
+from rolltree.lab.clock.work import Constant, Job, LogNormal, WorkItem, Workload
+from rolltree.lab.clock.world import ClockError, ClockWorld
 
 
 def play(schedule, lengths, *, batch, updates, engines=2, slots=1, colocated=True, per_sequence=1.0, sync=0.0, **item):
     """One rollout per group, with these lengths in order."""
-    world = World(
+    world = ClockWorld(
         Hardware(
             engines, slots=slots, plateau=1.0, per_sequence=per_sequence, prefill=0.0, train=0.0, sync=sync,
             colocated=colocated,
         )
     )  # fmt: skip
     groups = []
-    items = [Item((Job((n,), **item),), 0.0) for n in lengths]
+    items = [WorkItem((Job((n,), **item),), 0.0) for n in lengths]
     scheduler = Scheduler(
         schedule, world, lambda k: Offer(items[k], (1,)) if k < len(items) else None, batch, lambda: world.now,
         told=groups.append,
@@ -27,8 +27,8 @@ def play(schedule, lengths, *, batch, updates, engines=2, slots=1, colocated=Tru
     return world, scheduler, groups
 
 
-def numbers(groups, fate="trained"):
-    return [g.number for g in groups if g.fate == fate]
+def numbers(groups, usage="trained"):
+    return [g.number for g in groups if g.usage == usage]
 
 
 def test_gather_all_on_two_engines_waits_for_the_longest():
@@ -73,13 +73,13 @@ def test_beyond_the_knee_over_sampling_is_not_free():
 
 
 def interrupted(tokens, turns):
-    world = World(
+    world = ClockWorld(
         Hardware(2, slots=1, plateau=1.0, per_sequence=1.0, prefill=0.0, train=0.0, sync=1.0, colocated=False)
     )
     items = [
-        Item((Job((3,)),), 0.0),
-        Item((Job(turns, (0.0,) * (len(turns) - 1)),), 0.0),
-        *[Item((Job((50,)),), 0.0)] * 2,
+        WorkItem((Job((3,)),), 0.0),
+        WorkItem((Job(turns, (0.0,) * (len(turns) - 1)),), 0.0),
+        *[WorkItem((Job((50,)),), 0.0)] * 2,
     ]
     groups = []
     scheduler = Scheduler(

@@ -15,6 +15,6 @@ def test_the_page_follows_from_its_numbers(tmp_path):
 
 
 def test_recorded_runs_are_repeated_exactly():
-    recorded = {(r.arm, r.law, r.engines, r.seed): r.outcome for r in read_rows(MEASURED / "scheduling.json")}
+    recorded = {(r.arm, r.distribution, r.engines, r.seed): r.outcome for r in read_rows(MEASURED / "scheduling.json")}
     for row in sizes(lambda _: None, [Size(1, 12, 1, ("sync", "april", "areal"))]):
-        assert recorded[row.arm, row.law, row.engines, row.seed] == row.outcome
+        assert recorded[row.arm, row.distribution, row.engines, row.seed] == row.outcome

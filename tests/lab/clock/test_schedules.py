@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rolltree.control.schedule import (
     PRESETS,
-    Age,
     Ahead,
     Bounded,
     Group,
@@ -17,6 +16,7 @@ from rolltree.control.schedule import (
     Resume,
     Schedule,
     Scheduler,
+    StalenessBound,
     Stop,
     TopUp,
 )  # fmt: skip
@@ -24,13 +24,13 @@ from rolltree.lab.clock.arms import AGENTS, ARMS
 from rolltree.lab.clock.hardware import Hardware
 from rolltree.lab.clock.measure import Batches, lower_bound
 from rolltree.lab.clock.work import Constant, LogNormal, Pareto, Workload
-from rolltree.lab.clock.world import World, simulate
+from rolltree.lab.clock.world import ClockWorld, simulate
 
 BATCH, SIZE = 4, 3
 
 works = st.builds(
     Workload,
-    law=st.sampled_from((LogNormal(60, 1.2), Pareto(20, 1.3), Constant(40))),
+    distribution=st.sampled_from((LogNormal(60, 1.2), Pareto(20, 1.3), Constant(40))),
     cap=st.just(2000),
     alike=st.floats(0, 1),
     turns=st.integers(1, 3),
@@ -53,32 +53,32 @@ schedules = st.builds(
     st.builds(
         Resume, st.sampled_from(("keep", "mask", "turn", "restart")), st.sampled_from(("interrupt", "wait", "run on"))
     ),
-    st.builds(Age, st.one_of(st.none(), st.integers(2, 4)), st.just("drop"), st.booleans()),
+    st.builds(StalenessBound, st.one_of(st.none(), st.integers(2, 4)), st.just("drop"), st.booleans()),
 )  # fmt: skip
 
 
 def played(schedule: Schedule, work: Workload, engines: int = 2, updates: int = 5, colocated: bool = False, **also):
     """A world, its scheduler and all groups in order of being settled."""
-    world = World(Hardware(engines, slots=8, plateau=0.02, per_sequence=0.005, sync=0.5, colocated=colocated))
+    world = ClockWorld(Hardware(engines, slots=8, plateau=0.02, per_sequence=0.005, sync=0.5, colocated=colocated))
     groups: list[Group] = []
     told = simulate(schedule, world, work, updates=updates, batch=BATCH, size=SIZE, told=groups.append, **also)
     return world, told, groups
 
 
-def check_accounts(world: World, told: Scheduler, groups: list[Group]) -> None:
-    """Every submitted rollout has one fate, every decoded token one place."""
+def check_accounts(world: ClockWorld, told: Scheduler, groups: list[Group]) -> None:
+    """Every submitted rollout has one usage, every decoded token one place."""
     rollouts = [r for g in groups for r in g.members]
     assert len({g.number for g in groups}) == len(groups), "a group was settled twice"
     assert sorted(r.id for r in rollouts) == list(range(told.numbers["submitted"]))
-    fates = Counter(r.fate for r in rollouts)
+    fates = Counter(r.usage for r in rollouts)
     assert fates == Counter({k: n for k, n in told.numbers.items() if k != "submitted"})
     assert all(f in ("trained", "carried", "failed") or f.startswith("dropped: ") for f in fates)
     assert world.decoded == sum(told.tokens.values())
     assert not world.trips
     assert not told.running
     for group in groups:
-        if group.fate == "trained":
-            assert [r.fate for r in group.kept] == ["trained"] * SIZE
+        if group.usage == "trained":
+            assert [r.usage for r in group.kept] == ["trained"] * SIZE
             jobs = group.item.jobs
             assert all(r.tokens == sum(jobs[r.index % len(jobs)].turns) for r in group.kept)
             assert all(r.segments == sorted(r.segments, key=lambda s: s.version) for r in group.kept)
@@ -88,40 +88,42 @@ def check_accounts(world: World, told: Scheduler, groups: list[Group]) -> None:
 @settings(max_examples=25, deadline=None)
 @given(schedules, works)
 @example(
-    Schedule(OverSample(2.0), Stop("created", 1.0, True, 0), Resume("keep", "interrupt"), Age(None, "drop", False)),
+    Schedule(
+        OverSample(2.0), Stop("created", 1.0, True, 0), Resume("keep", "interrupt"), StalenessBound(None, "drop", False)
+    ),
     Workload(LogNormal(60, 1.2), cap=2000, alike=0.0, turns=1, wait=0.0, failing=0.0, seed=0),
 )
 def test_conservation_under_any_schedule(schedule: Schedule, work: Workload):
     world, told, groups = played(schedule, work)
     check_accounts(world, told, groups)
-    assert sum(g.fate == "trained" for g in groups) >= 5 * BATCH
+    assert sum(g.usage == "trained" for g in groups) >= 5 * BATCH
     if schedule.age.most is not None:
-        assert max(g.lag for g in groups) <= schedule.age.most
+        assert max(g.staleness for g in groups) <= schedule.age.most
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 3), works, st.sampled_from(("interrupt", "wait", "run on")), st.sampled_from((None, 1.0, 1.4)))
 def test_the_gate_is_never_exceeded_and_nothing_is_dropped_for_it(most, work, update, window):
-    schedule = Schedule(Ahead(most), Stop(window=window), Resume(update=update), Age(most, "wait"))
+    schedule = Schedule(Ahead(most), Stop(window=window), Resume(update=update), StalenessBound(most, "wait"))
     world, told, groups = played(schedule, work, updates=7)
     check_accounts(world, told, groups)
-    assert max(g.lag for g in groups) <= most
-    assert all(g.fate in ("trained", "carried", "dropped: failures") for g in groups)
+    assert max(g.staleness for g in groups) <= most
+    assert all(g.usage in ("trained", "carried", "dropped: failures") for g in groups)
 
 
 def test_counting_at_submission_alone_does_not_bound_the_lag():
     work = Workload(Pareto(20, 1.0), cap=20_000, seed=3)
     _, _, counted = played(Schedule(Ahead(1)), work, updates=12)
-    _, _, gated = played(Schedule(Ahead(1), age=Age(1, "wait")), work, updates=12)
-    assert max(g.lag for g in counted) > 1 == max(g.lag for g in gated)
+    _, _, gated = played(Schedule(Ahead(1), age=StalenessBound(1, "wait")), work, updates=12)
+    assert max(g.staleness for g in counted) > 1 == max(g.staleness for g in gated)
 
 
 @settings(max_examples=12, deadline=None)
 @given(works, st.sampled_from((1.0, 1.5, 2.0)))
 def test_a_window_bounds_how_many_overtake(work, window):
     _, _, groups = played(Schedule(Ahead(3), Stop(window=window)), work, updates=6)
-    order = [g.number for g in groups if g.fate == "trained"]
-    unsettled = {g.number for g in groups if g.fate == "carried"}
+    order = [g.number for g in groups if g.usage == "trained"]
+    unsettled = {g.number for g in groups if g.usage == "carried"}
     for place, number in enumerate(order):
         assert sum(n > number for n in order[:place]) < window * BATCH
     for number in unsettled:
@@ -135,10 +137,10 @@ def test_a_window_bounds_how_many_overtake(work, window):
 def test_no_run_is_faster_than_its_bound(name, work):
     colocated = name in ("sync", "april")
     batches = Batches(0)
-    world = World(Hardware(2, slots=8, per_sequence=0.005, sync=0.5, colocated=colocated))
+    world = ClockWorld(Hardware(2, slots=8, per_sequence=0.005, sync=0.5, colocated=colocated))
 
     def told(group: Group) -> None:
-        if group.fate == "trained":
+        if group.usage == "trained":
             batches.add(group, world.now, world.hardware)
 
     simulate(PRESETS[name], world, work, updates=4, batch=BATCH, size=SIZE, told=told)
@@ -149,7 +151,7 @@ def test_no_run_is_faster_than_its_bound(name, work):
 def test_the_same_arguments_give_the_same_run(name):
     def story():
         world, told, groups = played(PRESETS[name], Workload(LogNormal(60, 1.2), cap=2000, failing=0.05))
-        return world.now, world.decoded, dict(told.numbers), [(g.number, g.fate, g.lag, g.began) for g in groups]
+        return world.now, world.decoded, dict(told.numbers), [(g.number, g.usage, g.staleness, g.began) for g in groups]
 
     assert story() == story()
 
@@ -167,7 +169,7 @@ def test_filtered_groups_give_their_place_back():
     )
     check_accounts(world, told, groups)
     assert told.numbers["dropped: filter"] > 0
-    assert all(g.lag == 0 for g in groups if g.fate == "trained")
+    assert all(g.staleness == 0 for g in groups if g.usage == "trained")
 
 
 def test_a_group_of_failures_is_given_up_and_the_others_go_on():
@@ -183,5 +185,5 @@ def test_masked_tokens_are_context_and_not_trained():
     world, told, groups = played(areal, work, updates=8)
     check_accounts(world, told, groups)
     assert told.tokens["masked"] > 0
-    for rollout in (r for g in groups if g.fate == "trained" for r in g.kept):
+    for rollout in (r for g in groups if g.usage == "trained" for r in g.kept):
         assert len({s.version for s in rollout.segments}) > 1 or not rollout.masked

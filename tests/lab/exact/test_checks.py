@@ -14,15 +14,15 @@ from rolltree.objective.registry import load_objective
 
 
 def test_a_mended_text_has_no_bad_tokens_and_the_found_one_breeds_them() -> None:
-    law = corpus(np.random.default_rng(0))
-    np.testing.assert_allclose(law.sum(1), 1)
-    np.testing.assert_allclose(mended(law).sum(1), 1)
-    assert bad_rate(mended(law)) == 0
-    assert bad_rate(law) > 0.2
+    distribution = corpus(np.random.default_rng(0))
+    np.testing.assert_allclose(distribution.sum(1), 1)
+    np.testing.assert_allclose(mended(distribution).sum(1), 1)
+    assert bad_rate(mended(distribution)) == 0
+    assert bad_rate(distribution) > 0.2
     rng = np.random.default_rng(1)
-    seen = np.mean([token < BAD for _ in range(800) for token in written(law, int(rng.integers(BAD)), rng)])
-    assert seen == pytest.approx(bad_rate(law), abs=0.05)
-    assert all(token >= BAD for token in written(mended(law), 0, rng))
+    seen = np.mean([token < BAD for _ in range(800) for token in written(distribution, int(rng.integers(BAD)), rng)])
+    assert seen == pytest.approx(bad_rate(distribution), abs=0.05)
+    assert all(token >= BAD for token in written(mended(distribution), 0, rng))
 
 
 def test_preference_lowers_the_bad_rate_and_the_seed_decides() -> None:
@@ -68,7 +68,7 @@ def test_masked_hints_are_not_unlearned() -> None:
     for i, leaf in enumerate(leaves):
         leaf.scores["reward"] = float(i == 0)
     pushes = [
-        chain._direction([tree], policy[None], chain.Way(lambda _: 0.5, "hinted", masked))[0, :4, 0]
+        chain._direction([tree], policy[None], chain.HintWay(lambda _: 0.5, "hinted", masked))[0, :4, 0]
         for masked in (True, False)
     ]
     assert (pushes[0] >= 0).all()

@@ -23,10 +23,10 @@ def run():
 
 def test_laws_sum_to_one_and_the_score_has_mean_zero(run) -> None:
     problem, published = run
-    law = problem.law(published[-1])
-    assert law.sum().item() == pytest.approx(1.0)
-    scores = problem.scores(published[-1], torch.ones(len(law), LENGTH, dtype=torch.float64))
-    assert (law @ scores).abs().max() < 1e-12
+    distribution = problem.distribution(published[-1])
+    assert distribution.sum().item() == pytest.approx(1.0)
+    scores = problem.scores(published[-1], torch.ones(len(distribution), LENGTH, dtype=torch.float64))
+    assert (distribution @ scores).abs().max() < 1e-12
 
 
 def test_scores_are_the_gradients_of_path_log_probs(run) -> None:
@@ -57,10 +57,14 @@ def test_the_enumerated_moments_agree_with_sampling(run) -> None:
     problem, published = run
     theta, behaviour, method = published[-1], published[-20], BY_NAME["TIS (token, cap 2)"]
     exact = measure(problem, theta, behaviour, method)
-    law = problem.law(behaviour)
-    drawn = torch.multinomial(law, 40_000, replacement=True, generator=torch.Generator().manual_seed(0))
-    batch = stale_batch(problem, theta, behaviour, law, problem.reward - (law * problem.reward).sum(), proximal=True)
-    per_path = problem.scores(theta, coefficients(method.objective, batch, len(law)) / law[:, None])[drawn]
+    distribution = problem.distribution(behaviour)
+    drawn = torch.multinomial(distribution, 40_000, replacement=True, generator=torch.Generator().manual_seed(0))
+    batch = stale_batch(
+        problem, theta, behaviour, distribution, problem.reward - (distribution * problem.reward).sum(), proximal=True
+    )
+    per_path = problem.scores(theta, coefficients(method.objective, batch, len(distribution)) / distribution[:, None])[
+        drawn
+    ]
     true = problem.true_gradient(theta).reshape(-1)
     assert ((per_path.mean(0) - true).norm() / true.norm()).item() == pytest.approx(exact.bias, abs=0.05)
     deviation = (per_path.var(0).sum() / 64).sqrt() / true.norm()

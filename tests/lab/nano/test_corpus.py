@@ -8,7 +8,7 @@ import pytest
 
 from rolltree.lab.nano.corpus import NOISE, corpus, demonstrations, document
 from rolltree.lab.nano.tokenizer import CHARACTERS, CharacterCodec, build_tokenizer
-from rolltree.lab.nano.train import IGNORED, Settings, batches, build_model
+from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches, build_model
 from rolltree.task.items import split_of
 from rolltree.task.registry import list_tasks
 
@@ -51,7 +51,7 @@ def test_the_corpus_covers_all_tasks_and_repeats_under_its_seed():
 
 def test_batches_hold_every_taught_token_once(tmp_path):
     documents = asyncio.run(corpus(CODEC, 130, seed=0))[:128]
-    settings = Settings(out=tmp_path)
+    settings = PretrainSettings(out=tmp_path)
     counted = Counter()
     for slices in batches(documents, settings):
         for tokens, labels in slices:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from rolltree.lab.nano.learn import BUDGETS, Settings, write
+from rolltree.lab.nano.learn import BUDGETS, LearnSettings, write
 from rolltree.lab.trace import Trace
 
 
@@ -17,7 +17,7 @@ def run(seed: int, end: float) -> Trace:
 
 
 def test_page_figure_and_numbers_agree(tmp_path: Path) -> None:
-    write(Settings(out=tmp_path, seeds=2), {"grid": [run(0, 0.5), run(1, 0.7)]})
+    write(LearnSettings(out=tmp_path, seeds=2), {"grid": [run(0, 0.5), run(1, 0.7)]})
     page = (tmp_path / "learning.md").read_text()
     assert "10% → 50%, 10% → 70%" in page
     assert "+50 (-77 to +177)" in page

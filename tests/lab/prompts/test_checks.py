@@ -9,7 +9,7 @@ from rolltree.control.history import History
 from rolltree.control.plan import Uniform
 from rolltree.lab.prompts import checks, guided
 from rolltree.lab.prompts.page import table
-from rolltree.lab.prompts.world import World, run
+from rolltree.lab.prompts.world import PromptWorld, run
 from rolltree.recipe.registry import recipes
 
 
@@ -32,11 +32,11 @@ def test_guidance_teaches_the_unguided_policy():
 
 
 def test_the_world_learns_from_variance_alone_and_drifts():
-    world = World(logits=np.array([0.0, 50.0, -50.0]), drift=0.0, gain=0.1)
+    world = PromptWorld(logits=np.array([0.0, 50.0, -50.0]), drift=0.0, gain=0.1)
     run(Uniform(), world, 5, prompts=3)
     assert world.logits[0] > 0.2
     assert world.logits[1:].tolist() == [50.0, -50.0]
-    still = World(20, seed=1, gain=0.0, drift=0.5)
+    still = PromptWorld(20, seed=1, gain=0.0, drift=0.5)
     before = still.logits.copy()
     run(Uniform(), still, 1, prompts=4, history=History())
     assert (still.logits != before).all()

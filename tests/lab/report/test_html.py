@@ -6,7 +6,7 @@ import re
 from base64 import b64decode
 from html.parser import HTMLParser
 
-from rolltree.lab.report import Chart, Finding, Grid, Page, Series, html, write_html
+from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, html, write_html
 
 EVIL = "<script>alert(1)</script>&\"'"
 
@@ -26,11 +26,11 @@ class Outline(HTMLParser):
 
 
 def page(text="grpo"):
-    line = Series(text, [0, 1e5], [0.1, 0.5], [0.05, float("-inf")], [0.2, float("inf")], [([0, 1], [0.1, 0.4])])
+    line = PlotSeries(text, [0, 1e5], [0.1, 0.5], [0.05, float("-inf")], [0.2, float("inf")], [([0, 1], [0.1, 0.4])])
     return Page(
-        title=text, lead=text, facts=[(text, text)], findings=[Finding("holds", f"holds: {text}")],
+        title=text, lead=text, facts=[(text, text)], findings=[ReportFinding("holds", f"holds: {text}")],
         charts=[Chart(text, text, text, [line], percent=True, target=0.4, note=text)],
-        grids=[Grid(text, [text, text], [[text, text]], text)], commands=[(text, text)], notes=[text],
+        grids=[ReportTable(text, [text, text], [[text, text]], text)], commands=[(text, text)], notes=[text],
         versions=[(text, text)],
     )  # fmt: skip
 

@@ -5,11 +5,22 @@ import io
 import pytest
 from rich.console import Console
 
-from rolltree.lab.report import Chart, Finding, Grid, Page, Series, draw, duration, print_page, shown, sparkline
+from rolltree.lab.report import (
+    Chart,
+    Page,
+    PlotSeries,
+    ReportFinding,
+    ReportTable,
+    draw,
+    duration,
+    print_page,
+    shown,
+    sparkline,
+)
 
 
 def chart(y, **more):
-    return Chart("t", "tokens", "y", [Series("a", list(range(len(y))), y)], **more)
+    return Chart("t", "tokens", "y", [PlotSeries("a", list(range(len(y))), y)], **more)
 
 
 def test_a_rising_line_rises():
@@ -61,8 +72,8 @@ def test_durations(seconds, text):
 def test_text_is_not_markup():
     out = io.StringIO()
     page = Page(
-        "[red]title", "[bold]lead", grids=[Grid("[b]g", ["[b]c", "d"], [["[red]x[/red]", "1"]])],
-        findings=[Finding("fails", "fails: [b]words")], charts=[chart([0.0, 1.0])],
+        "[red]title", "[bold]lead", grids=[ReportTable("[b]g", ["[b]c", "d"], [["[red]x[/red]", "1"]])],
+        findings=[ReportFinding("fails", "fails: [b]words")], charts=[chart([0.0, 1.0])],
     )  # fmt: skip
     print_page(page, Console(file=out, width=80))
     for text in ("[red]title", "[bold]lead", "[b]g", "[red]x[/red]", "[b]words"):

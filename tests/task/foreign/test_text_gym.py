@@ -9,8 +9,8 @@ import pytest
 
 from rolltree.contract import task as contract
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.generate.runner import grow
-from rolltree.generate.vines import Vines
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
 from tests.task.foreign.worlds import scripted

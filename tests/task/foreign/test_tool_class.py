@@ -10,10 +10,10 @@ import pytest
 
 from rolltree.contract import task as contract
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow, open_hand
-from rolltree.generate.vines import Vines
 from rolltree.task.foreign.calls import CallError, Lines, Tagged
 from rolltree.task.foreign.rewards import UnscorableError
 from rolltree.task.foreign.tool_class import ToolClass, tools_of

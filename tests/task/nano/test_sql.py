@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from rolltree.task.nano.database import QueryError, Table, query, show
+from rolltree.task.nano.database import QueryError, SqlTable, query, show
 from rolltree.task.nano.sql import Sql
 from rolltree.task.protocol import Item
 
-PETS = Table("pet", ("name", "age"), (("ki", 5), ("mo", 3), ("lu", 9)))
+PETS = SqlTable("pet", ("name", "age"), (("ki", 5), ("mo", 3), ("lu", 9)))
 ITEM = Item("s", "pet(name,age) who age>4?\n", "select name from pet where age>4",
             meta={"table": "pet", "columns": ("name", "age"), "rows": PETS.rows,
                   "hidden": (("ra", 4), ("ti", 8), ("zu", 4))})  # fmt: skip

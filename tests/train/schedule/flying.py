@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rolltree.contract.tiny import CODEC, EMBEDDINGS, Spell, policy
+from rolltree.contract.tiny import CODEC, EMBEDDINGS, SpellTask, policy
 from rolltree.control.plan import Control, Uniform
 from rolltree.control.schedule import Group, Schedule
 from rolltree.engine.protocol import Engine
@@ -82,7 +82,7 @@ async def step(flown: Flown, engine: Engine, version: int, ticks: int = 7) -> No
 
 def fly(schedule: Schedule, *, task: Task | None = None, engine: Engine | None = None, updates: int = 5,
         ticks: int = 7, **also: Any) -> Flown:  # fmt: skip
-    task, engine = task or Spell(), engine or tabular()
+    task, engine = task or SpellTask(), engine or tabular()
 
     async def run() -> Flown:
         flown = new_flight(schedule, task, engine, **also)

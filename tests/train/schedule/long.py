@@ -13,7 +13,7 @@ import torch
 
 import rolltree
 from rolltree.engine.local import LocalEngine
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from tests.train.toy import KNOBS, Early, tiny_policy
 
 LONG: dict[str, Any] = {**KNOBS, "eval_every": 0, "forests_every": 0, "checkpoint_every": 2, "steps": 7}
@@ -34,7 +34,7 @@ def narrow() -> LocalEngine:
 def killed(out: str, schedule: str) -> None:
     """A run that ends by kill -9 while it trains step 6."""
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "grown" and live.step == 6:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -20,7 +20,7 @@ from rolltree.control.registry import controls, load_control
 from rolltree.control.schedule import PRESETS, OverSample, Resume, Schedule, Stop, TopUp, preset
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
-from rolltree.generate.segments import SegmentTree
+from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.recipe.registry import load_recipe
 from rolltree.train.config import TrainError
 from rolltree.tree import Tree
@@ -41,7 +41,7 @@ def steers(name: str) -> Control:
 
 
 def check(flown: Flown, *, moved: bool = False) -> None:
-    """Every rollout has one fate, every token one place, and the plans were told of all they asked for."""
+    """Every rollout has one usage, every token one place, and the plans were told of all they asked for."""
     scheduler, groups = flown.flight.scheduler, flown.groups
     scheduler.check()
     assert len({g.number for g in groups}) == len(groups), "a group was settled twice"
@@ -50,12 +50,12 @@ def check(flown: Flown, *, moved: bool = False) -> None:
     flown.flight.budget.check()
     trees = [tree for g in groups for tree in g.item.trees()]
     assert_conserved(trees)
-    decoded = sum(len(n) for t in trees for n in t if n.trains and not n.forced)
+    decoded = sum(len(n) for t in trees for n in t if n.trainable and not n.forced)
     assert decoded == flown.flight.budget.spent.decoded or moved, "a flight counts what it spent itself"
     for batch in flown.trained:
         assert len(batch) == BATCH
         for group in batch:
-            assert group.item.teaches, "what was asked for to measure is not trained"
+            assert group.item.for_training, "what was asked for to measure is not trained"
             assert group.full
             assert not group.item.plots, "nothing is trained before its plan knows of it"
 
@@ -68,7 +68,7 @@ def test_every_control_under_every_preset(control: str, schedule: str) -> None:
     assert flown.flight.sowing.waves.begun >= 5
     assert flown.flight.steering.history.arms, "what came is remembered"
     if schedule == "sync":
-        assert all(g.lag == 0 for b in flown.trained for g in b), "nothing is trained late"
+        assert all(g.staleness == 0 for b in flown.trained for g in b), "nothing is trained late"
 
 
 @pytest.mark.parametrize("schedule", ["areal", "april", "dart"])
@@ -149,7 +149,7 @@ def parked(schedule: Schedule, control: str, seed: int) -> None:
 
 def written(batches: list[Any]) -> list[Any]:
     trees: list[Tree] = [g.item.tree for b in batches for g in b]
-    return [(t.id, t.root.scores, [(n.actions.tolist(), n.fate, n.scores) for n in t]) for t in trees]
+    return [(t.id, t.root.scores, [(n.actions.tolist(), n.usage, n.scores) for n in t]) for t in trees]
 
 
 @pytest.mark.parametrize("control", sorted({*controls()} - {"uniform"}))
@@ -230,7 +230,7 @@ def test_groups_wait_for_a_plan_that_looks_and_grow_by_what_it_asks(schedule: st
     groups = [g for b in flown.trained for g in b]
     assert any(g.size > SIZE for g in groups)
     for group in groups:
-        leaves = [leaf for leaf in group.item.tree.leaves() if not leaf.fate]
+        leaves = [leaf for leaf in group.item.tree.leaves() if not leaf.usage]
         assert len(leaves) == group.size
         solved = [any(r.done and r.part == part for r in group.members) for part in range(len(group.wanted))]
         assert all(solved)
@@ -244,7 +244,7 @@ def test_a_plan_that_looks_begins_as_a_whole_and_exceeds_admission_by_no_more() 
     flown = fly(preset("areal"), task=Told(), engine=engine(), control=Asking([]), updates=4)
     bound = (preset("areal").admission.staleness + 1) * BATCH  # type: ignore[attr-defined]
     for version in range(5):
-        born = [g for g in flown.groups if g.born <= version and (g.lag < 0 or g.born + g.lag >= version)]
+        born = [g for g in flown.groups if g.born <= version and (g.staleness < 0 or g.born + g.staleness >= version)]
         assert len(born) <= bound + BATCH
 
 
@@ -258,8 +258,13 @@ def test_a_hint_under_changing_weights_is_trained_as_the_policy_reads_it(tmp_pat
 
     knobs = {**KNOBS, "eval_every": 0, "forests_every": 0, "scheduler": "areal", "steps": 4}
     done = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "run", listen=listen, **knobs)
-    guided = [n for t in seen for n in t if n.trains and len(n) and n.logq is not None and (n.logq != n.logp).any()]
-    assert guided, "what was sampled under a hint keeps that law beside the log-prob under the bare prompt"
+    guided = [
+        n
+        for t in seen
+        for n in t
+        if n.trainable and len(n) and n.sampling_logprob is not None and (n.sampling_logprob != n.logp).any()
+    ]
+    assert guided, "what was sampled under a hint keeps that distribution beside the log-prob under the bare prompt"
     told = [line for line in done.metrics if "budget/groups" in line]
     assert told, "a plan that ended says where its budget went, in the step after it"
     assert sum(line["budget/arm/guided"] for line in told) > 0

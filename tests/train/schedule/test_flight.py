@@ -13,11 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolltree.contract.faulty import Flaky
-from rolltree.contract.tiny import Spell, Walk
-from rolltree.control.schedule import PRESETS, Age, Ahead, Bounded, OverSample, Resume, Schedule, Stop, TopUp, preset
+from rolltree.contract.tiny import SpellTask, Walk
+from rolltree.control.schedule import (
+    PRESETS,
+    Ahead,
+    Bounded,
+    OverSample,
+    Resume,
+    Schedule,
+    StalenessBound,
+    Stop,
+    TopUp,
+    preset,
+)
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
-from rolltree.generate.segments import SegmentTree
+from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.train.config import TrainError
 from rolltree.tree.account import assert_conserved
 from tests.train.schedule.flying import BATCH, Flown, fly, moved, new_flight, step, tabular, weights
@@ -37,34 +48,34 @@ schedules = st.builds(
     st.builds(
         Resume, st.sampled_from(("keep", "mask", "turn", "restart")), st.sampled_from(("interrupt", "wait", "run on"))
     ),
-    st.builds(Age, st.one_of(st.none(), st.integers(2, 4)), st.just("drop"), st.booleans()),
+    st.builds(StalenessBound, st.one_of(st.none(), st.integers(2, 4)), st.just("drop"), st.booleans()),
 )  # fmt: skip
 APRIL = preset("april")
 
 
 def check(flown: Flown) -> None:
-    """Every rollout has one fate, every token one place, and what is trained was sampled as it says."""
+    """Every rollout has one usage, every token one place, and what is trained was sampled as it says."""
     told, groups = flown.flight.scheduler, flown.groups
     rollouts = [r for g in groups for r in g.members]
     assert len({g.number for g in groups}) == len(groups), "a group was settled twice"
     assert sorted(r.id for r in rollouts) == list(range(told.numbers["submitted"]))
-    assert Counter(r.fate for r in rollouts) == Counter({k: n for k, n in told.numbers.items() if k != "submitted"})
+    assert Counter(r.usage for r in rollouts) == Counter({k: n for k, n in told.numbers.items() if k != "submitted"})
     assert not flown.flight.tasks
     flown.flight.budget.check()
     assert_conserved([g.item.tree for g in groups])
     for group in groups:
-        if group.fate != "trained":
+        if group.usage != "trained":
             continue
         tree = group.item.tree
-        leaves = [leaf for leaf in tree.leaves() if leaf.status == "done" and not leaf.fate.startswith("dropped")]
+        leaves = [leaf for leaf in tree.leaves() if leaf.status == "done" and not leaf.usage.startswith("dropped")]
         assert len(leaves) == group.size, "as many leaves teach as rollouts were kept"
         assert all("reward" in leaf.scores for leaf in leaves)
-        written = [[n for n in tree.path(leaf) if n.trains] for leaf in leaves]
+        written = [[n for n in tree.path(leaf) if n.trainable] for leaf in leaves]
         masked = [sum(int((~n.keep).sum()) for n in path if n.keep is not None) for path in written]
         there = zip((sum(len(n) for n in path) for path in written), masked, strict=True)
         assert sorted(there) == sorted((r.tokens, r.masked) for r in group.kept)
         for node in tree:
-            if node.trains and len(node):
+            if node.trainable and len(node):
                 assert node.logp is not None
                 assert node.version is not None
                 assert node.logp == pytest.approx(scored(tree, node), abs=1e-5), "log-probs are of their own version"
@@ -78,14 +89,14 @@ def scored(tree, node) -> np.ndarray:
 
 
 @settings(max_examples=15, deadline=None)
-@given(schedules, st.sampled_from((Spell(), Walk())), st.integers(0, 2**16), st.integers(0, 12))
-def test_nothing_is_lost_under_any_schedule(schedule: Schedule, task: Spell | Walk, seed: int, ticks: int) -> None:
+@given(schedules, st.sampled_from((SpellTask(), Walk())), st.integers(0, 2**16), st.integers(0, 12))
+def test_nothing_is_lost_under_any_schedule(schedule: Schedule, task: SpellTask | Walk, seed: int, ticks: int) -> None:
     flown = fly(schedule, task=task, engine=tabular(shuffle=seed), ticks=ticks, seed=seed)
     check(flown)
     assert [len(batch) for batch in flown.trained] == [BATCH] * 5
     assert sum(flown.flight.scheduler.tokens.values()) == flown.flight.budget.spent.decoded
     if schedule.age.most is not None:
-        assert max(g.lag for g in flown.groups) <= schedule.age.most
+        assert max(g.staleness for g in flown.groups) <= schedule.age.most
 
 
 @settings(max_examples=8, deadline=None)
@@ -99,16 +110,16 @@ def test_failures_are_replaced_and_counted(schedule: Schedule, part: str, seed: 
 
 
 @pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("task", [Spell(), Walk()], ids=["one turn", "turns"])
-def test_presets_keep_their_word(name: str, task: Spell | Walk) -> None:
+@pytest.mark.parametrize("task", [SpellTask(), Walk()], ids=["one turn", "turns"])
+def test_presets_keep_their_word(name: str, task: SpellTask | Walk) -> None:
     flown = fly(preset(name), task=task, engine=tabular(shuffle=1), updates=6)
     check(flown)
     most = preset(name).age.most
-    assert most is None or max(g.lag for g in flown.groups) <= most
+    assert most is None or max(g.staleness for g in flown.groups) <= most
     if name == "sync":
-        assert max(g.lag for g in flown.groups) == 0
+        assert max(g.staleness for g in flown.groups) == 0
     if name == "april":
-        partial = [r for g in flown.groups if g.fate == "trained" for r in g.kept if r.stops]
+        partial = [r for g in flown.groups if g.usage == "trained" for r in g.kept if r.stops]
         assert partial, "rollouts that were stopped are trained in the end"
         assert any(len(r.segments) > 1 for r in partial), "with the tokens they had, under their versions"
 
@@ -116,17 +127,19 @@ def test_presets_keep_their_word(name: str, task: Spell | Walk) -> None:
 def test_filtered_groups_make_room_and_say_why() -> None:
     flown = fly(APRIL, filters=(Mixed(),), engine=tabular(shuffle=3))
     check(flown)
-    dropped = [leaf.fate for tree in flown.dropped for leaf in tree.leaves()]
+    dropped = [leaf.usage for tree in flown.dropped for leaf in tree.leaves()]
     assert dropped
-    assert all(fate.startswith("dropped: all outcomes are") for fate in dropped)
+    assert all(usage.startswith("dropped: all outcomes are") for usage in dropped)
 
 
 def test_old_partials_are_dropped_by_the_age_rule() -> None:
-    flown = fly(Schedule(OverSample(3.0), Stop(abort=True), age=Age(0)), engine=tabular(shuffle=2), updates=4)
+    flown = fly(
+        Schedule(OverSample(3.0), Stop(abort=True), age=StalenessBound(0)), engine=tabular(shuffle=2), updates=4
+    )
     check(flown)
     assert flown.flight.scheduler.numbers["dropped: age"]
-    assert {leaf.fate for tree in flown.dropped for leaf in tree.leaves()} == {"dropped: age"}
-    assert max(g.lag for g in flown.groups) == 0
+    assert {leaf.usage for tree in flown.dropped for leaf in tree.leaves()} == {"dropped: age"}
+    assert max(g.staleness for g in flown.groups) == 0
 
 
 @pytest.mark.parametrize("name", ["areal", "april", "verl", "dart"])
@@ -142,8 +155,8 @@ def test_a_tree_that_cannot_be_cut_finishes(name: str) -> None:
 
 
 @settings(max_examples=6, deadline=None)
-@given(schedules, st.sampled_from((Spell(), Walk())), st.integers(0, 2**16))
-def test_all_of_it_survives_a_restart(schedule: Schedule, task: Spell | Walk, seed: int) -> None:
+@given(schedules, st.sampled_from((SpellTask(), Walk())), st.integers(0, 2**16))
+def test_all_of_it_survives_a_restart(schedule: Schedule, task: SpellTask | Walk, seed: int) -> None:
     engine = tabular(shuffle=seed)
 
     async def run() -> Flown:
@@ -167,11 +180,11 @@ def test_trees_that_cannot_be_cut_begin_again_after_a_restart(tmp_path: Path) ->
     engine, strategy = tabular(shuffle=1), SegmentTree(4, 3)
 
     async def run() -> Flown:
-        flown = new_flight(preset("dart"), Spell(), engine, strategy=strategy)
+        flown = new_flight(preset("dart"), SpellTask(), engine, strategy=strategy)
         for version in range(1, 4):
             await step(flown, engine, version)
         assert flown.flight.scheduler.running
-        again = await moved(flown, tmp_path / "parked", preset("dart"), Spell(), engine, strategy=strategy)
+        again = await moved(flown, tmp_path / "parked", preset("dart"), SpellTask(), engine, strategy=strategy)
         for task in flown.flight.tasks.values():
             task.cancel()
         for version in range(4, 6):

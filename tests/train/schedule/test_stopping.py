@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from rolltree.contract.faulty import Wrapped
-from rolltree.contract.tiny import Spell
+from rolltree.contract.tiny import SpellTask
 from rolltree.control.schedule import preset
-from rolltree.engine.protocol import Request, Run
+from rolltree.engine.protocol import Generation, Request
 from rolltree.engine.tabular import TabularEngine
 from tests.train.schedule.flying import new_flight, tabular
 
@@ -17,15 +17,15 @@ class Slow(Wrapped):
 
     def __init__(self, inner: TabularEngine) -> None:
         super().__init__(inner)
-        self.asked: list[Run] = []
+        self.asked: list[Generation] = []
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         self.asked.append(self.inner.submit(request))
         return _Slow(self.asked[-1])  # type: ignore[return-value]
 
 
 class _Slow:
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Generation) -> None:
         self.run, self.stop = run, run.stop
 
     def __await__(self):  # pyright: ignore
@@ -38,7 +38,7 @@ class _Slow:
 def test_a_rollout_that_is_stopped_twice_keeps_its_tokens() -> None:
     async def run() -> tuple[int, int]:
         engine = Slow(tabular())
-        flight = new_flight(preset("areal"), Spell(), engine).flight
+        flight = new_flight(preset("areal"), SpellTask(), engine).flight
         flight.begin()
         for _ in range(3):
             await asyncio.sleep(0)
@@ -48,7 +48,7 @@ def test_a_rollout_that_is_stopped_twice_keeps_its_tokens() -> None:
         flight.abort(rollouts)
         await flight.rest()
         made = sum([len((await r).actions) for r in engine.asked])
-        kept = sum(len(n) for group in {r.group for r in rollouts} for n in group.item.tree if n.trains)
+        kept = sum(len(n) for group in {r.group for r in rollouts} for n in group.item.tree if n.trainable)
         await flight.close()
         return made, kept
 

@@ -15,9 +15,9 @@ import torch
 
 import rolltree
 from rolltree.contract.faulty import Wrapped
-from rolltree.control.schedule import Correction, preset
+from rolltree.control.schedule import ScheduleCorrection, preset
 from rolltree.engine.local import LocalEngine
-from rolltree.engine.protocol import Request, Run, Sample
+from rolltree.engine.protocol import Generation, Request, Sample
 from rolltree.errors import RolltreeError
 from rolltree.metrics.log import read_metrics
 from rolltree.objective.decoupled import Decoupled
@@ -27,7 +27,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.replay.recall import Recall
 from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import TrainError
-from rolltree.train.loop import Live
+from rolltree.train.loop import RunEvent
 from rolltree.train.scheduled import corrected
 from rolltree.train.start import Result
 from rolltree.tree import Tree
@@ -44,7 +44,7 @@ def _one_thread() -> None:
 def run(out: Path, schedule: str, recipe: Any = "grpo", **more: Any) -> tuple[Result, list[tuple[Tree, ...]]]:
     seen: list[tuple[Tree, ...]] = []
 
-    def listen(live: Live) -> None:
+    def listen(live: RunEvent) -> None:
         if live.kind == "trained":
             seen.append(live.trees)
 
@@ -53,7 +53,7 @@ def run(out: Path, schedule: str, recipe: Any = "grpo", **more: Any) -> tuple[Re
 
 
 def written(trees: tuple[Tree, ...]) -> list[Any]:
-    return [(t.id, [(n.actions.tolist(), n.fate, n.scores.get("reward")) for n in t]) for t in trees]
+    return [(t.id, [(n.actions.tolist(), n.usage, n.scores.get("reward")) for n in t]) for t in trees]
 
 
 def test_sync_is_the_loop_without_a_schedule(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_recalled_trees_teach_beside_those_of_a_schedule(tmp_path: Path) -> None
     for schedule in ("sync", "april", "verl"):
         done, seen = run(tmp_path / schedule, schedule, recipe, steps=5)
         assert [line.get("rollout/recalled_groups", 0) for line in done.metrics] == [0, 2, 2, 2, 0]
-        assert [len([t for t in trees if t.leaves()[0].fate == "trained"]) for trees in seen] == [4, 2, 2, 2, 4]
+        assert [len([t for t in trees if t.leaves()[0].usage == "trained"]) for trees in seen] == [4, 2, 2, 2, 4]
         if schedule == "sync":
             assert [written(t) for t in before] == [written(t) for t in seen]
             for a, b in zip(plain.model.parameters(), done.model.parameters(), strict=True):
@@ -87,7 +87,7 @@ def test_old_tokens_are_told_apart_and_weighed(tmp_path: Path) -> None:
     assert 1 <= last["staleness/max"] <= 4
     assert last["is_weight_max"] > 1.001, "the proximal policy is not the one that sampled"
     assert last["rollout/scheduled/trained"] == 7 * 4 * 8
-    assert all(leaf.fate == "trained" for trees in seen for t in trees for leaf in t.leaves())
+    assert all(leaf.usage == "trained" for trees in seen for t in trees for leaf in t.leaves())
     assert all(line.get("rollout/running", 0) == 0 for line in done.metrics)
     under_way = last["rollout/under_way"] + last["rollout/scheduled/trained"]
     assert last["rollout/scheduled/submitted"] == under_way
@@ -141,7 +141,7 @@ def test_killed_while_it_trains_and_resumed(tmp_path: Path, schedule: str) -> No
     )
     parts = [(n.actions, n.logp, n.version) for t in saved for n in t if n.status == "paused" and len(n)]
     assert parts, "rollouts were cut when the checkpoint was written"
-    later = [n for trees in seen for t in trees for n in t if n.trains]
+    later = [n for trees in seen for t in trees for n in t if n.trainable]
     went_on = [p for p in parts if any(_begins(n, p) for n in later)]
     assert went_on, "what was cut went on from the very tokens it had"
 
@@ -159,12 +159,12 @@ class Told(Wrapped):
         super().__init__(inner)
         self.change = change
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request) -> Generation:
         return _Changed(self.inner.submit(request), self.change)  # type: ignore[return-value]
 
 
 class _Changed:
-    def __init__(self, run: Run, change: Callable[[Sample], Sample]) -> None:
+    def __init__(self, run: Generation, change: Callable[[Sample], Sample]) -> None:
         self.run, self.change, self.stop = run, change, run.stop
 
     def __await__(self):  # pyright: ignore
@@ -179,7 +179,7 @@ def other_ids(sample: Sample) -> Sample:
 
 @pytest.mark.parametrize("schedule", ["", "areal"])
 @pytest.mark.parametrize(
-    ("temperature", "change"), [(0.5, lambda s: replace(s, logp=s.logq)), (1.0, other_ids)],
+    ("temperature", "change"), [(0.5, lambda s: replace(s, logp=s.sampling_logprob)), (1.0, other_ids)],
     ids=["temperature", "tokenizer"],
 )  # fmt: skip
 def test_an_engine_that_writes_another_policy_is_refused(tmp_path: Path, schedule: str, temperature, change) -> None:
@@ -216,5 +216,5 @@ def test_a_correction_becomes_part_of_the_objective_once() -> None:
     assert isinstance(made, Decoupled)
     assert (made.clip_low, made.clip_high, made.high) == (0.2, 0.3, 5.0)
     assert corrected(made, areal) is made
-    assert corrected(plain, Correction()) is plain
+    assert corrected(plain, ScheduleCorrection()) is plain
     assert "sampled" in corrected(load_objective("gspo", kl=0.1), preset("verl").correction).needs

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rolltree.control.schedule import Age, OverSample, Schedule, Stop, preset
+from rolltree.control.schedule import OverSample, Schedule, StalenessBound, Stop, preset
 from rolltree.control.schedule.rollout import Group, Rollout, Segment
 from rolltree.train.underway import Underway
 from tests.train.schedule.flying import BATCH, fly, tabular
 
 
-def group(number: int, tokens: int, fate: str) -> Group:
-    made = Group(number, None, [1], 0, 0.0, fate=fate)
-    made.members.append(Rollout(number, made, 0, segments=[Segment(0, tokens)], fate=fate))
+def group(number: int, tokens: int, usage: str) -> Group:
+    made = Group(number, None, [1], 0, 0.0, usage=usage)
+    made.members.append(Rollout(number, made, 0, segments=[Segment(0, tokens)], usage=usage))
     return made
 
 
@@ -29,7 +29,7 @@ def test_shares_of_slow_and_other_groups() -> None:
 def test_discarding_starves_what_is_slow_and_carrying_does_not() -> None:
     """The same work under both rules, by the lengths of what was trained."""
     length: dict[str, float] = {}
-    for name, age in (("carry", Age()), ("discard", Age(0))):
+    for name, age in (("carry", StalenessBound()), ("discard", StalenessBound(0))):
         flown = fly(Schedule(OverSample(3.0), Stop(abort=True), age=age), engine=tabular(shuffle=5), updates=8)
         trained = [max(r.tokens for r in g.members) for batch in flown.trained for g in batch]
         assert len(trained) == 8 * BATCH

@@ -1,0 +1,1 @@
+"""Controls that serve one published method each; what several share stands one folder up."""
