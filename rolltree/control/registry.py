@@ -9,7 +9,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, cast
 
-import rolltree.control as package
+import rolltree.control
+import rolltree.control.methods
 from rolltree.control.order import ControlError
 from rolltree.control.plan import Control
 from rolltree.errors import unknown
@@ -19,11 +20,12 @@ from rolltree.errors import unknown
 def controls() -> dict[str, type[Control]]:
     """Every control's class by name."""
     found: dict[str, type[Control]] = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        for value in vars(importlib.import_module(f"{package.__name__}.{module.name}")).values():
-            name = getattr(value, "name", None)
-            if isinstance(value, type) and isinstance(name, str) and is_dataclass(value) and hasattr(value, "plan"):
-                found[name] = cast(type[Control], value)
+    for package in (rolltree.control, rolltree.control.methods):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for value in vars(importlib.import_module(module.name)).values():
+                name = getattr(value, "name", None)
+                if isinstance(value, type) and isinstance(name, str) and is_dataclass(value) and hasattr(value, "plan"):
+                    found[name] = cast(type[Control], value)
     return dict(sorted(found.items()))
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -18,13 +18,11 @@ from rolltree.control.ledger import Hold
 from rolltree.engine.protocol import EngineError, Generation, LogitsHook, Request, Sample, Sampling
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import lineage, mix, next_run, tag_rng
+from rolltree.generate.recorder import Recorder, latest_rollout
 from rolltree.generate.stops import shorten, straddling_stop
 from rolltree.tree import Birth, Finish, Node, Top
 from rolltree.tree.event import Kind
 from rolltree.tree.node import Array
-
-if TYPE_CHECKING:
-    from rolltree.generate.hand import Hand
 
 WRITTEN: frozenset[str] = frozenset({"policy", "splice"})
 """Roles that count towards the limit of policy tokens of a rollout."""
@@ -78,12 +76,7 @@ class PendingRequest:
     """Whether the strategy stopped it (and so decides what becomes of the leaf)."""
 
 
-def latest_rollout(path: Sequence[Node]) -> Sequence[Node]:
-    """The part of a path behind its last prompt: a rollout that was asked for again is one of its own."""
-    return path[1 + max(i for i, node in enumerate(path) if node.role == "prompt") :]
-
-
-def open_requests(hand: Hand, node: Node, ask: Continuations, *, into: bool = False) -> list[PendingRequest]:
+def open_requests(hand: Recorder, node: Node, ask: Continuations, *, into: bool = False) -> list[PendingRequest]:
     """Reserve and submit n continuations of a node (`into`: one that writes on in the node itself)."""
     path = hand.tree.path(node)
     prefix = np.concatenate([x.actions for x in path])
@@ -123,7 +116,7 @@ def open_requests(hand: Hand, node: Node, ask: Continuations, *, into: bool = Fa
     return pending_requests
 
 
-async def finish_request(hand: Hand, pending: PendingRequest) -> None:
+async def finish_request(hand: Recorder, pending: PendingRequest) -> None:
     """Wait for the whole sample and write it down; failures become a failed node."""
 
     async def once() -> Sample:
@@ -146,7 +139,7 @@ async def finish_request(hand: Hand, pending: PendingRequest) -> None:
     conclude(hand, pending, sample)
 
 
-def conclude(hand: Hand, pending: PendingRequest, sample: Sample) -> None:
+def conclude(hand: Recorder, pending: PendingRequest, sample: Sample) -> None:
     """Write down what is new in the whole sample, settle the accounts and say what becomes of the leaf."""
     try:
         _validate(pending, sample)
@@ -169,7 +162,7 @@ def conclude(hand: Hand, pending: PendingRequest, sample: Sample) -> None:
         hand.setting.on_progress()
 
 
-def write(hand: Hand, pending: PendingRequest, part: Sample) -> None:
+def write(hand: Recorder, pending: PendingRequest, part: Sample) -> None:
     """Append tokens to the node as they come."""
     node = pending.node
     if len(node) or node.status != "open":
@@ -194,13 +187,13 @@ def write(hand: Hand, pending: PendingRequest, part: Sample) -> None:
     pending.written += len(part.actions)
 
 
-def fail_request(hand: Hand, pending: PendingRequest, error: Exception, tries: int) -> None:
+def fail_request(hand: Recorder, pending: PendingRequest, error: Exception, tries: int) -> None:
     """The engine gave up on this node: keep what was streamed, mark it failed, never score it."""
     _settle(hand, pending, 0)
     hand.fail(pending.node, "the engine", error, tries=tries)
 
 
-async def abandon(hand: Hand, pending: PendingRequest) -> None:
+async def abandon(hand: Recorder, pending: PendingRequest) -> None:
     """The strategy was cancelled: stop the run, keep what it handed over, and pause the leaf."""
     sample: Sample | None = None
     run = hand.setting.runs.get((hand.tree.id, pending.node.id))
@@ -228,7 +221,7 @@ async def abandon(hand: Hand, pending: PendingRequest) -> None:
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
-def _request(hand: Hand, prefix: Array, ask: Continuations, length: int, run: int) -> Request:
+def _request(hand: Recorder, prefix: Array, ask: Continuations, length: int, run: int) -> Request:
     base, draw = hand.setting.sampling, ask.draw
     sampling = Sampling(
         length,
@@ -244,7 +237,7 @@ def _request(hand: Hand, prefix: Array, ask: Continuations, length: int, run: in
     return Request(prefix, sampling, ask.want, hand.tree.id)
 
 
-def _reserve(hand: Hand, prefix: Array, length: int, *, new_leaf: bool) -> tuple[Hold, Hold] | None:
+def _reserve(hand: Recorder, prefix: Array, length: int, *, new_leaf: bool) -> tuple[Hold, Hold] | None:
     budget = hand.budget
     if budget.seconds_left <= 0:
         return None
@@ -258,7 +251,7 @@ def _reserve(hand: Hand, prefix: Array, length: int, *, new_leaf: bool) -> tuple
     return decoded, prefilled
 
 
-def _child(hand: Hand, node: Node, end: int, birth: Birth | None) -> tuple[Node, int]:
+def _child(hand: Recorder, node: Node, end: int, birth: Birth | None) -> tuple[Node, int]:
     run = next_run(hand.tree, node, end)
     birth = birth or ("root" if node.parent is None else "boundary")
     child = hand.tree.extend(node, _NOTHING, actor=hand.actor, level=hand.level, birth=birth)
@@ -267,13 +260,13 @@ def _child(hand: Hand, node: Node, end: int, birth: Birth | None) -> tuple[Node,
     return child, tag_rng(child, run)
 
 
-def _refuse(hand: Hand, node: Node, finish: Finish, why: str, **numbers: Any) -> None:
+def _refuse(hand: Recorder, node: Node, finish: Finish, why: str, **numbers: Any) -> None:
     hand.event("budget", node, why, **numbers)
     if node.is_leaf and node.status == "open" and node.parent is not None:
         hand.close(node, finish, why)
 
 
-def _submit(hand: Hand, pending: PendingRequest) -> None:
+def _submit(hand: Recorder, pending: PendingRequest) -> None:
     pending.refused = None
     try:
         pending.run = hand.engine.submit(pending.request)
@@ -288,7 +281,7 @@ def _submit(hand: Hand, pending: PendingRequest) -> None:
         pending.timer = asyncio.get_running_loop().call_later(left, pending.run.stop, "budget")
 
 
-def _settle(hand: Hand, pending: PendingRequest, prefilled: int) -> None:
+def _settle(hand: Recorder, pending: PendingRequest, prefilled: int) -> None:
     if pending.timer is not None:
         pending.timer.cancel()
     hand.setting.runs.pop((hand.tree.id, pending.node.id), None)
@@ -298,7 +291,7 @@ def _settle(hand: Hand, pending: PendingRequest, prefilled: int) -> None:
         hand.budget.charge("prefilled", prefilled - pending.prefilled.amount)
 
 
-def _end(hand: Hand, pending: PendingRequest, sample: Sample) -> None:
+def _end(hand: Recorder, pending: PendingRequest, sample: Sample) -> None:
     node, finish = pending.node, sample.finish
     node.finish = finish
     if finish == "length" and pending.at_limit is not None and pending.written == pending.decoded.amount:
@@ -316,7 +309,7 @@ def _end(hand: Hand, pending: PendingRequest, sample: Sample) -> None:
         hand.close(node, finish, "" if pending.written else "the engine had nothing to add")
 
 
-def _shortened(hand: Hand, pending: PendingRequest, sample: Sample) -> Sample:
+def _shortened(hand: Recorder, pending: PendingRequest, sample: Sample) -> Sample:
     """Honour a stop string that an earlier run of this turn began (see `stops`)."""
     if max(map(len, pending.request.sampling.stop), default=0) < 2:
         return sample

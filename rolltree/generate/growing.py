@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from rolltree.engine.protocol import Sample
 from rolltree.generate.decode import PendingRequest, abandon, conclude, fail_request, write
+from rolltree.generate.recorder import Recorder
 from rolltree.tree import Finish, Node
-
-if TYPE_CHECKING:
-    from rolltree.generate.hand import Hand
 
 
 class Growing:
@@ -22,7 +19,7 @@ class Growing:
     `Hand.extend`; a leaf stopped for no other reason than "abort" stays open: it can be cut, forced or extended.
     """
 
-    def __init__(self, hand: Hand, start: Callable[[], list[PendingRequest]]) -> None:
+    def __init__(self, hand: Recorder, start: Callable[[], list[PendingRequest]]) -> None:
         self._hand = hand
         self._start = start
         self._pending: PendingRequest | None = None

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, Unpack
 import numpy as np
 
 from rolltree.control.ledger import Budget, Limits
-from rolltree.engine.protocol import Codec, Engine, Scored
+from rolltree.engine.protocol import Scored
 from rolltree.generate import outside
 from rolltree.generate.decode import (
     Continuations,
@@ -23,77 +23,22 @@ from rolltree.generate.decode import (
     SamplingOptions,
     abandon,
     finish_request,
-    latest_rollout,
     open_requests,
 )
 from rolltree.generate.growing import Growing
-from rolltree.generate.patience import error_line
 from rolltree.generate.random import Stream, lineage, mix, tag_rng
-from rolltree.generate.setting import HandError, Setting
-from rolltree.task.protocol import Item, Task, Verdict
-from rolltree.tree import Birth, Event, Finish, Forest, Node, Role, Tree
-from rolltree.tree.event import Kind
-from rolltree.tree.node import Array, FloatArray
+from rolltree.generate.recorder import Recorder
+from rolltree.generate.setting import HandError
+from rolltree.task.protocol import Item, Verdict
+from rolltree.tree import Birth, Node, Role, Tree
+from rolltree.tree.node import Array
 
 T = TypeVar("T")
 ForkMode = Literal["resample", "forced", "boundary", "restart", "vine"]
 
 
-class Hand:
+class Hand(Recorder):
     """Acts on one tree under one budget. `on` binds it to a tree, `under` to a smaller budget, `as_actor` to a role."""
-
-    def __init__(
-        self, setting: Setting, budget: Budget, tree: Tree | None = None, *, actor: str = "policy", level: int = 0
-    ) -> None:
-        self.setting = setting
-        self.budget = budget
-        self.actor = actor
-        self.level = level
-        self._tree = tree
-        self.rng: Stream = setting.rng if tree is None else setting.rng.child("tree", tree.task, tree.id)
-        """The stream of this tree (of the run, where none is bound), addressed by name: `hand.rng.child("fork", 3)`."""
-
-    # -- what it is bound to ---------------------------------------------------------------------------------------
-
-    @property
-    def engine(self) -> Engine:
-        """What writes: this actor's own engine, or the run's. Strategies read its capabilities and leave it alone."""
-        return self.setting.peers.get(self.actor, self.setting.engine)
-
-    @property
-    def task(self) -> Task:
-        """What is asked."""
-        return self.setting.task
-
-    @property
-    def codec(self) -> Codec:
-        """The tokenizer, the same for all engines of a run."""
-        return self.setting.engine.codec
-
-    @property
-    def forest(self) -> Forest:
-        """All trees of this run."""
-        return self.setting.forest
-
-    @property
-    def interactive(self) -> bool:
-        """Whether an environment answers the policy's turns."""
-        return self.setting.task.max_turns > 0
-
-    @property
-    def tree(self) -> Tree:
-        """The tree this hand acts on."""
-        if self._tree is None:
-            raise HandError("this hand is bound to no tree; take hand.on(tree) first")
-        return self._tree
-
-    @property
-    def item(self) -> Item:
-        """The question this tree grows from."""
-        try:
-            return self.setting.items[self.tree.id]
-        except KeyError:
-            raise HandError(f"tree {self.tree.id!r} has no item here; plant it with hand.plant(item)") from None
 
     def on(self, tree: Tree, limits: Limits | None = None) -> Hand:
         """The hand for one tree. Its tree_budget, bounded by the run's limits per prompt, stays the same in every
@@ -141,29 +86,6 @@ class Hand:
         """A stream for decisions about a node; it depends on the node's place in the tree, not on when you ask."""
         end = sum(len(n) for n in self.tree.path(node))
         return self.rng.child("at", lineage(self.tree, node), end, *names)
-
-    # -- reading ---------------------------------------------------------------------------------------------------
-
-    def text(self, node: Node) -> str:
-        """Everything after the prompt (the last one, where a rollout was asked for again) up to the end of a node."""
-        return self._decoded(latest_rollout(self.tree.path(node)))
-
-    def turn(self, node: Node) -> str:
-        """What was written since the environment last spoke."""
-        return self.codec.decode(self.turn_actions(node))
-
-    def turn_actions(self, node: Node) -> Array:
-        """The tokens of `turn`."""
-        path = self.tree.path(node)
-        start = max(i for i, n in enumerate(path) if n.role in ("env", "prompt"))
-        return np.concatenate([path[start].actions[:0], *(n.actions for n in path[start + 1 :])])
-
-    def hidden(self, node: Node) -> FloatArray:
-        """Last hidden state of a run extended with want={"hidden"}."""
-        try:
-            return self.setting.hidden[self.tree.id, node.id]
-        except KeyError:
-            raise HandError(f"node {node.id} has no hidden state; extend it with want={{'hidden'}}") from None
 
     # -- growing ---------------------------------------------------------------------------------------------------
 
@@ -352,38 +274,6 @@ class Hand:
         """
         return await outside.judge(self, node, ask, about, calls)
 
-    # -- deciding --------------------------------------------------------------------------------------------------
-
-    def prune(self, node: Node, *, why: str, **numbers: Any) -> list[Node]:
-        """Drop a node and all below it; what is being written there stops. What it cost stays counted."""
-        self._halt(node)
-        return self.tree.prune(node, why, at=self.setting.clock(), **numbers)
-
-    def pause(self, node: Node, why: str, **numbers: Any) -> None:
-        """Set an open leaf aside for a later round or run; what is being written in it stops and is kept."""
-        self._halt(node)
-        self.tree.pause(node, why, at=self.setting.clock(), **numbers)
-
-    def close(self, node: Node, finish: Finish, why: str = "", **numbers: Any) -> None:
-        """End a leaf with a reason."""
-        self.tree.close(node, "done", finish, why, at=self.setting.clock(), **numbers)
-
-    def fail(self, node: Node, what: str, error: Exception, **numbers: Any) -> None:
-        """Mark a node failed: something of ours broke, so it has no outcome."""
-        why = f"{what}: {error_line(error)}"
-        if node.status == "pruned":
-            self.event("fail", node, why, error=type(error).__name__, **numbers)
-            return
-        self.tree.close(node, "failed", "error", why, at=self.setting.clock(), error=type(error).__name__, **numbers)
-
-    def event(self, kind: Kind, node: Node | None, why: str = "", /, **numbers: Any) -> Event:
-        """Record a decision with the numbers that caused it."""
-        return self.tree.event(kind, node, why, at=self.setting.clock(), **numbers)
-
-    def retried(self, node: Node | None) -> Callable[[str, int], None]:
-        """What records a retry at a node."""
-        return lambda why, tries: _forget(self.event("retry", node, why, tries=tries))
-
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _finish(self, pending_requests: list[PendingRequest]) -> None:
@@ -396,15 +286,3 @@ class Hand:
             for pending in pending_requests[done:]:
                 await abandon(self, pending)
             raise
-
-    def _halt(self, node: Node) -> None:
-        for below in self.tree.walk(node):
-            run = self.setting.runs.get((self.tree.id, below.id))
-            if run is not None:
-                run.stop("abort")
-
-    def _decoded(self, nodes: Sequence[Node]) -> str:
-        return self.codec.decode(np.concatenate([n.actions for n in nodes])) if nodes else ""
-
-
-def _forget(_: object) -> None: ...

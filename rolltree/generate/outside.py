@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
+from rolltree.generate.recorder import Recorder
 from rolltree.generate.setting import HandError
 from rolltree.task.protocol import Reply, Verdict
 from rolltree.tree import Birth, Node, Role
 from rolltree.tree.node import Array
 
-if TYPE_CHECKING:
-    from rolltree.generate.hand import Hand
-
 T = TypeVar("T")
 
 
-async def score_forced(hand: Hand, node: Node) -> None:
+async def score_forced(hand: Recorder, node: Node) -> None:
     """Record the policy's log-prob of tokens that a method chose; nothing was sampled, so `sampling_logprob` is NaN."""
     prefix = hand.tree.prefix(node)
     scored = await ask_engine(hand, node, prefix, len(prefix) - len(node), frozenset())
@@ -37,7 +35,7 @@ async def score_forced(hand: Hand, node: Node) -> None:
     hand.event("note", node, "log-prob of the forced run under the policy", logp=float(scored.logp.sum()))
 
 
-async def ask_engine(hand: Hand, node: Node, tokens: Array, start: int, want: frozenset[str]) -> Scored | None:
+async def ask_engine(hand: Recorder, node: Node, tokens: Array, start: int, want: frozenset[str]) -> Scored | None:
     """Score tokens[start:]; None where the budget is at its end (an event) or the engine broken (a failed node)."""
     hold = hand.budget.reserve("prefilled", len(tokens))
     if hold is None:
@@ -57,7 +55,7 @@ async def ask_engine(hand: Hand, node: Node, tokens: Array, start: int, want: fr
     return scored
 
 
-async def act(hand: Hand, node: Node) -> Node | None:
+async def act(hand: Recorder, node: Node) -> Node | None:
     """One environment step from a node (see `Hand.act`)."""
     if not hand.interactive:
         raise HandError(
@@ -93,7 +91,7 @@ async def act(hand: Hand, node: Node) -> Node | None:
     return child
 
 
-async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
+async def restore(hand: Recorder, node: Node) -> tuple[Any, str | None] | None:
     """The environment's state after a node, and its key; None where the steps to reach it failed.
 
     The nearest ancestor that holds a state supplies it. Where states were lost (a tree read from disk), the steps since
@@ -122,7 +120,7 @@ async def restore(hand: Hand, node: Node) -> tuple[Any, str | None] | None:
     return state, key
 
 
-async def verify(hand: Hand, node: Node) -> Verdict | None:
+async def verify(hand: Recorder, node: Node) -> Verdict | None:
     """Judge the path that ends in a leaf (see `Hand.verify`)."""
     if node.status in ("pruned", "failed"):
         raise HandError(
@@ -146,7 +144,7 @@ async def verify(hand: Hand, node: Node) -> Verdict | None:
     return verdict
 
 
-async def judge(hand: Hand, node: Node | None, ask: Callable[[], Awaitable[T]], about: str, calls: int) -> T | None:
+async def judge(hand: Recorder, node: Node | None, ask: Callable[[], Awaitable[T]], about: str, calls: int) -> T | None:
     """Await a judge under the budget of judge calls (see `Hand.judge`)."""
     if not hand.budget.take("judge_calls", calls):
         hand.event("budget", node, f"no judge call is left for {about}", calls=calls)
@@ -164,7 +162,7 @@ async def judge(hand: Hand, node: Node | None, ask: Callable[[], Awaitable[T]], 
     return answer
 
 
-async def _step(hand: Hand, node: Node, state: Any, text: str) -> Reply | Gone | None:
+async def _step(hand: Recorder, node: Node, state: Any, text: str) -> Reply | Gone | None:
     if not hand.budget.take("env_steps"):
         hand.event("budget", node, "no environment step is left")
         if node.is_leaf and node.status == "open" and node.parent is not None:
@@ -180,12 +178,12 @@ async def _step(hand: Hand, node: Node, state: Any, text: str) -> Reply | Gone |
         return gone
 
 
-def _heard(hand: Hand, reply: Reply) -> str:
+def _heard(hand: Recorder, reply: Reply) -> str:
     """What of a reply is written down: no context holds a megabyte, and tokenising it costs seconds."""
     return reply.text[: hand.setting.patience.reply_characters]
 
 
-def place(hand: Hand, node: Node, actions: Array, role: Role, birth: Birth) -> Node | None:
+def place(hand: Recorder, node: Node, actions: Array, role: Role, birth: Birth) -> Node | None:
     """Add a run that was given, not sampled; None where it would start a path that the budget does not allow."""
     if (node.children or node.parent is None) and not hand.budget.take("leaves"):
         hand.event("budget", node, f"no leaf is left for a run in role {role!r}", tokens=len(actions))

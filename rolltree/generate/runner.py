@@ -128,7 +128,7 @@ def settle(forest: Iterable[Tree], at: float = 0.0) -> None:
     for tree in forest:
         for leaf in tree.leaves():
             if leaf.status == "open":
-                tree.close(leaf, "done", leaf.finish or "budget", "nobody went on from here", at=at)
+                tree.close(leaf, "done", leaf.finish or "budget", "not extended", at=at)
 
 
 def check_item(item: Item, engine: Engine) -> None:

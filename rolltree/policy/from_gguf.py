@@ -1,7 +1,8 @@
 """Converts a Llama-architecture GGUF file into a Hugging Face folder: safetensors weights, config, tokenizer.
 
 GGUF stores query and key rows with rotary pairs as neighbours; Hugging Face wants the two halves apart. The tokenizer
-is byte-level BPE rebuilt from the vocabulary and merges in the file.
+is byte-level BPE rebuilt from the vocabulary and merges in the file. transformers reads the same weights to the bit,
+but its tokenizer of such a file does not split digits, and so encodes numbers unlike the model was trained.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The processor's threads that torch computes with: one team at a time, so that nobody sleeps who should wait awake."""
+"""The processor's threads that torch computes with: one team at a time, and idle OpenMP threads are released."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from rolltree.tree.arrow import ArrowColumn, ArrowTable, flatten
 from rolltree.tree.node import Array
+from rolltree.tree.old_names import NODE_FIELDS
 from rolltree.tree.parquet import FILES, parts, read_trees, readable
 from rolltree.tree.part import Part
 from rolltree.tree.shape import Ints, Shape, offsets, parent_rows
@@ -160,16 +161,25 @@ class Archive:
             raise StoreError("SQL over a forest needs DuckDB: pip install 'rolltree[duckdb]'") from None
         with duckdb.connect() as base:
             for name in FILES:
-                files = ", ".join(_quoted(p.folder / f"{name}.parquet") for p in self._parts)
-                hive = "true" if self._parts[0].step is not None else "false"
-                base.execute(
-                    f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{files}], union_by_name=true, "
-                    f"hive_partitioning={hive})"
-                )
+                base.execute(f"CREATE VIEW {name} AS {self._view(name)}")
             try:
                 return base.sql(query).to_arrow_table()
             except duckdb.Error as error:
                 raise StoreError(f"DuckDB refused the query: {str(error).splitlines()[0]}") from None
+
+    def _view(self, name: str) -> str:
+        """What DuckDB reads for one of the three files, under today's column names."""
+        hive = "true" if self._parts[0].step is not None else "false"
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for part in self._parts:
+            old = (n for n in NODE_FIELDS if name == "nodes" and n in part.nodes.schema_arrow.names)
+            groups.setdefault(tuple(old), []).append(_quoted(part.folder / f"{name}.parquet"))
+        selects: list[str] = []
+        for old, files in groups.items():
+            rename = f" RENAME ({', '.join(f'{n} AS {NODE_FIELDS[n]}' for n in old)})" if old else ""
+            options = f"union_by_name=true, hive_partitioning={hive}"
+            selects.append(f"SELECT *{rename} FROM read_parquet([{', '.join(files)}], {options})")
+        return " UNION ALL BY NAME ".join(selects)
 
 
 def open_forest(folder: Path | str) -> Archive:

@@ -28,14 +28,17 @@ from rolltree.tree.arrow import (
 )  # fmt: skip
 from rolltree.tree.event import Event
 from rolltree.tree.node import PER_ACTION, Array, Node, Top
+from rolltree.tree.old_names import NODE_FIELDS, todays_table
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import StoreError, dumps, loads
 
 States = Literal["keep", "drop"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 WORDS = ("tree", "role", "actor", "birth", "status", "finish", "usage")
-"""Columns of few distinct strings, read as dictionaries."""
+"""Columns of few distinct strings."""
+AS_DICTIONARIES = {*WORDS, *(before for before, today in NODE_FIELDS.items() if today in WORDS)}
+"""Columns that are read as dictionaries."""
 PLAIN = (("id", pa.int32()), ("parent", pa.int32()), ("level", pa.int32()), ("trainable", pa.bool_()),
          ("forced", pa.bool_()), ("state_key", pa.string()))  # fmt: skip
 ENCODED = ("notes", "state")
@@ -95,7 +98,7 @@ def write_nodes(rows: Sequence[tuple[str, Node]], schema: ArrowSchema, states: S
 
 def read_nodes(table: ArrowTable) -> Iterator[Node]:
     """The nodes of a table's rows in order, with writable arrays and without children."""
-    count = table.num_rows
+    table, count = todays_table(table), table.num_rows
     words = {name: words_of(table[name]) for name in WORDS}
     plain = {name: table[name].to_pylist() for name, _ in PLAIN}
     lists = {name: slices(table[name]) for name in (*PER_ACTION, "top_ids", "top_logp")}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from rolltree.tree.atomic import new_file
 from rolltree.tree.fieldtypes import FieldError, convert, numbers, unknown_field
 from rolltree.tree.forest import Forest
 from rolltree.tree.node import PER_ACTION, Node
+from rolltree.tree.old_names import todays_row
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import StoreError, encode, revive
 
@@ -111,6 +112,7 @@ def _row(line: str) -> dict[str, Any]:
         raise StoreError(f"not a complete JSON object ({error}); the file may be half-written") from None
     if not isinstance(row, dict):
         raise StoreError(f"a line must be a JSON object, not {line.strip()[:40]!r}")
+    row = todays_row(cast(dict[str, Any], row))
     for name in row:
         if name not in _KNOWN:
             raise unknown_field(str(name), _KNOWN)

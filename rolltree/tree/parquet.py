@@ -75,8 +75,8 @@ def open_file(folder: Path, name: str) -> pq.ParquetFile:
             raise StoreError(f"{folder} was being overwritten when the writer died; rename {aside} to it to restore it")
         raise StoreError(f"{folder} holds no saved forest: {path.name} is missing")
     with readable(path):
-        file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True,
-                              read_dictionary=[*columns.WORDS] if name == "nodes" else None)  # fmt: skip
+        words = columns.AS_DICTIONARIES & {*pq.read_schema(path, memory_map=True).names} if name == "nodes" else None
+        file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True, read_dictionary=words)
         found: dict[str, Any] = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
     if "version" not in found:
         raise StoreError(f"{path} was not written by Rolltree; write forests with rolltree.tree.parquet.save")

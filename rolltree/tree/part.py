@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rolltree.tree import columns
 from rolltree.tree.arrow import ArrowColumn, ArrowTable
+from rolltree.tree.old_names import as_stored
 from rolltree.tree.parquet import assemble, check_counts, open_file, readable
 from rolltree.tree.shape import Ints, offsets
 from rolltree.tree.tree import Tree
@@ -62,10 +63,11 @@ class Part:
 
     def column(self, name: str) -> ArrowColumn | None:
         """A column of the nodes, or None if this part lacks it."""
-        if name not in self.nodes.schema_arrow.names:
+        stored = as_stored(name, self.nodes.schema_arrow.names)
+        if stored is None:
             return None
         with readable(self.folder / "nodes.parquet"):
-            return self.nodes.read([name])[name]
+            return self.nodes.read([stored])[stored]
 
     def tree(self, index: int) -> Tree:
         """The tree at a place in `ids`, with its events."""

@@ -15,7 +15,7 @@ _DONE: Mapping[str, str] = {
     "start": "started", "extend": "was continued", "force": "was given text it did not sample", "fork": "was forked",
     "cut": "was cut in two", "graft": "was grafted", "splice": "was spliced", "stop": "ended", "prune": "was pruned",
     "pause": "was set aside", "resume": "went on", "fail": "failed", "retry": "was tried again", "act": "was answered",
-    "verify": "was judged", "backfill": "was filled up", "allocate": "was given a budget", "select": "was selected",
+    "verify": "was scored", "backfill": "was filled up", "allocate": "was given a budget", "select": "was selected",
     "drop": "was dropped", "train": "was trained on", "budget": "met the end of the budget", "note": "",
 }  # fmt: skip
 

@@ -14,13 +14,14 @@ from rolltree.control.allocate import greedy
 from rolltree.control.features import likeness
 from rolltree.control.order import ControlError, Edit, Order, Prompt
 from rolltree.control.plan import Plan, Step
-from rolltree.control.student import t_quantile
 from rolltree.tree.values import storable
 
 
 @cache
 def _quantile(alpha: float, df: int) -> float:
-    return t_quantile(1 - alpha / 2, df)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, 1 - alpha / 2))
 
 
 def half_width(spread: float, n: int, alpha: float = 0.05) -> float:

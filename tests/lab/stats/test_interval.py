@@ -2,22 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy import stats as scipy_stats
 
-from rolltree.control.order import ControlError
 from rolltree.lab.stats import bootstrap_interval, clustered_interval, t_interval
 from rolltree.lab.stats.error import StatsError
 from rolltree.lab.stats.student import t_cdf, t_quantile
 
 TRIALS = 1500
-
-
-@pytest.mark.parametrize("df", [1, 2, 4, 9, 30, 200])
-def test_t_distribution_equals_a_reference(df):
-    for t in (-30.0, -2.5, -0.3, 0.0, 1.0, 4.0):
-        assert t_cdf(t, df) == pytest.approx(scipy_stats.t.cdf(t, df), rel=1e-9, abs=1e-14)
-    for p in (0.0005, 0.025, 0.5, 0.9, 0.995):
-        assert t_quantile(p, df) == pytest.approx(scipy_stats.t.ppf(p, df), rel=1e-8, abs=1e-9)
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
@@ -76,5 +66,5 @@ def test_one_value_says_nothing_about_spread():
     ],
 )
 def test_bad_input_is_named(call, says):
-    with pytest.raises((StatsError, ControlError), match=says):
+    with pytest.raises(StatsError, match=says):
         call()

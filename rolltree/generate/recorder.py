@@ -1,0 +1,152 @@
+"""What a hand stands on: the tree it is bound to, reading it, and recording decisions in it.
+
+`decode`, `growing` and `outside` act through this; `Hand` adds them up to what a strategy holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rolltree.control.ledger import Budget
+from rolltree.engine.protocol import Codec, Engine
+from rolltree.generate.patience import error_line
+from rolltree.generate.random import Stream
+from rolltree.generate.setting import HandError, Setting
+from rolltree.task.protocol import Item, Task
+from rolltree.tree import Event, Finish, Forest, Node, Tree
+from rolltree.tree.event import Kind
+from rolltree.tree.node import Array, FloatArray
+
+
+class Recorder:
+    """Reads one tree under one budget and records decisions in it."""
+
+    def __init__(
+        self, setting: Setting, budget: Budget, tree: Tree | None = None, *, actor: str = "policy", level: int = 0
+    ) -> None:
+        self.setting = setting
+        self.budget = budget
+        self.actor = actor
+        self.level = level
+        self._tree = tree
+        self.rng: Stream = setting.rng if tree is None else setting.rng.child("tree", tree.task, tree.id)
+        """The stream of this tree (of the run, where none is bound), addressed by name: `hand.rng.child("fork", 3)`."""
+
+    # -- what it is bound to ---------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """What writes: this actor's own engine, or the run's. Strategies read its capabilities and leave it alone."""
+        return self.setting.peers.get(self.actor, self.setting.engine)
+
+    @property
+    def task(self) -> Task:
+        """What is asked."""
+        return self.setting.task
+
+    @property
+    def codec(self) -> Codec:
+        """The tokenizer, the same for all engines of a run."""
+        return self.setting.engine.codec
+
+    @property
+    def forest(self) -> Forest:
+        """All trees of this run."""
+        return self.setting.forest
+
+    @property
+    def interactive(self) -> bool:
+        """Whether an environment answers the policy's turns."""
+        return self.setting.task.max_turns > 0
+
+    @property
+    def tree(self) -> Tree:
+        """The tree this hand acts on."""
+        if self._tree is None:
+            raise HandError("this hand is bound to no tree; take hand.on(tree) first")
+        return self._tree
+
+    @property
+    def item(self) -> Item:
+        """The question this tree grows from."""
+        try:
+            return self.setting.items[self.tree.id]
+        except KeyError:
+            raise HandError(f"tree {self.tree.id!r} has no item here; plant it with hand.plant(item)") from None
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def text(self, node: Node) -> str:
+        """Everything after the prompt (the last one, where a rollout was asked for again) up to the end of a node."""
+        return self._decoded(latest_rollout(self.tree.path(node)))
+
+    def turn(self, node: Node) -> str:
+        """What was written since the environment last spoke."""
+        return self.codec.decode(self.turn_actions(node))
+
+    def turn_actions(self, node: Node) -> Array:
+        """The tokens of `turn`."""
+        path = self.tree.path(node)
+        start = max(i for i, n in enumerate(path) if n.role in ("env", "prompt"))
+        return np.concatenate([path[start].actions[:0], *(n.actions for n in path[start + 1 :])])
+
+    def hidden(self, node: Node) -> FloatArray:
+        """Last hidden state of a run extended with want={"hidden"}."""
+        try:
+            return self.setting.hidden[self.tree.id, node.id]
+        except KeyError:
+            raise HandError(f"node {node.id} has no hidden state; extend it with want={{'hidden'}}") from None
+
+    # -- deciding --------------------------------------------------------------------------------------------------
+
+    def prune(self, node: Node, *, why: str, **numbers: Any) -> list[Node]:
+        """Drop a node and all below it; what is being written there stops. What it cost stays counted."""
+        self._halt(node)
+        return self.tree.prune(node, why, at=self.setting.clock(), **numbers)
+
+    def pause(self, node: Node, why: str, **numbers: Any) -> None:
+        """Set an open leaf aside for a later round or run; what is being written in it stops and is kept."""
+        self._halt(node)
+        self.tree.pause(node, why, at=self.setting.clock(), **numbers)
+
+    def close(self, node: Node, finish: Finish, why: str = "", **numbers: Any) -> None:
+        """End a leaf with a reason."""
+        self.tree.close(node, "done", finish, why, at=self.setting.clock(), **numbers)
+
+    def fail(self, node: Node, what: str, error: Exception, **numbers: Any) -> None:
+        """Mark a node failed: something of ours broke, so it has no outcome."""
+        why = f"{what}: {error_line(error)}"
+        if node.status == "pruned":
+            self.event("fail", node, why, error=type(error).__name__, **numbers)
+            return
+        self.tree.close(node, "failed", "error", why, at=self.setting.clock(), error=type(error).__name__, **numbers)
+
+    def event(self, kind: Kind, node: Node | None, why: str = "", /, **numbers: Any) -> Event:
+        """Record a decision with the numbers that caused it."""
+        return self.tree.event(kind, node, why, at=self.setting.clock(), **numbers)
+
+    def retried(self, node: Node | None) -> Callable[[str, int], None]:
+        """What records a retry at a node."""
+        return lambda why, tries: _forget(self.event("retry", node, why, tries=tries))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _halt(self, node: Node) -> None:
+        for below in self.tree.walk(node):
+            run = self.setting.runs.get((self.tree.id, below.id))
+            if run is not None:
+                run.stop("abort")
+
+    def _decoded(self, nodes: Sequence[Node]) -> str:
+        return self.codec.decode(np.concatenate([n.actions for n in nodes])) if nodes else ""
+
+
+def latest_rollout(path: Sequence[Node]) -> Sequence[Node]:
+    """The part of a path behind its last prompt: a rollout that was asked for again is one of its own."""
+    return path[1 + max(i for i, node in enumerate(path) if node.role == "prompt") :]
+
+
+def _forget(_: object) -> None: ...

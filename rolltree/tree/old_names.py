@@ -1,0 +1,30 @@
+"""What version 0.1 called the fields of a node. New files have today's names; old files are read through here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rolltree.tree.arrow import ArrowTable
+
+NODE_FIELDS = {"logq": "sampling_logprob", "trains": "trainable", "fate": "usage"}
+"""Name in files of 0.1 → name today."""
+_BEFORE = {today: before for before, today in NODE_FIELDS.items()}
+
+
+def as_stored(name: str, stored: Iterable[str]) -> str | None:
+    """The name under which a file with these columns holds a field; None where it has none."""
+    found = {*stored}
+    return next((n for n in (name, _BEFORE.get(name, name)) if n in found), None)
+
+
+def todays_table(table: ArrowTable) -> ArrowTable:
+    """A table of nodes with today's column names."""
+    return table.rename_columns([NODE_FIELDS.get(name, name) for name in table.column_names])
+
+
+def todays_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A JSON object of a node with today's keys."""
+    if not NODE_FIELDS.keys() & row.keys():
+        return row
+    return {NODE_FIELDS.get(name, name): value for name, value in row.items()}

@@ -1,0 +1,43 @@
+"""Forests that version 0.1 wrote open under today's names, whole, column by column, as SQL and as JSON lines."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rolltree.tree import jsonl
+from rolltree.tree.archive import open_forest
+from rolltree.tree.parquet import load
+
+STORED = Path(__file__).parent / "data"
+
+
+def check(tree):
+    policy, env = (tree[i] for i in tree.root.children)
+    assert policy.trainable
+    assert not env.trainable
+    assert np.array_equal(policy.sampling_logprob, np.array([-0.25, np.nan], np.float32), equal_nan=True)
+    assert (policy.usage, env.usage) == ("trained", "dropped: filter")
+
+
+def test_a_forest_of_0_1_loads_whole():
+    check(load(STORED / "forest-0.1")["t0"])
+
+
+def test_json_lines_of_0_1_load():
+    check(jsonl.read(STORED / "forest-0.1.jsonl")["t0"])
+
+
+def test_a_forest_of_0_1_is_read_column_by_column():
+    archive = open_forest(STORED / "forest-0.1")
+    check(archive.tree("t0"))
+    assert archive.numbers("trainable").tolist() == [False, True, False]
+    codes, words = archive.words("usage")
+    assert [words[c] for c in codes] == ["", "trained", "dropped: filter"]
+    assert archive.flat("sampling_logprob")[0][0] == pytest.approx(-0.25)
+
+
+def test_sql_over_a_forest_of_0_1_knows_the_new_names_only():
+    pytest.importorskip("duckdb")
+    found = open_forest(STORED / "forest-0.1").sql("select usage from nodes where trainable")
+    assert found.to_pylist() == [{"usage": "trained"}]
