@@ -14,8 +14,8 @@ Written from the code by `python -m rolltree.metrics.page`.
 
 Every number of a run has one name: in `metrics.jsonl`, in trackers (TensorBoard, wandb, trackio), in comparisons, in
 the doctor and in the viewer. The first word says what it is about. A part in angle brackets is open:
-`reward/part/<part>` stands for one metric of each part of a reward. Numbers of another policy in the run stand under the
-actor it writes as, such as `peer/optim/loss`.
+`reward/part/<part>` stands for one metric of each part of a reward. Numbers of another policy in the run stand under
+the actor it writes as, such as `peer/optim/loss`.
 
 A metric that cannot be measured in a step is left out, never guessed. Metrics marked *0 is left out* are always
 measured, and a step in which they are 0 does not write them.
