@@ -52,7 +52,7 @@ def test_healthy_groups_are_silent_and_numbers_are_as_counted_by_hand() -> None:
     assert n["policy/ess"] == pytest.approx(1)
 
 
-def test_flat_groups_are_shown_by_their_roots() -> None:
+def test_groups_without_variance_are_shown_by_their_roots() -> None:
     finding = found([group("flat", [0, 0, 0]), group("flat2", [1, 1]), group("mixed", [1, 0])], "zero_variance")
     assert shown(finding) == {("flat", 0), ("flat2", 0)}
 

@@ -52,4 +52,4 @@ def test_a_few_real_steps(name: str, knobs: dict[str, Any], task: Early, tmp_pat
     if name == "rorecomp":
         assert [line.get("rollout/recalled_groups", 0) for line in steps] == [0, 2, 2]
     if name == "otr":
-        assert all(0 < line["data_probability"] < 1 for line in steps)
+        assert all(0 < line["policy/data_probability"] < 1 for line in steps)

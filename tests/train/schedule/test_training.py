@@ -85,7 +85,7 @@ def test_old_tokens_are_told_apart_and_weighed(tmp_path: Path) -> None:
     done, seen = run(tmp_path / "run", "areal", lr=1e-2)
     last = done.metrics[-1]
     assert 1 <= last["staleness/max"] <= 4
-    assert last["is_weight_max"] > 1.001, "the proximal policy is not the one that sampled"
+    assert last["policy/is_weight_max"] > 1.001, "the proximal policy is not the one that sampled"
     assert last["rollout/scheduled/trained"] == 7 * 4 * 8
     assert all(leaf.usage == "trained" for trees in seen for t in trees for leaf in t.leaves())
     assert all(line.get("rollout/running", 0) == 0 for line in done.metrics)
