@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit slow bench docs format clean
+.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit slow attack bench docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -81,6 +81,9 @@ test-vllm: .venv-vllm/.installed ## the engines for vLLM and for servers against
 
 test-ray: setup ## engines, environments and verifiers on real Ray clusters, with nodes and processes killed
 	$(BIN)/python -m pytest -m ray tests/cluster
+
+attack: setup ## the standing attack: seeded, goes on where it was stopped, counts (NAMES="engine kills" for some)
+	$(BIN)/python -m attack $(NAMES)
 
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench

@@ -35,7 +35,7 @@ from rolltree.engine.local import LocalEngine
 from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.policy.codec import HFCodec
 from rolltree.recipe.grpo import Grpo
-from rolltree.train.collect import Cursor
+from rolltree.rollout.cursor import Cursor
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Loop
 from rolltree.train.start import make_learner

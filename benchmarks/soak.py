@@ -31,9 +31,9 @@ from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Caches, EngineError, Generation, Request
 from rolltree.policy.load import LoadedModel, load_model
 from rolltree.recipe.registry import load_recipe
+from rolltree.rollout.cursor import Cursor
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.task.registry import load_task
-from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Loop
 from rolltree.train.start import make_learner
@@ -149,7 +149,6 @@ async def soak(options: argparse.Namespace) -> Row:
     engine = Mortal(loaded, trouble)
     learner = make_learner(parts, loaded.model, config)
     loop = Loop(parts, engine, task, learner, config, Cursor(task, options.seed))
-    assert loop.overlap is not None, "give a schedule"
 
     async def reaper() -> None:
         while True:
@@ -160,12 +159,12 @@ async def soak(options: argparse.Namespace) -> Row:
         seen, since = (-1, -1), time.monotonic()
         while steps is not None:
             await asyncio.sleep(1)
-            now = (flight.budget.spent.decoded + flight.budget.held("decoded"), loop.done)
+            now = (executor.budget.spent.decoded + executor.budget.held("decoded"), loop.done)
             seen, since = (seen, since) if now == seen else (now, time.monotonic())
             if time.monotonic() - since > PATIENCE:
-                steps.cancel(f"a deadlock: {flight.scheduler.load}, {len(flight.tasks)} rollouts are being grown")
+                steps.cancel(f"a deadlock: {executor.scheduler.load}, {len(executor.tasks)} rollouts are being grown")
 
-    flight = loop.overlap.flight
+    executor = loop.collector.executor
     process, began = psutil.Process(), time.monotonic()
     memory: list[tuple[float, float]] = []
     numbers: dict[str, float] = {}
@@ -187,7 +186,7 @@ async def soak(options: argparse.Namespace) -> Row:
         await loop.close()
         await engine.close()
     early = [m for at, m in memory if at <= 30 * options.minutes]
-    scheduler = flight.scheduler
+    scheduler = executor.scheduler
     fates = {k: n for k, n in scheduler.numbers.items() if k != "submitted"}
     return Row(
         options.schedule, options.minutes, loop.done, scheduler.numbers["submitted"], fates, dict(trouble.seen),

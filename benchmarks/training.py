@@ -33,9 +33,9 @@ from rolltree.policy.codec import HFCodec
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import pack
 from rolltree.recipe.grpo import Grpo
+from rolltree.rollout.cursor import Cursor
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
-from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import Loop
 from rolltree.train.start import make_learner

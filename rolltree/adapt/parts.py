@@ -5,19 +5,19 @@ from __future__ import annotations
 from rolltree.adapt.errors import AdaptError
 from rolltree.control.plan import Uniform
 from rolltree.credit.registry import load_credit
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.check import FROM_TRAINER
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.train.start import parts_of
 
 
-def portable(recipe: str | Recipe | Parts | Strategy | TreeStrategy, trainer: str) -> Parts:
+def portable(recipe: str | Recipe | Parts | TreeStrategy, trainer: str) -> Parts:
     """The parts of a recipe for another trainer; one that needs Rolltree's own loop is refused in one sentence.
 
     A bare strategy gets GRPO's credit. The objective is the other trainer's own.
     """
-    if isinstance(recipe, (Strategy, TreeStrategy)):
+    if isinstance(recipe, TreeStrategy):
         name = type(recipe).__name__
         return Parts(name, recipe, load_credit("grpo"), load_objective("clipped"), averaging="sequence")
     parts = parts_of(recipe)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from rolltree.errors import RolltreeError, unknown
+from rolltree.visible import visible
 
 VERBS: dict[str, str] = {
     "demo": "train the embedded policy with GRPO and a baseline, compare them, write a report",
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except (RolltreeError, OSError) as error:
-        print(f"rolltree: {_sentence(error)}", file=sys.stderr)
+        print(f"rolltree: {visible(_sentence(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("rolltree: interrupted; what was finished is kept", file=sys.stderr)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rolltree.errors import RolltreeError
+from rolltree.knobs import check_instance
+from rolltree.terminal import Terminal
+from rolltree.visible import visible
 
 T = TypeVar("T")
 
@@ -26,18 +31,25 @@ def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str,
     With `prefixes` only what the shape itself marks keeps bare names.
     """
     config = PLAIN[1:] if prefixes else PLAIN
-    return tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            asked = tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
+    finally:
+        sys.stderr.write(visible(said.getvalue()))  # what was given is repeated there
+    check_instance("", asked, lambda name: f"--{name.replace('_', '-')}")
+    return asked
 
 
 def emit(data: Any) -> None:
     """One JSON document on stdout."""
-    json.dump(data, sys.stdout, indent=2, default=str, ensure_ascii=False)
+    json.dump(data, sys.stdout, indent=2, default=str)
     sys.stdout.write("\n")
 
 
 def console() -> Console:
     """Where people read; wide enough to keep tables whole when piped."""
-    return Console() if sys.stdout.isatty() else Console(width=140)
+    return Terminal() if sys.stdout.isatty() else Terminal(width=140)
 
 
 def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -47,7 +59,7 @@ def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         numeric = all(isinstance(row[key], int | float) for row in rows)
         out.add_column(key, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        out.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+        out.add_row(*(f"{v:.3g}" if isinstance(v, float) else visible(str(v)) for v in row.values()))
     return out
 
 

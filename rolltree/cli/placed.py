@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from rolltree.cluster.launch import Sizes, launched
 from rolltree.cluster.pool import PoolEngine
@@ -29,10 +30,8 @@ class ClusterArguments:
 
 def complete(arguments: Sequence[str]) -> list[str]:
     """`--cluster` with nothing behind it means two engines on this machine."""
-    out: list[str] = []
-    for word, after in zip(arguments, [*arguments[1:], "--"], strict=True):
-        out.append("--cluster=local:2" if word == "--cluster" and after.startswith("-") else word)
-    return out
+    following = pairwise([*arguments, "--"])
+    return ["--cluster=local:2" if word == "--cluster" and after.startswith("-") else word for word, after in following]
 
 
 @contextmanager

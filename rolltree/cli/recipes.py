@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 from rich.markdown import Markdown
+from rich.text import Text
 
 from rolltree.cli.common import console, emit, grid, parse
 from rolltree.recipe.registry import list_recipes, load_recipe
@@ -59,7 +60,7 @@ def _describe(name: str, as_json: bool) -> int:
         emit({"card": asdict(card), "knobs": asdict(recipe), "parts": {k: repr(v) for k, v in made_of.items()}})
         return 0
     out = console()
-    out.print(f"[bold]{card.name}[/bold]  {card.title} ({card.year}, {card.paper})", highlight=False)
+    out.print(Text.assemble((card.name, "bold"), f"  {card.title} ({card.year}, {card.paper})"))
     out.print(Markdown(inspect.getdoc(type(recipe)) or ""))
     out.print(f"\nclaim: {card.claim}", highlight=False)
     out.print()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
@@ -20,14 +21,17 @@ from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.runner import grow
+from rolltree.policy.trust import trust_code
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
 from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
+from rolltree.train.failures import all_failed, said_of
 from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
+from rolltree.visible import visible
 
 ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote what, why it ended, what it was worth.
 
@@ -49,6 +53,8 @@ class RolloutArguments(ClusterArguments):
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
     """A model's name (rolltree models), a folder, or a hub id."""
+    trust_remote_code: bool = False
+    """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
     items: int = 2
@@ -86,6 +92,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
     asked: RolloutArguments = parsed.arguments
+    if asked.trust_remote_code:
+        trust_code()
     _check(asked)
     task = load_task(asked.task, level=asked.level)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
@@ -128,17 +136,20 @@ def run(arguments: Sequence[str]) -> int:
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "seconds": round(budget.spent.seconds, 3),
     }
+    if failed := said_of(forest):
+        print(f"rolltree: {visible(failed)}", file=sys.stderr)
+    ended = 1 if all_failed(forest) else 0
     if isinstance(engine, PoolEngine):
         numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
     if asked.json:
         emit(numbers)
-        return 0
+        return ended
     out = console()
     for tree in itertools.islice(forest, asked.show):
         show_tree(tree, engine.codec.decode, out)
         out.print()
     out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))
-    return 0
+    return ended
 
 
 def _check(asked: RolloutArguments) -> None:

@@ -10,6 +10,7 @@ from rich.tree import Tree as Branch
 
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
+from rolltree.visible import visible
 
 _STYLE = {"prompt": "dim", "policy": "", "env": "cyan", "hint": "magenta", "splice": "yellow", "template": "dim"}
 _END = {"done": "green", "pruned": "yellow", "failed": "red", "paused": "blue", "open": "dim"}
@@ -20,7 +21,7 @@ def show_tree(tree: Tree, decode: Callable[[Array], str], console: Console, *, w
     """Print a tree: one line from fork to fork, coloured by who wrote it, and the decisions with their reasons."""
     tokens = sum(len(node) for node in tree)
     title = f"{tree.id}   {len(tree)} nodes, {len(tree.leaves())} leaves, {tokens} tokens"
-    console.print(Text(title, style="bold"))
+    console.print(Text(visible(title), style="bold"))
     root = Branch("", guide_style="dim", hide_root=True)
     waiting = [(tree.root, root)]
     while waiting:
@@ -34,14 +35,14 @@ def show_tree(tree: Tree, decode: Callable[[Array], str], console: Console, *, w
     for event in tree.events:
         if event.kind in _TOLD:
             where = "" if event.node is None else f" at node {event.node}"
-            console.print(Text(f"  {event.kind}{where}: {event.why}", style="dim"))
+            console.print(Text(visible(f"  {event.kind}{where}: {event.why}"), style="dim"))
 
 
 def _line(run: list[Node], decode: Callable[[Array], str], width: int) -> Text:
     """The text of a run of nodes, then how it ended; line breaks are shown as what they are."""
     line = Text(f"{run[-1].id} ", style="dim")
     for node in run:
-        text = decode(node.actions).replace("\n", "⏎")
+        text = visible(decode(node.actions)).replace("\n", "⏎")
         if len(text) > width:
             text = text[: width // 2] + " … " + text[-width // 2 :]
         line.append(text, style="magenta underline" if node.forced else _STYLE[node.role])

@@ -14,6 +14,7 @@ from rich.text import Text
 from rolltree.cli.common import at_least, console, emit, grid, parse
 from rolltree.task.protocol import Task
 from rolltree.task.registry import NANO, PREFIXES, list_tasks, load_task
+from rolltree.visible import visible
 
 ABOUT = """List the tasks, or show one with items of it.
 
@@ -78,10 +79,10 @@ def _show(asked: TasksArguments) -> int:
     out = console()
     about = NANO[asked.name].summary if asked.name in NANO else ""
     turns = f"up to {task.max_turns} turns" if task.max_turns else "one turn"
-    out.print(f"[bold]{task.name}[/bold] level {task.level}: {about}".rstrip(": "), highlight=False)
+    out.print(Text.assemble((task.name, "bold"), f" level {task.level}: {about}".rstrip(": ")))
     out.print(f"{turns}, {task.max_tokens} tokens, ends at {', '.join(map(repr, task.stop))}", style="dim")
     for item in items:
-        body = Text(item.prompt)
+        body = Text(visible(item.prompt))
         body.append(f"\nanswer  {item.answer!r}", style="dim")
-        out.print(Panel(body, title=item.id, title_align="left"))
+        out.print(Panel(body, title=Text(visible(item.id)), title_align="left"))
     return 0

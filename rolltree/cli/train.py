@@ -18,11 +18,13 @@ from rolltree.control.plan import Control
 from rolltree.control.registry import controls
 from rolltree.doctor.live import Monitor
 from rolltree.errors import RolltreeError, unknown
+from rolltree.policy.trust import trust_code
 from rolltree.recipe.registry import recipes
 from rolltree.recipe.swap import swapped
 from rolltree.task.registry import load_task
 from rolltree.train.config import LoraKnobs, TrainConfig
 from rolltree.train.start import Result, parts_of, train
+from rolltree.visible import visible
 
 ABOUT = """Train a policy on a task with a recipe, into a run folder.
 
@@ -55,6 +57,8 @@ class TrainArguments(ClusterArguments):
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
     """A model's name (rolltree models), a folder, or a hub id."""
+    trust_remote_code: bool = False
+    """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
     """What samples it: local, vllm, or the address of a vLLM server that takes new weights."""
     out: Path | None = None
@@ -96,10 +100,7 @@ def run(arguments: Sequence[str]) -> int:
     about = ABOUT.format(controls=", ".join(controls()))
     parsed: Any = parse(shape, complete(rest), f"train {name}", about, prefixes=control is not None)
     asked: TrainArguments = parsed.arguments
-    at_least(0, doctor=asked.doctor, lora=asked.lora)
-    if asked.threads is not None:
-        at_least(1, threads=asked.threads)
-        torch.set_num_threads(asked.threads)
+    _take(asked)
     config: TrainConfig = parsed.run
     if asked.lora:
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
@@ -123,8 +124,18 @@ def run(arguments: Sequence[str]) -> int:
     if asked.json:
         emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})
     else:
-        print(closing(result))
+        print(visible(closing(result)))
     return 0
+
+
+def _take(asked: TrainArguments) -> None:
+    """Check counts, and put in force what holds for the whole process."""
+    at_least(0, doctor=asked.doctor, lora=asked.lora)
+    if asked.trust_remote_code:
+        trust_code()
+    if asked.threads is not None:
+        at_least(1, threads=asked.threads)
+        torch.set_num_threads(asked.threads)
 
 
 def asked_control(arguments: Sequence[str]) -> type[Control] | None:
@@ -142,9 +153,8 @@ def closing(result: Result) -> str:
     """Two lines at the end of a run."""
     before = next((line for line in result.metrics if line["kind"] == "eval"), None)
     after = result.last("eval")
-    gain = (
-        f"pass@1 {before['eval/pass@1']:.1%} → {after['eval/pass@1']:.1%} on held-out items; "
-        if before and after
-        else ""
-    )
+    rates = [line.get("eval/pass@1") for line in (before, after) if line]
+    # An evaluation whose rollouts all failed measured nothing.
+    shown = ["not measured" if rate is None else f"{rate:.1%}" for rate in rates]
+    gain = f"pass@1 {' → '.join(shown)} on held-out items; " if len(shown) == 2 else ""
     return f"{gain}ended because {result.why}.\nThe run is in {result.path} (its README says what is where)."

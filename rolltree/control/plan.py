@@ -97,6 +97,14 @@ class Control(Protocol):
         ...
 
 
+@runtime_checkable
+class AsksOwn(Protocol):
+    """A control that also asks questions of its own making, to which nobody has written an answer."""
+
+    asks_own: ClassVar[bool]
+    """True."""
+
+
 @storable
 @dataclass(slots=True)
 class Nothing:

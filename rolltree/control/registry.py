@@ -14,6 +14,7 @@ import rolltree.control.methods
 from rolltree.control.order import ControlError
 from rolltree.control.plan import Control
 from rolltree.errors import unknown
+from rolltree.knobs import checked_knobs
 
 
 @cache
@@ -40,4 +41,4 @@ def load_control(name: str, /, **knobs: Any) -> Control:
             near = get_close_matches(knob, known, 1, cutoff=0.5)
             way = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
             raise ControlError(f"control {name!r} has no knob {knob!r}; {way}")
-    return made(**knobs)
+    return made(**checked_knobs(f"control {name!r}: ", made, knobs))

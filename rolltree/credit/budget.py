@@ -13,7 +13,7 @@ from rolltree.credit.centre import centred
 from rolltree.credit.outcome import leaf_scores, outcomes
 from rolltree.credit.registry import register
 from rolltree.credit.reward_shaping import path_length
-from rolltree.credit.scale import scaled
+from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Floats, Table
 
 
@@ -33,7 +33,7 @@ class AnnouncedLength:
     gain: float = 4.0
     arm: float = 1.0
     correct: float = 0.5
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:

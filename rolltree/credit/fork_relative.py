@@ -13,7 +13,7 @@ from rolltree.credit.centre import centred
 from rolltree.credit.grpo import GRPO
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import scaled
+from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Table
 
 
@@ -32,7 +32,7 @@ class ForkRelative:
     w_fork: float = 1.0
     gamma: float = 0.95
     backup: Backup = "leaf_mean"
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:
@@ -58,7 +58,7 @@ class Sibling:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     backup: Backup = "child_mean"
     scale: bool = False
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:

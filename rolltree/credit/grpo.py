@@ -10,7 +10,7 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.centre import Singleton, centred
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Eps, scaled
+from rolltree.credit.scale import Ddof, Eps, scaled
 from rolltree.tree.table import Table
 
 
@@ -26,7 +26,7 @@ class GRPO:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     by: partition.By = "tree"
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
     place: Eps = "outside"
     singleton: Singleton = "zero"

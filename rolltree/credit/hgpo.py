@@ -13,7 +13,7 @@ from rolltree.credit.centre import centred
 from rolltree.credit.gigpo import episode_advantage
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted, to_go
-from rolltree.credit.scale import scaled
+from rolltree.credit.scale import Ddof, scaled
 from rolltree.credit.steps import over_steps, require_states, state_ids, state_nodes, steps
 from rolltree.tree.table import Table
 
@@ -34,7 +34,7 @@ class HGPO:
     alpha: float = 1.0
     gamma: float = 0.95
     std: bool = True
-    ddof: int = 0
+    ddof: Ddof = 0
     drop_zero: bool = True
     episode: bool = False
     by: partition.By = "tree"

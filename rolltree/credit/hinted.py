@@ -12,7 +12,7 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.centre import centred
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import scaled
+from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Bools, Table
 
 
@@ -37,7 +37,7 @@ class Hinted:
     correct: float = 0.5
     floor: float = 0.1
     reweigh: bool = True
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:

@@ -13,7 +13,7 @@ from rolltree.credit.backup import backup
 from rolltree.credit.centre import centred
 from rolltree.credit.outcome import outcomes, where
 from rolltree.credit.registry import register
-from rolltree.credit.scale import scaled
+from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
@@ -98,7 +98,7 @@ class HiMAC:
     """Versions a level learns before the other's turn ("alternate")."""
     best: bool = True
     std: bool = True
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:
@@ -141,7 +141,7 @@ class DesignerExecutor:
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     group: Literal["auto", "question", "design"] = "auto"
     std: bool = True
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import rolltree.credit
 from rolltree.credit.advantage import Credit, CreditError
 from rolltree.errors import did_you_mean
+from rolltree.knobs import checked_knobs
 
 Family = Literal["group", "baseline", "tree", "step", "hierarchy", "shaping", "pairwise"]
 C = TypeVar("C", bound=type[Any])
@@ -60,7 +61,7 @@ def load_credit(name: str, /, **knobs: Any) -> Credit:
         if knob not in allowed:
             way = did_you_mean(knob, allowed) or f"it has {', '.join(allowed) or 'none'}"
             raise CreditError(f"credit {name!r} has no knob {knob!r}; {way}")
-    return entry.make(**knobs)
+    return entry.make(**checked_knobs(f"credit {name!r}: ", entry.make, knobs))
 
 
 def resolve(base: Credit | str) -> Credit:

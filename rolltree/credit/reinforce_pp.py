@@ -12,7 +12,7 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.centre import centred
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Eps, scaled
+from rolltree.credit.scale import Ddof, Eps, scaled
 from rolltree.tree.table import Floats, Table
 
 Over = Literal["tokens", "leaves"]
@@ -41,7 +41,7 @@ class ReinforcePP:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     over: Over = "tokens"
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-8
     place: Eps = "inside"
 
@@ -64,7 +64,7 @@ class ReinforcePPBaseline:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     by: partition.By = "tree"
     over: Over = "tokens"
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-8
     place: Eps = "inside"
 

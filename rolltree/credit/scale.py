@@ -10,6 +10,8 @@ from rolltree.credit import partition
 from rolltree.credit.advantage import CreditError
 from rolltree.tree.table import Floats, Ints
 
+Ddof = Literal[0, 1]
+"""What is taken from the count under a standard deviation: 1 for a sample's, 0 for a whole group's."""
 Scale = Literal["none", "std", "mad"]
 """Nothing, the standard deviation, or the median absolute deviation from the median."""
 

@@ -12,7 +12,7 @@ from rolltree.credit.centre import centred
 from rolltree.credit.outcome import node_scores, outcomes
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted
-from rolltree.credit.scale import scaled
+from rolltree.credit.scale import Ddof, scaled
 from rolltree.credit.steps import over_steps, steps
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
@@ -42,7 +42,7 @@ class SemiOnline:
     std: bool = True
     outcome: bool = False
     """Whether the leaf's outcome counts as reward of its last turn."""
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:

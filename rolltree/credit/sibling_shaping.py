@@ -12,7 +12,7 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.centre import centred
 from rolltree.credit.outcome import node_scores
 from rolltree.credit.registry import register
-from rolltree.credit.scale import scaled
+from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
@@ -51,7 +51,7 @@ class SiblingShaping:
     gamma: float = 0.3
     blend: float = 0.5
     in_place: bool = False
-    ddof: int = 1
+    ddof: Ddof = 1
     eps: float = 1e-6
 
     def __call__(self, table: Table) -> Advantage:

@@ -5,13 +5,12 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.needs import NeedsError, check_needs
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
-from rolltree.generate.rounds import OwnRounds, Rounds, Share
 from rolltree.generate.runner import ItemError, Progress, grow, open_hand
 from rolltree.generate.setting import HandError
-from rolltree.generate.strategy import Strategy, TreeStrategy, on_each
+from rolltree.generate.strategy import SampleStrategy, TreeStrategy, on_each
 from rolltree.generate.turns import play, proceed
 
 __all__ = [
-    "Hand", "HandError", "Independent", "ItemError", "NeedsError", "OwnRounds", "Patience", "Progress", "Rounds",
-    "Share", "Strategy", "Stream", "TreeStrategy", "check_needs", "grow", "on_each", "open_hand", "play", "proceed",
+    "Hand", "HandError", "Independent", "ItemError", "NeedsError", "Patience", "Progress", "SampleStrategy",
+    "Stream", "TreeStrategy", "check_needs", "grow", "on_each", "open_hand", "play", "proceed",
 ]  # fmt: skip

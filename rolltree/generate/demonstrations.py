@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
 from rolltree.control.hints import Expert, solver
 from rolltree.control.order import ControlError
@@ -29,6 +30,7 @@ class Demonstrations:
     one. An item's answers are the same in every epoch.
     """
 
+    gives_written: ClassVar[bool] = True
     shown: int = 1
     flawed: int = 0
     noise: float = 0.3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rolltree.generate.hand import Hand
 from rolltree.generate.turns import lacks_outcome, play, proceed
-from rolltree.tree import Tree
+from rolltree.tree import Node, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,24 @@ class Independent:
                     group.create_task(proceed(hand, leaf, want=self.want, verify=self.verify))
             for _ in range(missing):
                 group.create_task(play(hand, tree.root, want=self.want, verify=self.verify))
+
+    @property
+    def samples(self) -> int:
+        """As of `SampleStrategy`."""
+        return self.n
+
+    async def grow_sample(self, hand: Hand, leaf: Node | None) -> None:
+        """One branch, from the prompt or from where it was stopped."""
+        if leaf is None:
+            await play(hand, hand.tree.root, want=self.want, verify=self.verify)
+        elif leaf.status in ("open", "paused") or lacks_outcome(leaf):
+            await proceed(hand, leaf, want=self.want, verify=self.verify)
+        elif leaf.status == "done" and not leaf.is_leaf:
+            await play(hand, leaf, want=self.want, verify=self.verify)
+
+    def sampled(self, leaf: Node) -> bool:
+        """Done, and verified where that is wanted."""
+        return leaf.status == "done" and leaf.is_leaf and not (self.verify and lacks_outcome(leaf))
 
 
 async def verify_all(tree: Tree, hand: Hand) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
+from rolltree.generate.answers import reply_of, start_of, verdict_of
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
 from rolltree.generate.recorder import Recorder
@@ -70,12 +71,18 @@ async def act(hand: Recorder, node: Node) -> Node | None:
         return None
     if node.role == "policy":
         node.finish, node.status = "tool", "done"
+    heard, ids = "", np.zeros(0, np.int32)
+    if isinstance(reply, Reply):
+        heard = _heard(hand, reply)
+        try:
+            ids = np.asarray(hand.codec.encode(heard), np.int32)
+        except Exception as error:  # what no token of this policy spells
+            reply = Gone("the environment", error, 1)
     if isinstance(reply, Gone):
         child = place(hand, node, np.zeros(0, np.int32), "env", "boundary")
         hand.fail(node if child is None else child, "the environment", reply.cause, tries=reply.tries)
         return child
-    heard = _heard(hand, reply)
-    child = place(hand, node, np.asarray(hand.codec.encode(heard), np.int32), "env", "boundary")
+    child = place(hand, node, ids, "env", "boundary")
     if child is None:
         return None
     if len(heard) < len(reply.text):
@@ -103,7 +110,11 @@ async def restore(hand: Recorder, node: Node) -> tuple[Any, str | None] | None:
     last = next((i for i in reversed(range(len(path))) if path[i].state is not None), 0)
     state, key = path[last].state, path[last].state_key
     if state is None:
-        state, key = hand.task.start(hand.item)
+        try:
+            state, key = start_of(hand.task.start(hand.item))
+        except Exception as error:
+            hand.fail(node, "starting the environment", error)
+            return None
         path[0].state, path[0].state_key = state, key
     for i in (i for i in marks if i > last):
         reply = await _step(hand, path[i], state, hand.turn(path[i - 1]))
@@ -132,7 +143,7 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
     held, patience = state[0], hand.setting.patience
     try:
         verdict = await attempt(
-            "the verifier", lambda: hand.task.verify(hand.item, held, hand.text(node)),
+            "the verifier", lambda: verdict_of(hand.task.verify(hand.item, held, hand.text(node))),
             patience, patience.verify_seconds, on_retry=hand.retried(node),
         )  # fmt: skip
     except Gone as gone:
@@ -171,8 +182,8 @@ async def _step(hand: Recorder, node: Node, state: Any, text: str) -> Reply | Go
     patience = hand.setting.patience
     try:
         return await attempt(
-            "the environment", lambda: hand.task.step(hand.item, state, text), patience, patience.step_seconds,
-            on_retry=hand.retried(node),
+            "the environment", lambda: reply_of(hand.task.step(hand.item, state, text)), patience,
+            patience.step_seconds, on_retry=hand.retried(node),
         )  # fmt: skip
     except Gone as gone:
         return gone

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import TypeVar, cast
+
+from rolltree.generate.answers import AnswerError
 
 T = TypeVar("T")
 
@@ -67,9 +71,24 @@ async def attempt(
             await asyncio.sleep(patience.wait * 2 ** (tries - 1))
 
 
-def error_line(error: Exception) -> str:
-    """An exception as one line."""
+def error_line(error: BaseException) -> str:
+    """An exception as one line; of several that came together, the first."""
+    error = first_of(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The exception itself, or the first of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def place_of(error: BaseException) -> str:
+    """File, line and function in which an exception was raised; empty where it was raised nowhere, or by a check."""
+    error = first_of(error)
+    frames = [] if isinstance(error, AnswerError) else traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
 
 
 def _explained(error: Exception, seconds: float | None) -> Exception:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
@@ -20,9 +20,8 @@ from rolltree.engine.protocol import Engine
 from rolltree.errors import RolltreeError
 from rolltree.generate.decode import WRITTEN, Continuations, SamplingOptions, open_requests
 from rolltree.generate.hand import Hand
-from rolltree.generate.independent import Independent
 from rolltree.generate.recorder import latest_rollout
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import SampleStrategy, TreeStrategy
 from rolltree.task.protocol import Task
 from rolltree.tree import Birth, Node, Tree
 
@@ -38,14 +37,9 @@ def check_probe(over: Over, who: str, strategy: object, engine: Engine, task: Ta
             f"{who} needs 'hidden', which the engine {type(engine).__name__} does not offer; choose another engine or "
             "another control"
         )
-    if not isinstance(strategy, TreeStrategy):
-        raise ProbeError(
-            f"{who} looks at the rollouts of single prompts, but the strategy {type(strategy).__name__} grows all "
-            "prompts at once; choose one with `grow_tree`"
-        )
-    flat = isinstance(strategy, Independent) and task.max_turns == 0
-    if over != "recent" and not flat:
-        what = "grows a tree" if not isinstance(strategy, Independent) else f"plays turns of {task.name!r}"
+    samples = isinstance(strategy, SampleStrategy)
+    if over != "recent" and not (samples and task.max_turns == 0):
+        what = "grows a tree" if not samples else f"plays turns of {task.name!r}"
         raise ProbeError(
             f"{who} compares rollouts that are written side by side (over={over!r}), but the strategy "
             f"{type(strategy).__name__} {what}; give over='recent', or choose independent rollouts of one turn"
@@ -86,7 +80,6 @@ class InFlight:
     """What is to be done to the rollouts of one tree while they are written, and what was seen."""
 
     probe: Probe | None = None
-    limit: int | None = None
     seen: list[tuple[Node, State, Judgement, bool, int]] = field(
         default_factory=list[tuple[Node, State, Judgement, bool, int]]
     )
@@ -103,7 +96,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A strategy whose rollouts are looked at in flight, or held to a limit of their own."""
+    """A strategy whose rollouts are looked at in flight."""
 
     inner: TreeStrategy
     flights: Mapping[str, InFlight]
@@ -119,24 +112,12 @@ class Observed:
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Let the inner strategy grow the tree with a hand that looks."""
         flight = self.flights[tree.id]
-        if flight.limit is not None and flight.limit < hand.setting.limit:
-            hand = Hand(
-                replace(hand.setting, limit=flight.limit), hand.budget, tree, actor=hand.actor, level=hand.level
-            )
         if flight.probe is None:
             await self.inner.grow_tree(tree, hand)
             return
         gate = self.gates.setdefault(tree.id if flight.probe.over == "group" else "", ProbeGate(flight.probe))
         watch = Watch(flight.probe, flight, None if flight.probe.over == "recent" else gate)
         await self.inner.grow_tree(tree, ProbingHand(hand, watch))
-
-
-def observed(strategy: Strategy | TreeStrategy, flights: Mapping[str, InFlight]) -> Strategy | TreeStrategy:
-    """The strategy itself where nothing is to be done in flight."""
-    if all(f.probe is None and f.limit is None for f in flights.values()):
-        return strategy
-    assert isinstance(strategy, TreeStrategy)  # `check_probe` and `check_width` saw to it
-    return Observed(strategy, flights)
 
 
 @dataclass(frozen=True, slots=True)

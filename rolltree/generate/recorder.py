@@ -12,7 +12,7 @@ import numpy as np
 
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Codec, Engine
-from rolltree.generate.patience import error_line
+from rolltree.generate.patience import error_line, place_of
 from rolltree.generate.random import Stream
 from rolltree.generate.setting import HandError, Setting
 from rolltree.task.protocol import Item, Task
@@ -118,7 +118,7 @@ class Recorder:
 
     def fail(self, node: Node, what: str, error: Exception, **numbers: Any) -> None:
         """Mark a node failed: something of ours broke, so it has no outcome."""
-        why = f"{what}: {error_line(error)}"
+        why, numbers = f"{what}: {error_line(error)}", {**numbers, "place": place_of(error)}
         if node.status == "pruned":
             self.event("fail", node, why, error=type(error).__name__, **numbers)
             return

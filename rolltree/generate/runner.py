@@ -16,7 +16,7 @@ from rolltree.generate.needs import check_needs
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
 from rolltree.generate.setting import Setting
-from rolltree.generate.strategy import ChecksEngine, Strategy, TreeStrategy, as_strategy
+from rolltree.generate.strategy import ChecksEngine, TreeStrategy, on_each
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Tree
 
@@ -63,7 +63,7 @@ def open_hand(
 
 
 async def grow(
-    strategy: Strategy | TreeStrategy,
+    strategy: TreeStrategy,
     engine: Engine,
     task: Task,
     items: Iterable[Item],
@@ -89,10 +89,9 @@ async def grow(
     Pass `forest` to keep what was grown when the call is cancelled (leaves in flight are then paused), and to grow on:
     an item whose trees stand in it already is not planted again.
     """
-    whole = as_strategy(strategy)
-    check_needs(whole.needs, type(strategy).__name__, engine, task)
+    check_needs(strategy.needs, type(strategy).__name__, engine, task)
     for name, peer in (peers or {}).items():
-        check_needs(whole.needs, f"{type(strategy).__name__} for {name!r}", peer, task)
+        check_needs(strategy.needs, f"{type(strategy).__name__} for {name!r}", peer, task)
     if isinstance(strategy, ChecksEngine):
         strategy.check(engine, task)
     hand = open_hand(
@@ -101,9 +100,7 @@ async def grow(
     )  # fmt: skip
     asked = list(items)
     for item in asked:
-        check_item(item, engine)
-        for name, peer in (peers or {}).items():
-            _check_peer(item, engine, name, peer)
+        check_item(item, engine, peers or {})
     standing = [tree for tree in hand.forest if tree.item]
     for item in asked:
         again = [hand.adopt(tree, item) for tree in standing if tree.item == item.id]
@@ -111,7 +108,7 @@ async def grow(
             hand.plant(item)
     try:
         with rare_collections():
-            await whole.grow(hand.forest, hand)
+            await on_each(hand.forest, hand, strategy.grow_tree)
     except asyncio.CancelledError:
         for tree in hand.forest:
             for leaf in tree.leaves():
@@ -131,8 +128,8 @@ def settle(forest: Iterable[Tree], at: float = 0.0) -> None:
                 tree.close(leaf, "done", leaf.finish or "budget", "not extended", at=at)
 
 
-def check_item(item: Item, engine: Engine) -> None:
-    """Refuse an item without an answer, or with a prompt that fills the context."""
+def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None) -> None:
+    """Refuse an item without an answer, with a prompt that fills the context, or that a peer reads as other tokens."""
     if item.answer is None:
         raise ItemError(f"item {item.id!r} has no answer, so nothing can be verified; give it one or leave it out")
     tokens, context = len(engine.codec.encode(item.prompt)), engine.capabilities.max_context
@@ -141,6 +138,8 @@ def check_item(item: Item, engine: Engine) -> None:
             f"the prompt of item {item.id!r} has {tokens} tokens and leaves no room in a context of {context}; "
             "shorten it or choose a model with a longer context"
         )
+    for name, peer in (peers or {}).items():
+        _check_peer(item, engine, name, peer)
 
 
 def _check_peer(item: Item, engine: Engine, name: str, peer: Engine) -> None:

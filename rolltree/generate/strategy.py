@@ -1,51 +1,67 @@
-"""What a strategy is: an async function that grows a forest with a hand.
+"""What a strategy is: an async function that grows the tree of one prompt with a hand.
 
-Two shapes nest. A `TreeStrategy` grows one prompt's tree. A `Strategy` grows the whole forest: it decides which prompts
-get how much, in as many rounds as it likes, and usually lets a tree strategy grow each of them (see `rounds`).
+Which prompts get how much, in how many rounds, is not its business: that is the control's (`rolltree.control.plan`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
-from rolltree.generate.patience import error_line
+from rolltree.generate.patience import error_line, first_of, place_of
 from rolltree.task.protocol import Task
-from rolltree.tree import Forest, Tree
+from rolltree.tree import Node, Tree
 
 GrowTree = Callable[[Tree, Hand], Awaitable[None]]
 
 
 @runtime_checkable
-class Strategy(Protocol):
-    """Grows a forest. It may hold state of its own, never an engine, environment or verifier."""
+class TreeStrategy(Protocol):
+    """Grows one tree at a time; trees do not know of one another.
+
+    It may hold state of its own, never an engine, environment or verifier.
+    """
 
     @property
     def needs(self) -> frozenset[str]:
         """What engine and task must offer: "entropy:full", "top:20", "hidden", "abort", "snapshot", "state_key", …"""
         ...
 
-    async def grow(self, forest: Forest, hand: Hand) -> None:
-        """Grow all trees; `hand` is bound to none of them, `hand.on(tree)` is."""
+    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
+        """Grow one tree, within `hand.budget`: `hand.budget.remaining("leaves")` is how many paths it may start."""
         ...
 
 
 @runtime_checkable
-class TreeStrategy(Protocol):
-    """Grows one tree at a time; trees do not know of one another."""
+class SampleStrategy(TreeStrategy, Protocol):
+    """A strategy whose leaves are samples that know nothing of one another, so each can be grown by itself.
+
+    A schedule can then stop any of them, go on with it later and make a failed one again.
+    """
 
     @property
-    def needs(self) -> frozenset[str]:
-        """As of `Strategy`."""
+    def samples(self) -> int:
+        """How many it grows of a prompt."""
         ...
 
-    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
-        """Grow one tree, within `hand.budget`: `hand.budget.remaining("leaves")` is how many paths it may start."""
+    async def grow_sample(self, hand: Hand, leaf: Node | None) -> None:
+        """Grow one more sample from the prompt, or go on with the one that was stopped at this leaf."""
         ...
+
+    def sampled(self, leaf: Node) -> bool:
+        """Whether nothing more is to be done at a leaf that has ended by itself."""
+        ...
+
+
+@runtime_checkable
+class WrittenAnswers(Protocol):
+    """A strategy that gives answers which others wrote, so it needs questions that somebody has answered."""
+
+    gives_written: ClassVar[bool]
+    """True."""
 
 
 @runtime_checkable
@@ -55,34 +71,6 @@ class ChecksEngine(Protocol):
     def check(self, engine: Engine, task: Task) -> None:
         """Raise one sentence before the first token if it cannot work here."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class OneByOne:
-    """A tree strategy as a strategy: every tree by itself, all at once."""
-
-    inner: TreeStrategy
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """Those of the inner strategy."""
-        return self.inner.needs
-
-    async def grow(self, forest: Forest, hand: Hand) -> None:
-        """Grow all trees concurrently; one that crashes fails alone."""
-        await on_each(forest, hand, self.inner.grow_tree)
-
-
-def as_strategy(strategy: object) -> Strategy:
-    """The forest's view of either shape."""
-    if isinstance(strategy, Strategy):
-        return strategy
-    if isinstance(strategy, TreeStrategy):
-        return OneByOne(strategy)
-    raise TypeError(
-        f"{type(strategy).__name__} is no strategy: give it `needs` and either `async grow(forest, hand)` or "
-        "`async grow_tree(tree, hand)`"
-    )
 
 
 async def on_each(trees: Iterable[Tree], hand: Hand, grow_tree: GrowTree) -> None:
@@ -102,16 +90,11 @@ async def on_each(trees: Iterable[Tree], hand: Hand, grow_tree: GrowTree) -> Non
 
 def fail_tree(hand: Hand, error: BaseException) -> None:
     """Record that growing this tree crashed; its open leaves are failed, its finished ones stay as they are."""
-    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        fail_tree(hand, error.exceptions[0])
-        return
-    why = (
-        f"the strategy crashed: {type(error).__name__}: {error}"
-        if not isinstance(error, Exception)
-        else error_line(error)
-    )
+    why = error_line(error)
     hand.tree.notes["failed"] = why
-    hand.event("fail", None, f"growing this tree crashed: {why}", error=type(error).__name__)
+    name = type(first_of(error)).__name__
+    hand.event("fail", None, f"growing this tree crashed: {why}", error=name, place=place_of(error))
     for leaf in hand.tree.leaves():
-        if leaf.status == "open":
+        # Nobody goes on from those that were being written (paused) or being answered when another crashed.
+        if leaf.status in ("open", "paused") or leaf.finish == "tool":
             hand.tree.close(leaf, "failed", "error", "growing this tree crashed", at=hand.setting.clock())

@@ -21,6 +21,7 @@ from rolltree.lab.report import Chart, Page, PlotSeries, ReportTable, print_page
 from rolltree.lab.trace import LabError
 from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
+from rolltree.terminal import Terminal
 from rolltree.train.checkpoint import latest, read_state
 from rolltree.tree.values import loads
 
@@ -62,7 +63,7 @@ def main(config: BudgetConfig, console: Console | None = None) -> int:
     if config.json:
         print(json.dumps({g.title: [dict(zip(g.columns, row, strict=True)) for row in g.rows] for g in made.grids}))
     else:
-        print_page(made, console or Console(width=120))
+        print_page(made, console or Terminal(width=120))
     return 0
 
 

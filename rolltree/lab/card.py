@@ -23,6 +23,7 @@ from rolltree.lab.trace import LabError, write_json
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import load_recipe, recipes
+from rolltree.terminal import Terminal
 from rolltree.tree import Forest, Tree, jsonl, parquet
 
 
@@ -69,7 +70,7 @@ def main(config: CardConfig, console: Console | None = None) -> int:
     if config.json:
         print(json.dumps(as_json(made)))
     else:
-        (console or Console()).print(Markdown(text))
+        (console or Terminal()).print(Markdown(text))
     return 0
 
 

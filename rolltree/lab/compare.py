@@ -35,6 +35,7 @@ from rolltree.lab.progress import metered
 from rolltree.lab.report import print_page, versions, write_html
 from rolltree.lab.runner import Conditions, Runner, Shelf, Spec
 from rolltree.lab.trace import Axis, LabError, Trace, write_json
+from rolltree.terminal import Terminal
 
 Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 """An option that may be given several times."""
@@ -135,7 +136,7 @@ def compare(
     for arm in chosen:
         shelf.runner.check(Spec(arm, seeds[0], conditions))
     started = time.monotonic()
-    traces, stopped = _make_all(chosen, conditions, seeds, shelf, console or Console(stderr=True))
+    traces, stopped = _make_all(chosen, conditions, seeds, shelf, console or Terminal(stderr=True))
     if stopped is not None and not _finished(chosen, seeds, traces):
         raise stopped
     made = conclude(
@@ -210,7 +211,7 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
     report = write_html(shown, config.out / "report.html")
     write_json(config.out / "compare.json", as_json(result))
     # Tables stay whole where nobody sees the width: in a pipe or a log.
-    out = console or (Console() if sys.stdout.isatty() else Console(width=140))
+    out = console or (Terminal() if sys.stdout.isatty() else Terminal(width=140))
     if config.json:
         print(json.dumps(as_json(result)))
     else:

@@ -27,6 +27,7 @@ from rolltree.lab.runner import Runner, Shelf
 from rolltree.lab.sources import changed
 from rolltree.lab.stats import Interval, StatedVerdict, describe, paired_interval
 from rolltree.lab.stats.student import t_quantile
+from rolltree.terminal import Terminal
 
 EARLY = 5
 """Points of its curves that a repeated run must have in common with the stored one before rounding may part them."""
@@ -77,7 +78,7 @@ def verify(claim: Claim, entry: EvidenceEntry, runner: Runner, seed: int | None 
     if chosen not in results:
         return Repeat(chosen, False, f"seed {chosen} is not in the stored evidence, which has {sorted(results)}")
     with tempfile.TemporaryDirectory() as fresh:
-        new = _results(claim, [chosen], runner, Path(fresh), Console(quiet=True))[0]
+        new = _results(claim, [chosen], runner, Path(fresh), Terminal(quiet=True))[0]
     old = results[chosen]
     told = f"seed {chosen}: {_pair(new)}; stored {_pair(old)}"
     if np.allclose((new.value, new.baseline), (old.value, old.baseline), rtol=1e-6, atol=1e-12):

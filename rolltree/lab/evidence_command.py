@@ -17,6 +17,7 @@ from rolltree.lab.report import ReportTable, duration
 from rolltree.lab.report.terminal import table
 from rolltree.lab.runner import Runner
 from rolltree.lab.trace import LabError
+from rolltree.terminal import Terminal
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class EvidenceConfig:
 
 def main(config: EvidenceConfig, runner: Runner | None = None, console: Console | None = None) -> int:
     """0 = everything asked for was done, and stands or was reproduced; 1 = something was not."""
-    out = console or Console()
+    out = console or Terminal()
     chosen = [claim_of(name) for name in config.names] or [c for c in claims() if c.complete or config.list]
     if config.list:
         return _list(chosen, config, out)

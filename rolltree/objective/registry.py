@@ -11,6 +11,7 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from rolltree.errors import did_you_mean
+from rolltree.knobs import checked_knobs
 from rolltree.objective.balanced import Bapo
 from rolltree.objective.batch import Objective, ObjectiveError
 from rolltree.objective.bypass import Bypass
@@ -82,6 +83,8 @@ def load_objective(
     **knobs: Any,
 ) -> Objective:
     """The named objective with its knobs, inside the penalties and corrections asked for."""
+    shared = {"kl": kl, "kl_estimator": kl_estimator, "kl_anchor": kl_anchor, "kl_weighted": kl_weighted}
+    checked_knobs(f"objective {name!r}: ", load_objective, {**shared, "entropy_bonus": entropy_bonus})
     surrogate = _build(name, knobs)
     costs = list(penalties)
     if kl:
@@ -103,7 +106,7 @@ def _build(name: str, knobs: dict[str, Any]) -> Objective:
     for knob in knobs:
         if knob not in known:
             raise ObjectiveError(f"objective {name!r} has no knob {knob!r}; {_way_out(knob, known)}")
-    return made(**knobs)
+    return made(**checked_knobs(f"objective {name!r}: ", made, knobs))
 
 
 def _corrections(given: str | Correction | Sequence[Correction]) -> tuple[Correction, ...]:

@@ -16,6 +16,7 @@ from transformers.utils import logging
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.decoder import ModelError
 from rolltree.policy.models import MODELS, model_folder
+from rolltree.policy.trust import check_code, trusts_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,12 @@ def load_model(name: str | Path) -> LoadedModel:
     check_folder(path)
     try:
         with no_progress_bar():
-            model: Any = AutoModelForCausalLM.from_pretrained(path, dtype="float32", local_files_only=True)
-        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                path, dtype="float32", local_files_only=True, trust_remote_code=trusts_code()
+            )
+        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+        check_code(path, error)
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"The model in {path} cannot be loaded ({first}); get or save it again.") from error
     model.eval()
@@ -47,9 +51,10 @@ def load_codec(path: Path) -> HFCodec:
     """The codec of a model in a folder, without its weights."""
     check_folder(path)
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
-        config: Any = AutoConfig.from_pretrained(path, local_files_only=True)
+        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
+        config: Any = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
     except (OSError, ValueError, KeyError, TypeError) as error:
+        check_code(path, error)
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"The tokenizer in {path} cannot be loaded ({first}); get or save the model again.") from error
     return HFCodec(tokenizer, int(config.vocab_size))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
+from rolltree.credit.scale import Ddof
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Parts, check_group
@@ -26,7 +27,7 @@ class Grpo:
     group: int = 8
     clip: float = 0.2
     kl: float = 0.0
-    ddof: int = 1
+    ddof: Ddof = 1
     """1 divides the variance by group − 1, 0 by group; released code differs."""
 
     def build(self) -> Parts:

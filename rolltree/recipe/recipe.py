@@ -17,7 +17,7 @@ from rolltree.credit.fold import Averaging, Multiplicity
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import GroupFilter
 from rolltree.filter.overlong import Shaper
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.batch import Objective
 from rolltree.replay.recall import Recall
 
@@ -82,7 +82,7 @@ class Parts:
     """What a recipe is made of."""
 
     name: str
-    strategy: Strategy | TreeStrategy
+    strategy: TreeStrategy
     credit: Credit
     objective: Objective
     averaging: Averaging = "token"
@@ -100,7 +100,7 @@ class Parts:
     reanchor: int | None = None
     """Steps after which the objective's `reference` becomes the policy of then; None = it stays the first one."""
     schedule: Schedule | None = None
-    """When rollouts start, stop and go on, where that is part of the method; None = batch after batch."""
+    """When rollouts start, stop and go on, where that is part of the method; None = one batch after the other."""
     optim: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Overrides of single fields of `rolltree.train.config.Optim`."""
     peers: Mapping[str, Peer] = field(default_factory=dict[str, Peer])

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import rolltree.recipe as package
 from rolltree.errors import did_you_mean, unknown
+from rolltree.knobs import checked_knobs
 from rolltree.recipe.recipe import Card, Recipe, RecipeError
 from rolltree.recipe.swap import SWAPS, Swapped
 
@@ -51,7 +52,8 @@ def load_recipe(name: str, /, **knobs: Any) -> Recipe:
         if knob not in known and knob not in SWAPS:
             way = did_you_mean(knob, (*known, *SWAPS)) or f"it has {', '.join(known)}"
             raise RecipeError(f"recipe {name!r} has no knob {knob!r}; {way}")
-    own = made(**{knob: value for knob, value in knobs.items() if knob not in SWAPS})
+    plain = {knob: value for knob, value in knobs.items() if knob not in SWAPS}
+    own = made(**checked_knobs(f"recipe {name!r}: ", made, plain))
     swaps = {knob: value for knob, value in knobs.items() if knob in SWAPS}
     return cast(Recipe, Swapped(own, **swaps)) if swaps else own
 

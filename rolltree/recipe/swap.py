@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Parts, Recipe, RecipeError
 
@@ -66,7 +66,7 @@ def named(text: str) -> tuple[str, dict[str, Any]]:
         ) from None
 
 
-def _recording(strategy: Strategy | TreeStrategy, needs: frozenset[str]) -> Strategy | TreeStrategy:
+def _recording(strategy: TreeStrategy, needs: frozenset[str]) -> TreeStrategy:
     """The strategy, asked to record the extras among these needs where it has a knob for that."""
     extras = frozenset(need for need in needs if need == "entropy" or need.startswith("top:"))
     knobs = {field.name for field in fields(cast(Any, strategy))} if is_dataclass(strategy) else set[str]()

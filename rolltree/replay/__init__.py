@@ -1,1 +1,1 @@
-"""What survives a step: harvests that wait to be trained, and past ones that teach again."""
+"""What survives a step: batches of rollouts on disk, and past ones that teach again."""

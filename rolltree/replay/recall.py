@@ -1,5 +1,5 @@
-"""Past rollouts that teach again: a share of each batch comes from the last few versions (ReMix, arXiv 2507.06892;
-DOTS with rollout replay, arXiv 2506.05316)."""
+"""Past rollouts that teach again: a share of each batch comes from the last few versions (ReMix, arXiv 2507.06892; DOTS
+with rollout replay, arXiv 2506.05316)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from random import Random
 
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import Mixed
-from rolltree.replay.harvest import Harvest, load_harvests, save_harvests
+from rolltree.replay.rollout_batch import RolloutBatch, load_batches, save_batches
 from rolltree.tree import Node, Tree
 
 
@@ -19,7 +19,7 @@ from rolltree.tree import Node, Tree
 class Recall:
     """A share of a step's prompts is not asked anew: their trees are drawn from the `window` steps before.
 
-    Whole trees are recalled, so the statistics of a group stay those of its own rollouts.
+    PerTree trees are recalled, so the statistics of a group stay those of its own rollouts.
     """
 
     share: float = 0.4
@@ -43,15 +43,15 @@ class Recall:
 
 
 @dataclass(slots=True)
-class Past:
+class ReplayBuffer:
     """The trees trained in the last steps."""
 
-    steps: deque[Harvest] = field(default_factory=deque[Harvest])
+    steps: deque[RolloutBatch] = field(default_factory=deque[RolloutBatch])
 
     @property
     def trees(self) -> list[Tree]:
         """All of them, oldest first."""
-        return [tree for harvest in self.steps for tree in harvest.kept]
+        return [tree for batch in self.steps for tree in batch.kept]
 
     def draw(self, count: int, seed: int) -> list[Tree]:
         """Some of them without repetition, as they were before they taught: leaves forget what became of them."""
@@ -60,21 +60,21 @@ class Past:
             forget(tree.leaves())
         return drawn
 
-    def remember(self, harvest: Harvest, recall: Recall) -> None:
+    def remember(self, batch: RolloutBatch, recall: Recall) -> None:
         """Add a step's own trees, of which a rule may want only some, and let the oldest beyond the window go."""
         mixed = Mixed()
-        kept = [tree for tree in harvest.kept if not recall.informative or mixed(tree) is None]
-        self.steps.append(Harvest(kept, version=harvest.version))
+        kept = [tree for tree in batch.kept if not recall.informative or mixed(tree) is None]
+        self.steps.append(RolloutBatch(kept, version=batch.version))
         while len(self.steps) > recall.window:
             self.steps.popleft()
 
     def save(self, folder: Path) -> None:
         """Write all of them."""
-        save_harvests(self.steps, folder)
+        save_batches(self.steps, folder)
 
     def load(self, folder: Path) -> None:
         """Go back to what was written."""
-        self.steps = deque(load_harvests(folder))
+        self.steps = deque(load_batches(folder))
 
 
 def forget(leaves: Iterable[Node]) -> None:

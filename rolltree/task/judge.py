@@ -1,118 +1,150 @@
 """Texts judged in processes of their own, by code that a text can keep busy for ever or make do what it says.
 
-The system ends what takes too long by its processor time, so a busy machine makes nobody's answer wrong. Such a text is
-at fault and was not right; a judge that died of anything else is a crash, never a zero.
+A zygote per kind of judge forks a process for each text (`rolltree.task.zygote`). A text at fault (one that takes too
+long, too much memory, or ends its process) was not right; a judge that died of anything else is a crash, never a zero.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import threading
+import warnings
+from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rolltree.task.foreign.seat import Stable
 from rolltree.task.foreign.threads import beside
+from rolltree.task.sandbox.box import GUARANTEES, Box
+from rolltree.task.sandbox.inside import ENVIRONMENT
+from rolltree.task.sandbox.run import survey
+from rolltree.task.zygote import Bounds, told_bounds
 
-SECONDS = 5.0
-"""Processor time that judging one text may take."""
-MEMORY = 4 << 30
-"""Bytes that a judge may map."""
-SPARE = 2
-"""Judges that wait for work; more are closed."""
 ROOT = str(Path(__file__).resolve().parents[2])
 LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import serve; serve()"
+NEEDED = ("processes", "network", "signals", "reads", "writes")
+"""Guarantees without which a text that is judged can do harm."""
 
 
 class JudgeError(RuntimeError):
     """A judge died or could not be started: the text is not to blame."""
 
 
+class OpenJudgeWarning(RuntimeWarning):
+    """This machine cannot keep a text that is judged from doing harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of judging a text."""
+
+    told: Any = None
+    fault: str = ""
+    """Why there is nothing told: what the text did, and then it was not right."""
+
+
 class Judge:
-    """A process that runs `serve` of a module and judges one text at a time."""
+    """A zygote that runs `serve` of a module; questions are asked side by side and answered by number."""
 
-    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, module: str, bounds: Bounds) -> None:
         self._module = module
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH.format(module=module), ROOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, env=None if environment is None else dict(environment),
+        self._lock = threading.Lock()
+        self._asked = 0
+        self._waiting: dict[int, Future[Judged]] = {}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH.format(module=module), ROOT, told_bounds(bounds), str(os.getpid())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT,
+            start_new_session=True,
         )  # fmt: skip
+        threading.Thread(target=self._listen, name="rolltree-judge", daemon=True).start()
 
-    def ask(self, question: bytes) -> Any:
-        """What it says to a question in one line; None where that took too much, and then this judge is gone."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(question + b"\n")
-            self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if line:
-            return json.loads(line)
-        self.close()
-        if self._process.returncode == -signal.SIGVTALRM:
-            return None
-        raise JudgeError(f"the process of {self._module} ended with {self._process.returncode}")
-
-    def close(self) -> None:
-        """End the process and wait for it."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
-        self._process.wait()
+    def put(self, question: bytes) -> Future[Judged]:
+        """Ask a question of one line; where the process is gone, the answer is a JudgeError."""
+        answer: Future[Judged] = Future()
+        with self._lock:
+            self._asked += 1
+            number = self._asked
+            self._waiting[number] = answer
+            assert self.process.stdin is not None
+            with suppress(OSError, ValueError):
+                self.process.stdin.write(b"%d %s\n" % (number, question))
+                self.process.stdin.flush()
+        if not self.alive:
+            self._give_up()
+        return answer
 
     @property
     def alive(self) -> bool:
         """Whether it can be asked again."""
-        return self._process.poll() is None
+        return self.process.poll() is None
+
+    def close(self) -> None:
+        """End the process, and with it every text, and wait for it."""
+        with self._lock, suppress(OSError):
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+        self.process.wait()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            number, _, said = line.partition(b" ")
+            with self._lock:
+                answer = self._waiting.pop(int(number))
+            if answer.set_running_or_notify_cancel():
+                told: Mapping[str, Any] = json.loads(said)
+                if "crashed" in told:
+                    answer.set_exception(JudgeError(told["crashed"]))
+                else:
+                    answer.set_result(Judged(told.get("told"), told.get("fault", "")))
+        self.process.wait()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        with self._lock:
+            lost, self._waiting = list(self._waiting.values()), {}
+        for answer in lost:
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(JudgeError(f"the process of {self._module} ended with {self.process.returncode}"))
 
 
 class Bench:
-    """Judges of one kind, started when needed and asked again and again."""
+    """The judge of one kind: started when it is first asked, and again where it was ended."""
 
-    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
-        self._judges = Stable(lambda: Judge(module, environment), SPARE)
+    def __init__(self, module: str, bounds: Bounds | None = None) -> None:
+        self.bounds = bounds or Bounds()
+        self._module = module
+        self._lock = threading.Lock()
+        self._judge: Judge | None = None
+        self._owner = 0
 
-    async def ask(self, question: bytes) -> Any:
-        """What a judge says; None where it took more than `SECONDS` or `MEMORY`."""
-        return await beside(lambda: self._ask(question))
+    async def ask(self, question: bytes) -> Judged:
+        """What the judge says of one text."""
+        return await asyncio.wrap_future(await beside(lambda: self.judge().put(question)))
 
-    def _ask(self, question: bytes) -> Any:
-        judge: Judge = self._judges.take()
-        while not judge.alive:  # somebody ended it while it had nothing to do
-            judge.close()
-            judge = self._judges.take()
-        try:
-            return judge.ask(question)
-        finally:
-            if judge.alive:
-                self._judges.back(judge)
-
-
-def limit_memory() -> None:
-    """Bound what this process may map, where the system can."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    def judge(self) -> Judge:
+        """The zygote; one that died, or that belongs to the process this one was forked from, is not asked again."""
+        with self._lock:
+            if self._judge is None or self._owner != os.getpid() or not self._judge.alive:
+                self._judge, self._owner = Judge(self._module, self.bounds), os.getpid()
+            return self._judge
 
 
-def answer_all(answer: Callable[[bytes], Any], prepare: Callable[[], None]) -> None:
-    """A judge's process: a line in, a line out, until its input ends. What it prints goes where errors go."""
-    out = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)
-    prepare()
-    for line in sys.stdin.buffer:
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-        try:
-            told = answer(line)
-        except MemoryError:
-            told = None
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        out.write(json.dumps(told) + "\n")
-        out.flush()
+@cache
+def warn_where_open() -> None:
+    """Say once, at a task's start, what this machine cannot keep from a text that is judged."""
+    held = survey(Box(without=frozenset(GUARANTEES)))
+    missing = [f"that {GUARANTEES[name]}" for name in NEEDED if name not in held]
+    if missing:
+        warnings.warn(
+            f"a text that is judged runs without the promise {', '.join(missing)}: this machine lacks Landlock "
+            "(Linux 6.2 or later) or seccomp; train in a container or on another machine where texts may be hostile",
+            OpenJudgeWarning, stacklevel=3,
+        )  # fmt: skip

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from rolltree.task.items import TaskError, check_item, digest, split_of
+from rolltree.task.judge import warn_where_open
 from rolltree.task.math_judge import judge_math
 from rolltree.task.math_score import require_math
 from rolltree.task.nano.single import SingleTurn
@@ -32,6 +33,7 @@ class MathAnswers(SingleTurn):
         self.max_turns = 0
         self._path = path
         self._items = read_jsonl(path)
+        warn_where_open()
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """All items of the split in a random order, again and again."""
@@ -81,6 +83,8 @@ def _item(line: str, where: str) -> Item:
     prompt, answer, level = row["prompt"], row["answer"], row.get("level", 0)
     if not isinstance(prompt, str):
         raise TaskError(f"{where}: field 'prompt' must be text, not {type(prompt).__name__}")
+    if any("\ud800" <= character <= "\udfff" for character in prompt):
+        raise TaskError(f"{where}: field 'prompt' holds half a character, which no tokenizer reads; write it whole")
     if not isinstance(answer, str | int | float):
         raise TaskError(f"{where}: field 'answer' must be text or a number, not {type(answer).__name__}")
     if not isinstance(level, int):

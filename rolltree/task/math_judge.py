@@ -7,46 +7,51 @@ that no thread can interrupt. Such an expression is a wrong answer.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
+from rolltree.task import zygote
 from rolltree.task.items import TaskError
-from rolltree.task.judge import MEMORY, SECONDS, Bench, JudgeError, answer_all, limit_memory
+from rolltree.task.judge import Bench
 from rolltree.task.math_score import score_math
 from rolltree.task.protocol import Verdict
 
+FORMS = (
+    ("1/2", r"\boxed{7}"), (r"\frac{1}{2}", "0.5"), ("$x^2+1$", "$x^2$"), (r"$\sqrt{2}$", r"$\sqrt[3]{8}$"),
+    ("$(1, 2]$", "$[1, 2)$"), (r"$\{1, 2\}$", r"$\{1, 3\}$"), ("$x=3$", "$x=4$"), (r"$\sin(x)$", r"$\cos(x)$"),
+    (r"$\begin{pmatrix}1\\2\end{pmatrix}$", r"$\begin{pmatrix}1\\3\end{pmatrix}$"), ("$x<3$", r"$x\le 3$"),
+)  # fmt: skip
+"""An answer and a text of each kind that math-verify compares in its own way."""
 _bench = Bench(__name__)
 
 
 async def judge_math(answer: str, text: str) -> Verdict:
     """`score_math` in another process; an expression that takes too long or too much memory is a wrong answer."""
-    told = await _bench.ask(json.dumps([answer, text]).encode("ascii"))
-    if told is None:
-        too_much = f"comparing it takes more than {SECONDS:g} s of computing or {MEMORY >> 30} GiB"
-        return Verdict(0.0, {"parses": 0.0}, why=too_much)
-    if "refused" in told:
-        raise TaskError(told["refused"])
-    if "crashed" in told:
-        raise JudgeError(told["crashed"])
-    return Verdict(**told)
+    judged = await _bench.ask(json.dumps([answer, text]).encode("ascii"))
+    if judged.fault:
+        return Verdict(0.0, {"parses": 0.0}, why=judged.fault)
+    if "refused" in judged.told:
+        raise TaskError(judged.told["refused"])
+    return Verdict(**judged.told)
 
 
 def serve() -> None:
-    """The process in which `judge_math` compares."""
-    answer_all(_told, _prepare)
+    """The process that forks the ones in which `judge_math` compares."""
+    zygote.serve(_load, _plan)
 
 
-def _prepare() -> None:
-    limit_memory()
-    score_math("1", "1")  # what is loaded on first use counts against nobody
+def _load() -> None:
+    for answer, text in FORMS:  # what is loaded on first use is loaded once, and counts against nobody
+        score_math(answer, text)
 
 
-def _told(line: bytes) -> dict[str, Any]:
+def _plan(line: bytes) -> partial[dict[str, Any]]:
+    return partial(_told, *json.loads(line))
+
+
+def _told(answer: str, text: str) -> dict[str, Any]:
     try:
-        verdict = score_math(*json.loads(line))
+        verdict = score_math(answer, text)
     except TaskError as error:
         return {"refused": str(error)}
-    except MemoryError:
-        raise
-    except Exception as error:
-        return {"crashed": f"{type(error).__name__}: {error}"}
     return {"score": verdict.score, "parts": dict(verdict.parts), "answer": verdict.answer, "why": verdict.why}

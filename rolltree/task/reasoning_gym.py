@@ -16,7 +16,7 @@ from typing import Any
 from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.task.gym_judge import judge_gym
 from rolltree.task.items import TaskError, digest, stream
-from rolltree.task.judge import SECONDS
+from rolltree.task.judge import warn_where_open
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
@@ -62,6 +62,7 @@ class ReasoningGym(SingleTurn):
         self._dataset = dataset
         self._config = _config(dataset, level, knobs)
         self._block(0)  # a configuration that it refuses is refused here
+        warn_where_open()
 
     def _block(self, seed: int) -> Any:
         """The data set under one seed."""
@@ -95,9 +96,10 @@ class ReasoningGym(SingleTurn):
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """The data set's own score of the text without surrounding blanks."""
         answer = text.strip()
-        score = await judge_gym(self._dataset, {**self._config, "seed": 0, "size": BLOCK}, item.answer, answer)
-        if score is None:
-            return Verdict(0.0, answer=answer or None, why=f"scoring it takes more than {SECONDS:g} s of computing")
+        judged = await judge_gym(self._dataset, {**self._config, "seed": 0, "size": BLOCK}, item.answer, answer)
+        if judged.fault:
+            return Verdict(0.0, answer=answer or None, why=judged.fault)
+        score = float(judged.told)
         why = "" if score == 1 else f"scored {score:.3g} by {self._dataset}"
         return Verdict(score, answer=answer or None, why=why)
 

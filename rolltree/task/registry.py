@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from rolltree.errors import did_you_mean
+from rolltree.knobs import checked_knobs
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
 from rolltree.task.protocol import Task
@@ -107,7 +108,7 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     for knob in knobs:
         if knob not in accepted and "**" not in accepted:
             raise TaskError(f"{name} has no knob {knob!r}{near(knob, accepted)}; it takes {', '.join(accepted)}")
-    return make(*fixed, **knobs)
+    return make(*fixed, **checked_knobs(f"{name}: ", make, knobs))
 
 
 def near(name: str, known: Iterable[str]) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError
+from rolltree.knobs import check_instance
+from rolltree.rollout.config import RolloutConfig
 
 
 class TrainError(RolltreeError):
@@ -64,11 +66,11 @@ class TrainConfig:
     """Processes that share each step's micro-batches, gradients and optimizer state (FSDP2, on CPU). A run may be
     resumed with another number."""
     staleness: int = 0
-    """Versions a batch waits before it is trained: rollouts run ahead of the weights by so many steps, as they do in
-    asynchronous training. 0 = every batch is trained at once."""
+    """Versions a batch waits before it is trained, in lock-step: rollouts run ahead of the weights by so many steps, as
+    they do in asynchronous training. 0 = every batch is trained at once."""
     scheduler: str = ""
-    """Lets rollouts and training overlap, as a published system does: sync, areal, april, verl, slime, rollart or dart
-    (docs/howto/async.md). "" = the recipe's own way, for most batch after batch with nothing under way meanwhile."""
+    """How rollouts and training overlap, as in a published system: areal, april, verl, slime, rollart or dart
+    (docs/howto/async.md), or not: sync, one batch after the other. "" = the recipe's own, for most of them sync."""
     decoded: int | None = None
     """Stop after the step in which this many tokens have been sampled in all."""
     seconds: float | None = None
@@ -95,7 +97,13 @@ class TrainConfig:
     trackers: tuple[str, ...] = ()
     """Any of tensorboard, wandb, trackio."""
 
+    @property
+    def rollouts(self) -> RolloutConfig:
+        """The knobs that collecting rollouts needs."""
+        return RolloutConfig(self.prompts, self.seed, self.temperature, self.max_tokens)
+
     def __post_init__(self) -> None:
+        check_instance("", self)
         counts = ("steps", "prompts", "token_budget", "held", "ranks", "eval_items", "eval_samples", "keep_checkpoints")
         for name in counts:
             if getattr(self, name) < 1:
@@ -111,6 +119,13 @@ class TrainConfig:
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
         check_optim(self.optim)
+        for name in ("mismatch_limit", "loss_limit"):
+            if not getattr(self, name) > 0:
+                raise TrainError(f"{name}={getattr(self, name)} lets nothing pass; give a number above 0")
+        if not 0 <= self.mismatch_share <= 1:
+            raise TrainError(
+                f"mismatch_share={self.mismatch_share} is no share; give a number from 0 to 1 (1 = go on anyhow)"
+            )
         if not 0 < self.temperature < inf:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a finite number above 0")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate import runner
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.policy.load import LoadedModel
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.task.protocol import Item, Split, Task
@@ -18,7 +18,7 @@ from rolltree.tree import Forest
 
 
 def grow(
-    recipe: str | Recipe | Parts | Strategy | TreeStrategy, model: str | Path | LoadedModel | Engine,
+    recipe: str | Recipe | Parts | TreeStrategy, model: str | Path | LoadedModel | Engine,
     task: str | Task, *,
     items: int | Iterable[Item] = 1, split: Split = "train", seed: int = 0, budget: Budget | Limits | None = None,
     max_tokens: int | None = None, temperature: float = 1.0,
@@ -32,7 +32,7 @@ def grow(
     from rolltree.train.start import parts_of, task_of
 
     asked = task_of(task)
-    if isinstance(recipe, (Strategy, TreeStrategy)):
+    if isinstance(recipe, TreeStrategy):
         strategy, parts = recipe, None
     else:
         parts = parts_of(recipe)

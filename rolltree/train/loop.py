@@ -6,49 +6,49 @@ resumed from its last checkpoint writes the numbers it would have written.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rolltree.control.ledger import RESOURCES, Budget
 from rolltree.control.ledger import Spent as BudgetSpent
-from rolltree.control.schedule import Schedule
-from rolltree.credit.fold import Folded, expand, fold, leaf_weights, write
-from rolltree.engine.protocol import Engine, Sampling
+from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
+from rolltree.engine.protocol import Engine
 from rolltree.generate.random import mix
 from rolltree.metrics.registry import without_zeros
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.staleness import staleness
 from rolltree.metrics.step import grown_metrics, trained_metrics
 from rolltree.metrics.usage import settle_rest, settle_usage
+from rolltree.objective.batch import Objective
 from rolltree.objective.hooks import at_step
 from rolltree.policy.publish import weights_of
 from rolltree.policy.team import release_team
 from rolltree.recipe.recipe import Parts
-from rolltree.replay.admission import room
-from rolltree.replay.harvest import Harvest
-from rolltree.replay.recall import Past
-from rolltree.replay.waiting import Waiting
+from rolltree.replay.recall import ReplayBuffer
+from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.rollout.collector import Collector
+from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.executor import RolloutExecutor
+from rolltree.rollout.scheduled import fitted, schedule_of
 from rolltree.task.protocol import Task
 from rolltree.train.backward import StepKnobs
-from rolltree.train.collect import Cursor, collect
 from rolltree.train.config import TrainConfig
+from rolltree.train.corrected import corrected
 from rolltree.train.evaluate import evaluate
-from rolltree.train.flight import Flight
-from rolltree.train.gather import check_mismatch
-from rolltree.train.overlap import Overlap
+from rolltree.train.failures import all_failed
+from rolltree.train.gather import Reread, check_mismatch
 from rolltree.train.peers import PeerPolicy, written_by
 from rolltree.train.readings import Readings
-from rolltree.train.scheduled import corrected, fitted, schedule_of
-from rolltree.train.steering import Steering
 from rolltree.train.step import Learner
 from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
-from rolltree.tree.table import table
+from rolltree.tree.table import Table, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +109,28 @@ class Loop:
     spent: RunTotals = field(default_factory=RunTotals)
     peers: Mapping[str, PeerPolicy] = field(default_factory=dict[str, PeerPolicy])
     """Other policies by the actor they write as."""
-    waiting: Waiting = field(default_factory=Waiting)
-    """Batches that were grown and not yet trained."""
-    past: Past = field(default_factory=Past)
+    past: ReplayBuffer = field(default_factory=ReplayBuffer)
     """Batches that were trained and may be recalled."""
-    steering: Steering = field(init=False)
+    control: ControlState = field(init=False)
     """The recipe's control with what it has learned."""
-    overlap: Overlap | None = field(init=False)
-    """Rollouts under a schedule; None = batch after batch."""
+    collector: Collector = field(init=False)
+    """Where batches of rollouts come from."""
     said: str = ""
     """How the schedule was changed to fit the recipe."""
+    blind: str = ""
+    """Where all rollouts of the last evaluation failed: what the first said."""
     _booked: BudgetSpent | None = None
+    _trainer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "rolltree-trainer"))
+    """The thread that learns, while rollouts go on."""
 
     def __post_init__(self) -> None:
-        self.steering = Steering(self.recipe.control)
-        schedule = schedule_of(self.recipe, self.config)
-        self.overlap = None if schedule is None else self._overlap(schedule)
-
-    def _overlap(self, schedule: Schedule) -> Overlap:
-        fit, way, self.said = fitted(schedule, self.recipe, self.config)
-        self.recipe = replace(self.recipe, objective=corrected(self.recipe.objective, fit.correction))
-        return Overlap(Flight(self.recipe, self.engine, self.task, self.config, fit, way, self.steering, self.cursor))
+        c, self.control = self.config, ControlState(self.recipe.control)
+        schedule, unit, self.said = fitted(schedule_of(self.recipe, c.scheduler, c.staleness), self.recipe)
+        self.recipe = replace(self.recipe, objective=corrected(self.recipe.objective, schedule.correction))
+        self.collector = Collector(RolloutExecutor(
+            self.recipe, self.engine, self.task, c.rollouts, schedule, unit, self.control, self.cursor,
+            {name: peer.engine for name, peer in self.peers.items()},
+        ))  # fmt: skip
 
     @property
     def limit(self) -> int:
@@ -139,7 +140,7 @@ class Loop:
     async def publish(self) -> None:
         """Give the engine the current weights, under the number of finished steps unless it has counted further."""
         self.version = max(self.done, self.engine.version + 1)
-        flying = self.overlap is not None and bool(self.overlap.flight.tasks)
+        flying = bool(self.collector.executor.tasks)
         if flying:
             await self.engine.pause()
         await self.engine.update_weights(weights_of(self.learner.policy), self.version)
@@ -149,100 +150,59 @@ class Loop:
             await peer.publish(self.done)
 
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
-        """One step; returns its metrics and everything that was settled in it."""
+        """One step: a batch is taken, trained while rollouts may go on, and its weights are published.
+
+        Returns the step's metrics and everything that was settled in it.
+        """
         clock = _Clock()
-        if self.overlap is not None:
-            return await self._overlapped(self.overlap, clock)
-        budget = Budget(name=f"step {self.done + 1}")
-        grown = await self.grow(budget)
-        budget.check()
-        fresh = [tree for harvest in grown for tree in harvest.trees]
-        numbers = grown_metrics(fresh) | self.spent.add(budget)
-        numbers["rollout/rounds"] = float(sum(harvest.rounds for harvest in grown))
-        # Some numbers exist in some batches only: those of an arm that was not needed every time.
-        told = {key: [h.numbers[key] for h in grown if key in h.numbers] for h in grown for key in h.numbers}
-        numbers |= {key: float(np.mean(values)) for key, values in told.items()}
+        batch = await self.collector.collect(self.version, self.recalls(self.collector.next_plan(self.done)))
+        numbers = grown_metrics(batch.fresh) | batch.numbers
         clock.lap("grow")
-        self.listen(RunEvent("grown", self.done + 1, numbers, tuple(fresh)))
-        harvest = self.waiting.take()
-        numbers |= self.learn(harvest, clock)
-        self._finish()
-        numbers["rollout/waiting"] = float(self.waiting.leaves)
-        return await self._published(harvest, numbers, clock)
-
-    async def _overlapped(self, overlap: Overlap, clock: _Clock) -> tuple[dict[str, float], list[Tree]]:
-        """One step while rollouts go on; its batch may be of several versions."""
-        harvest = await overlap.harvest(self.version, self.recalls(self.done))
-        numbers = grown_metrics(harvest.trees) | harvest.numbers
-        clock.lap("grow")
-        self.listen(RunEvent("grown", self.done + 1, numbers, tuple(harvest.trees)))
-        numbers |= await overlap.learn(lambda: self.learn(harvest, clock))
-        self._finish()
-        numbers |= await overlap.trained()
-        clock.lap("stop")
-        budget = overlap.flight.budget
-        budget.check()
-        numbers |= self.spent.add(budget, self._booked) | {
-            "rollout/rounds": 1.0, "rollout/waiting": float(overlap.waiting),
-        }  # fmt: skip
-        self._booked = budget.spent
-        return await self._published(harvest, numbers, clock)
-
-    def _finish(self) -> None:
+        self.listen(RunEvent("grown", self.done + 1, numbers, tuple(batch.fresh)))
+        began = time.monotonic()
+        numbers |= await asyncio.get_running_loop().run_in_executor(self._trainer, self.learn, batch, clock)
         self.done += 1
         if self.done == self.recipe.reanchor:
             self.learner.reanchor("reference")
-
-    async def _published(
-        self, harvest: Harvest, numbers: dict[str, float], clock: _Clock
-    ) -> tuple[dict[str, float], list[Tree]]:
-        """Publish, and complete the step's numbers."""
+        numbers |= await self.collector.trained(time.monotonic() - began)
+        clock.lap("stop")
+        numbers |= self._spent() | {"rollout/waiting": float(self.collector.waiting)}
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
         # What a schedule says of unfinished rollouts goes before what the batch alone can tell.
-        numbers = trained_metrics(harvest.trees, harvest.version) | numbers
+        numbers = trained_metrics(batch.trees, batch.version) | numbers
         numbers["budget/decoded_total"] = float(self.spent.decoded)
         numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
         numbers = without_zeros(numbers)
-        self.listen(RunEvent("trained", self.done, numbers, tuple(harvest.trees)))
-        return numbers, harvest.trees
+        self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
+        return numbers, batch.trees
 
-    async def grow(self, budget: Budget) -> list[Harvest]:
-        """Grow as many batches as may run ahead of the weights; each waits for its turn."""
-        c, grown = self.config, list[Harvest]()
-        while room(c.staleness, version=self.done, submitted=self.done + len(self.waiting)):
-            number = self.done + len(self.waiting)
-            recalls = self.recalls(number)
-            harvest = await collect(
-                self.recipe, self.engine, self.cursor, c.prompts - recalls, budget,
-                seed=mix(c.seed, "step", number + 1), limit=self.limit, sampling=Sampling(temperature=c.temperature),
-                steering=self.steering, number=number + 1, version=self.version,
-                peers={name: peer.engine for name, peer in self.peers.items()},
-            )  # fmt: skip
-            harvest.recalls = recalls
-            self.waiting.put(harvest)
-            grown.append(harvest)
-        return grown
+    def _spent(self) -> dict[str, float]:
+        """Book what rollouts have cost since the last step."""
+        budget = self.collector.executor.budget
+        budget.check()
+        numbers = self.spent.add(budget, self._booked)
+        self._booked = budget.spent
+        return numbers
 
     def recalls(self, step: int) -> int:
         """How many trees of the batch with this number, from 0, are to come from earlier steps."""
         recall = self.recipe.recall
         return recall.count(self.config.prompts, step, len(self.past.trees)) if recall else 0
 
-    def learn(self, harvest: Harvest, clock: _Clock) -> dict[str, float]:
-        """Credit, fold, pack and update."""
-        settle_rest(harvest.dropped)
+    def learn(self, batch: RolloutBatch, clock: _Clock) -> dict[str, float]:
+        """Credit, fold, pack and update; then write on the trees what came of them."""
         # Batches that waited were grown when the past held other trees; it may hold fewer now.
-        recalls = min(harvest.recalls, len(self.past.trees))
+        recalls = min(batch.recalls, len(self.past.trees))
         again = self.past.draw(recalls, mix(self.config.seed, "recall", self.done + 1))
         for tree in again:
             tree.root.scores["recalled"] = 1.0
         if self.recipe.recall:
-            self.past.remember(harvest, self.recipe.recall)
-        view = table([*harvest.kept, *again])
+            self.past.remember(batch, self.recipe.recall)
+        view = table([*batch.kept, *again])
         if not len(view.leaf) or not view.live.any():
-            settle_rest(harvest.kept)
+            settle_rest(batch.trees)
             return {"budget/trained": 0.0}
         self.readings.write(view, self.config.token_budget)
         advantage = prompt_weighted(view, self.recipe.credit(view))
@@ -252,21 +212,16 @@ class Loop:
         objective = at_step(self.recipe.objective, self.done)
         folded: Folded = fold(view, advantage, weights, self.recipe.multiplicity)
         paths = expand(view, advantage, weights) if objective.level == "path" else None
-        write(view, folded)
-        settle_usage(view, weights)
         clock.lap("credit")
-        knobs = StepKnobs(
-            self.config.token_budget, self.config.log_entropy, self.config.mismatch_limit, self.config.loss_limit,
-            self.config.held,
-        )  # fmt: skip
-        mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
-        numbers = self.learner.step(objective, view, mine, paths, version=self.version, knobs=knobs)
-        check_mismatch(numbers, self.config)
-        for name, peer in self.peers.items():
-            if peer.learner is not None:
-                own = written_by(view, folded, [name])
-                told = peer.learner.step(objective, view, own, None, version=peer.version, knobs=knobs)
-                numbers |= {f"{name}/{key}": value for key, value in told.items()}
+        reread: list[Reread] = []
+        try:
+            numbers = self._update(objective, view, folded, paths, reread)
+        finally:  # also where it diverges: the offending trees are looked at afterwards
+            write(view, folded)
+            settle_usage(view, weights)
+            settle_rest(batch.trees)
+            for read in reread:
+                read.write()
         numbers |= self.readings.learn(view, self.config.token_budget, again)
         release_team()
         clock.lap("learn")
@@ -275,10 +230,33 @@ class Loop:
         numbers |= staleness(Rollouts(view, self.version))
         return numbers | {"policy/zero_advantage": _zero_advantage(folded)}
 
+    def _update(
+        self, objective: Objective, view: Table, folded: Folded, paths: Expanded | None, reread: list[Reread]
+    ) -> dict[str, float]:
+        """Update each policy with what it wrote; `reread` collects what they say of it under their weights before."""
+        c = self.config
+        knobs = StepKnobs(c.token_budget, c.log_entropy, c.mismatch_limit, c.loss_limit, c.held)
+        mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
+        reread.append(Reread(view))
+        numbers = self.learner.step(
+            objective, view, mine, paths, version=self.version, knobs=knobs, watchers=reread[-1:]
+        )
+        check_mismatch(numbers, c)
+        for name, peer in self.peers.items():
+            if peer.learner is not None:
+                own = written_by(view, folded, [name])
+                reread.append(Reread(view))
+                theirs = peer.learner.step(
+                    objective, view, own, None, version=peer.version, knobs=knobs, watchers=reread[-1:]
+                )
+                numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
+        return numbers
+
     async def evaluate(self) -> dict[str, float]:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
         began = time.perf_counter()
         numbers, forest = await self._evaluated(self.engine)
+        self.blind = all_failed(forest)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
@@ -312,7 +290,7 @@ class Loop:
             "readings": self.readings.state_dict(),
             "spent": {n: getattr(self.spent, n) for n in RunTotals.__slots__},
             "peers": {name: peer.state() for name, peer in self.peers.items()},
-            "control": self.steering.state_dict(),
+            "control": self.control.state_dict(),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -325,31 +303,32 @@ class Loop:
         self.spent = RunTotals(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])
-        self.steering.load_state_dict(state["control"])
+        self.control.load_state_dict(state["control"])
 
     def save_buffers(self, folder: Path) -> None:
-        """Write what waits and what may be recalled beside a checkpoint's state."""
-        self.waiting.save(folder / "waiting")
+        """Write what is under way and what may be recalled beside a checkpoint's state."""
         self.past.save(folder / "past")
-        if self.overlap is not None and self.done:
-            self.overlap.save(folder / "under-way")
+        if self.done:
+            self.collector.save(folder / "under-way")
 
     def load_buffers(self, folder: Path) -> None:
         """Go back to what was written."""
-        self.waiting.load(folder / "waiting")
         self.past.load(folder / "past")
-        if self.overlap is not None:
-            self.overlap.load(folder / "under-way")
+        self.collector.load(folder / "under-way", self.done)
+
+    def under_way(self, trees: Iterable[Tree]) -> int:
+        """Rollouts that have not ended: those that the schedule runs, and those of the last step's trees."""
+        paused = sum(leaf.status in ("open", "paused") for tree in trees for leaf in tree.leaves())
+        return paused + len(self.collector.executor.scheduler.running)
 
     async def rest(self) -> None:
         """Let nothing grow that could be cut, so that a checkpoint holds it as it stands."""
-        if self.overlap is not None:
-            await self.overlap.flight.rest()
+        await self.collector.rest()
 
     async def close(self) -> None:
         """End what is under way."""
-        if self.overlap is not None:
-            await self.overlap.close()
+        await self.collector.close()
+        self._trainer.shutdown()
 
 
 class _Clock:

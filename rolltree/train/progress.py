@@ -7,11 +7,16 @@ from math import nan
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
+from rolltree.train.failures import said_of
 from rolltree.train.loop import LAPS, RunEvent
+from rolltree.visible import visible
+
+TOLD = 8
+"""Failures of different words that are said; the others are counted in every step's numbers."""
 
 
 class Reporter:
@@ -20,15 +25,16 @@ class Reporter:
     def __init__(self, log: Path, config: TrainConfig, *, quiet: bool = False) -> None:
         self._config = config
         self._quiet = quiet
-        self._console = Console(stderr=True)
+        self._console = Terminal(stderr=True)
         self._log = log.open("a", encoding="utf-8")
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("left"), TimeRemainingColumn(), console=self._console,
             disable=quiet or not self._console.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("training", total=config.steps)
         self._spoke = 0.0
+        self._told = set[str]()
 
     def __enter__(self) -> Reporter:
         self._bar.start()
@@ -50,17 +56,28 @@ class Reporter:
             self.say(_step_line(live, self._config), shown=not every)
             self._spoke = self._spoke if every else now
         elif live.kind == "evaluated":
+            self._failures(live)
             rates = [k for k in n if k.startswith("eval/pass@") and not k.endswith(("_low", "_high"))]
             said = ", ".join(
                 f"{k.removeprefix('eval/')} {n[k]:.1%} ({n[f'{k}_low']:.1%}–{n[f'{k}_high']:.1%})" for k in rates
             )
-            self.say(f"step {live.step}: held out {said}")
+            self.say(f"step {live.step}: held out {said if n['eval/items'] else 'nothing was measured'}")
+        elif live.kind == "grown":
+            self._failures(live)
         elif live.note:
             self.say(f"step {live.step}: {live.note}")
 
+    def _failures(self, live: RunEvent) -> None:
+        """Say what failed when it first does, and again where something else does."""
+        told = said_of(live.trees)
+        kind = told.partition("the first: ")[2]
+        if told and kind not in self._told and len(self._told) < TOLD:
+            self._told.add(kind)
+            self.say(f"step {live.step}: {told}")
+
     def say(self, text: str, *, shown: bool = True) -> None:
         """A line for the log, and for the screen unless it would only repeat the bar."""
-        self._log.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
         self._log.flush()
         if shown and not self._quiet:
             self._bar.console.print(text, highlight=False)

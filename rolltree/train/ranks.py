@@ -147,13 +147,13 @@ class ProcessCrew:
             try:
                 pipe.send_bytes(packed)
             except OSError:
-                raise self._lost(number) from None
+                raise self._failed_in_a_row(number) from None
 
     def _answer(self, number: int) -> Any:
         wait([self._pipes[number - 1], self._processes[number - 1].sentinel])
         kind, value = self._message(number)
         if kind == rank.FAILED:
-            raise self._lost(number, value)
+            raise self._failed_in_a_row(number, value)
         return value
 
     def _message(self, number: int) -> tuple[str, Any]:
@@ -171,9 +171,9 @@ class ProcessCrew:
         if ended:
             number = min(ended, key=lambda n: (self._processes[n - 1].exitcode or 0, n))
             kind, value = self._message(number)
-            raise self._lost(number, value if kind == rank.FAILED else "") from error
+            raise self._failed_in_a_row(number, value if kind == rank.FAILED else "") from error
 
-    def _lost(self, number: int, why: str = "") -> TrainError:
+    def _failed_in_a_row(self, number: int, why: str = "") -> TrainError:
         process = self._processes[number - 1]
         process.join(PATIENCE)
         said = why or f"exit code {process.exitcode}"

@@ -18,6 +18,7 @@ import psutil
 import rolltree
 from rolltree.train.config import TrainError
 from rolltree.tree.atomic import new_file
+from rolltree.visible import visible
 
 LOCK = "in-use.json"
 README = """\
@@ -77,7 +78,7 @@ class RunFolder:
     def describe(self, title: str, config: Mapping[str, Any]) -> None:
         """Write README.md and config.json."""
         with new_file(self.path / "README.md", overwrite=True) as sink:
-            sink.write(README.format(title=title))
+            sink.write(README.format(title=visible(title)))
         with new_file(self.path / "config.json", overwrite=True) as sink:
             json.dump({**config, "ran_on": surroundings()}, sink, indent=2, default=plain)
 

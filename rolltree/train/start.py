@@ -24,11 +24,14 @@ from rolltree.policy.lora import load_lora, with_lora
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
+from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.scheduled import schedule_of
+from rolltree.rollout.widths import check_width
 from rolltree.task.protocol import Task
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
-from rolltree.train.collect import Cursor
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
+from rolltree.train.failures import all_failed
 from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.memory import keep_freed
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
@@ -36,12 +39,13 @@ from rolltree.train.progress import Reporter
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
-from rolltree.train.scheduled import schedule_of
 from rolltree.train.step import Learner, make_optimizer
 from rolltree.train.trackers import open_trackers
-from rolltree.train.widths import check_width
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
+
+LOST = 3
+"""Steps in a row without a rollout that did not fail, after which a run ends; the first step of a run ends it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +164,10 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         # Its first weights are the ones published before the first step, as version 0.
         draw = Sampling(temperature=config.temperature)
         # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
-        schedule = schedule_of(job.parts, config)
-        stops = schedule is not None and schedule.stop.abort
-        engine = await choose_engine(asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=stops)
+        schedule = schedule_of(job.parts, config.scheduler, config.staleness)
+        engine = await choose_engine(
+            asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=schedule.stop.abort
+        )
     else:
         engine = asked
     peers: dict[str, PeerPolicy] = {}
@@ -220,6 +225,11 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     loop.listen(RunEvent("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
         metrics.write("eval", 0, await loop.evaluate())
+        if loop.blind:
+            raise TrainError(
+                f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine"
+            )
+    lost, trees = 0, list[Tree]()
     while not (why := loop.over()):
         try:
             numbers, trees = await loop.step()
@@ -229,12 +239,23 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         over = bool(loop.over())
         if c.forests_every and (loop.done == 1 or loop.done % c.forests_every == 0 or over):
             save_step(trees, folder.forests, loop.done, overwrite=True, states="drop")
+        broken = all_failed(trees)
+        lost = lost + 1 if broken else 0
+        if lost == (1 if loop.done == 1 else LOST):
+            raise TrainError(
+                f"step {loop.done} had nothing to train on, because {broken}; mend the task or the engine, and "
+                f"{'start again' if loop.done == 1 else 'resume from the newest checkpoint'}"
+            )
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
             metrics.write("eval", loop.done, await loop.evaluate())
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
             _save(loop, loaded, folder)
-    loop.listen(RunEvent("stop", loop.done, note=why))
+    running = loop.under_way(trees)
+    note = f"; {running} rollouts under way were given up" if running else ""
+    loop.listen(RunEvent("stop", loop.done, {"leaves.running": float(running)}, note=why + note))
+    if loop.blind:
+        raise TrainError(f"{why}, and the last evaluation measured nothing, because {loop.blind}; the model is saved")
     return why
 
 

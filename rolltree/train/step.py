@@ -18,7 +18,7 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.batch import Anchors
 from rolltree.train.config import Optim
-from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Reread, Watcher
+from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Watcher
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree.table import Table
@@ -86,6 +86,7 @@ class Learner:
         *,
         version: int,
         knobs: StepKnobs,
+        watchers: Sequence[Watcher] = (),
     ) -> dict[str, float]:
         """All updates of one step; returns its metrics."""  # fmt: skip
         # Where gradients are wanted path by path, each path is a micro-batch of its own.
@@ -109,14 +110,13 @@ class Learner:
                 scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
             return {"optim/updates": 0.0, "budget/trained": 0.0}
-        mismatch, weights, reread = Mismatch(knobs.mismatch_limit, version), ImportanceWeights(table), Reread(table)
+        mismatch, weights = Mismatch(knobs.mismatch_limit, version), ImportanceWeights(table)
         work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs)
         try:
-            told = (self if self.crew is None else self.crew).teach(work, (mismatch, weights, reread))
+            told = (self if self.crew is None else self.crew).teach(work, (mismatch, weights, *watchers))
         except DivergedError as error:
             error.trees = [table.trees[row] for row in error.rows]
             raise
-        reread.write()
         return {_named(name): value for name, value in told.means().items()} | mismatch.means() | weights.means() | {
             "optim/updates": float(self.optim.epochs * len(parts)),
             "optim/lr": self.lr,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rolltree.tree.arrow import ArrowColumn, ArrowTable, flatten
+from rolltree.tree.arrow import ArrowColumn, ArrowTable, flatten, stored
 from rolltree.tree.node import Array
 from rolltree.tree.old_names import NODE_FIELDS
 from rolltree.tree.parquet import FILES, parts, read_trees, readable
@@ -102,7 +102,7 @@ class Archive:
 
     def scores(self, name: str) -> NDArray[np.float64]:
         """A named score per row; NaN where it was not given."""
-        found = _COMPUTE.map_lookup(self.column("scores"), pa.scalar(name), "first")
+        found = _COMPUTE.map_lookup(self.column("scores"), pa.scalar(str(stored(name))), "first")
         return found.fill_null(np.nan).to_numpy()
 
     def score_names(self) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -19,10 +20,38 @@ ArrowColumn: TypeAlias = Any
 ArrowArray: TypeAlias = Any
 ArrowType: TypeAlias = Any
 
+MARK = "\x10rolltree:"
+"""What stands before a text that is stored as JSON. Files hold Unicode, and a text may hold halves of characters."""
+
 
 def as_array(column: Any, type: ArrowType) -> ArrowArray:
-    """A list (or an array as it is) as an Arrow array of that type."""
-    return column if isinstance(column, pa.Array) else pa.array(column, type)
+    """A list (or an array as it is) as an Arrow array of that type; see `stored` for texts that no file can hold."""
+    if isinstance(column, pa.Array):
+        return column
+    try:
+        return pa.array(column, type)
+    except UnicodeEncodeError:
+        return pa.array([stored(text) for text in column], type)
+
+
+def stored(text: str | None) -> str | None:
+    """A text as a file holds it: with half a character in it, behind a mark and written as JSON."""
+    try:
+        if text is not None:
+            text.encode()
+    except UnicodeEncodeError:
+        return MARK + json.dumps(text)
+    return text
+
+
+def restored(text: Any) -> Any:
+    """The text that `stored` was given."""
+    if not (isinstance(text, str) and text.startswith(MARK)):
+        return text
+    try:
+        return json.loads(text.removeprefix(MARK))
+    except ValueError:
+        return text
 
 
 def arrow_type(kind: str) -> ArrowType:
@@ -48,7 +77,7 @@ def map_array(maps: Sequence[Mapping[str, float]]) -> ArrowArray:
     """Dictionaries of numbers as a map column."""
     offsets = np.zeros(len(maps) + 1, np.int32)
     np.cumsum(np.fromiter((len(m) for m in maps), np.int64, len(maps)), out=offsets[1:])
-    keys = pa.array([k for m in maps for k in m], pa.string())
+    keys = as_array([k for m in maps for k in m], pa.string())
     values = pa.array([float(v) for m in maps for v in m.values()], pa.float64())
     return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
 
@@ -82,7 +111,7 @@ def words_of(column: ArrowColumn) -> list[Any]:
     out: list[Any] = []
     for chunk in column.chunks:
         coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-        names = [*coded.dictionary.to_pylist(), None]
+        names = [*map(restored, coded.dictionary.to_pylist()), None]
         out += [names[i] for i in coded.indices.fill_null(-1).to_numpy().tolist()]
     return out
 

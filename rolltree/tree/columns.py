@@ -23,6 +23,7 @@ from rolltree.tree.arrow import (
     dicts,
     map_array,
     ragged,
+    restored,
     slices,
     words_of,
 )  # fmt: skip
@@ -101,6 +102,7 @@ def read_nodes(table: ArrowTable) -> Iterator[Node]:
     table, count = todays_table(table), table.num_rows
     words = {name: words_of(table[name]) for name in WORDS}
     plain = {name: table[name].to_pylist() for name, _ in PLAIN}
+    plain["state_key"] = list(map(restored, plain["state_key"]))
     lists = {name: slices(table[name]) for name in (*PER_ACTION, "top_ids", "top_logp")}
     lengths, shapes, widths = (table[name].to_pylist() for name in ("length", "shape", "top_k"))
     actions = _actions(table, lengths, shapes)
@@ -143,7 +145,7 @@ def read_events(table: ArrowTable) -> Iterator[Event]:
     """The events of a table's rows in order."""
     columns = (table[name].to_pylist() for name in ("kind", "node", "why", "numbers", "at"))
     for kind, node, why, numbers, at in zip(*columns, strict=True):
-        yield Event(kind, node, why, {} if numbers is None else loads(numbers), at)
+        yield Event(kind, node, restored(why), {} if numbers is None else loads(numbers), at)
 
 
 def write_trees(trees: Sequence[Tree]) -> ArrowTable:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rolltree.tree import columns
-from rolltree.tree.arrow import ArrowSchema, ArrowTable
+from rolltree.tree.arrow import ArrowSchema, ArrowTable, restored
 from rolltree.tree.atomic import new_folder, set_aside
 from rolltree.tree.forest import Forest
 from rolltree.tree.node import BIRTHS, FINISHES, ROLES, STATUSES, Node
@@ -115,7 +115,7 @@ def read_trees(folder: Path) -> Iterator[Tree]:
 
 def assemble(head: dict[str, Any], nodes: Iterable[Node]) -> Tree:
     """A tree from its row in `trees.parquet` and its nodes, parents first."""
-    tree = Tree.empty(head["tree"], task=head["task"], item=head["item"])
+    tree = Tree.empty(restored(head["tree"]), task=restored(head["task"]), item=restored(head["item"]))
     tree.notes = {} if head["notes"] is None else columns.loads(head["notes"])
     for node in nodes:
         _check_words(tree.id, node)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rolltree.tree import columns
-from rolltree.tree.arrow import ArrowColumn, ArrowTable
+from rolltree.tree.arrow import ArrowColumn, ArrowTable, stored
 from rolltree.tree.old_names import as_stored
 from rolltree.tree.parquet import assemble, check_counts, open_file, readable
 from rolltree.tree.shape import Ints, offsets
@@ -29,7 +29,7 @@ class Part:
         with readable(folder / "trees.parquet"):
             self._heads = heads.read()
         check_counts(folder, self._heads, {"nodes": self.rows, "events": self._events.metadata.num_rows})
-        self.ids: list[str] = self._heads["tree"].to_pylist()
+        self.ids: list[str] = self._heads["tree"].to_pylist()  # as stored, so that they can stand in an address
         self.sizes: Ints = self._heads["nodes"].to_numpy()
 
     @property
@@ -59,7 +59,7 @@ class Part:
 
     def find(self, id: str) -> list[int]:
         """Where trees of that id stand (once, unless the part was written by other hands)."""
-        return self._index.get(id, [])
+        return self._index.get(id, []) or self._index.get(str(stored(id)), [])
 
     def column(self, name: str) -> ArrowColumn | None:
         """A column of the nodes, or None if this part lacks it."""

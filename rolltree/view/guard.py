@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -38,7 +38,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        trouble = foreign(headers, scope, self._local)
+        trouble = foreign(headers, self._local)
         if trouble:
             await _refuse(scope, receive, send, 403, trouble)
         elif self._token is not None and not self._known(scope, headers):
@@ -56,7 +56,7 @@ class Guard:
     async def _welcome(self, scope: Scope, send: Send) -> None:
         """Move the token from the address, which is logged and shared, into a cookie."""
         rest = [(k, v) for k, v in parse_qsl(scope["query_string"].decode("latin-1")) if k != "token"]
-        place = "/" + scope["path"].lstrip("/") + (f"?{urlencode(rest)}" if rest else "")
+        place = "/" + quote(scope["path"].lstrip("/")) + (f"?{urlencode(rest)}" if rest else "")
         cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Lax; Path=/"
         headers = [(b"location", place.encode()), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 303, "headers": [*headers, *_HEADERS]})
@@ -68,16 +68,25 @@ def same(given: str, token: str) -> bool:
     return bool(given) and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8", "replace"))
 
 
-def foreign(headers: dict[str, str], scope: Scope, local: bool) -> str:
+def foreign(headers: dict[str, str], local: bool) -> str:
     """Why a request is not from this viewer's own pages; "" when it is."""
     host = headers.get("host", "")
-    if local and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+    if local and not is_loopback(_parts(f"//{host}")[0]):
         return f"this viewer answers on this machine only, not as {host!r}: open it as 127.0.0.1 or localhost"
+    # Reading counts too: the socket falls back to polling, and its library lets every origin read what comes back.
     origin = headers.get("origin")
-    changes = scope["type"] == "websocket" or scope.get("method") not in ("GET", "HEAD")
-    if changes and origin is not None and urlsplit(origin).netloc != host:
-        return "this viewer takes requests from its own pages only"
+    if origin is not None and _parts(origin)[1] != host:
+        return f"this viewer takes requests from its own pages only, not from {origin!r}"
     return ""
+
+
+def _parts(address: str) -> tuple[str, str]:
+    """Host name and host with port of an address; empty where it is none."""
+    try:
+        split = urlsplit(address)
+    except ValueError:
+        return "", ""
+    return split.hostname or "", split.netloc
 
 
 def is_loopback(host: str) -> bool:

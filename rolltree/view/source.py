@@ -76,8 +76,9 @@ class RunSource:
                 f"{self.name} has not saved {what}; " + (f"saved steps: {known}" if known else nothing(self))
             )
         folder = self.forests if step is None else self.forests / f"step={step}"
-        if self.kind != "nodes" and not folder.resolve().is_relative_to(self.path):
-            raise ViewError(f"{folder} leads out of {self.path} and is not opened; copy what it points to into the run")
+        if self.kind != "nodes":
+            for path in (folder, *folder.rglob("*")):
+                self.inside(str(path))
         return _opened(folder, _changed(folder / "nodes.parquet"))
 
     def stamp(self) -> tuple[Any, ...]:

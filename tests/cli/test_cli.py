@@ -86,7 +86,7 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("rollout grpo --items 0", "--items 0"),
         ("rollout grpo --show -1", "--show -1"),
         ("rollout grpo --temperature -1", "--temperature -1"),
-        ("rollout grpo --temperature nan", "--temperature nan"),
+        ("rollout grpo --temperature nan", "--temperature=nan"),
         ("rollout grpo --top-p 5", "--top-p 5"),
         ("rollout grpo --jsonl nodes.jsonl", "nodes.jsonl exists"),
         ("rollout grpo --out nodes.jsonl", "nodes.jsonl exists"),

@@ -9,7 +9,6 @@ import pytest
 from rolltree.contract import check_strategy
 from rolltree.contract import strategy as contract
 from rolltree.generate.independent import Independent
-from rolltree.generate.strategy import on_each
 from rolltree.generate.turns import play
 
 
@@ -74,16 +73,13 @@ class ScoresFailures(Broken):
 
 
 class IgnoresCancellation(Broken):
-    async def grow(self, forest, hand):
-        async def stubborn(tree, mine):
-            while True:
-                try:
-                    await play(mine, tree.root)
-                    return
-                except asyncio.CancelledError:
-                    await asyncio.Event().wait()
-
-        await on_each(forest, hand, stubborn)
+    async def grow_tree(self, tree, hand):
+        while True:
+            try:
+                await play(hand, tree.root)
+                return
+            except asyncio.CancelledError:
+                await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize(

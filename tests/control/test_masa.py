@@ -15,7 +15,7 @@ from rolltree.control.order import PLAIN, ControlError, Grades, Order
 from rolltree.control.plan import Nothing, Plan, Step
 from rolltree.lab.prompts.world import PromptWorld, run
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.steering import Steering
+from rolltree.rollout.control_state import ControlState
 from rolltree.tree.account import assert_conserved
 from tests.train.test_control import Told, gather
 
@@ -73,11 +73,11 @@ def test_trust_is_earned_by_checked_predictions_and_can_be_lost():
 def test_half_of_the_groups_foretell_and_are_graded_by_the_other_half():
     control = Masa(template="{prompt}", parts=("pass", "length"))
     parts = replace(load_recipe("grpo", group=4).build(), control=control)
-    steering = Steering(control)
-    harvest, _ = gather(parts, Told(), 5, steering=steering)
-    assert_conserved(harvest.trees, settled=True)
-    metas = [t for t in harvest.kept if any(leaf.notes.get("arm") == "meta" for leaf in t.leaves())]
-    plain = [t for t in harvest.kept if t not in metas]
+    state = ControlState(control)
+    (batch,), _ = gather(parts, Told(), 5, control=state)
+    assert_conserved(batch.trees, settled=True)
+    metas = [t for t in batch.kept if any(leaf.notes.get("arm") == "meta" for leaf in t.leaves())]
+    plain = [t for t in batch.kept if t not in metas]
     assert (len(plain), len(metas)) == (3, 2)
     by_item = {t.item: t for t in plain}
     for tree in metas:
@@ -88,10 +88,10 @@ def test_half_of_the_groups_foretell_and_are_graded_by_the_other_half():
             said = read(CODEC.decode(leaf.actions))
             assert leaf.scores == {"reward": reward(said, true, "", ("pass", "length"))}
     item = plain[0].item
-    assert set(steering.history.arms[item]) == {PLAIN, "meta"}
-    assert steering.history.tally(item).seen == 4, "what the meta arm is worth is no pass rate"
-    assert harvest.numbers["budget/control/meta_readable"] == 0.0
-    assert harvest.numbers["budget/arm/meta"] == 8
+    assert set(state.history.arms[item]) == {PLAIN, "meta"}
+    assert state.history.tally(item).seen == 4, "what the meta arm is worth is no pass rate"
+    assert batch.numbers["budget/control/meta_readable"] == 0.0
+    assert batch.numbers["budget/arm/meta"] == 8
 
 
 @dataclass(frozen=True)

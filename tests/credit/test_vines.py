@@ -12,6 +12,7 @@ from rolltree.contract.forests import episodes
 from rolltree.credit.advantage import CreditError
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.registry import load_credit
+from rolltree.errors import RolltreeError
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
@@ -147,5 +148,5 @@ def test_it_keeps_the_contract_of_credits_by_vine_too(by):
 
 @pytest.mark.parametrize("knobs", [{"by": "vines"}, {"elsewhere": "critic"}, {"size": 0}, {"kind": "mean"}])
 def test_unknown_choices_are_refused(knobs):
-    with pytest.raises(CreditError, match="set_shared"):
+    with pytest.raises(RolltreeError, match="set_shared"):
         load_credit("set_shared", **knobs)(table([vined((0, 1), (1, 2))]))

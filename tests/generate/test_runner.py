@@ -1,16 +1,13 @@
-"""Forests: seeds, groups, rounds and progress."""
+"""Forests: seeds, groups, budgets over several rounds, and progress."""
 
 import asyncio
 import itertools
-
-import pytest
 
 from rolltree.contract.strategy import check_strategy, shape
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.independent import Independent
-from rolltree.generate.rounds import OwnRounds, Rounds, Share
 from rolltree.generate.runner import grow, open_hand
 
 
@@ -19,20 +16,14 @@ def run(strategy, task=None, n=3, **options):
     return asyncio.run(grow(strategy, tiny_engine(), task, list(itertools.islice(task.items("train"), n)), **options))
 
 
-def even_then_to_the_undecided(forest, number, hand):
-    """Two leaves each; then two more wherever the first ones disagree."""
-    if number == 0:
-        return {tree.id: Share(Limits(leaves=2), "first look") for tree in forest}
-    if number == 1:
-        mixed = [t for t in forest if len({leaf.scores.get("reward") for leaf in t.leaves()}) > 1]
-        return {t.id: Share(Limits(leaves=2), "undecided", {"leaves_so_far": len(t.leaves())}) for t in mixed}
-    return {}
+class Again:
+    """Independent rollouts, in rounds with a limit of their own."""
 
+    needs = frozenset()
 
-def until_right(tree, number, hand):
-    """One more at a time until one is right, at most five."""
-    right = any(leaf.scores.get("reward") for leaf in tree.leaves())
-    return None if right or number == 5 else Share(Limits(leaves=1), "none is right yet")
+    async def grow_tree(self, tree, hand):
+        for number in range(9):
+            await Independent(99).grow_tree(tree, hand.on(tree).under(Limits(leaves=1), f"round {number}"))
 
 
 def test_a_group_is_a_tree_of_depth_one_with_an_outcome_on_every_leaf():
@@ -58,38 +49,13 @@ def test_seeds_make_forests():
     assert list(map(shape, run(Independent(3), seed=1))) != list(map(shape, run(Independent(3), seed=2)))
 
 
-def test_rounds_with_a_barrier_spend_where_the_first_look_disagrees():
-    forest = run(Rounds(Independent(99), even_then_to_the_undecided), n=12)
-    sizes = {tree.id: len(tree.leaves()) for tree in forest}
-    assert set(sizes.values()) == {2, 4}
-    for tree in forest:
-        rewards = [leaf.scores["reward"] for leaf in tree.leaves()]
-        assert (sizes[tree.id] == 4) == (len(set(rewards[:2])) > 1)
-        rounds = [e.numbers for e in tree.events if e.kind == "allocate"]
-        assert [r["round"] for r in rounds] == list(range(sizes[tree.id] // 2))
-        assert [r.get("leaves_so_far") for r in rounds] == [None, 2][: len(rounds)]
-
-
-def test_own_rounds_stop_each_tree_by_itself():
-    forest = run(OwnRounds(Independent(99), until_right), n=12)
-    for tree in forest:
-        rewards = [leaf.scores["reward"] for leaf in tree.leaves()]
-        assert all(r == 0 for r in rewards[:-1])
-        assert rewards[-1] == 1 or len(rewards) == 5
-    assert len({len(tree.leaves()) for tree in forest}) > 1
-
-
 def test_a_tree_keeps_its_purse_over_all_rounds():
-    forest = run(OwnRounds(Independent(99), lambda t, n, h: Share(Limits(leaves=1)) if n < 9 else None),
-                 per_prompt=Limits(leaves=3))  # fmt: skip
+    forest = run(Again(), per_prompt=Limits(leaves=3))
     assert [len(tree.leaves()) for tree in forest] == [3, 3, 3]
 
 
-@pytest.mark.parametrize(
-    "strategy", [Rounds(Independent(9), even_then_to_the_undecided), OwnRounds(Independent(9), until_right)]
-)
-def test_rounds_keep_the_contract(strategy):
-    check_strategy(strategy)
+def test_rounds_keep_the_contract():
+    check_strategy(Again())
 
 
 def test_progress_reports_what_was_spent():

@@ -1,4 +1,4 @@
-"""What survives a step: the rule that bounds lag, ages, harvests on disk, and past trees that teach again."""
+"""What survives a step: ages, batches on disk, and past trees that teach again."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
-from rolltree.replay.admission import room
-from rolltree.replay.harvest import Harvest
-from rolltree.replay.recall import Past, Recall
-from rolltree.replay.waiting import Waiting
+from rolltree.replay.recall import Recall, ReplayBuffer
+from rolltree.replay.rollout_batch import RolloutBatch, load_batches, save_batches
 from rolltree.tree import Tree
 
 
@@ -26,36 +22,14 @@ def tree(seed: int = 0, name: str = "t") -> Tree:
     return made
 
 
-@given(staleness=st.integers(0, 9), steps=st.integers(1, 40))
-def test_the_rule_bounds_the_lag_and_reaches_it(staleness: int, steps: int) -> None:
-    """A trainer that consumes the oldest batch per version: lags rise to the bound and stay there."""
-    waiting: list[int] = []
-    lags: list[int] = []
-    for version in range(steps):
-        waiting += [version] * room(staleness, version=version, submitted=version + len(waiting))
-        lags.append(version - waiting.pop(0))
-    assert lags == [min(version, staleness) for version in range(steps)]
-
-
-def test_nothing_may_start_while_too_much_is_under_way() -> None:
-    assert room(0, version=3, submitted=4) == 0
-    assert room(2, version=3, submitted=9) == 0
-    assert room(2, version=3, submitted=4) == 2
-
-
-def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
-    queue = Waiting()
-    for number in range(3):
-        queue.put(
-            Harvest([tree(number, f"a{number}")], [tree(9, f"b{number}")], rounds=2, version=number, recalls=number)
-        )
-    queue.save(tmp_path / "waiting")
-    again = Waiting()
-    again.load(tmp_path / "waiting")
-    assert (len(again), again.leaves) == (len(queue), queue.leaves)
-    while len(queue):
-        old, new = queue.take(), again.take()
-        assert (old.rounds, old.version, old.recalls) == (new.rounds, new.version, new.recalls)
+def test_batches_on_disk_are_the_batches(tmp_path: Path) -> None:
+    batches = [
+        RolloutBatch([tree(number, f"a{number}")], [tree(9, f"b{number}")], version=number, recalls=number)
+        for number in range(3)
+    ]
+    save_batches(batches, tmp_path / "past")
+    for old, new in zip(batches, load_batches(tmp_path / "past"), strict=True):
+        assert (old.version, old.recalls) == (new.version, new.recalls)
         assert ([t.id for t in old.kept], [t.id for t in old.dropped]) == (
             [t.id for t in new.kept],
             [t.id for t in new.dropped],
@@ -66,27 +40,25 @@ def test_a_queue_on_disk_is_the_queue(tmp_path: Path) -> None:
                 for name in ("actions", "logp", "sampling_logprob", "version"):
                     left, right = getattr(x, name), getattr(y, name)
                     assert left is right is None or np.array_equal(left, right, equal_nan=name != "actions")
-    empty = Waiting()
-    empty.save(tmp_path / "none")
-    empty.load(tmp_path / "none")
-    assert len(empty) == 0
+    save_batches([], tmp_path / "none")
+    assert load_batches(tmp_path / "none") == []
 
 
 def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
-    past = Past()
+    past = ReplayBuffer()
     one = tree()
     fates = ["trained", "dropped: nothing to teach", "dropped: failed"]
     for leaf, usage in zip(one.leaves(), fates, strict=True):
         leaf.usage = usage
-    past.remember(Harvest([one]), Recall(window=2))
+    past.remember(RolloutBatch([one]), Recall(window=2))
     assert past.draw(1, seed=0) == [one]
     assert [leaf.usage for leaf in one.leaves()] == ["", "", "dropped: failed"]
 
 
 def test_only_the_last_steps_are_remembered_and_drawn_without_repetition() -> None:
-    past = Past()
+    past = ReplayBuffer()
     for step in range(4):
-        past.remember(Harvest([tree(step, f"{step}{i}") for i in range(3)], version=step), Recall(window=2))
+        past.remember(RolloutBatch([tree(step, f"{step}{i}") for i in range(3)], version=step), Recall(window=2))
     assert {t.id[0] for t in past.trees} == {"2", "3"}
     drawn = past.draw(5, seed=1)
     assert len({t.id for t in drawn}) == 5
@@ -107,8 +79,8 @@ def test_what_is_recalled_is_a_share_that_ends() -> None:
 
 def test_a_rule_may_remember_only_groups_with_variance() -> None:
     mixed, flat_ = (flat(rewards, id=str(i)) for i, rewards in enumerate(([0.0, 1.0], [1.0, 1.0])))
-    past = Past()
-    past.remember(Harvest([mixed, flat_]), Recall(informative=True))
+    past = ReplayBuffer()
+    past.remember(RolloutBatch([mixed, flat_]), Recall(informative=True))
     assert past.trees == [mixed]
-    past.remember(Harvest([flat_]), Recall(window=1))
+    past.remember(RolloutBatch([flat_]), Recall(window=1))
     assert past.trees == [flat_]

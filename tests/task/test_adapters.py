@@ -9,7 +9,6 @@ import pytest
 
 from rolltree.contract import task as contract
 from rolltree.task.items import TaskError
-from rolltree.task.judge import Judge, JudgeError
 from rolltree.task.registry import load_task
 
 
@@ -53,17 +52,6 @@ def test_an_expression_that_never_ends_is_wrong_and_holds_nobody_up(tmp_path):
     assert judge(task, item, "3").score == 1
 
 
-def test_a_judge_that_is_killed_is_a_crash_and_no_zero():
-    pytest.importorskip("math_verify")
-    dead = Judge("rolltree.task.math_judge")
-    assert dead.ask(b'["3", "3"]')["score"] == 1
-    dead._process.kill()
-    dead._process.wait()
-    with pytest.raises(JudgeError, match="ended with -9"):
-        dead.ask(b'["3", "3"]')
-    assert not dead.alive
-
-
 def test_equal_values_are_one_answer_for_votes(tmp_path):
     pytest.importorskip("math_verify")
     task = load_task(write(tmp_path, {"prompt": "p", "answer": "1/2", "split": "train"}))
@@ -88,6 +76,7 @@ def test_files_keep_the_task_contract(tmp_path):
         ({"prompt": "x"}, "line 2: field 'answer' is missing or empty"),
         ({"prompt": "x", "answer": None}, "line 2: field 'answer' is missing or empty"),
         ({"answer": "x"}, "line 2: field 'prompt' is missing or empty"),
+        ({"prompt": "1\ud800", "answer": "x"}, "line 2: field 'prompt' holds half a character"),
         ({"prompt": 3, "answer": "x"}, "line 2: field 'prompt' must be text, not int"),
         ({"prompt": "x", "answer": [1]}, "line 2: field 'answer' must be text or a number, not list"),
         ({"prompt": "x", "answer": "1", "level": "hard"}, "line 2: field 'level' must be a whole number, not 'hard'"),

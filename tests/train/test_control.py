@@ -18,8 +18,8 @@ from rolltree.control.ledger import Budget, Limits
 from rolltree.control.order import Edit, Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
 from rolltree.control.registry import controls, load_control
+from rolltree.control.schedule import preset
 from rolltree.credit.advantage import Advantage
-from rolltree.engine.protocol import Sampling
 from rolltree.engine.tabular import TabularEngine
 from rolltree.errors import RolltreeError
 from rolltree.generate.demonstrations import Demonstrations
@@ -27,12 +27,16 @@ from rolltree.generate.independent import Independent
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
+from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.rollout.collector import Collector
+from rolltree.rollout.config import RolloutConfig, RolloutError
+from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.executor import RolloutExecutor
+from rolltree.rollout.scheduled import fitted
+from rolltree.rollout.widths import check_width, width_of
 from rolltree.task.protocol import Item, Split, Task
-from rolltree.train.collect import Cursor, Harvest, collect
-from rolltree.train.config import TrainError
-from rolltree.train.steering import Steering
 from rolltree.train.weigh import prompt_weighted
-from rolltree.train.widths import check_width, width_of
 from rolltree.tree.account import assert_conserved
 from rolltree.tree.table import table
 from tests.recipe.test_tree_recipes import SMALL
@@ -74,15 +78,26 @@ class _Lenient(type(CODEC)):
         return super().encode("".join(c if c in self.alphabet else "y" for c in text))
 
 
-def gather(parts: Parts, task: Task, prompts: int = 3, *, seed: int = 0, steering: Steering | None = None,
-           limits: Limits | None = None, number: int = 1) -> tuple[Harvest, Budget]:  # fmt: skip
-    budget = Budget(limits)
-    harvest = asyncio.run(collect(
-        parts, engine(), Cursor(task, 5), prompts, budget, seed=seed, limit=task.max_tokens, sampling=Sampling(),
-        steering=steering, number=number,
-    ))  # fmt: skip
+def gather(parts: Parts, task: Task, prompts: int = 3, *, seed: int = 0, control: ControlState | None = None,
+           limits: Limits | None = None, steps: int = 1) -> tuple[list[RolloutBatch], Budget]:  # fmt: skip
+    """Batches in lock-step, with nothing learned between them."""
+    budget, schedule, unit = Budget(limits), *fitted(preset("sync"), parts)[:2]
+
+    async def run() -> list[RolloutBatch]:
+        collector = Collector(RolloutExecutor(
+            parts, engine(), task, RolloutConfig(prompts, seed), schedule, unit, control or ControlState(parts.control),
+            Cursor(task, 5), budget=budget,
+        ))  # fmt: skip
+        batches: list[RolloutBatch] = []
+        for step in range(steps):
+            batches.append(await collector.collect(step))
+            assert await collector.trained(0.0) == {}
+        await collector.close()
+        return batches
+
+    batches = asyncio.run(run())
     budget.check()
-    return harvest, budget
+    return batches, budget
 
 
 @pytest.mark.parametrize("control", list(controls()))
@@ -101,33 +116,35 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
             check_width(parts.strategy, parts.control)
         return
     check_width(parts.strategy, parts.control)
-    steering = Steering(steers)
-    for number in (1, 2):
-        harvest, budget = gather(parts, task, seed=number, steering=steering, number=number)
-        found = assert_conserved(harvest.trees, settled=True)
+    state = ControlState(steers)
+    batches, budget = gather(parts, task, seed=1, control=state, steps=2)
+    spent = 0
+    for batch in batches:
+        found = assert_conserved(batch.trees, settled=True)
         assert found.leaves > 0
-        decoded = sum(len(n) for t in harvest.trees for n in t if n.trainable and not n.forced)
-        assert decoded <= budget.spent.decoded
-        assert sum(v for k, v in harvest.numbers.items() if k.startswith("budget/tokens/")) == decoded
-        for tree in harvest.kept:
+        decoded = sum(len(n) for t in batch.trees for n in t if n.trainable and not n.forced)
+        spent += decoded
+        assert sum(v for k, v in batch.numbers.items() if k.startswith("budget/tokens/")) == decoded
+        for tree in batch.kept:
             assert tree.item.startswith("train-")
             assert "~" not in tree.item
             assert all(tree[c].parent == n.id for n in tree for c in n.children)
-        if harvest.kept:
-            view = table(harvest.kept)
+        if batch.kept:
+            view = table(batch.kept)
             advantage = parts.credit(view) if recipe == "grpo" else None
             assert advantage is None or np.isfinite(advantage.leaf).all()
-    stored = Steering(steers)
-    stored.load_state_dict(steering.state_dict())
-    assert (stored.state, stored.history) == (steering.state, steering.history)
+    assert spent <= budget.spent.decoded
+    stored = ControlState(steers)
+    stored.load_state_dict(state.state_dict())
+    assert (stored.state, stored.history) == (state.state, state.history)
 
 
 @pytest.mark.parametrize("limits", [Limits(leaves=1), Limits(decoded=1), Limits(leaves=0), Limits(decoded=0)], ids=str)
 @pytest.mark.parametrize("control", list(controls()))
 def test_a_budget_smaller_than_one_rollout_ends_the_step_and_loses_nothing(control: str, limits: Limits) -> None:
     parts = replace(load_recipe("grpo", group=4).build(), control=load_control(control, **TINY.get(control, {})))
-    harvest, budget = gather(parts, Told(), limits=limits)
-    assert_conserved(harvest.trees, settled=True)
+    (batch,), budget = gather(parts, Told(), limits=limits)
+    assert_conserved(batch.trees, settled=True)
     assert budget.spent.leaves <= 1
     assert budget.spent.decoded <= 16
 
@@ -148,9 +165,9 @@ class Twice:
         yield [Order(p, 3, "aided", self.edit) for p in prompts]
 
 
-def aided(edit: Edit) -> Harvest:
+def aided(edit: Edit) -> RolloutBatch:
     control: Control = Twice(edit)
-    return gather(replace(load_recipe("grpo", group=4).build(), control=control), Told())[0]
+    return gather(replace(load_recipe("grpo", group=4).build(), control=control), Told())[0][0]
 
 
 def test_an_arm_shown_stands_below_a_hint_and_an_answers_beginning_is_verified() -> None:
@@ -216,10 +233,10 @@ def test_an_engine_that_cannot_score_a_hidden_arm_costs_failed_leaves_and_no_zer
 
 def test_a_pooled_group_grew_as_if_it_had_been_one_and_its_events_point_at_its_nodes() -> None:
     control = load_control("xrpo", examples=0)
-    harvest, _ = gather(
+    (batch,), _ = gather(
         replace(load_recipe("treepo", leaves=6, segment=4).build(), control=control, filters=()), Told()
     )
-    grown = [t for t in harvest.kept if sum(e.kind == "allocate" for e in t.events) > 1]
+    grown = [t for t in batch.kept if sum(e.kind == "allocate" for e in t.events) > 1]
     assert grown
     for tree in grown:
         assert {e.node for e in tree.events} - {None} <= set(tree.nodes)
@@ -229,11 +246,11 @@ def test_a_pooled_group_grew_as_if_it_had_been_one_and_its_events_point_at_its_n
 
 
 def test_prompt_weights_multiply_what_a_tree_teaches() -> None:
-    harvest, _ = gather(replace(load_recipe("grpo", group=4).build(), control=load_control("uniform")), Told())
-    view = table(harvest.kept)
+    (batch,), _ = gather(replace(load_recipe("grpo", group=4).build(), control=load_control("uniform")), Told())
+    view = table(batch.kept)
     plain = Advantage(leaf=np.ones(len(view.leaf)), node=np.ones(len(view.nodes)))
     assert prompt_weighted(view, plain) is plain
-    harvest.kept[1].root.scores["prompt_weight"] = 2.5
+    batch.kept[1].root.scores["prompt_weight"] = 2.5
     weighed = prompt_weighted(view, plain)
     assert weighed.leaf.tolist() == [2.5 if t == 1 else 1.0 for t in view.leaf_tree]
     assert weighed.node.tolist() == [2.5 if t == 1 else 1.0 for t in view.tree]
@@ -249,7 +266,7 @@ def test_widths_of_strategies_and_of_those_that_do_not_say() -> None:
         async def grow_tree(self, tree: Any, hand: Any) -> None: ...
 
     check_width(Mute(), load_control("uniform"))
-    with pytest.raises(TrainError, match=r"Mute decides by itself.*Dars cannot"):
+    with pytest.raises(RolloutError, match=r"Mute decides by itself.*Dars cannot"):
         check_width(Mute(), load_control("dars"))
 
 

@@ -27,6 +27,7 @@ from rolltree.recipe.grpo import Grpo
 from rolltree.recipe.recipe import Parts, Peer
 from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim, TrainError
+from rolltree.train.gather import Reread
 from rolltree.train.loop import RunEvent
 from rolltree.train.pack import micro_batches
 from rolltree.train.ranks import crewed, shared_out
@@ -67,7 +68,8 @@ class Explodes:
         return batch.logp.sum() * (1e9 if len(batch.logp) == self.least else 1.0), {}
 
 
-def noted(view: Table) -> list[object]:
+def noted(view: Table, read: Reread) -> list[object]:
+    read.write()
     return [node.notes.pop(TRAINER_LOGP, None) for node in view.nodes]
 
 
@@ -76,7 +78,9 @@ def step(mine: Learner, name: str, seed: int, knobs: StepKnobs = KNOBS_2) -> tup
     view, folded, advantage = rollouts(seed, trees=5)
     objective = load_objective(name, kl=0.1, **({"kl_anchor": "previous"} if seed % 2 else {}))
     paths = expand(view, advantage, leaf_weights(view, "token")) if objective.level == "path" else None
-    return mine.step(objective, view, folded, paths, version=seed, knobs=knobs), noted(view)
+    read = Reread(view)
+    numbers = mine.step(objective, view, folded, paths, version=seed, knobs=knobs, watchers=(read,))
+    return numbers, noted(view, read)
 
 
 def test_three_ranks_make_the_steps_that_one_makes() -> None:

@@ -17,6 +17,7 @@ from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim
+from rolltree.train.gather import Reread
 from rolltree.train.pack import micro_batches
 from rolltree.train.step import Learner, make_optimizer
 from rolltree.tree.node import TRAINER_LOGP
@@ -150,7 +151,11 @@ def test_nodes_keep_what_the_trainer_read_before_the_step() -> None:
     before = np.full(view.actions, np.nan)
     with torch.no_grad():
         before[micro.packed.action] = mine.policy.read(micro.packed).logp.numpy()
-    mine.step(load_objective("cispo"), view, folded, None, version=1, knobs=StepKnobs(token_budget=32))
+    read = Reread(view)
+    mine.step(
+        load_objective("cispo"), view, folded, None, version=1, knobs=StepKnobs(token_budget=32), watchers=(read,)
+    )
+    read.write()
     for node, start, length in zip(view.nodes, view.start, view.length, strict=True):
         expected = before[start : start + length]
         noted = node.notes.get(TRAINER_LOGP)

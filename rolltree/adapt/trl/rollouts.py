@@ -22,14 +22,14 @@ from rolltree.engine.protocol import Engine
 from rolltree.generate.independent import Independent
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.metrics.reward import outcomes
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Recipe
+from rolltree.rollout.widths import at_width
 from rolltree.task.protocol import Item, Task
 from rolltree.train.start import task_of
-from rolltree.train.widths import at_width
 from rolltree.tree import Forest
 from rolltree.tree.table import table
 
@@ -48,7 +48,7 @@ class TreeRollouts:
     """
 
     def __init__(
-        self, recipe: str | Recipe | Parts | Strategy | TreeStrategy, task: str | Task, items: Iterable[Item], *,
+        self, recipe: str | Recipe | Parts | TreeStrategy, task: str | Task, items: Iterable[Item], *,
         watch: Watch | None = None,
     ) -> None:  # fmt: skip
         self.parts = portable(recipe, "TRL")
@@ -94,7 +94,7 @@ class TreeRollouts:
         rows, numbers = self._fitted(forest, asked, engine, count, limit=limit, seed=seed)
         return rows, numbers | {"decoded": float(budget.spent.decoded), "version": float(engine.version)}
 
-    def _strategy(self, count: int) -> Strategy | TreeStrategy:
+    def _strategy(self, count: int) -> TreeStrategy:
         strategy = self.parts.strategy
         return (at_width(strategy, count) or strategy) if isinstance(strategy, TreeStrategy) else strategy
 

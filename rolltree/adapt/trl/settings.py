@@ -6,7 +6,7 @@ from typing import Any
 
 from rolltree.adapt.errors import AdaptError
 from rolltree.adapt.parts import portable
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.batch import Objective
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.compose import Composed
@@ -17,7 +17,7 @@ LOSSES = {"token": "dapo", "sequence": "grpo", "fixed": "dr_grpo"}
 """TRL's loss for each averaging. "grpo" and "dr_grpo" count masked rows in their mean, "dapo" does not."""
 
 
-def grpo_settings(recipe: str | Recipe | Parts | Strategy | TreeStrategy) -> dict[str, Any]:
+def grpo_settings(recipe: str | Recipe | Parts | TreeStrategy) -> dict[str, Any]:
     """Keywords for `GRPOConfig` with which TRL's loss is the recipe's clipped objective.
 
     An objective that TRL has no counterpart of is refused: choose one of TRL's losses yourself, the rollouts and the

@@ -26,7 +26,7 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import Strategy, TreeStrategy
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.metrics.reward import outcomes
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.recipe.check import check
@@ -54,7 +54,7 @@ class TreeWorker:
     """
 
     def __init__(
-        self, recipe: str | Recipe | Parts | Strategy | TreeStrategy, task: str | Task, items: Iterable[Item],
+        self, recipe: str | Recipe | Parts | TreeStrategy, task: str | Task, items: Iterable[Item],
         engine: Engine, *, prompts: int = 8, seed: int = 0, temperature: float = 1.0, max_tokens: int | None = None,
         queue_size: int = 1024,
     ) -> None:  # fmt: skip

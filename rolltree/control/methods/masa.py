@@ -46,6 +46,7 @@ class Masa:
     name: ClassVar[str] = "masa"
     paper: ClassVar[str] = "2510.03259"
     needs: ClassVar[frozenset[str]] = frozenset({"one turn"})
+    asks_own: ClassVar[bool] = True
     template: str = "{prompt} passes of 8, length: "
     width: int = 0
     """Meta rollouts of a prompt; 0 = as many as solutions."""

@@ -13,7 +13,8 @@ class Load(NamedTuple):
     """What an admission rule may look at. Counts are of groups."""
 
     batch: int
-    """Groups an update needs; fewer where some of its trees are recalled from earlier steps."""
+    """Groups an update needs; fewer where some of its trees are recalled from earlier steps. In lock-step a plan counts
+    as so many groups from its beginning until its batch is taken, whatever it asks for."""
     version: int
     """Updates that were published."""
     running: int
@@ -40,7 +41,9 @@ class Ahead:
     """Never more groups than the next `staleness` + 1 updates can train (AReaL, arXiv 2505.24298, section 4.1).
 
     A group that is thrown away gives its place back. With staleness 0 it is synchronous training; with 1, rollouts of
-    the next batch overlap with the update. The rule counts; it does not see which groups are late (see `Age`).
+    the next batch overlap with the update. The rule counts; it does not see which groups are late (see `Age`). In
+    lock-step it counts whole plans, so plan n begins under version n − staleness at the earliest and is trained at
+    version n: nothing that is done later could make it younger.
     """
 
     staleness: int = 0

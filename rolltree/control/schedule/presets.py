@@ -23,7 +23,19 @@ class Schedule:
     age: StalenessBound = field(default_factory=StalenessBound)
     correction: ScheduleCorrection = field(default_factory=ScheduleCorrection)
 
+    @property
+    def lockstep(self) -> bool:
+        """Whether one plan after the other is grown to its end, with nothing under way beside training."""
+        return self.stop.batch == "plan"
+
     def __post_init__(self) -> None:
+        if self.lockstep:
+            alone = Stop(batch="plan", spare=self.stop.spare)
+            if not isinstance(self.admission, Ahead) or self.stop != alone or self.age != StalenessBound():
+                raise ControlError(
+                    "stop: batch='plan' trains whole plans in their order, so it goes with admission by Ahead(k) and "
+                    "no other choice of order, window, abort or age; use batch='groups'"
+                )
         if self.age.late != "wait" or self.age.most is None:
             return
         if self.stop.order != "created":
@@ -36,7 +48,7 @@ class Schedule:
 
 
 PRESETS: dict[str, Schedule] = {
-    "sync": Schedule(),
+    "sync": Schedule(stop=Stop(batch="plan")),
     "areal": Schedule(
         Ahead(4),
         age=StalenessBound(4, late="wait"),

@@ -22,6 +22,8 @@ class Offer(NamedTuple):
     """Rollouts of each part."""
     open: bool = False
     """Whether more may be asked for later; such a group must be released."""
+    plan: int = 0
+    """The plan that asks for it, from 0. Without sizes it is no group, but a plan that asks for nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +79,8 @@ class Group:
     """Version when it started."""
     began: float
     """When it started, by the scheduler's clock."""
+    plan: int = 0
+    """The plan that asked for it."""
     members: list[Rollout] = field(default_factory=list[Rollout])
     got: list[int] = field(default_factory=list[int])
     """How many of them there are."""
@@ -111,7 +115,7 @@ class Group:
 
     def state(self) -> dict[str, Any]:
         """Itself and its members as plain values; the item is found again by whoever made it."""
-        names = ("number", "born", "began", "open", "failed", "recalled", "collected")
+        names = ("number", "born", "began", "plan", "open", "failed", "recalled", "collected")
         told = {name: getattr(self, name) for name in names}
         return told | {"wanted": [*self.wanted], "got": [*self.got], "members": [r.state() for r in self.members]}
 

@@ -19,7 +19,7 @@ from rolltree.control.schedule.executor import Executor, Finish
 from rolltree.control.schedule.presets import Schedule
 from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
 
-COUNTS = ("version", "_groups", "_rollouts", "_finished", "_started", "_head")
+COUNTS = ("version", "_groups", "_rollouts", "_finished", "_started", "_head", "_plans")
 """Counters that belong to a scheduler's state."""
 
 
@@ -36,12 +36,12 @@ class Scheduler:
     """Only to stamp groups with."""
     accept: Callable[[Group], bool] = lambda _: True
     """Whether a finished group teaches anything."""
-    told: Callable[[Group], None] = lambda _: None
-    """Told of every group that is settled."""
+    on_settled: Callable[[Group], None] = lambda _: None
+    """Called with every group that is settled."""
     pressing: Callable[[], bool] = lambda: False
     """Whether the next group must begin now, whatever admission says: it belongs to some that have begun."""
     patience: int = 3
-    """Failed rollouts a group may have before it is given up."""
+    """Failed rollouts a group may have before it is given up; in lock-step they stay in it."""
     version: int = 0
     phase: Literal["free", "training", "stopping", "publishing", "closed"] = "free"
     numbers: Counter[str] = field(default_factory=Counter[str])
@@ -66,6 +66,10 @@ class Scheduler:
     _taken: int = 0
     """Collected groups that are not settled: the live entries of `_inside`."""
     _head: int = 0
+    _plans: int = 0
+    """Plans begun; their batches are trained in this order in lock-step."""
+    _sizes: dict[int, int] = field(default_factory=dict[int, int])
+    """In lock-step: how many groups make the batch of each plan that is not trained."""
     _untrained: Counter[int] = field(default_factory=Counter[int])
     """Groups that are not settled, by the version they started under."""
     _rested: Counter[int] = field(default_factory=Counter[int])
@@ -78,18 +82,25 @@ class Scheduler:
     @property
     def load(self) -> Load:
         """What admission looks at."""
-        return Load(
-            self.batch, self.version, len(self.unfinished) - len(self.partial), len(self.ready),
-            self._started, self.phase != "free",
-        )  # fmt: skip
+        running, ready, training = len(self.unfinished) - len(self.partial), len(self.ready), self.phase != "free"
+        if self.schedule.lockstep:
+            running, ready = (self._plans - self.version - training) * self.batch, 0
+        return Load(self.batch, self.version, running, ready, self._started, training)
+
+    @property
+    def size(self) -> int:
+        """How many groups make the next batch; in lock-step at most so many."""
+        return self._sizes.get(self.version, self.batch)
 
     def pump(self) -> None:
         """Do all that may be done now. Call it once to begin; every report calls it where something changed."""
-        if self.phase == "free" and self._taken >= self.batch and not self._waits():
+        if self.phase == "free" and self._batch_there():
             self._train()
         halted = self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on"
         if not halted and self.phase != "closed":
             self._admit()
+        if self.phase == "free" and self.schedule.lockstep and self._batch_there():
+            self._train()  # of a plan that asked for nothing
         if self.phase == "stopping" and not self.running:
             self.phase = "publishing"
             self.executor.publish(self.version + 1)
@@ -107,9 +118,7 @@ class Scheduler:
         rollout.segments.extend(made)
         if finish == "done":
             rollout.done = True
-            group.got[rollout.part] += 1
-            if group.got[rollout.part] == group.wanted[rollout.part]:
-                self._part_full(group, rollout.part)
+            self._arrived(rollout)
         elif finish == "failed":
             self._failed(rollout)
         else:
@@ -146,6 +155,7 @@ class Scheduler:
 
     def published(self) -> None:
         """The engines have the new weights."""
+        self._sizes.pop(self.version, None)
         self.version += 1
         self.phase = "free"
         self._expire()
@@ -186,6 +196,7 @@ class Scheduler:
             "held": [r.id for r in self._held if not r.usage],
             "inside": sorted((key, g.number) for key, g in self._inside if not g.usage),
             "outside": sorted((number, key) for number, key, g in self._outside if not g.usage),
+            "sizes": dict(self._sizes),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], item: Callable[[int], Any]) -> None:
@@ -202,6 +213,7 @@ class Scheduler:
         self._inside = [(key, groups[number]) for key, number in state["inside"]]  # sorted, and so a heap
         self._outside = [(number, key, groups[number]) for number, key in state["outside"]]
         self._taken = len(self._inside)
+        self._sizes = dict(state["sizes"])
         self._untrained = Counter(group.born for group in groups.values())
         self._rested = Counter(group.born for group in self.ready.values())
         self.phase = "publishing"
@@ -224,13 +236,21 @@ class Scheduler:
                         self._launch(rollout)
             elif not self._begin():
                 return
-            room -= 1
+            room = self.schedule.admission.room(self.load) if self.schedule.lockstep else room - 1
 
     def _begin(self) -> bool:
         offer = self.fresh(self._groups)
         if offer is None:
             return False
-        group = Group(self._groups, offer.item, list(offer.sizes), self.version, self.clock(), open=offer.open)
+        if offer.plan >= self._plans:
+            self._plans = offer.plan + 1
+            if self.schedule.lockstep:
+                self._sizes[offer.plan] = self.batch
+        if not offer.sizes:
+            return True
+        group = Group(
+            self._groups, offer.item, list(offer.sizes), self.version, self.clock(), offer.plan, open=offer.open
+        )
         self._groups += 1
         self._started += 1
         self.unfinished[group.number] = group
@@ -288,12 +308,22 @@ class Scheduler:
         group = rollout.group
         self._end(rollout, "failed")
         group.failed += 1
+        if self.schedule.lockstep:
+            self._arrived(rollout)
+            return
         if group.failed > self.patience:
             self._drop(group, "failures")
             return
         substitute = self._member(group, rollout.part)
         if not group.recalled:
             self._go(substitute)
+
+    def _arrived(self, rollout: Rollout) -> None:
+        """One of those that are wanted is there."""
+        group, part = rollout.group, rollout.part
+        group.got[part] += 1
+        if group.got[part] == group.wanted[part]:
+            self._part_full(group, part)
 
     def _part_full(self, group: Group, part: int) -> None:
         late = [r for r in group.members if r.part == part and not r.done and not r.usage]
@@ -314,6 +344,8 @@ class Scheduler:
             del self.unfinished[group.number]
             self.ready[group.number] = group
             self._rested[group.born] += 1
+            if self.schedule.lockstep:
+                return  # it waits for its plan, and is taken with it
             key = group.number if self.schedule.stop.order == "created" else self._finished
             self._finished += 1
             heapq.heappush(self._outside, (group.number, key, group))
@@ -321,7 +353,7 @@ class Scheduler:
 
     def _slide(self) -> None:
         """Collect what the window reaches; collecting the oldest group moves the window on."""
-        stop, moved = self.schedule.stop, True
+        stop, moved = self.schedule.stop, not self.schedule.lockstep
         while moved:
             moved = False
             if stop.window is not None:
@@ -344,12 +376,31 @@ class Scheduler:
         """Whether a batch taken now would leave groups behind that can then no longer be trained in time."""
         return self.schedule.age.holds(self._untrained, self._rested, version=self.version, batch=self.batch)
 
-    def _train(self) -> None:
+    def _batch_there(self) -> bool:
+        if self.schedule.lockstep:
+            # Everything that was asked for is there, and nothing more may begin before this batch is trained.
+            over = self._plans > self.version and not self.unfinished and not self.pressing()
+            return over and self.schedule.admission.room(self.load) <= 0
+        return self._taken >= self.batch and not self._waits()
+
+    def _of_plan(self) -> list[Group]:
+        """The groups of the oldest plan, those beyond its batch dropped."""
+        mine = sorted((g for g in self.ready.values() if g.plan == self.version), key=lambda group: group.number)
+        for group in mine[self.size :]:
+            self._drop(group, "the step had enough prompts")
+        return mine[: self.size]
+
+    def _first_there(self) -> list[Group]:
+        """As many collected groups as make a batch."""
         batch: list[Group] = []
         while len(batch) < self.batch:
             _, group = heapq.heappop(self._inside)
             if not group.usage:
                 batch.append(group)
+        return batch
+
+    def _train(self) -> None:
+        batch = self._of_plan() if self.schedule.lockstep else self._first_there()
         self.phase = "training"
         for group in batch:
             group.staleness = self.version - group.born
@@ -401,7 +452,7 @@ class Scheduler:
         for rollout in group.members:
             if not rollout.usage:
                 self._end(rollout, usage if rollout in kept else "dropped: spare")
-        self.told(group)
+        self.on_settled(group)
 
     def _end(self, rollout: Rollout, usage: str) -> None:
         rollout.usage = usage

@@ -1,4 +1,4 @@
-"""When a batch is complete, and what becomes of the rollouts that it did not wait for."""
+"""When a batch is complete, what is in it, and what becomes of the rollouts that it did not wait for."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ class Stop:
     """Whether a complete batch stops everything else; it is carried over as `Resume` says (APRIL)."""
     spare: int = 0
     """Rollouts started per group beyond those wanted; the last ones are dropped (RollArt's redundancy)."""
+    batch: Literal["groups", "plan"] = "groups"
+    """`groups`: so many accepted groups make a batch, whoever asked for them, and a failed rollout is made again.
+    `plan`: a batch is what the plan of its step delivered, once it is over (lock-step training). It may be short, what
+    it has too much is dropped, and a failed rollout stays in its group without an outcome."""
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:

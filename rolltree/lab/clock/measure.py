@@ -112,7 +112,7 @@ def run(
             batches.add(group, world.now, hardware)
 
     scheduler = simulate(
-        schedule, world, work, updates=updates, batch=per_engine * hardware.engines, size=size, told=told
+        schedule, world, work, updates=updates, batch=per_engine * hardware.engines, size=size, on_settled=told
     )
     first = batches.skip
     last = len(batches.times) - 1

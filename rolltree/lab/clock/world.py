@@ -234,12 +234,22 @@ class ClockWorld:
 
 def simulate(
     schedule: Schedule, world: ClockWorld, work: Workload, *, updates: int, batch: int, size: int,
-    told: Callable[[Group], None] = lambda _: None, accept: Callable[[Group], bool] = lambda _: True,
+    on_settled: Callable[[Group], None] = lambda _: None, accept: Callable[[Group], bool] = lambda _: True,
 ) -> Scheduler:  # fmt: skip
-    """Drive a schedule through a new world for so many updates; the same arguments give the same run."""
-    jobs = size + schedule.stop.spare + (SPARES if work.failing else 0)
+    """Drive a schedule through a new world for so many updates; the same arguments give the same run.
+
+    A plan is a batch of prompts here: each of them is asked once.
+    """
+    jobs, begun = size + schedule.stop.spare + (SPARES if work.failing else 0), 0
+
+    def fresh(number: int) -> Offer:
+        nonlocal begun
+        begun = number + 1
+        return Offer(work.item(number, jobs), (size,), plan=number // batch)
+
     scheduler = Scheduler(
-        schedule, world, lambda number: Offer(work.item(number, jobs), (size,)), batch, lambda: world.now, accept, told
-    )
+        schedule, world, fresh, batch, lambda: world.now, accept, on_settled,
+        lambda: schedule.lockstep and begun % batch > 0,
+    )  # fmt: skip
     world.drive(scheduler, updates)
     return scheduler

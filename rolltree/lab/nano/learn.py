@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 import tyro
-from rich.console import Console
 
 from rolltree.lab.arms import Arm
 from rolltree.lab.curves import value_at
@@ -22,6 +21,7 @@ from rolltree.lab.runner import Conditions, Shelf, Spec
 from rolltree.lab.stats.interval import t_interval
 from rolltree.lab.trace import Trace, write_json
 from rolltree.lab.train_runner import TrainRunner
+from rolltree.terminal import Terminal
 
 BUDGETS: Mapping[str, int] = {"arithmetic": 400_000, "countdown": 600_000, "grid": 400_000}
 """Decoded tokens per run: what a few minutes on one core pay for."""
@@ -49,7 +49,7 @@ def main(settings: LearnSettings) -> None:
     torch.set_num_threads(settings.threads)
     shelf = Shelf(settings.cache, TrainRunner())
     found: dict[str, list[Trace]] = {}
-    with metered(Console(stderr=True), len(settings.tasks) * settings.seeds) as meter:
+    with metered(Terminal(stderr=True), len(settings.tasks) * settings.seeds) as meter:
         for task in settings.tasks:
             arm = Arm(settings.recipe, settings.recipe)
             on = Conditions(task, BUDGETS[task], eval_every=settings.eval_every, eval_items=settings.eval_items)

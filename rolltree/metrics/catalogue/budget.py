@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolltree.metrics.metric import Metric
 
-SPENT, ALLOCATION, PROBE = "train.loop:RunTotals.add", "train.steering:allocation", "control.probe:in_flight"
+SPENT, ALLOCATION, PROBE = "train.loop:RunTotals.add", "rollout.allocation:allocation", "control.probe:in_flight"
 METRICS = (
     Metric("budget/decoded", "tokens", "Tokens decoded in the step, each prefix once.", SPENT),
     Metric("budget/decoded_total", "tokens", "Tokens decoded since the run began.", "train.loop:Loop.step"),
@@ -40,7 +40,7 @@ METRICS = (
            ALLOCATION),
     Metric("budget/scheduled_tokens/<usage>", "tokens",
            "Tokens of scheduled rollouts since the run began, by what became of them.",
-           "train.underway:Underway.numbers"),
+           "rollout.underway:Underway.numbers"),
     Metric("budget/probed", "rollouts", "Rollouts that were looked at on the way.", PROBE),
     Metric("budget/probe_pruned", "rollouts", "Rollouts that were stopped after a look.", PROBE),
     Metric("budget/probe_pruned_tokens", "tokens", "Tokens of rollouts that were stopped after a look.", PROBE),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rolltree.metrics.metric import Metric
 
 FAILURES, TREES, USAGE = "metrics.failures:failures", "metrics.trees:trees", "metrics.usage:usage"
-UNDERWAY = "train.underway:Underway.numbers"
+UNDERWAY = "rollout.underway:Underway.numbers"
 METRICS = (
     Metric("rollout/length", "tokens", "Policy tokens of a rollout, mean over the scored ones.",
            "metrics.reward:outcomes"),
@@ -51,7 +51,8 @@ METRICS = (
            "metrics.copies:copies"),
     Metric("rollout/tool_calls", "count", "Answers of tools and environments on a path.", "metrics.tools:tools"),
     Metric("rollout/tool_failures", "share", "Share of the tool calls that failed.", "metrics.tools:tools", "lower"),
-    Metric("rollout/rounds", "count", "Rounds of sampling until the step had enough groups.", "train.loop:Loop.step"),
+    Metric("rollout/rounds", "count", "Rounds of orders of the plans that ended in the step.",
+           "rollout.plan_runs:PlanRuns"),
     Metric("rollout/submitted", "rollouts", "Rollouts handed out: trained, kept, running and dropped ones together.",
            USAGE),
     Metric("rollout/trained", "rollouts", "Rollouts that were trained on.", USAGE),

@@ -17,7 +17,7 @@ METRICS = (
            "1 − mean over most requests in flight while rollouts grew: the share of the engine's peak load that was "
            "idle.", "metrics.timing:timing", "lower"),
     Metric("time/engine_idle", "share", "Under a schedule, the share of the step in which the engine had no request.",
-           "train.overlap:Overlap.trained", "lower"),
+           "rollout.collector:Collector", "lower"),
     Metric("time/trainer_idle", "share", "Under a schedule, the share of the step in which the trainer did not learn.",
-           "train.overlap:Overlap.trained", "lower"),
+           "rollout.collector:Collector", "lower"),
 )  # fmt: skip

@@ -21,9 +21,8 @@ SPARE = 64
 class Stable:
     """Environments of one kind, built when needed and reset often."""
 
-    def __init__(self, make: Callable[[], Any], spare: int = SPARE) -> None:
+    def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
-        self._spare = spare
         self._free: deque[Any] = deque()
 
     def take(self) -> Any:
@@ -34,7 +33,7 @@ class Stable:
 
     def back(self, env: Any) -> None:
         """Nobody uses this one any more."""
-        if len(self._free) < self._spare:
+        if len(self._free) < SPARE:
             self._free.append(env)
         elif callable(close := getattr(env, "close", None)):
             # Spelled out: at the program's end, when seats go too, imported names are gone already.

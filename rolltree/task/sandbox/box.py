@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -68,7 +69,7 @@ class Box:
         """What the inner process is told."""
         return {
             "code": code, "scratch": scratch, "packages": packages, "cpu_seconds": self.cpu_seconds,
-            "memory": self.memory, "disk": self.disk, "demand": sorted(self.demand),
+            "memory": self.memory, "disk": self.disk, "demand": sorted(self.demand), "parent": os.getpid(),
         }  # fmt: skip
 
 

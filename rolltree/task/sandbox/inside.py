@@ -65,7 +65,7 @@ def lock(job: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
 
     random.seed(0)
     sys.path[:] = [*(p for p in sys.path if p != sys.argv[1]), *job["packages"]]
-    layers.bind_to_parent()
+    layers.bind_to_parent(job["parent"])
     if disk:
         put("namespaces", lambda: layers.namespaces(scratch, disk))
     put("limits", lambda: layers.limits(cpu_seconds=job["cpu_seconds"], memory=job["memory"], disk=disk))

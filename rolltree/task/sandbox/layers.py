@@ -29,11 +29,13 @@ def limits(*, cpu_seconds: int, memory: int, disk: int) -> str:
     return "resource limits"
 
 
-def bind_to_parent() -> None:
-    """Die with the process that started this one, and gain no privilege by anything."""
+def bind_to_parent(parent: int) -> None:
+    """Die with the process that started this one, also where it is dead already, and gain no privilege by anything."""
     if LINUX:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def namespaces(scratch: str, disk: int) -> str:

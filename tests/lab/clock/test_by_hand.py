@@ -21,7 +21,7 @@ def play(schedule, lengths, *, batch, updates, engines=2, slots=1, colocated=Tru
     items = [WorkItem((Job((n,), **item),), 0.0) for n in lengths]
     scheduler = Scheduler(
         schedule, world, lambda k: Offer(items[k], (1,)) if k < len(items) else None, batch, lambda: world.now,
-        told=groups.append,
+        on_settled=groups.append,
     )  # fmt: skip
     world.drive(scheduler, updates)
     return world, scheduler, groups
@@ -84,7 +84,7 @@ def interrupted(tokens, turns):
     groups = []
     scheduler = Scheduler(
         Schedule(Ahead(1), resume=Resume(tokens)), world, lambda k: Offer(items[k], (1,)), 1, lambda: world.now,
-        told=groups.append,
+        on_settled=groups.append,
     )  # fmt: skip
     world.drive(scheduler, 2)
     return world, scheduler, groups

@@ -61,7 +61,7 @@ def played(schedule: Schedule, work: Workload, engines: int = 2, updates: int = 
     """A world, its scheduler and all groups in order of being settled."""
     world = ClockWorld(Hardware(engines, slots=8, plateau=0.02, per_sequence=0.005, sync=0.5, colocated=colocated))
     groups: list[Group] = []
-    told = simulate(schedule, world, work, updates=updates, batch=BATCH, size=SIZE, told=groups.append, **also)
+    told = simulate(schedule, world, work, updates=updates, batch=BATCH, size=SIZE, on_settled=groups.append, **also)
     return world, told, groups
 
 
@@ -143,7 +143,7 @@ def test_no_run_is_faster_than_its_bound(name, work):
         if group.usage == "trained":
             batches.add(group, world.now, world.hardware)
 
-    simulate(PRESETS[name], world, work, updates=4, batch=BATCH, size=SIZE, told=told)
+    simulate(PRESETS[name], world, work, updates=4, batch=BATCH, size=SIZE, on_settled=told)
     assert world.now >= lower_bound(batches, world.hardware, world.training) * (1 - 1e-6)
 
 

@@ -1,0 +1,7 @@
+"""TODO."""
+
+from __future__ import annotations
+
+from attack.frame import Attack
+
+ATTACKS: tuple[Attack, ...] = ()

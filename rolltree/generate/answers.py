@@ -1,0 +1,84 @@
+"""What a task returns, checked before it is believed: one that breaks its contract fails its rollout, and says how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Mapping
+from typing import Any, cast
+
+from rolltree.task.protocol import Reply, Verdict
+
+
+class AnswerError(TypeError):
+    """A task returned what its contract does not know; names the call, the field and the value."""
+
+
+async def verdict_of(call: Awaitable[object]) -> Verdict:
+    """A verdict with a score and parts that are numbers."""
+    told = await call
+    if not isinstance(told, Verdict):
+        raise AnswerError(f"verify returned {_shown(told)} instead of a Verdict")
+    _number("verify", "score", told.score)
+    _numbers("verify", told.parts)
+    if told.answer is not None:
+        _text("verify", "answer", told.answer)
+    _text("verify", "why", told.why)
+    return told
+
+
+async def reply_of(call: Awaitable[object]) -> Reply:
+    """A reply whose text can be written down and whose rewards are numbers."""
+    told = await call
+    if not isinstance(told, Reply):
+        raise AnswerError(f"step returned {_shown(told)} instead of a Reply")
+    _text("step", "text", told.text, whole=True)
+    _number("step", "reward", told.reward)
+    _numbers("step", told.parts)
+    if told.state_key is not None:
+        _text("step", "state_key", told.state_key)
+    return told
+
+
+def start_of(told: object) -> tuple[Any, str | None]:
+    """A first state and its key."""
+    pair = cast("tuple[Any, ...]", told)
+    if not (isinstance(told, tuple) and len(pair) == 2):
+        raise AnswerError(f"start returned {_shown(told)} instead of a state and its key")
+    if pair[1] is not None:
+        _text("start", "state_key", pair[1])
+    return pair[0], pair[1]
+
+
+def _number(call: str, name: str, value: object) -> None:
+    try:
+        if not isinstance(value, str | bytes) and math.isfinite(cast("float", value)):
+            return
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise AnswerError(f"{call} returned {name}={_shown(value)}, which is no finite number")
+
+
+def _numbers(call: str, parts: object) -> None:
+    if not isinstance(parts, Mapping):
+        raise AnswerError(f"{call} returned parts={_shown(parts)}, which is no mapping of names to numbers")
+    for name, value in cast("Mapping[object, object]", parts).items():
+        _text(call, "a part's name", name)
+        _number(call, f"parts[{name!r}]", value)
+
+
+def _text(call: str, name: str, value: object, *, whole: bool = False) -> None:
+    if not isinstance(value, str):
+        raise AnswerError(f"{call} returned {name}={_shown(value)}, which is no text")
+    try:
+        if whole:
+            value.encode()
+    except UnicodeEncodeError as error:
+        raise AnswerError(
+            f"{call} returned {name} with half a character (U+{ord(value[error.start]):04X} at {error.start}), "
+            "which no tokenizer can read"
+        ) from None
+
+
+def _shown(value: object) -> str:
+    said = ascii(value)
+    return said if len(said) <= 80 else f"{said[:77]}..."

@@ -1,0 +1,291 @@
+"""The executor that carries out a schedule on a real engine, in an event loop.
+
+It grows, stops and writes on what the scheduler names and reports what came of it. Which prompts come next, and how
+many rollouts of each, the control's plans say (`group_queue`). Training and publishing are the caller's: it awaits a
+`batch`, trains it while rollouts go on, and awaits `trained`. Nothing starts between a publication and the next
+`begin`, so evaluations and checkpoints find under way only what could not be stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from rolltree.control.ledger import Budget
+from rolltree.control.schedule import Group, Rollout, Schedule, Scheduler
+from rolltree.engine.protocol import Engine
+from rolltree.recipe.recipe import Parts
+from rolltree.rollout.config import RolloutConfig, RolloutError
+from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.discarded import Discarded
+from rolltree.rollout.group_queue import GroupQueue
+from rolltree.rollout.groups import RolloutSlot
+from rolltree.rollout.slots import Surroundings
+from rolltree.rollout.units import Unit
+from rolltree.task.protocol import Task
+
+MAX_FAILED_GROUPS = 32
+"""Groups in a row lost to failures after which a run ends: what they need is broken for good."""
+MAX_DROPPED_BATCHES = 64
+"""Batches' worth of groups dropped in a row, by filters and rules, after which a run ends: nothing of it teaches. In
+lock-step each step has its own bound, the rounds of its recipe."""
+
+
+@dataclass(slots=True, eq=False)
+class RolloutExecutor:
+    """One run's rollouts; `config.prompts` groups make a batch."""
+
+    parts: Parts
+    engine: Engine
+    task: Task
+    config: RolloutConfig
+    schedule: Schedule
+    unit: Unit
+    control: ControlState
+    cursor: Cursor
+    peers: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
+    """Other policies by the actor they write as."""
+    queue: GroupQueue = field(init=False)
+    scheduler: Scheduler = field(init=False)
+    discarded: Discarded = field(init=False)
+    """Dropped groups that were not handed over yet."""
+    budget: Budget = field(default_factory=partial(Budget, name="rollouts"))
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, "asyncio.Task[None]"])
+    """Rollouts being grown."""
+    due: dict[int, Rollout] = field(default_factory=dict[int, Rollout])
+    """Rollouts to be grown from the next `begin` on."""
+    began: float = field(default_factory=time.monotonic)
+    busy: float = 0.0
+    """Seconds in which some rollout was grown."""
+    on_settled: Callable[[Group], None] = lambda _: None
+    """Called with every group that is settled."""
+    _awake: bool = False
+    _resting: bool = False
+    _batch: list[Group] | None = None
+    _published: bool = False
+    _error: Exception | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _since: float = 0.0
+    _failed_in_a_row: int = 0
+    _dropped_in_a_row: int = 0
+    _stopping: set[int] = field(default_factory=set[int])
+    _late: set[int] = field(default_factory=set[int])
+    """Rollouts that were to be stopped before they began; not reported yet."""
+
+    def __post_init__(self) -> None:
+        around = Surroundings(
+            self.parts, self.engine, self.task, self.config, self.cursor, self.budget, self.clock, self.peers
+        )
+        self.queue = queue = GroupQueue(
+            around, self.unit, self.control, self.schedule.lockstep,
+            lambda rollout: rollout.id in self.tasks or rollout.id in self._late, self._rescored,
+        )  # fmt: skip
+        self.discarded = Discarded(queue.refusal)
+        queue.scheduler = self.scheduler = Scheduler(
+            self.schedule, self, queue.fresh, self.config.prompts, self.clock,
+            lambda group: queue.refusal(group.item) is None, self._settled, queue.pressing,
+        )  # fmt: skip
+
+    @property
+    def limit(self) -> int:
+        """Most policy tokens per path."""
+        return self.queue.around.limit
+
+    def clock(self) -> float:
+        """Seconds since the run began; the one clock of all trees."""
+        return time.monotonic() - self.began
+
+    def busy_now(self) -> float:
+        """Seconds so far in which some rollout was grown."""
+        return self.busy + (time.monotonic() - self._since if self.tasks else 0.0)
+
+    # -- what the caller asks for ----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Go on: grow what is due, and what the scheduler starts now that the weights are published."""
+        self._awake = True
+        due, self.due = self.due, {}
+        for rollout in due.values():
+            self._launch(rollout)
+        if self.scheduler.phase == "publishing":
+            self._published = False
+            self.scheduler.published()
+        else:
+            self.scheduler.pump()
+        self.queue.look_after()
+
+    def want(self, groups: int) -> None:
+        """So many make the next update, and are asked for at once from now on."""
+        self.scheduler.batch = self.queue.plans.prompts = groups
+
+    async def batch(self) -> list[Group]:
+        """The groups of the next update, when nobody writes in their trees any more."""
+        await self._until(lambda: self._batch is not None)
+        groups, self._batch = self._batch or [], None
+        await self._until(lambda: not any(map(self._grows, groups)))
+        return groups
+
+    async def trained(self) -> None:
+        """The batch was trained: returns when new weights may be handed to the engine."""
+        self._awake = self.schedule.resume.update == "run on" and not self.schedule.lockstep
+        self.scheduler.trained()
+        await self._until(lambda: self._published and not self.queue.rescoring)
+        self._awake = False
+
+    async def rest(self) -> None:
+        """Stop all that can be cut, so that what stands in the trees is all there is; `begin` goes on."""
+        self._resting = True
+        try:
+            for id, task in self.tasks.items():
+                rollout = self.scheduler.running[id]
+                if self.unit.cuttable or rollout.usage:
+                    self._stop(id, task)
+            await self._until(lambda: self._at_rest)
+        finally:
+            self._resting = False
+
+    async def close(self) -> None:
+        """End the run: whatever is not settled is carried. Every rollout has one usage then."""
+        self._awake = False
+        self.due.clear()
+        tasks = list(self.tasks.values())
+        self.scheduler.close()
+        for id, task in self.tasks.items():
+            self._stop(id, task)
+        if tasks or self.queue.rescoring:
+            await asyncio.wait([*tasks, *self.queue.rescoring])
+        if self._error is None:
+            self.scheduler.check()
+
+    # -- what the scheduler asks for -------------------------------------------------------------------------------
+
+    def start(self, rollout: Rollout) -> None:
+        """Grow a rollout now, or when the caller goes on."""
+        self.queue.begun(rollout.group)
+        if self._awake:
+            self._launch(rollout)
+        else:
+            self.due[rollout.id] = rollout
+
+    def abort(self, rollouts: Sequence[Rollout]) -> None:
+        """Stop rollouts, or let them finish where they cannot be cut and are still wanted."""
+        for rollout in rollouts:
+            if self.due.pop(rollout.id, None) is not None:
+                self._late.add(rollout.id)
+                asyncio.get_running_loop().call_soon(self._report_later, rollout)
+            elif (task := self.tasks.get(rollout.id)) is not None and (self.unit.cuttable or rollout.usage):
+                self._stop(rollout.id, task)
+
+    def train(self, batch: Sequence[Group]) -> None:
+        """The caller is waiting for it."""
+        self._batch = list(batch)
+        self._news.set()
+
+    def publish(self, version: int) -> None:
+        """The caller is waiting for it."""
+        self._published = True
+        self._news.set()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _launch(self, rollout: Rollout) -> None:
+        if self._error is not None:
+            return  # the run is at its end; the caller is about to see why
+        if not self.tasks:
+            self._since = time.monotonic()
+        slot = _slot(rollout)
+        self.unit.ready(slot, rollout)
+        task = asyncio.get_running_loop().create_task(self.unit.grow(slot, rollout))
+        self.tasks[rollout.id] = task
+        task.add_done_callback(partial(self._over, rollout))
+
+    def _stop(self, id: int, task: asyncio.Task[None]) -> None:
+        # A second cancellation would tear it away from the engine before it has the tokens it made.
+        if id not in self._stopping:
+            self._stopping.add(id)
+            task.cancel()
+
+    def _over(self, rollout: Rollout, task: asyncio.Task[None]) -> None:
+        del self.tasks[rollout.id]
+        self._stopping.discard(rollout.id)
+        if not self.tasks:
+            self.busy += time.monotonic() - self._since
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.unit.failed(_slot(rollout), rollout, error)
+        self._report(rollout)
+
+    def _report_later(self, rollout: Rollout) -> None:
+        self._late.discard(rollout.id)
+        self._report(rollout)
+
+    def _report(self, rollout: Rollout) -> None:
+        try:
+            slot = _slot(rollout)
+            made, finish, loose = self.unit.progress(slot, rollout)
+            if self._resting and finish == "abort" and not rollout.usage:
+                self.due[rollout.id] = rollout
+            else:
+                slot.reported[rollout.index] = rollout.tokens + sum(s.tokens for s in made)
+                self.scheduler.ended(rollout, made, finish, loose=loose)
+                if self.scheduler.phase != "closed":
+                    self.queue.look(rollout.group)
+                    self.queue.look_after()
+        except Exception as error:  # raised again where the caller waits
+            self._error = error
+        self._news.set()
+
+    def _rescored(self, error: Exception | None) -> None:
+        self._error = error or self._error
+        self._news.set()
+
+    async def _until(self, there: Callable[[], bool]) -> None:
+        while not there():
+            if self._error is not None:
+                raise self._error
+            if not (self.tasks or self._resting or self._late or self.queue.rescoring):
+                raise RolloutError(
+                    f"nothing is under way at version {self.scheduler.version} and no batch is complete: the schedule "
+                    f"has stopped itself ({self.scheduler.load}); choose another one"
+                )
+            self._news.clear()
+            await self._news.wait()
+
+    def _grows(self, group: Group) -> bool:
+        return any(r.id in self.tasks for r in group.members)
+
+    @property
+    def _at_rest(self) -> bool:
+        growing = (
+            self.tasks.keys() if self.unit.cuttable else [i for i in self.tasks if self.scheduler.running[i].usage]
+        )
+        return not (growing or self.queue.rescoring or self._late)
+
+    def _settled(self, group: Group) -> None:
+        self.queue.settled(group)
+        dropped = group.usage.startswith("dropped")
+        if dropped:
+            self.discarded.add(group)
+        if group.item.for_training:
+            self._dropped_in_a_row = self._dropped_in_a_row + 1 if dropped else 0
+        if self._dropped_in_a_row >= MAX_DROPPED_BATCHES * self.config.prompts and not self.schedule.lockstep:
+            self._error = RolloutError(
+                f"{self._dropped_in_a_row} groups in a row were dropped and none was left to train "
+                f"({self.discarded.why(group)}); choose prompts of another level, another control, or a recipe without "
+                "the filter, and go on with resume=True (--resume)"
+            )
+        self._failed_in_a_row = self._failed_in_a_row + 1 if group.usage == "dropped: failures" else 0
+        if self._failed_in_a_row >= MAX_FAILED_GROUPS:
+            events = [e.why for e in group.item.tree.events if e.kind == "fail"]
+            self._error = RolloutError(
+                f"{self._failed_in_a_row} groups in a row failed "
+                f"({events[-1] if events else 'for no recorded reason'}); mend it and go on with resume=True (--resume)"
+            )
+        self.on_settled(group)
+
+
+def _slot(rollout: Rollout) -> RolloutSlot:
+    return rollout.group.item.slots[rollout.part]

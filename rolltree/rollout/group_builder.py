@@ -1,0 +1,177 @@
+"""The groups of one plan as they are built: trees planted as ordered, and gathered by prompt into what credit sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rolltree.control.history import History, band
+from rolltree.control.ledger import Budget
+from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
+from rolltree.control.probe import Probed
+from rolltree.engine.protocol import Engine
+from rolltree.filter.groups import GroupFilter, live_leaves
+from rolltree.rollout.merge import absorb
+from rolltree.rollout.rescore import score_bare, score_node
+from rolltree.task.protocol import Item, Task
+from rolltree.tree import Node, Tree
+from rolltree.tree.node import Array
+
+MEASURED = "asked for to measure, not to teach"
+"""Why such trees are dropped."""
+
+
+@dataclass(slots=True)
+class GroupBuilder:
+    """The groups of one plan as they come in."""
+
+    engine: Engine
+    task: Task
+    budget: Budget
+    filters: Sequence[GroupFilter]
+    history: History
+    step: int
+    groups: dict[int, Tree] = field(default_factory=dict[int, Tree])
+    """The tree of each prompt, by its place."""
+    bands: dict[str, str] = field(default_factory=dict[str, str])
+    """Each prompt's difficulty band by what was known before the step."""
+    _ids: set[str] = field(default_factory=set[str])
+    _ungraded: dict[int, Delivery] = field(default_factory=dict[int, Delivery])
+    """Deliveries whose outcomes the plan has yet to say, by place."""
+
+    def plant(self, order: Order, item: Item, name: str) -> Tree:
+        """A bare tree with the prompt as the order asks it; `item` is the order's own (`ordered_item`)."""
+        encode = self.engine.codec.encode
+        ids = np.asarray(encode(order.prompt.item.prompt), np.int32)
+        if order.edit is not None:
+            text = np.asarray(encode(order.edit.text), np.int32)
+            ids = np.concatenate([text, ids] if order.edit.before else [ids, text])
+        return Tree(name, ids, task=self.task.name, item=item.id)
+
+    def restored(self, place: int, group: Tree) -> None:
+        """A group that had been gathered before a restart."""
+        self.groups[place] = group
+        self._ids.add(group.id)
+
+    def gather(self, order: Order, tree: Tree, seen: tuple[Probed, ...], number: int) -> tuple[Delivery, list[Node]]:
+        """Put what grew for an order of the plan's round `number` into its prompt's group.
+
+        Returns the delivery, and nodes whose log-probs must be read again in the group's tree (`rescore`) before it is
+        one.
+        """
+        prompt = order.prompt
+        tree.item = prompt.item.id
+        self._name(tree, number)
+        delivery = self.delivery(order, tree, seen)
+        if not order.judged:
+            for leaf in live_leaves(tree):
+                leaf.scores.clear()
+        for leaf in tree.leaves():
+            leaf.scores.update(order.leaf_marks)
+            if order.arm != PLAIN:
+                leaf.notes["arm"] = order.arm
+        if not order.for_training:
+            return delivery, []
+        group, heads = self.groups.get(prompt.place), list[Node]()
+        if group is None:
+            bare = order.edit is None
+            group = tree if bare else Tree(tree.id, self.engine.codec.encode(prompt.item.prompt),
+                                           task=self.task.name, item=prompt.item.id)  # fmt: skip
+            self.groups[prompt.place] = group
+        if group is not tree:
+            heads = absorb(group, tree, order)
+        group.root.scores.update(order.marks)
+        if order.why or order.width is not None or order.edit is not None:
+            numbers: dict[str, Any] = {"arm": order.arm, "width": order.width, "delivered": delivery.n, **order.marks}
+            group.event("allocate", None, order.why, **numbers)
+        edit = order.edit
+        return delivery, heads if edit is not None and (edit.hidden or edit.trainable) else []
+
+    async def rescore(self, order: Order, heads: Sequence[Node]) -> None:
+        """Read the log-probs that gathering changed the context of, or that were never read."""
+        if not heads or order.edit is None:
+            return
+        group = self.groups[order.prompt.place]
+        if order.edit.hidden:
+            await score_bare(group, list(heads), self.engine, self.budget)
+        elif heads[0].parent is not None:
+            await score_node(group, group[heads[0].parent], self.engine, self.budget)
+
+    def judged(self, delivery: Delivery) -> Delivery:
+        """The delivery with the filters' word on its prompt's group as it is now."""
+        group = self.groups.get(delivery.order.prompt.place)
+        kept = delivery.order.for_training and group is not None and all(f(group) is None for f in self.filters)
+        return replace(delivery, kept=kept)
+
+    def note(self, round: Sequence[Delivery]) -> None:
+        """Remember what was delivered for a round."""
+        for delivery in round:
+            uid = delivery.order.prompt.uid
+            self.bands.setdefault(uid, band(self.history.rate(uid)))
+            if not delivery.order.judged:
+                self._ungraded[delivery.order.prompt.place] = delivery
+        self.history.observe(round, self.step)
+
+    def grade(self, grades: Grades) -> list[Delivery]:
+        """Write the outcomes a plan gives, and say the deliveries again with them."""
+        out: list[Delivery] = []
+        for place, rewards in grades.rewards.items():
+            delivery = self._ungraded.pop(place, None)
+            if delivery is None or len(delivery.texts) != len(rewards):
+                raise ControlError(
+                    f"a plan gives {len(rewards)} outcomes to the one in place {place}, where "
+                    f"{len(delivery.texts) if delivery else 0} rollouts wait for one; grade what was ordered with "
+                    "judged=False once, one outcome for each text"
+                )
+            if tree := self.groups.get(place):
+                for leaf, reward in zip(_ungraded(tree), rewards, strict=True):
+                    leaf.scores["reward"] = reward
+                    tree.event("verify", leaf, "graded by the control", reward=reward)
+            numbers = dict(grades.numbers.get(place, {}))
+            out.append(self.judged(replace(delivery, rewards=tuple(rewards), numbers=numbers)))
+        self.history.observe([replace(d, decoded=0) for d in out], self.step)
+        return out
+
+    def delivery(self, order: Order, tree: Tree, seen: tuple[Probed, ...] = ()) -> Delivery:
+        """What came of an order, read off its tree."""
+        live = live_leaves(tree)
+        rewards = tuple(leaf.scores["reward"] for leaf in live)
+        lengths = tuple(_written(tree, leaf) for leaf in live)
+        right = [(n, i) for i, (n, r) in enumerate(zip(lengths, rewards, strict=True)) if r >= 1 - 1e-9]
+        text = ""
+        if right and order.judged:
+            text = self.engine.codec.decode(_own(tree, live[min(right)[1]]))
+        said = (self.engine.codec.decode(_own(tree, leaf)) for leaf in live if order.texts or not order.judged)
+        return Delivery(
+            order, rewards if order.judged else (), lengths, texts=tuple(said),
+            decoded=sum(len(n) for n in tree if n.trainable and not n.forced),
+            failed=sum(leaf.status == "failed" for leaf in tree.leaves()), solved_text=text, probes=seen,
+        )  # fmt: skip
+
+    def _name(self, tree: Tree, number: int) -> None:
+        """Names that are a step's own, so that its trees can be stored together."""
+        name = tree.id if number == 0 else f"{tree.id}@{number + 1}"
+        tree.id, count = name, 1
+        while tree.id in self._ids:
+            count += 1
+            tree.id = f"{name}+{count}"
+        self._ids.add(tree.id)
+
+
+def _ungraded(tree: Tree) -> list[Node]:
+    return [
+        leaf for leaf in tree.leaves()
+        if leaf.status == "done" and "reward" not in leaf.scores and not leaf.usage.startswith("dropped")
+    ]  # fmt: skip
+
+
+def _own(tree: Tree, leaf: Node) -> Array:
+    """Everything after the prompt."""
+    return np.concatenate([n.actions for n in tree.path(leaf) if n.role != "prompt"])
+
+
+def _written(tree: Tree, leaf: Node) -> int:
+    return sum(len(n) for n in tree.path(leaf) if n.trainable)

@@ -1,0 +1,257 @@
+"""From a plan's orders to groups of the scheduler, and from what they became back to the plan.
+
+What a plan orders of a prompt becomes a group, or a further part of one. When a part is over it is gathered into the
+prompt's tree and delivered; the plan may then ask for more. A group is let go of, to be trained or dropped, when
+nothing more will be asked of its prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+from rolltree.control.following import Name
+from rolltree.control.hints import solver
+from rolltree.control.order import Delivery
+from rolltree.control.plan import Step
+from rolltree.control.schedule import Group, Offer, Rollout, Scheduler
+from rolltree.generate.random import Stream, mix
+from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.group_builder import MEASURED, GroupBuilder
+from rolltree.rollout.groups import PromptGroup, RolloutSlot
+from rolltree.rollout.plan_runs import PlanRuns, RoundState
+from rolltree.rollout.slots import RoundSlots, Surroundings
+from rolltree.rollout.units import Unit
+from rolltree.rollout.widths import width_of
+
+
+class GroupRequest(NamedTuple):
+    """Orders of one prompt that become a group, or a further part of one."""
+
+    round: RoundState
+    indices: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class RoundRequests:
+    """Groups that a round of a plan asks for."""
+
+    requests: deque[GroupRequest]
+    together: bool
+    """Whether groups are held until the plan has seen all of them: then either none of them begins or all do."""
+    begun: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class GroupQueue:
+    """One run's plans and the groups that they asked for."""
+
+    around: Surroundings
+    unit: Unit
+    control: ControlState
+    lockstep: bool
+    """Whether one plan follows the other; else they overlap."""
+    growing: Callable[[Rollout], bool]
+    """Whether a rollout is being grown, or will still be reported."""
+    rescored: Callable[[Exception | None], None]
+    """Called when log-probs that were to be read again are there, or with what broke."""
+    scheduler: Scheduler = field(init=False)
+    plans: PlanRuns = field(init=False)
+    queue: deque[RoundRequests] = field(default_factory=deque[RoundRequests])
+    """What plans asked for and has not begun."""
+    groups: dict[tuple[int, int], Group] = field(default_factory=dict[tuple[int, int], Group])
+    """Groups for training that are not settled, by plan and place."""
+    rescoring: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+    """Reading log-probs again in gathered trees."""
+    _given_up: list[Group] = field(default_factory=list[Group])
+    """Groups that were given up before their plans knew what came of them."""
+    _slots: dict[tuple[int, Name], RoundSlots] = field(default_factory=dict[tuple[int, Name], RoundSlots])
+
+    def __post_init__(self) -> None:
+        around = self.around
+        refills = around.parts.rounds if self.lockstep else None
+        self.plans = PlanRuns(self.control, around.cursor, around.config.prompts, self._step, refills)
+
+    # -- what the scheduler asks -----------------------------------------------------------------------------------
+
+    def fresh(self, number: int) -> Offer | None:
+        """The next group that a plan asks for; None while it has to wait."""
+        if not self.queue:
+            if self.plans.filling or (self.lockstep and self.scheduler.unfinished):
+                return None
+            self._ask(self.plans.begin())
+            if not self.queue:
+                return Offer(None, (), plan=self.plans.begun - 1)
+        asked = self.queue[0]
+        waits = asked.together and not asked.begun and bool(self.scheduler.running) and not self.lockstep
+        if waits and self.scheduler.schedule.admission.room(self.scheduler.load) < len(asked.requests):
+            return None
+        asked.begun = True
+        round, indices = asked.requests.popleft()
+        if not asked.requests:
+            self.queue.popleft()
+        first = round.orders[indices[0]]
+        group = PromptGroup(round.run.number, first.prompt.place, first.for_training)
+        for part, i in enumerate(indices):
+            group.slots[part] = self.slot(round, i)
+        sizes = [self.unit.size(round.orders[i]) for i in indices]
+        return Offer(group, sizes, open=True, plan=round.run.number)
+
+    def pressing(self) -> bool:
+        """Whether the next group belongs to some that have begun; in lock-step all that a plan asks for begins."""
+        return bool(self.queue) and (self.lockstep or (self.queue[0].together and self.queue[0].begun))
+
+    def refusal(self, group: PromptGroup) -> str | None:
+        """Why a finished group must not teach; None = it may."""
+        if not group.for_training:
+            return MEASURED
+        return next((why for f in self.around.parts.filters if (why := f(group.tree))), None)
+
+    def begun(self, group: Group) -> None:
+        """A group is under way: more may be asked for its prompt."""
+        mine: PromptGroup = group.item
+        if mine.for_training:
+            self.groups[mine.plan, mine.place] = group
+
+    def settled(self, group: Group) -> None:
+        """A group is trained, dropped or carried; what its plan does not know yet is delivered by `look_after`."""
+        mine: PromptGroup = group.item
+        self.groups.pop((mine.plan, mine.place), None)
+        if group.usage.startswith("dropped"):
+            self._given_up.append(group)
+
+    # -- what plans ask for ----------------------------------------------------------------------------------------
+
+    def _wait(self, round: RoundState, indices: Iterable[int]) -> None:
+        """Let these orders of a round wait for their turn, in groups of one prompt each."""
+        requests: dict[int, list[int]] = {}
+        for i in indices:
+            order = round.orders[i]
+            requests.setdefault(order.prompt.place if order.for_training else -1 - i, []).append(i)
+        if requests:
+            held = any(o.for_training and not o.last for o in round.orders)
+            held = held or any(plan == round.run.number and g.open for (plan, _), g in self.groups.items())
+            self.queue.append(RoundRequests(deque(GroupRequest(round, tuple(r)) for r in requests.values()), held))
+
+    def wait_again(self) -> None:
+        """After a restart: what plans had asked for and nobody had begun waits for its turn."""
+        groups = [*self.scheduler.unfinished.values(), *self.scheduler.ready.values()]
+        self.groups = {(g.item.plan, g.item.place): g for g in groups if g.item.for_training}
+        begun = {(s.round.run.number, s.round.name, s.index) for g in groups for s in g.item.slots.values()}
+        for run in self.plans.live.values():
+            for name, round in run.rounds.items():
+                missing = (i for i, d in enumerate(round.delivered) if d is None and (run.number, name, i) not in begun)
+                self._wait(round, missing)
+
+    def _ask(self, rounds: list[RoundState]) -> None:
+        """New rounds of a plan. The groups of prompts that it had asked before grow, or were given up."""
+        while rounds:
+            round = rounds.pop(0)
+            known = [i for i, o in enumerate(round.orders) if o.for_training and o.prompt.place not in round.new]
+            self._wait(round, sorted({*range(len(round.orders))} - {*known}))
+            more: dict[int, list[int]] = {}
+            for i in known:
+                more.setdefault(round.orders[i].prompt.place, []).append(i)
+            for place, indices in more.items():
+                group = self.groups.get((round.run.number, place))
+                if group is not None:
+                    for part, i in enumerate(indices, len(group.wanted)):
+                        group.item.slots[part] = self.slot(round, i)
+                    self.scheduler.extend(group, [self.unit.size(round.orders[i]) for i in indices])
+                    continue
+                for i in indices:
+                    rounds += self.plans.deliver(round, i, Delivery(round.orders[i], (), kept=False))
+
+    def look(self, group: Group) -> None:
+        """Gather the parts of a group that are over and that nobody writes in any more, in their order."""
+        mine: PromptGroup = group.item
+        for part, slot in sorted(mine.slots.items()):
+            full = group.got[part] == group.wanted[part]
+            writing = any(r.part == part and self.growing(r) for r in group.members)
+            if slot.rescoring:
+                continue
+            if (full or group.usage) and not writing:
+                self._gather(group, part)
+            elif not group.usage:
+                return
+
+    def look_after(self) -> None:
+        """Deliver to plans what came of groups that were given up; not from inside the scheduler."""
+        given_up, self._given_up = self._given_up, []
+        for group in given_up:
+            self.look(group)
+
+    def _gather(self, group: Group, part: int) -> None:
+        mine: PromptGroup = group.item
+        slot, members = mine.slots[part], [r for r in group.members if r.part == part]
+        self.unit.finalize(slot, [r for r in members if not group.usage or r.usage != group.usage])
+        builder = self.plans.live[mine.plan].builder
+        if group.usage:
+            slot.tree.item = slot.order.prompt.item.id
+            mine.discarded.append(slot.tree)
+            self._delivered(group, part, replace(builder.delivery(slot.order, slot.tree), kept=False))
+            return
+        seen = slot.flight.outcomes(slot.tree)
+        delivery, heads = builder.gather(slot.order, slot.tree, seen, slot.round.name[-1])
+        mine.gathered = builder.groups[mine.place] if mine.for_training else slot.tree
+        if heads:
+            slot.rescoring = True
+            task = asyncio.get_running_loop().create_task(builder.rescore(slot.order, heads))
+            self.rescoring.add(task)
+            task.add_done_callback(partial(self._rescored, group, part, delivery))
+        else:
+            self._delivered(group, part, delivery)
+
+    def _rescored(self, group: Group, part: int, delivery: Delivery, task: asyncio.Task[None]) -> None:
+        self.rescoring.discard(task)
+        if self.scheduler.phase == "closed":
+            return
+        try:
+            task.result()
+            self._delivered(group, part, delivery)
+        except Exception as error:  # raised again where the loop waits
+            self.rescored(error)
+        else:
+            self.rescored(None)
+
+    def _delivered(self, group: Group, part: int, delivery: Delivery) -> None:
+        """Answer the plan, grow what it asks for next, and let go of what it will ask nothing more of."""
+        mine: PromptGroup = group.item
+        slot = mine.slots.pop(part)
+        mine.discarded += slot.failed_trees
+        run, name = slot.round.run, slot.round.name
+        rounds = self.plans.deliver(slot.round, slot.index, delivery)
+        if name not in run.rounds:
+            del self._slots[run.number, name]
+        self._ask(rounds)
+        if not mine.for_training:
+            self.scheduler.release(group)
+        closed, over = run.following.closed, run.following.over
+        others = [(place, g) for (number, place), g in self.groups.items() if number == run.number]
+        for place, other in others:
+            if other.open and not other.item.slots and (over or place in closed):
+                self.scheduler.release(other)
+        self.scheduler.pump()
+        self.look_after()
+
+    # -- where it grows --------------------------------------------------------------------------------------------
+
+    def slot(self, round: RoundState, index: int) -> RolloutSlot:
+        """Where an order's rollouts grow."""
+        key = round.run.number, round.name
+        if key not in self._slots:
+            self._slots[key] = self.around.round(round)
+        return self._slots[key].slot(index)
+
+    def _step(self, number: int, prompts: int) -> tuple[Step, GroupBuilder]:
+        """What the plan with this number may use."""
+        a = self.around
+        builder = GroupBuilder(a.engine, a.task, a.budget, a.parts.filters, self.control.history, number + 1)
+        rng = Stream(mix(a.config.seed, "step", number + 1)).child("control").generator()
+        width = width_of(a.parts.strategy) or 1
+        step = Step(number + 1, prompts, width, rng, a.cursor, self.control.history, solver(a.task))
+        return step, builder

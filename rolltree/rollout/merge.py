@@ -1,0 +1,62 @@
+"""Several deliveries for one prompt as one tree: the group its credit, filters and shapers see.
+
+A delivery in another context than the bare prompt's keeps that context as a hint node; where the order says so the text
+is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they were sampled
+from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rolltree.control.order import Order
+from rolltree.generate.random import MARK
+from rolltree.tree import Node, Tree
+
+IDS = frozenset({"children", "head", "original", "removed"})
+"""Numbers of events that are node ids."""
+
+
+def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
+    """Move what was grown for an order below the prompt of `into`; returns the nodes that stand right below it."""
+    top = into.root
+    edit = order.edit
+    if edit is not None and not edit.hidden and grown.root.children:
+        text = grown.root.actions[len(into.root) :]
+        top = into.extend(
+            into.root, text, role="hint", forced=True, trainable=edit.trainable, birth="forced", status="done",
+            actor="control", notes={"arm": order.arm},
+        )  # fmt: skip
+        into.event("force", top, order.why, arm=order.arm, tokens=len(text), role="hint")
+    heads = grown.children(grown.root)
+    moved = {grown.root.id: top.id}
+    for node in list(grown.walk()):
+        if node.parent is None:
+            continue
+        old, above = node.id, moved[node.parent]
+        # Names of runs belong to the tree they grew in: a copy's later growth must not repeat the original's.
+        node.notes.pop(MARK, None)
+        node.id, node.parent = max(into.nodes) + 1, above
+        moved[old] = node.id
+        into.adopt(node)
+    into.root.status = "done"
+    if not into.root.children:
+        into.root.finish = "budget"
+    for event in grown.events:
+        if event.node is None or event.node in moved:
+            at = None if event.node is None else moved[event.node]
+            into.events.append(
+                replace(event, node=at, numbers={k: _moved(k, v, moved) for k, v in event.numbers.items()})
+            )
+    if "failed" in grown.notes:
+        into.notes["failed"] = grown.notes["failed"]
+    return heads
+
+
+def _moved(name: str, value: Any, moved: dict[int, int]) -> Any:
+    if name not in IDS:
+        return value
+    if isinstance(value, list):
+        return [moved.get(v, v) for v in value]
+    return moved.get(value, value)
