@@ -98,7 +98,7 @@ def test_defaults_of_everything_are_of_their_own_kind():
 
 
 @pytest.mark.parametrize(
-    "options", [["--loss-limit", "nan"], ["--gap-share", "nan"], ["--lr", "nan"], ["--temperature", "nan"]]
+    "options", [["--loss-limit", "nan"], ["--mismatch-share", "nan"], ["--lr", "nan"], ["--temperature", "nan"]]
 )
 def test_the_command_line_refuses_what_is_no_number_by_its_option(options, capsys, tmp_path):
     assert main(["train", "grpo", "--out", str(tmp_path / "run"), *options]) == 2

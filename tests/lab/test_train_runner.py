@@ -90,7 +90,7 @@ def test_the_budget_is_spent_and_hardly_more(tmp_path, model, axis):
     assert 250 <= x[-1] < 250 + 2 * STEP
     assert x[0] == 0
     assert ((y >= 0) & (y <= 1)).all()
-    spent = [row["budget/decoded_total"] for row in trace.rows]
+    spent = [row["decoded"] for row in trace.rows]
     assert spent == sorted(spent)
     assert trace.mean("sharing") == pytest.approx(1.0)
     assert 0 < trace.mean("unique") <= 1

@@ -36,7 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
         "treeps_rag", "arrol", "vcpo", "self_pretraining", "sapo", "hiper", "minpro", "bapo", "m2po", "kl_cov", "remix",
         "gpg", "masa", "adhint", "hapo", "otr", "mars2",
     )
-} | {"grpo": {"scheduler": "areal"}, "treepo": {"scheduler": "sync"}}  # fmt: skip
+} | {"grpo": {"scheduler": "areal"}, "arpo": {"scheduler": "sync"}}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         for name, config in CASES.items():
             recipe = load_recipe(name).build()
             task = Talk() if "turns" in recipe.strategy.needs else Early()
-            steps = {"treepo": 3, "remix": 3, "arrol": 2}.get(name, 1)
+            steps = {"arpo": 2, "remix": 3, "arrol": 2}.get(name, 1)
             knobs = {"prompts": 4, "eval_items": 2, "eval_samples": 2, "forests_every": 0, "checkpoint_every": 0}
             out = tmp_path_factory.mktemp("runs") / name
             done = rolltree.train(
