@@ -24,6 +24,7 @@ from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.step import FROM_FORESTS, GROWN, TRAINED
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.registry import load_recipe
+from rolltree.rollout.underway import Underway
 from rolltree.train import loop
 from rolltree.train.loop import RunTotals
 from rolltree.tree import Tree
@@ -88,6 +89,9 @@ def test_every_number_that_is_emitted_is_registered(emitted: set[str]) -> None:
 def test_every_registered_metric_is_emitted(emitted: set[str]) -> None:
     families = [family for part in (GROWN, TRAINED, FROM_FORESTS) for family in part]
     found = {name for family in families for name in family(Rollouts(table(odd())))}
+    seen = Underway(4)
+    seen.recent.extend([(1, True), (1, True), (1, False), (9, True)])
+    found |= set(seen._slow([]))  # pyright: ignore[reportPrivateUsage]
     found |= emitted | set(PER_LEAF) | set(RunTotals().add(Budget()))
     met = {metric_of(name).name for name in found}
     assert sorted(m.name for m in METRICS if m.name not in met and not m.own) == []
