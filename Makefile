@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit slow attack bench docs format clean
+.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit slow attack bench gpu docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,6 +87,10 @@ attack: setup ## the standing attack: seeded, goes on where it was stopped, coun
 
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench
+
+gpu: ## a card in at most eight minutes: numerics, speed, whole steps, learning (writes docs/measured/gpu.md)
+	PYTHONPATH=$(CURDIR) $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) benchmarks/gpu \
+	  --json benchmarks/baselines/gpu.json --page docs/measured/gpu.md
 
 docs: setup ## build the documentation site into site/
 	$(BIN)/mkdocs build --strict

@@ -221,6 +221,6 @@ def asked(rng: random.Random, place: Path) -> str:
 
 ATTACKS = (
     Attack("judge", "texts that are evaluated by a judge", judged, 6, 200),
-    Attack("sandbox", "programs in the Python sandbox", sandboxed, 4, 100),
+    Attack("sandbox", "programs in the Python sandbox", sandboxed, 3, 100),
     Attack("sql", "queries", asked, 40, 300),
 )

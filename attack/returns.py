@@ -83,4 +83,4 @@ def returns(rng: random.Random, place: Path) -> str:
     return "failed and said so" if failed else "all good"
 
 
-ATTACKS = (Attack("returns", "tasks that return anything", returns, 25, 400),)
+ATTACKS = (Attack("returns", "tasks that return anything", returns, 8, 400),)

@@ -24,6 +24,7 @@ BENCHMARKS = {
     "tree": "a million nodes built, saved, loaded, queried, walked; memory per token",
     "credit": "every credit on 1,000 trees of 64 leaves of 256 tokens",
     "objective": "every objective against a plain clipped surrogate",
+    "gpu": "a card: numerics against the processor, speed, whole steps, learning",
 }
 ABOUT = """usage: rolltree bench [NAME ...] [OPTIONS of that benchmark]
 
@@ -51,7 +52,8 @@ def run(arguments: Sequence[str]) -> int:
         )
     for chosen in [name] if name else ["engine", "training", "hand"]:
         print(f"{chosen}: {BENCHMARKS[chosen]}\n", flush=True)
-        done = subprocess.run([sys.executable, str(folder / f"{chosen}.py"), *rest], check=False)
+        place = folder / chosen if (folder / chosen).is_dir() else folder / f"{chosen}.py"
+        done = subprocess.run([sys.executable, str(place), *rest], check=False)
         if done.returncode:
             return done.returncode
     return 0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field, make_dataclass, replace
+from typing import Any
 
 from rolltree.cli.common import leading_names, parse
 from rolltree.errors import RolltreeError
 from rolltree.lab.compare import CompareConfig, main
+from rolltree.task.data.flags import DataFlags
 
 ABOUT = """Train recipes from the same policy on the same prompts and seeds until the same budget is spent, and compare.
 
@@ -24,4 +27,10 @@ def run(arguments: Sequence[str]) -> int:
     if not names and not {"-h", "--help"} & set(rest):
         raise RolltreeError("which recipes? rolltree compare grpo rloo ...; the first is the baseline")
     given = ["--recipes", *names] if names else []
-    return main(parse(CompareConfig, [*given, *rest], "compare", ABOUT))
+    shape = make_dataclass(
+        "CompareArguments", [("compare", CompareConfig), ("data", DataFlags, field(default_factory=DataFlags))],
+        frozen=True,
+    )  # fmt: skip
+    asked: Any = parse(shape, [*given, *rest], "compare", ABOUT)
+    config: CompareConfig = asked.compare
+    return main(replace(config, task=asked.data.address(config.task)))

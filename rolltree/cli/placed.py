@@ -12,7 +12,10 @@ from rolltree.cluster.launch import Sizes, launched
 from rolltree.cluster.pool import PoolEngine
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError
-from rolltree.task.protocol import Task
+from rolltree.policy.load import load_codec
+from rolltree.policy.models import model_folder
+from rolltree.task.protocol import Task, spoken_by
+from rolltree.task.registry import load_task
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,12 @@ def complete(arguments: Sequence[str]) -> list[str]:
     """`--cluster` with nothing behind it means two engines on this machine."""
     following = pairwise([*arguments, "--"])
     return ["--cluster=local:2" if word == "--cluster" and after.startswith("-") else word for word, after in following]
+
+
+def asked_task(name: str, level: int | None, policy: str) -> Task:
+    """The task as this policy is asked: data, before it goes to other processes, in the policy's chat template."""
+    task = load_task(name, level=level)
+    return spoken_by(task, load_codec(model_folder(policy))) if hasattr(task, "spoken_by") else task
 
 
 @contextmanager

@@ -13,21 +13,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.cli.common import at_least, console, emit, first_name, parse
-from rolltree.cli.placed import ClusterArguments, complete, placed
-from rolltree.cli.show import show_tree
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.show import show_prompt, show_tree
 from rolltree.cluster.pool import PoolEngine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.runner import grow
+from rolltree.policy.device import place
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import recipes
-from rolltree.task.protocol import Task
-from rolltree.task.registry import load_task
+from rolltree.task.data.flags import DataFlags
+from rolltree.task.protocol import Item, Task, about
 from rolltree.train.failures import all_failed, said_of
 from rolltree.train.peers import frozen_peers
+from rolltree.train.prompt import prompt_of
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
@@ -48,7 +50,7 @@ class RolloutArguments(ClusterArguments):
     """What to grow from what."""
 
     task: str = "countdown"
-    """A task's name (rolltree tasks)."""
+    """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
@@ -57,6 +59,10 @@ class RolloutArguments(ClusterArguments):
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
+    device: str = "auto"
+    """Where a local engine computes: auto (a GPU where there is one), cpu, cuda or cuda:N."""
+    dtype: str = "auto"
+    """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
     items: int = 2
     """How many prompts."""
     items_from: Literal["train", "test"] = "train"
@@ -65,6 +71,8 @@ class RolloutArguments(ClusterArguments):
     top_p: float = 1.0
     decoded: int | None = None
     """Most tokens to sample in all, each prefix counted once."""
+    full_prompt: bool = False
+    """Print the whole first prompt, token by token."""
     show: int = 3
     """How many trees to print."""
     out: Path | None = None
@@ -86,6 +94,7 @@ def run(arguments: Sequence[str]) -> int:
         "RolloutArguments",
         [
             ("arguments", RolloutArguments, field(default_factory=RolloutArguments)),
+            ("data", DataFlags, field(default_factory=DataFlags)),
             ("recipe", known[name], field(default_factory=known[name])),
         ],
         frozen=True,
@@ -95,15 +104,15 @@ def run(arguments: Sequence[str]) -> int:
     if asked.trust_remote_code:
         trust_code()
     _check(asked)
-    task = load_task(asked.task, level=asked.level)
+    task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     parts = parsed.recipe.build()
     budget = Budget(Limits(decoded=asked.decoded))
 
-    draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+    draw, placement = Sampling(temperature=asked.temperature, top_p=asked.top_p), place(asked.device, asked.dtype)
 
     async def work(pool: PoolEngine | None, task: Task) -> tuple[Forest, Engine]:
-        engine = pool or await choose_engine(asked.engine, asked.policy, sampling=draw)
+        engine = pool or await choose_engine(asked.engine, asked.policy, sampling=draw, placement=placement)
         peers: dict[str, Engine] = {}
         try:
             check(parts, engine, task)
@@ -121,6 +130,11 @@ def run(arguments: Sequence[str]) -> int:
         if asked.cluster:
             pool, answering = stack.enter_context(placed(asked, asked.policy, task, engine=asked.engine))
         forest, engine = asyncio.run(work(pool, answering))
+    return _shown(asked, task, items[0], forest, engine, budget)
+
+
+def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, engine: Engine, budget: Budget) -> int:
+    """Save and print what was grown; the exit code is 1 where every rollout failed."""
     if asked.out is not None:
         save(forest, asked.out)
     if asked.jsonl is not None:
@@ -142,9 +156,13 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(engine, PoolEngine):
         numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
     if asked.json:
-        emit(numbers)
+        emit({**numbers, "why": failed} if failed else numbers)
         return ended
     out = console()
+    for line in about(task).splitlines():
+        out.print(line, style="dim", highlight=False, markup=False)
+    show_prompt(prompt_of(first, engine.codec), out, full=asked.full_prompt)
+    out.print()
     for tree in itertools.islice(forest, asked.show):
         show_tree(tree, engine.codec.decode, out)
         out.print()

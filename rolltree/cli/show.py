@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree as Branch
 
+from rolltree.train.prompt import TokenizedPrompt
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
 from rolltree.visible import visible
@@ -36,6 +37,27 @@ def show_tree(tree: Tree, decode: Callable[[Array], str], console: Console, *, w
         if event.kind in _TOLD:
             where = "" if event.node is None else f" at node {event.node}"
             console.print(Text(visible(f"  {event.kind}{where}: {event.why}"), style="dim"))
+
+
+HEAD, TAIL = 48, 24
+"""Tokens of a long prompt that are shown at its ends."""
+_TOKENS = ("default on grey23", "default on grey35")
+
+
+def show_prompt(prompt: TokenizedPrompt, console: Console, *, full: bool = False) -> None:
+    """The prompt as the model sees it: one colour after the other, special tokens in a colour of their own."""
+    many = len(prompt.tokens)
+    console.print(Text(f"the first prompt as the model sees it: {many} tokens of {prompt.item}", style="bold"))
+    line = Text()
+    for at, token in enumerate(prompt.tokens):
+        if not full and many > HEAD + TAIL and HEAD <= at < many - TAIL:
+            if at == HEAD:
+                line.append(f"  … {many - HEAD - TAIL} more (--full-prompt) …  ", style="dim")
+            continue
+        shown = token.text.replace("\n", "⏎")
+        line.append(shown, style="bold yellow" if token.special else _TOKENS[at % 2])
+        line.append("|", style="dim")
+    console.print(line, soft_wrap=full)
 
 
 def _line(run: list[Node], decode: Callable[[Array], str], width: int) -> Text:

@@ -13,7 +13,7 @@ import torch
 import tyro
 
 from rolltree.cli.common import at_least, emit, first_name, parse
-from rolltree.cli.placed import ClusterArguments, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.control.plan import Control
 from rolltree.control.registry import controls
 from rolltree.doctor.live import Monitor
@@ -21,7 +21,7 @@ from rolltree.errors import RolltreeError, unknown
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.registry import recipes
 from rolltree.recipe.swap import swapped
-from rolltree.task.registry import load_task
+from rolltree.task.data.flags import DataFlags, folder_name
 from rolltree.train.config import LoraKnobs, TrainConfig
 from rolltree.train.start import Result, parts_of, train
 from rolltree.visible import visible
@@ -30,6 +30,7 @@ ABOUT = """Train a policy on a task with a recipe, into a run folder.
 
   rolltree train grpo --task countdown --out runs/first
   rolltree train dapo --task arithmetic --level 3 --group 16 --lr 2e-4 --steps 200 --seed 1
+  rolltree train grpo --task my.jsonl --policy PATH --reward exact       your data, model and reward
   rolltree train grpo --task grid --out runs/first --resume      go on exactly where it stopped
   rolltree train treepo --control dars --control.schedule hard   any control over any recipe
   rolltree train grpo --scheduler areal --threads 1              rollouts and training overlap
@@ -52,7 +53,7 @@ class TrainArguments(ClusterArguments):
     use_objective: str = ""
     """Another objective than the recipe's, with knobs: cispo, or "clipped(clip_high=0.28)"."""
     task: str = "countdown"
-    """A task's name (rolltree tasks)."""
+    """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
     policy: str = "nano"
@@ -90,7 +91,9 @@ def run(arguments: Sequence[str]) -> int:
         raise unknown("recipe", name, known, "rolltree recipes describes them")
     control = asked_control(rest)
     # Knobs of recipe and run keep their bare names; a control's are prefixed, because it goes with any recipe.
-    bare: list[tuple[str, type[Any]]] = [("arguments", TrainArguments), ("recipe", known[name]), ("run", TrainConfig)]
+    bare: list[tuple[str, type[Any]]] = [
+        ("arguments", TrainArguments), ("data", DataFlags), ("recipe", known[name]), ("run", TrainConfig),
+    ]  # fmt: skip
     parts: list[Any] = [
         (n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind)) for n, kind in bare
     ]
@@ -104,8 +107,8 @@ def run(arguments: Sequence[str]) -> int:
     config: TrainConfig = parsed.run
     if asked.lora:
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
-    task = load_task(asked.task, level=asked.level)
-    out = asked.out or Path("runs") / f"{name}-{asked.task.replace(':', '-')}-{config.seed}"
+    task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
+    out = asked.out or Path("runs") / f"{name}-{folder_name(asked.task)}-{config.seed}"
     recipe = parsed.recipe
     if asked.use_credit or asked.use_objective:
         recipe = swapped(recipe.build(), asked.use_credit, asked.use_objective)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.engine.protocol import Codec, LogitsHook, Request
+from rolltree.engine.protocol import Codec, LogitsHook, Request, stop_text
 from rolltree.tree.node import Array, Finish
 
 
@@ -54,9 +54,9 @@ def ending(request: Request, codec: Codec, made: Array, max_context: int) -> tup
     if not len(made):
         return None
     last = int(made[-1])
-    if last == codec.eos_id and not s.ignore_eos:
+    fired = _first(s.stop, stop_text(codec, made, s.stop)) if s.stop else ""
+    if last == codec.eos_id and not s.ignore_eos and not fired:
         return "eos", ""
-    fired = _first(s.stop, codec.decode(made)) if s.stop else ""
     if fired or last in s.stop_ids:
         return "stop", fired
     if len(made) >= s.max_tokens or len(request.prefix) + len(made) >= max_context:
@@ -73,9 +73,9 @@ def straddling(stops: Sequence[str], codec: Codec, made: Array, boundary: int, s
     if longest < 2 or not boundary:
         return None
     for n in range(max(seen, boundary) + 1, len(made) + 1):
-        if fired := _first(stops, codec.decode(made[:n])):
+        if fired := _first(stops, stop_text(codec, made[:n], stops)):
             return n, fired
-        if len(codec.decode(made[boundary:n])) >= longest:
+        if len(stop_text(codec, made[boundary:n], stops)) >= longest:
             return None
     return None
 

@@ -20,6 +20,7 @@ from rolltree.doctor.run import CheckedRun, DoctorError, open_run
 from rolltree.errors import RolltreeError
 from rolltree.metrics import old_names
 from rolltree.metrics.log import forget_after, read_lines, read_metrics
+from rolltree.train.failures import KIND, failures
 from rolltree.train.loop import RunEvent
 
 FILE = "findings.jsonl"
@@ -47,6 +48,10 @@ class Monitor:
         elif live.kind in ("trained", "evaluated"):
             kind = "train" if live.kind == "trained" else "eval"
             self._lines.append({"kind": kind, "step": live.step, **live.numbers})
+        if live.kind in ("grown", "evaluated"):
+            failed, _, why = failures(live.trees)
+            if failed:
+                self._lines.append({"kind": KIND, "step": live.step, "why": why})
         due = live.kind == "trained" and live.step % self.every == 0
         return self._check(live.step) if due or live.kind == "stop" else None
 

@@ -18,6 +18,7 @@ from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.step import Family, family_of
+from rolltree.train.failures import KIND
 from rolltree.tree import jsonl
 from rolltree.tree.archive import open_forest
 from rolltree.tree.parquet import parts
@@ -78,6 +79,15 @@ class CheckedRun:
         if not len(found):
             raise NotChecked(f"no evaluation measured {name}; train with --eval-every above 0")
         return found
+
+    def causes(self) -> list[tuple[int, str]]:
+        """What broke, in words, by step: from the log, else from the events of saved forests."""
+        told = [(int(line["step"]), str(line["why"])) for line in self.lines if line["kind"] == KIND]
+        if told or self.lines:
+            return told
+        found = ((step, self.rollouts(step).source.events()) for step in sorted(self.forests))
+        return [(step, why) for step, events in found for kind, why in zip(events.kind, events.why, strict=True)
+                if kind == "fail" and why]  # fmt: skip
 
     def names(self, prefix: str) -> list[str]:
         """Names of all numbers with a prefix, in the log or the forests."""

@@ -34,6 +34,8 @@ def crashes(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: 
         causes = {name: _mean(run, f"rollout/failed/{name}", window, worst) for name in BREAKERS}
         what = max(causes, key=lambda name: causes[name])
         said = f", most often the {what}" if causes[what] > 0 else ""
+        told = [why for step, why in run.causes() if step >= spell.start]
+        said += f', as in "{told[-1]}"' if told else ""
         yield Symptom(
             spell.start, spell.severity, f"{spell.value:.1%} of the rollouts failed{said} (limit {most:.1%})",
             {"rollout/failed_share": spell.value, **{f"rollout/failed/{n}": c for n, c in causes.items() if c},

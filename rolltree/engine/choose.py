@@ -6,8 +6,11 @@ from pathlib import Path
 
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.errors import did_you_mean
+from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_codec
+from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
+from rolltree.policy.size import check_sampled, size_in
 
 NAMES = ("local", "vllm")
 ABOUT = """What samples the policy: local (this process), vllm (in this process too), or the address of a server that
@@ -16,21 +19,29 @@ serves it, such as http://127.0.0.1:8000."""
 
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
-    updates: bool = False, lockstep: bool = False,
+    updates: bool = False, lockstep: bool = False, placement: Placement | None = None,
 ) -> Engine:  # fmt: skip
     """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
     updated.
+
+    `placement` says where it computes and in which type, on the processor in float32 when left out.
 
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`).
 
     Optional parts are imported here only, and their absence is one sentence.
     """
+    there = placement or place("cpu")
     if name == "local":
         from rolltree.engine.local import LocalEngine
 
-        return LocalEngine(model, version=version, lockstep=lockstep)
+        if not isinstance(model, LoadedModel):
+            folder = model_folder(str(model))
+            size = size_in(base_of(folder) if holds_adapters(folder) else folder)
+            if size is not None:
+                check_sampled(size, str(model), there.device, there.dtype)
+        return LocalEngine(model, version=version, lockstep=lockstep, dtype=there.dtype, device=there.device)
     if name == "vllm":
-        return _vllm(model, version, sampling)
+        return _vllm(model, version, sampling, there)
     if not name.startswith(("http://", "https://")):
         way = did_you_mean(name, NAMES) or f"give {', '.join(NAMES)} or an address like http://127.0.0.1:8000"
         raise EngineError(f"there is no engine {name!r}: {way}")
@@ -47,7 +58,7 @@ async def choose_engine(
     return engine
 
 
-def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | None) -> Engine:
+def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | None, placement: Placement) -> Engine:
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
@@ -56,4 +67,8 @@ def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | No
     s = sampling or Sampling()
     # Of a large vocabulary the distribution is only known by vLLM's own word; of the policy itself its word says more.
     distribution = codec.vocab_size > SMALL and s.temperature > 0 and not neutral(s, codec.vocab_size)
-    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy")
+    path = model.path if isinstance(model, LoadedModel) else model_folder(str(model))
+    if holds_adapters(path):
+        raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
+    dtype = str(placement.dtype).removeprefix("torch.")
+    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy", dtype=dtype)

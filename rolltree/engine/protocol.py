@@ -8,7 +8,7 @@ that is nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -140,6 +140,36 @@ class Codec(Protocol):
     def decode(self, ids: Sequence[int] | Array) -> str:
         """Text of ids; special tokens are dropped."""
         ...
+
+
+@runtime_checkable
+class ExactCodec(Codec, Protocol):
+    """A codec that also shows its special tokens, as those of chat models must be."""
+
+    @property
+    def specials(self) -> Mapping[int, str]:
+        """Special tokens, by id."""
+        ...
+
+    def decode_exact(self, ids: Sequence[int] | Array) -> str:
+        """Text of ids, special tokens included."""
+        ...
+
+
+def exact_text(codec: Codec, ids: Sequence[int] | Array) -> str:
+    """Text of ids with special tokens, as far as the codec can show them."""
+    return codec.decode_exact(ids) if isinstance(codec, ExactCodec) else codec.decode(ids)
+
+
+def stop_text(codec: Codec, ids: Sequence[int] | Array, stops: Sequence[str]) -> str:
+    """Text of ids as stop strings are looked for in it: with special tokens where a stop string names one."""
+    return codec.decode_exact(ids) if isinstance(codec, ExactCodec) and named(codec, stops) else codec.decode(ids)
+
+
+def named(codec: Codec, stops: Sequence[str]) -> Mapping[int, str]:
+    """Special tokens that stand in stop strings, by id."""
+    known = codec.specials if stops and isinstance(codec, ExactCodec) else {}
+    return {i: text for i, text in known.items() if any(text in stop for stop in stops)}
 
 
 @dataclass(frozen=True, slots=True)

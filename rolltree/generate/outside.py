@@ -150,6 +150,8 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
         hand.fail(node, "the verifier", gone.cause, tries=gone.tries)
         return None
     node.scores.update({**verdict.parts, "reward": verdict.score})
+    if verdict.solved is not None:
+        node.scores["solved"] = float(verdict.solved)
     node.notes["answer"] = verdict.answer
     hand.event("verify", node, verdict.why, reward=verdict.score, parts=dict(verdict.parts))
     return verdict

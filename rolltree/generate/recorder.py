@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rolltree.control.ledger import Budget
-from rolltree.engine.protocol import Codec, Engine
+from rolltree.engine.protocol import Codec, Engine, exact_text
 from rolltree.generate.patience import error_line, place_of
 from rolltree.generate.random import Stream
 from rolltree.generate.setting import HandError, Setting
@@ -85,7 +85,7 @@ class Recorder:
 
     def turn(self, node: Node) -> str:
         """What was written since the environment last spoke."""
-        return self.codec.decode(self.turn_actions(node))
+        return self._read(self.turn_actions(node))
 
     def turn_actions(self, node: Node) -> Array:
         """The tokens of `turn`."""
@@ -141,7 +141,14 @@ class Recorder:
                 run.stop("abort")
 
     def _decoded(self, nodes: Sequence[Node]) -> str:
-        return self.codec.decode(np.concatenate([n.actions for n in nodes])) if nodes else ""
+        return self._read(np.concatenate([n.actions for n in nodes])) if nodes else ""
+
+    def _read(self, actions: Array) -> str:
+        """Text of actions as the task reads it: one with `exact_text` sees special tokens, but for a last eos."""
+        if not getattr(self.task, "exact_text", False):
+            return self.codec.decode(actions)
+        ended = len(actions) > 0 and int(actions[-1]) == self.codec.eos_id
+        return exact_text(self.codec, actions[:-1] if ended else actions)
 
 
 def latest_rollout(path: Sequence[Node]) -> Sequence[Node]:

@@ -89,6 +89,8 @@ async def grow(
     Pass `forest` to keep what was grown when the call is cancelled (leaves in flight are then paused), and to grow on:
     an item whose trees stand in it already is not planted again.
     """
+    if not callable(getattr(strategy, "grow_tree", None)):
+        raise TypeError(f"{type(strategy).__name__} is no strategy: give it `needs` and `async grow_tree(tree, hand)`")
     check_needs(strategy.needs, type(strategy).__name__, engine, task)
     for name, peer in (peers or {}).items():
         check_needs(strategy.needs, f"{type(strategy).__name__} for {name!r}", peer, task)

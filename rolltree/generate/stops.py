@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rolltree.engine.protocol import Codec
+from rolltree.engine.protocol import Codec, stop_text
 from rolltree.tree import Node
 from rolltree.tree.node import PER_ACTION, Array
 
@@ -20,9 +20,9 @@ def straddling_stop(codec: Codec, before: Array, written: Array, stops: Sequence
     longest = max(map(len, stops), default=0)
     if longest < 2 or len(before) == 0:
         return None
-    tail = codec.decode(before[-longest:])
+    tail = stop_text(codec, before[-longest:], stops)
     for k in range(1, min(longest, len(written)) + 1):
-        text = tail + codec.decode(written[:k])
+        text = tail + stop_text(codec, written[:k], stops)
         for stop in stops:
             at = text.find(stop, max(0, len(tail) - len(stop) + 1))
             if 0 <= at < len(tail):

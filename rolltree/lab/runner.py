@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
+from urllib.parse import unquote
 
 from rolltree.lab.arms import Arm
 from rolltree.lab.report.page import versions
 from rolltree.lab.sources import closure, combined, hashes
 from rolltree.lab.trace import Axis, LabError, Trace, load_trace, save_trace, write_json
+from rolltree.task.data.flags import folder_name
 
 Tick = Callable[[float, str], None]
 """Called while a run goes on with the cost so far (on the budget's axis) and what is being done."""
@@ -71,7 +74,7 @@ class Shelf:
     def place(self, spec: Spec) -> Path:
         """Where a run with this content stands or will stand."""
         digest = hashlib.sha256(json.dumps(self._content(spec), sort_keys=True).encode()).hexdigest()[:12]
-        return self.folder / f"{spec.arm.recipe}-{spec.conditions.task}-s{spec.seed}-{digest}"
+        return self.folder / f"{spec.arm.recipe}-{folder_name(spec.conditions.task)}-s{spec.seed}-{digest}"
 
     def get(self, spec: Spec) -> Trace | None:
         """A finished run, under this arm's label."""
@@ -113,10 +116,23 @@ def files_of(conditions: Conditions) -> dict[str, str]:
     """
     rest = conditions.task.partition(":")[2]
     plain = rest.partition("?")[0]
-    named = [Path(name) for name in (rest, plain, plain.rpartition(":")[0]) if name]
+    words = {rest, plain, plain.rpartition(":")[0], conditions.task.partition("?")[0]}
+    # Knobs name files too: rewards, tools, held-out items, a system message.
+    words |= {match[0] for match in _FILES.finditer(unquote(conditions.task))}
+    named = [Path(name) for name in sorted(words) if name]
     model = Path(conditions.model)
     weights = sorted(p for p in model.rglob("*") if p.is_file()) if model.is_dir() else []
-    return {str(p): _digest(p) for p in dict.fromkeys([*(p for p in named if p.is_file()), *weights])}
+    return {str(p): _digest(p) for p in dict.fromkeys([*(p for p in named if _is_file(p)), *weights])}
+
+
+_FILES = re.compile(r"[^\s\"'=&?,:\[\]]+\.\w+")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file system takes
+        return False
 
 
 def _digest(path: Path) -> str:

@@ -20,7 +20,7 @@ from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import load_recipe, recipes
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Task, spoken_by
 from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import RunEvent
@@ -65,7 +65,7 @@ class TrainRunner:
         settings(spec)
         engine = LocalEngine(load_model(spec.conditions.model))
         try:
-            check(parts, engine, self._task(spec))
+            check(parts, engine, spoken_by(self._task(spec), engine.codec))
         finally:
             asyncio.run(engine.close())
 

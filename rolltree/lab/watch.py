@@ -12,9 +12,9 @@ from typing import Any
 
 from rolltree.lab.trace import TraceTally
 from rolltree.metrics.log import read_lines
-from rolltree.metrics.rollouts import SOLVED
 from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
+from rolltree.tree.solved import is_solved
 
 
 class RunWatch:
@@ -51,4 +51,4 @@ def _tally(tree: Tree) -> TraceTally:
     """Judged leaves; leaves without an answer count as one more kind of answer."""
     done = [n for n in tree.leaves() if n.status == "done" and "reward" in n.scores]
     answers = {str(n.notes.get("answer")) for n in done}
-    return TraceTally(len(done), sum(n.scores.get("outcome", n.scores["reward"]) >= SOLVED for n in done), len(answers))
+    return TraceTally(len(done), sum(is_solved(n.scores) for n in done), len(answers))

@@ -45,6 +45,11 @@ class MetricsLog:
             tracker.log(step, {k: v for k, v in numbers.items() if math.isfinite(v)})
         return line
 
+    def write_words(self, kind: str, step: int, **said: float | str) -> None:
+        """One line that is no measurement: trackers do not get it."""
+        self._sink.write(json.dumps({"kind": kind, "step": step, **said}, ensure_ascii=False) + "\n")
+        self._sink.flush()
+
     def close(self) -> None:
         """Close everything and write the Parquet table."""
         self._sink.close()
@@ -59,7 +64,7 @@ class MetricsLog:
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     """All whole lines of a metrics file, old ones under present names; a line cut short by a kill is left out."""
-    return [renamed(line) for line in read_lines(path)]
+    return [renamed(line) if isinstance(line, dict) else line for line in read_lines(path)]
 
 
 def read_lines(path: Path | str) -> list[dict[str, Any]]:

@@ -121,7 +121,8 @@ def compared_name(name: str) -> str:
 
 def renamed(line: Mapping[str, Any]) -> dict[str, Any]:
     """A line of metrics.jsonl under present names; of two numbers that are one now the first is kept."""
-    name = eval_name if line.get("kind") == "eval" else train_name
+    names = {"train": train_name, "eval": eval_name}
+    name = names.get(str(line.get("kind")), str)
     out: dict[str, Any] = {}
     for old, value in line.items():
         out.setdefault(name(old), value)

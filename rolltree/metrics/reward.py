@@ -7,7 +7,7 @@ import numpy as np
 from rolltree.metrics.rollouts import SAME, Numbers, Rollouts
 
 NOT_PARTS = frozenset(
-    {"reward", "outcome", "true_reward", "vote", "overlong", "step_reward", "advantage", "value", "prior"}
+    {"reward", "outcome", "solved", "true_reward", "vote", "overlong", "step_reward", "advantage", "value", "prior"}
 )
 """Scores of a leaf that are no components of its outcome."""
 

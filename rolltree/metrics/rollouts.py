@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from rolltree.tree.node import Array
 from rolltree.tree.shape import Bools, Floats, Ints, Shape
+from rolltree.tree.solved import SOLVED
 from rolltree.tree.source import TreeColumns
 
-SOLVED = 1 - 1e-9
-"""An outcome of at least this counts as solved."""
 SAME = 1e-9
 """Outcomes that differ by no more are the same."""
 Numbers = dict[str, float]
@@ -146,7 +145,8 @@ class Rollouts:
     @cached_property
     def solved(self) -> Bools:
         """Judged leaves whose outcome counts as right."""
-        return self.judged & (self.outcome >= SOLVED)
+        said = self.score("solved")[self.leaf]
+        return self.judged & (np.where(np.isnan(said), self.outcome, said) >= SOLVED)
 
     @cached_property
     def wrong(self) -> Bools:

@@ -185,20 +185,35 @@ def _bucket(group: Sequence[Block], device: torch.device | str) -> Bucket:
     )  # fmt: skip
 
 
-def tree_attention(query: Tensor, key: Tensor, value: Tensor, plan: Sequence[Bucket], scale: float) -> Tensor:
-    """Attention of one packed row: query (heads, N, D), key and value (kv heads, N, D) -> (heads, N, D)."""
-    return _TreeAttention.apply(query, key, value, (plan, scale))  # pyright: ignore[reportReturnType]
+def tree_attention(
+    query: Tensor, key: Tensor, value: Tensor, plan: Sequence[Bucket], scale: float, *, keep: bool = True
+) -> Tensor:
+    """Attention of one packed row: query (heads, N, D), key and value (kv heads, N, D) -> (heads, N, D).
+
+    In half precision it runs in float32. `keep=False` never keeps attention weights for the backward pass.
+    """
+    if value.dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast(value.device.type, enabled=False):
+            out = _apply(query.float(), key.float(), value.float(), plan, scale, keep)
+        return out.to(value.dtype)
+    return _apply(query, key, value, plan, scale, keep)
+
+
+def _apply(query: Tensor, key: Tensor, value: Tensor, plan: Sequence[Bucket], scale: float, keep: bool) -> Tensor:
+    return _TreeAttention.apply(query, key, value, (plan, scale, keep))  # pyright: ignore[reportReturnType]
 
 
 class _TreeAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, how: tuple[Sequence[Bucket], float]) -> Tensor:
-        plan, scale = how
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, how: tuple[Sequence[Bucket], float, bool]
+    ) -> Tensor:
+        plan, scale, keep = how
         heads, n, d = query.shape
         q = (query * scale).view(key.shape[0], -1, n, d)
         out = torch.empty_like(q)
         top, total = q.new_zeros((*q.shape[:3], 1)), q.new_ones((*q.shape[:3], 1))
-        keep = heads * sum(b.count * b.queries * b.keys for b in plan) <= KEEP
+        keep = keep and heads * sum(b.count * b.queries * b.keys for b in plan) <= KEEP
         kept: list[tuple[Tensor, Tensor]] = []
         for b in plan:
             p = _scores(b, q, key)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,15 +39,25 @@ class HFCodec:
         ids: Any = self.tokenizer.encode(text, add_special_tokens=False)
         return [int(i) for i in ids]
 
+    @cached_property
+    def specials(self) -> Mapping[int, str]:
+        """Special tokens, by id."""
+        added: Mapping[int, Any] = getattr(self.tokenizer, "added_tokens_decoder", {})
+        return {int(i): str(token.content) for i, token in added.items() if token.special}
+
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """Text of ids; special tokens are dropped and spaces are left as they are."""
         return self.decode_many([ids])[0]
 
-    def decode_many(self, batch: Sequence[Sequence[int] | NDArray[Any]]) -> list[str]:
-        """Texts of many id lists."""
+    def decode_exact(self, ids: Sequence[int] | NDArray[Any]) -> str:
+        """Text of ids, special tokens included."""
+        return self.decode_many([ids], exact=True)[0]
+
+    def decode_many(self, batch: Sequence[Sequence[int] | NDArray[Any]], *, exact: bool = False) -> list[str]:
+        """Texts of many id lists; `exact` keeps special tokens."""
         lists = [[int(i) for i in np.asarray(ids).tolist()] for ids in batch]
         backend: Any = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is not None:
-            return list(backend.decode_batch(lists, skip_special_tokens=True))
+            return list(backend.decode_batch(lists, skip_special_tokens=not exact))
         decode: Any = self.tokenizer.decode
-        return [str(decode(i, skip_special_tokens=True, clean_up_tokenization_spaces=False)) for i in lists]
+        return [str(decode(i, skip_special_tokens=not exact, clean_up_tokenization_spaces=False)) for i in lists]

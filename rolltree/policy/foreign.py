@@ -20,6 +20,7 @@ from transformers.cache_utils import CacheLayerMixin
 
 from rolltree.policy.context import exact_context, window_of
 from rolltree.policy.decoder import ModelError
+from rolltree.policy.device import HALF, narrowed
 from rolltree.policy.slab import LayerShape, Slab
 
 
@@ -64,7 +65,7 @@ class ForeignDecoder:
         self.name = str(config.model_type)
         _refuse_windows(config, self.name)
         own: Any = copy.deepcopy(model)
-        self._model = own.to(device, dtype).eval()
+        self._model = (narrowed(own.to(device), dtype) if dtype in HALF else own.to(device, dtype)).eval()
         self._body: Any = self._model.base_model
         self._head: Any = self._model.get_output_embeddings()
         if self._head is None:

@@ -6,7 +6,7 @@ along the tree, one that does not runs scaled dot-product attention as before, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -18,16 +18,21 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from rolltree.policy.attention import Bucket, buckets, tree_attention
+from rolltree.policy.attend import Attend, Kernel, along
 from rolltree.policy.context import exact_context
 from rolltree.policy.decoder import ModelError
+from rolltree.policy.device import HALF, Compute
+from rolltree.policy.layers import checkpoint_layers
 from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed, Spans
+from rolltree.policy.pieces import hidden_in_pieces
 
 NAME = "rolltree"
 """Name of the attention function in transformers' registry."""
 LOGITS = 1 << 25
 """Most logits held at once; larger vocabularies are read in chunks whose logits are computed again backwards."""
+LOGITS_ON_CARD = 1 << 27
+"""The same on an accelerator, where products of few rows are slow."""
 
 Attention = Literal["auto", "blocks", "dense", "flex"]
 
@@ -49,10 +54,13 @@ class PolicyRead:
 class LanguagePolicy:
     """Reads packed trees with a causal LM. `attention`: "blocks" everywhere, "flex" (compiled) on CUDA when "auto"."""
 
-    def __init__(self, model: PreTrainedModel, *, attention: Attention = "auto") -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, attention: Attention = "auto", compute: Compute | None = None
+    ) -> None:
         if attention not in get_args(Attention):
             raise ModelError(f"no attention {attention!r}: choose {', '.join(get_args(Attention))}")
         self.model = model
+        self.compute = compute or Compute()
         self.device = next(model.parameters()).device
         self.attention: Attention = (
             attention if attention != "auto" else "flex" if self.device.type == "cuda" else "blocks"
@@ -61,7 +69,7 @@ class LanguagePolicy:
         if self.attention != "dense":
             core_of(model).set_attn_implementation(NAME)
             if not covers(core_of(model)):
-                self._try_out()
+                self._cope()
 
     @property
     def max_context(self) -> int:
@@ -83,29 +91,41 @@ class LanguagePolicy:
                 f"a path of {deepest} tokens does not fit the model's context of {self.max_context}; "
                 "grow shorter rollouts or train a model with a longer context"
             )
-        hidden = self._hidden(packed)
-        read, target = self._to(packed.read), self._to(packed.target)
-        head = _head(self.model)
-        if logits or hidden.shape[0] * head.out_features <= LOGITS:
-            return _tell(head(hidden), read, target, entropy=entropy, keep=logits, watch=watch)
-        return _in_chunks(head, hidden, read, target, entropy=entropy, watch=watch)
+        with self.compute.context(self.device):
+            hidden = self._hidden(packed)
+            read, target = self._to(packed.read), self._to(packed.target)
+            head = _head(self.model)
+            if logits or hidden.shape[0] * head.out_features <= most_logits(self.device):
+                return _tell(head(hidden), read, target, entropy=entropy, keep=logits, watch=watch)
+            return _in_chunks(head, hidden, read, target, entropy=entropy, watch=watch)
 
     def states(self, packed: Packed) -> Tensor:
         """(T, width) the last hidden state before each target: what a value is read off."""
-        return self._hidden(packed)[self._to(packed.read)]
+        with self.compute.context(self.device):
+            return self._hidden(packed)[self._to(packed.read)]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Its weights."""
+        return self.model.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take weights."""
+        self.model.load_state_dict(state)
 
     def _hidden(self, packed: Packed) -> Tensor:
-        if self.attention == "blocks" and covers(core_of(self.model)):
-            plan = buckets(packed.spans.blocks(), self.device)
+        core, compute = core_of(self.model), self.compute
+        if self.attention in ("blocks", "flex") and covers(core):
+            kernel: Kernel = self.attention
+            if 0 < compute.piece < len(packed):
+                return hidden_in_pieces(core, packed, kernel, self.device, compute)
+            attend = along(packed.spans, kernel, self.device, keep=not compute.checkpointing)
             tokens, position, reads = (self._to(a) for a in (packed.tokens, packed.position, packed.reads))
-            return hidden_states(core_of(self.model), tokens, position, plan, reads)
+            return hidden_states(core, tokens, position, attend, reads, checkpointing=compute.checkpointing)
         extra: dict[str, Any] = {}
         # A mask of four dimensions is passed through untouched, so no square of booleans is made and thrown away.
         mask = torch.zeros(1, 1, 1, 1, device=self.device)
-        if self.attention == "blocks":
-            extra["rolltree_plan"] = buckets(packed.spans.blocks(), self.device)
-        elif self.attention == "flex":
-            extra["rolltree_plan"] = _flex_mask(packed, self.device)
+        if self.attention in ("blocks", "flex"):
+            extra["rolltree_plan"] = along(packed.spans, self.attention, self.device, keep=not compute.checkpointing)
         else:
             at, last = torch.arange(len(packed), device=self.device), self._to(packed.spans.last())
             mask = ((at <= at[:, None]) & (at[:, None] < last))[None, None]
@@ -114,6 +134,23 @@ class LanguagePolicy:
             attention_mask=mask, use_cache=False, **extra,
         )  # fmt: skip
         return out.last_hidden_state[0].index_select(0, self._to(packed.reads))
+
+    def _cope(self) -> None:
+        """Ready a model whose layers are not known here for what is asked, or refuse it."""
+        core: Any = core_of(self.model)
+        self._try_out()
+        if self.compute.piece:
+            raise ModelError(
+                f"a {core.config.model_type} model cannot be computed in pieces, which takes a model of the Llama "
+                "family; leave out piece"
+            )
+        if self.compute.checkpointing:
+            checkpoint_layers(core)
+            if not self._agrees(core):
+                raise ModelError(
+                    f"a {core.config.model_type} model computes something else under gradient checkpointing (dropout "
+                    "in its layers does that); leave it out"
+                )
 
     def _try_out(self) -> None:
         """Refuse a model whose forward does not attend along the tree it is given, before its numbers train it."""
@@ -154,7 +191,13 @@ class LanguagePolicy:
         return torch.from_numpy(array).to(self.device)
 
 
+def most_logits(device: torch.device) -> int:
+    """Most logits held at once on a device."""
+    return LOGITS if device.type == "cpu" else LOGITS_ON_CARD
+
+
 def _tell(logits: Tensor, read: Tensor, target: Tensor, *, entropy: bool, keep: bool, watch: bool) -> PolicyRead:
+    logits = logits.float() if logits.dtype in HALF else logits
     logp = logits.log_softmax(-1)
     taken = logp[read, target]
     spread = -(logp.exp() * logp).sum(-1)[read] if entropy else None
@@ -169,8 +212,8 @@ def _in_chunks(
     head: nn.Linear, hidden: Tensor, read: Tensor, target: Tensor, *, entropy: bool, watch: bool
 ) -> PolicyRead:
     """The same without holding all logits: each chunk's are computed again in the backward pass."""
-    size = max(1, LOGITS // head.out_features)
-    columns = hidden.new_zeros(len(read), 3)
+    size = max(1, most_logits(hidden.device) // head.out_features)
+    columns = hidden.new_zeros(len(read), 3, dtype=torch.float32 if hidden.dtype in HALF else hidden.dtype)
 
     def part(chunk: Tensor, rows: Tensor, goal: Tensor) -> Tensor:
         told = _tell(head(chunk), rows, goal, entropy=entropy, keep=False, watch=watch)
@@ -223,34 +266,7 @@ def _attend(
     if plan is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     scale = float(kwargs.get("scaling") or query.shape[-1] ** -0.5)
-    if isinstance(plan, list):
-        out = tree_attention(query[0], key[0], value[0], cast(list[Bucket], plan), scale)[None]
-    else:
-        out = _flex()(query, key, value, block_mask=plan, scale=scale, enable_gqa=query.shape[1] != key.shape[1])
-    return out.transpose(1, 2), None
-
-
-def _flex() -> Any:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    global _compiled  # noqa: PLW0603  (compiling is slow and belongs to the process)
-    if _compiled is None:
-        _compiled = torch.compile(flex_attention, dynamic=True)
-    return _compiled
-
-
-_compiled: Any = None
-
-
-def _flex_mask(packed: Packed, device: torch.device) -> Any:
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    last = torch.from_numpy(packed.spans.last()).to(device)
-
-    def visible(_b: Tensor, _h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return (k <= q) & (q < last[k])
-
-    return create_block_mask(visible, None, None, len(packed), len(packed), device=str(device))
+    return cast(Attend, plan)(query[0], key[0], value[0], scale)[None].transpose(1, 2), None
 
 
 AttentionInterface.register(NAME, _attend)

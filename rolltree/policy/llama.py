@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from rolltree.policy.device import HALF
 from rolltree.policy.llama_spec import LlamaSpec
 from rolltree.policy.llama_weights import copy_weights, empty_weights
 from rolltree.policy.slab import LayerShape, Slab
@@ -149,7 +150,12 @@ def _decode(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
     rows, heads, reach, dim = keys.shape
     group = q.shape[2] // heads
     score = torch.bmm(q.reshape(rows * heads, group, dim), keys.reshape(rows * heads, reach, dim).transpose(1, 2))
-    score = torch.add(mask, score.view(rows, heads, group, reach), alpha=dim**-0.5).softmax(-1)
+    score = score.view(rows, heads, group, reach)
+    if score.dtype in HALF:
+        # The mask is in half precision too; zero and -inf lose nothing by that.
+        score = score.float().mul_(dim**-0.5).add_(mask).softmax(-1).to(q.dtype)
+    else:
+        score = torch.add(mask, score, alpha=dim**-0.5).softmax(-1)
     return torch.bmm(score.view(rows * heads, group, reach), values.reshape(rows * heads, reach, dim))
 
 

@@ -8,14 +8,16 @@ the rows that are read. Linear layers are called as modules, so biases and adapt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from rolltree.policy.attention import Bucket, tree_attention
+from rolltree.policy.attend import Attend
+from rolltree.policy.device import HALF
 from rolltree.policy.llama_spec import why_not_native
 
 
@@ -30,37 +32,67 @@ def covers(model: PreTrainedModel) -> bool:
 
 
 def hidden_states(
-    model: PreTrainedModel, tokens: Tensor, position: Tensor, plan: Sequence[Bucket], reads: Tensor
-) -> Tensor:
+    model: PreTrainedModel, tokens: Tensor, position: Tensor, attend: Attend, reads: Tensor, *,
+    checkpointing: bool = False,
+) -> Tensor:  # fmt: skip
     """Last hidden states (U, hidden) at `reads` of one packed row."""
+    return continued(model, tokens, position, attend, reads, None, checkpointing=checkpointing)[0]
+
+
+Past = Sequence[tuple[Tensor, Tensor]]
+"""Keys and values (kv heads, C, D) of every layer."""
+
+
+def continued(
+    model: PreTrainedModel, tokens: Tensor, position: Tensor, attend: Attend, reads: Tensor, past: Past | None, *,
+    checkpointing: bool = False,
+) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:  # fmt: skip
+    """The same of rows behind those whose keys and values are given, and the keys and values of these rows."""
     core: Any = model
     trunk = core.model
     x: Tensor = trunk.embed_tokens(tokens)
-    cos, sin = (t[0] for t in trunk.rotary_emb(x, position[None]))
+    # Angles in half precision would move far positions.
+    cos, sin = (t[0] for t in trunk.rotary_emb(x[:0].float() if x.dtype in HALF else x, position[None]))
     layers = list(trunk.layers)
+    own: list[tuple[Tensor, Tensor]] = []
     for i, layer in enumerate(layers):
-        attention, mlp = layer.self_attn, layer.mlp
-        h = _norm(layer.input_layernorm, x)
-        q, k, v = (
-            _split(project(h), attention.head_dim) for project in (attention.q_proj, attention.k_proj, attention.v_proj)
-        )
-        if hasattr(attention, "q_norm"):
-            q, k = _norm(attention.q_norm, q), _norm(attention.k_norm, k)
-        q, k = _Rotate.apply(q, cos, sin), _Rotate.apply(k, cos, sin)
-        mixed = tree_attention(
-            q.transpose(0, 1),
-            k.transpose(0, 1),
-            v.transpose(0, 1),
-            plan,
-            attention.scaling,  # pyright: ignore
-        )
-        mixed = mixed.transpose(0, 1).reshape(len(x), -1)
-        if i == len(layers) - 1:
-            mixed, x = mixed.index_select(0, reads), x.index_select(0, reads)
-        x = x + attention.o_proj(mixed)
-        h = _norm(layer.post_attention_layernorm, x)
-        x = x + mlp.down_proj(_Gated.apply(mlp.gate_proj(h), mlp.up_proj(h)))
-    return _norm(trunk.norm, x)
+        last = reads if i == len(layers) - 1 else None
+        inputs = (layer, x, (cos, sin), attend, last, None if past is None else past[i])
+        if checkpointing and torch.is_grad_enabled():
+            told = checkpoint(_layer, *inputs, use_reentrant=False, preserve_rng_state=False)
+            x, k, v = cast("tuple[Tensor, Tensor, Tensor]", told)
+        else:
+            x, k, v = _layer(*inputs)
+        if past is not None:
+            own.append((k, v))
+    return _norm(trunk.norm, x), own
+
+
+def _layer(
+    layer: Any, x: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend, reads: Tensor | None,
+    past: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """One block; its output for all rows, or those of `reads`, and its own keys and values (kv heads, N, D)."""
+    attention, mlp = layer.self_attn, layer.mlp
+    cos, sin = rotation
+    h = _norm(layer.input_layernorm, x)
+    q, k, v = (
+        _split(project(h), attention.head_dim) for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    if hasattr(attention, "q_norm"):
+        q, k = _norm(attention.q_norm, q), _norm(attention.k_norm, k)
+    q, k = _Rotate.apply(q, cos, sin), _Rotate.apply(k, cos, sin)
+    q, k, v = (cast(Tensor, t).transpose(0, 1) for t in (q, k, v))
+    keys, values = k, v
+    if past is not None and past[0].shape[1]:
+        keys, values = torch.cat((past[0], k), 1), torch.cat((past[1], v), 1)
+    mixed = attend(q, keys, values, attention.scaling)
+    mixed = mixed.transpose(0, 1).reshape(len(x), -1)
+    if reads is not None:
+        mixed, x = mixed.index_select(0, reads), x.index_select(0, reads)
+    x = x + attention.o_proj(mixed)
+    h = _norm(layer.post_attention_layernorm, x)
+    return x + mlp.down_proj(_Gated.apply(mlp.gate_proj(h), mlp.up_proj(h))), k, v
 
 
 def _split(x: Tensor, head_dim: int) -> Tensor:
@@ -72,21 +104,24 @@ def _norm(module: Any, x: Tensor) -> Tensor:
 
 
 class _RmsNorm(torch.autograd.Function):
+    """RMS norm (arXiv 1910.07467); of half precision in float32, as transformers does."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-        unit = x * scale
-        ctx.save_for_backward(unit, scale, weight)
-        return unit * weight
+        wide = x.float() if x.dtype in HALF else x
+        scale = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        unit = wide * scale
+        ctx.save_for_backward(unit.to(x.dtype), scale, weight)
+        return (unit * weight).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         unit, scale, weight = ctx.saved_tensors
-        g = grads[0]
+        g = grads[0].to(scale.dtype)
         inner = g * unit
         dweight = inner.reshape(-1, inner.shape[-1]).sum(0)
-        along = (inner @ weight).unsqueeze(-1).div_(unit.shape[-1])
-        return torch.addcmul(g * weight, unit, along, value=-1).mul_(scale), dweight, None
+        along = (inner @ weight.to(inner.dtype)).unsqueeze(-1).div_(unit.shape[-1])
+        return torch.addcmul(g * weight, unit.to(g.dtype), along, value=-1).mul_(scale), dweight, None
 
 
 class _Rotate(torch.autograd.Function):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
@@ -15,6 +16,7 @@ from transformers.utils import logging
 
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.decoder import ModelError
+from rolltree.policy.lora import base_of, holds_adapters, merged
 from rolltree.policy.models import MODELS, model_folder
 from rolltree.policy.trust import check_code, trusts_code
 
@@ -29,14 +31,20 @@ class LoadedModel:
     name: str
 
 
-def load_model(name: str | Path) -> LoadedModel:
-    """Load a registered name, a folder or a Hugging Face id, in float32; anything else raises a ModelError."""
+def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedModel:
+    """Load a registered name, a folder or a Hugging Face id onto the processor; anything else raises a ModelError.
+
+    Adapters of low rank are merged into the model that they belong to. What is to be trained is loaded in float32.
+    """
     path = model_folder(str(name))
+    if holds_adapters(path):
+        base = load_model(base_of(path), dtype)
+        return LoadedModel(merged(base.model, path), base.codec, path, str(name))
     check_folder(path)
     try:
         with no_progress_bar():
             model: Any = AutoModelForCausalLM.from_pretrained(
-                path, dtype="float32", local_files_only=True, trust_remote_code=trusts_code()
+                path, dtype=dtype, local_files_only=True, trust_remote_code=trusts_code()
             )
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
@@ -49,6 +57,8 @@ def load_model(name: str | Path) -> LoadedModel:
 
 def load_codec(path: Path) -> HFCodec:
     """The codec of a model in a folder, without its weights."""
+    if holds_adapters(path):
+        return load_codec(base_of(path))
     check_folder(path)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())

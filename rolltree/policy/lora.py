@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,21 +11,25 @@ from transformers import PreTrainedModel
 
 from rolltree.policy.decoder import ModelError
 
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
 
 def with_lora(model: PreTrainedModel, *, rank: int, alpha: float, targets: Sequence[str]) -> PreTrainedModel:
     """Wrap a model so that only low-rank adapters of the named linear layers train (arXiv 2106.09685)."""
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError:
-        raise ModelError("LoRA needs the package peft; install rolltree[lora].") from None
+    peft = _peft()
     present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
     missing = sorted(set(targets) - present)
     if missing:
         raise ModelError(f"the model has no layer named {missing[0]!r} to adapt; name layers it has")
     # peft scales by alpha / r and takes fractions too, whatever its annotation says.
     scale: Any = alpha
-    config: Any = LoraConfig(r=rank, lora_alpha=scale, target_modules=list(targets), lora_dropout=0.0, bias="none")
-    return cast(PreTrainedModel, get_peft_model(cast(Any, model), config))
+    config: Any = peft.LoraConfig(r=rank, lora_alpha=scale, target_modules=list(targets), lora_dropout=0.0, bias="none")
+    # Whoever loads a checkpoint's adapters finds the model by this, from whatever folder.
+    base: Any = model
+    place = Path(base.name_or_path)
+    if base.name_or_path and place.is_dir():
+        base.name_or_path = str(place.resolve())
+    return cast(PreTrainedModel, peft.get_peft_model(base, config))
 
 
 def load_lora(model: PreTrainedModel, folder: Path) -> None:
@@ -32,6 +37,49 @@ def load_lora(model: PreTrainedModel, folder: Path) -> None:
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    told: Any = set_peft_model_state_dict(cast(Any, model), load_file(folder / "adapter_model.safetensors"))
+    told: Any = set_peft_model_state_dict(cast(Any, model), load_file(folder / WEIGHTS))
     if told.unexpected_keys:
         raise ModelError(f"checkpoint {folder} holds {told.unexpected_keys[0]}, which the model does not have")
+
+
+def holds_adapters(folder: Path) -> bool:
+    """Whether a folder holds adapters instead of a model."""
+    return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
+
+
+def base_of(folder: Path) -> Path:
+    """Folder of the model that a folder's adapters belong to."""
+    place = folder / CONFIG
+    try:
+        named = str(json.loads(place.read_text())["base_model_name_or_path"])
+    except (ValueError, KeyError, OSError) as error:
+        raise ModelError(f"{place} cannot be read ({error}); save the adapters again.") from error
+    from rolltree.policy.models import model_folder
+
+    try:
+        return model_folder(named)
+    except ModelError as error:
+        raise ModelError(
+            f"The adapters in {folder} belong to the model {named!r}, which is not there; put it there, or write where "
+            f"it is as base_model_name_or_path into {place}."
+        ) from error
+
+
+def merged(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """The model with a folder's adapters added to its weights."""
+    peft = _peft()
+    try:
+        wrapped: Any = peft.PeftModel.from_pretrained(model, str(folder))
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"The adapters in {folder} do not fit their model ({first}); save them again.") from error
+    whole: Any = wrapped.merge_and_unload()
+    return cast(PreTrainedModel, whole.eval().requires_grad_(True))
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError:
+        raise ModelError("LoRA needs the package peft; install rolltree[lora].") from None
+    return peft

@@ -6,7 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rolltree.task.protocol import Item, Task
+from rolltree.generate.random import Stream
+from rolltree.rollout.config import RolloutError
+from rolltree.task.protocol import Item, Task, distinct
+
+STALE = 1000
+"""Draws without a new item after which a task counts as exhausted."""
 
 
 @dataclass(slots=True)
@@ -16,14 +21,58 @@ class Cursor:
     task: Task
     seed: int
     taken: int = 0
+    items: int | None = None
+    """Only the first so many distinct items, in a new order every pass; None = all there are."""
     _stream: Iterator[Item] | None = None
     _known: dict[int, Item] = field(default_factory=dict[int, Item])
     """Items asked for by their place."""
 
+    def stream(self) -> Iterator[Item]:
+        """The items from the beginning."""
+        return self.task.items("train", self.seed) if self.items is None else self._passes(self.items)
+
+    @property
+    def size(self) -> int | None:
+        """Items of one pass; None where there is no end of them."""
+        return distinct(self.task, "train") if self.items is None else self.items
+
+    @property
+    def epoch(self) -> float | None:
+        """How often all items were taken; None where there is no end of them."""
+        return None if not self.size else self.taken / self.size
+
+    def check(self) -> None:
+        """Refuse more items than the task says it has."""
+        known = distinct(self.task, "train")
+        if self.items is not None and known is not None and known < self.items:
+            raise self._too_few(known)
+
+    def _too_few(self, known: int) -> RolloutError:
+        return RolloutError(
+            f"{self.task.name} gives {known} distinct training items and no more, so items={self.items} cannot be had; "
+            "ask for fewer"
+        )
+
+    def _passes(self, count: int) -> Iterator[Item]:
+        """The first distinct items in their order, then in others, which the seed alone decides."""
+        known, stale = dict[str, Item](), 0
+        for item in self.task.items("train", self.seed):
+            stale = stale + 1 if item.id in known else 0
+            if stale == STALE:
+                raise self._too_few(len(known))
+            known.setdefault(item.id, item)
+            if len(known) == count:
+                break
+        items = list(known.values())
+        yield from items
+        rng = Stream(self.seed).child("passes").generator()
+        while True:
+            yield from (items[i] for i in rng.permutation(len(items)))
+
     def take(self, count: int) -> list[Item]:
         """The next items."""
         if self._stream is None:
-            self._stream = islice(self.task.items("train", self.seed), self.taken, None)
+            self._stream = islice(self.stream(), self.taken, None)
         self.taken += count
         return list(islice(self._stream, count))
 
@@ -31,7 +80,7 @@ class Cursor:
         """Items at these places of the stream; those asked for last time are kept."""
         missing = {p for p in places if p not in self._known}
         if missing:
-            stream = islice(self.task.items("train", self.seed), max(missing) + 1)
+            stream = islice(self.stream(), max(missing) + 1)
             self._known |= {place: item for place, item in enumerate(stream) if place in missing}
         self._known = {p: self._known[p] for p in places}
         return [self._known[p] for p in places]

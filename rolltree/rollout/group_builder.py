@@ -19,6 +19,7 @@ from rolltree.rollout.rescore import score_bare, score_node
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
+from rolltree.tree.solved import is_solved
 
 MEASURED = "asked for to measure, not to teach"
 """Why such trees are dropped."""
@@ -140,7 +141,7 @@ class GroupBuilder:
         live = live_leaves(tree)
         rewards = tuple(leaf.scores["reward"] for leaf in live)
         lengths = tuple(_written(tree, leaf) for leaf in live)
-        right = [(n, i) for i, (n, r) in enumerate(zip(lengths, rewards, strict=True)) if r >= 1 - 1e-9]
+        right = [(n, i) for i, (n, leaf) in enumerate(zip(lengths, live, strict=True)) if is_solved(leaf.scores)]
         text = ""
         if right and order.judged:
             text = self.engine.codec.decode(_own(tree, live[min(right)[1]]))

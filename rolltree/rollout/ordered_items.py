@@ -75,6 +75,11 @@ class OrderedTask:
         """As of the task."""
         return self.inner.max_turns
 
+    @property
+    def exact_text(self) -> bool:
+        """As of the task."""
+        return bool(getattr(self.inner, "exact_text", False))
+
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """As of the task."""
         return self.inner.items(split, seed)

@@ -36,6 +36,8 @@ class Verdict:
     answer: str | None = None
     """The final answer in normal form: what majority votes and diversity counts compare. None = none was given."""
     why: str = ""
+    solved: bool | None = None
+    """Whether this counts as right, where that is not the same as a score of 1 (several rewards, one threshold)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +101,26 @@ class Task(Protocol):
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """Judge a finished rollout: `text` is everything after the prompt, `state` the last state."""
         ...
+
+
+def distinct(task: Task, split: Split) -> int | None:
+    """How many items a split has, where the task is finite: its stream gives each of them once before any again.
+
+    A finite task has a method `count(split)`; None for items without end.
+    """
+    count = getattr(task, "count", None)
+    return None if count is None else count(split)
+
+
+def spoken_by(task: Task, codec: Any) -> Task:
+    """The task as the policy with this codec is asked: one with a chat template asks in it.
+
+    A task that depends on the policy's tokenizer has a method `spoken_by(tokenizer)`; every other is itself.
+    """
+    bind = getattr(type(task), "spoken_by", None)  # not what a wrapper passes on: it would be lost
+    return task if bind is None else bind(task, getattr(codec, "tokenizer", None))
+
+
+def about(task: Task) -> str:
+    """What a finite task says of itself before a run: how many items, which are held out, what judges them."""
+    return str(getattr(task, "about", ""))

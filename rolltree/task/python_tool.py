@@ -7,12 +7,14 @@ expression after the last output, compared by value as in `jsonl:PATH`.
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
+from rolltree.task.data.task import Data
 from rolltree.task.items import digest
-from rolltree.task.math_answers import MathAnswers
 from rolltree.task.math_judge import judge_math
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.task.sandbox.box import Box, Ran
@@ -34,7 +36,7 @@ class Notebook:
     reply: str = ""
 
 
-class PythonTool(MathAnswers):
+class PythonTool(Data):
     """The items of a file, with a Python tool in the rollout."""
 
     def __init__(
@@ -43,7 +45,7 @@ class PythonTool(MathAnswers):
     ) -> None:  # fmt: skip
         """`shown` characters of an output are given to the policy; `instructions` follow every prompt; `seconds`,
         `packages` and `without` are the sandbox's (`rolltree.task.sandbox.box.Box`), which is tried out here."""
-        super().__init__(path, max_tokens, (CLOSE,))
+        super().__init__(f"jsonl:{path}", reward="math", chat="off", max_tokens=max_tokens, stop=(CLOSE,))
         self.name = f"python:{path}"
         self.max_turns = max_turns
         self.shown = shown
@@ -51,6 +53,9 @@ class PythonTool(MathAnswers):
         self.box = Box(seconds=seconds, packages=packages, without=frozenset(without))
         self.guarantees = survey(self.box)
         """Guarantee -> what holds it on this machine."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (PythonTool,), self.__dict__  # pyright: ignore[reportAttributeAccessIssue]
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """Those of the file, with the instructions after each prompt."""

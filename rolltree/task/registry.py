@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 from rolltree.errors import did_you_mean
 from rolltree.knobs import checked_knobs
+from rolltree.task.data.source import is_data
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
 from rolltree.task.protocol import Task
@@ -58,7 +59,8 @@ NANO: Mapping[str, TaskInfo] = {
 """The nano suite in reading order."""
 PREFIXES: Mapping[str, str] = {
     "reasoning-gym": "a data set of reasoning-gym by name",
-    "jsonl": "a file of prompts and answers",
+    "jsonl": "a file of prompts and answers; one that ends in .jsonl, .json or .parquet needs no prefix",
+    "hf": "a data set of the Hugging Face hub, hf:NAME or hf:NAME:SPLIT",
     "python": "a file of prompts and answers, worked out with Python",
     "trl": "a TRL-style environment class, module:Class or file.py:Class",
     "gym": "a Gymnasium environment that speaks text, by its id",
@@ -68,13 +70,14 @@ PREFIXES: Mapping[str, str] = {
 """Prefix of an adapter -> what its name stands for."""
 _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "reasoning-gym": ("rolltree.task.reasoning_gym", "ReasoningGym"),
-    "jsonl": ("rolltree.task.math_answers", "MathAnswers"),
     "python": ("rolltree.task.python_tool", "PythonTool"),
     "mixed": ("rolltree.task.mixed", "Mixed"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
     "verifiers": ("rolltree.task.foreign.task_set", "from_verifiers"),
 }
+DATA = ("jsonl", "hf")
+"""Prefixes of data, which keeps its whole name."""
 _KNOBS = re.compile(r"\?(?=[A-Za-z_]\w*=)")
 
 
@@ -97,7 +100,9 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
         knobs["level"] = level
     if type(knobs.get("level", 0)) is not int:
         raise TaskError(f"level={knobs['level']!r} of {name} is no level; give a whole number")
-    if colon:
+    if (colon and prefix in DATA) or (prefix not in PREFIXES and is_data(name)):
+        make, fixed = _data(), (name,)
+    elif colon:
         make, fixed = _adapter(prefix), (rest,)
     elif name in NANO:
         make, fixed = NANO[name].make, ()
@@ -129,6 +134,12 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
+
+
+def _data() -> Callable[..., Task]:
+    from rolltree.task.data.task import Data
+
+    return Data
 
 
 def _adapter(prefix: str) -> Callable[..., Task]:

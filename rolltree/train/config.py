@@ -7,9 +7,11 @@ from math import inf
 from typing import Any
 
 from rolltree.control.schedule import preset
-from rolltree.errors import RolltreeError
+from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.knobs import check_instance
 from rolltree.rollout.config import RolloutConfig
+
+SCHEDULES = ("constant", "linear", "cosine")
 
 
 class TrainError(RolltreeError):
@@ -32,7 +34,14 @@ class Optim:
     lr: float = 5e-4
     """For a million parameters; models of a hundred million and more want 1e-6 to 1e-5."""
     warmup: int = 5
-    """Updates over which the learning rate rises linearly to `lr`; constant afterwards."""
+    """Updates over which the learning rate rises linearly to `lr`."""
+    lr_schedule: str = "constant"
+    """How the learning rate goes on behind the warm-up: constant, or falling as a line (linear) or half a cosine
+    (cosine) to `lr_floor` of it."""
+    lr_floor: float = 0.0
+    """Share of `lr` at which it ends."""
+    lr_updates: int | None = None
+    """Updates until it has fallen; all of the run's steps make when left out."""
     betas: tuple[float, float] = (0.9, 0.99)
     eps: float = 1e-8
     weight_decay: float = 0.0
@@ -52,6 +61,8 @@ class TrainConfig:
     seed: int = 0
     prompts: int = 16
     """Items per step; a recipe's strategy decides how many leaves each gets."""
+    items: int | None = None
+    """Train on the first so many distinct items, again and again in other orders; on all there are when left out."""
     optim: Optim = field(default_factory=Optim)
     temperature: float = 1.0
     max_tokens: int | None = None
@@ -63,8 +74,19 @@ class TrainConfig:
     """Most micro-batches whose forward passes are held at once, by objectives with a statistic of the whole update; a
     larger update is read twice instead."""
     ranks: int = 1
-    """Processes that share each step's micro-batches, gradients and optimizer state (FSDP2, on CPU). A run may be
-    resumed with another number."""
+    """Processes that share each step's micro-batches, gradients and optimizer state (FSDP2), on processors, or a GPU
+    each. A run may be resumed with another number."""
+    device: str = "auto"
+    """Where policy and local engine compute: auto (a GPU where there is one), cpu, cuda or cuda:N."""
+    dtype: str = "auto"
+    """In which type they compute: auto (bfloat16 on a GPU that has it, float32 elsewhere), float32 or bfloat16. The
+    trained weights are float32 in any case."""
+    gradient_checkpointing: bool = False
+    """Compute each layer's activations again in the backward pass instead of keeping them: less memory, a third more
+    work."""
+    piece: int = 0
+    """Most tokens of a micro-batch computed at once, depth first; keys and values of what stands above are kept. A tree
+    beyond `token_budget` is then one micro-batch instead of several that each read its trunk. 0 = at once."""
     staleness: int = 0
     """Versions a batch waits before it is trained, in lock-step: rollouts run ahead of the weights by so many steps, as
     they do in asynchronous training. 0 = every batch is trained at once."""
@@ -108,14 +130,16 @@ class TrainConfig:
         for name in counts:
             if getattr(self, name) < 1:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give a whole number of at least 1")
-        for name in ("eval_every", "checkpoint_every", "forests_every"):
+        ways = {
+            **dict.fromkeys(("eval_every", "checkpoint_every", "forests_every"), "(never) or a number of steps"),
+            "staleness": "or the number of versions to wait", "piece": "(at once) or a number of tokens",
+        }  # fmt: skip
+        for name, way in ways.items():
             if getattr(self, name) < 0:
-                raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 (never) or a number of steps")
-        if self.staleness < 0:
-            raise TrainError(f"staleness={self.staleness} makes no sense; give 0 or the number of versions to wait")
+                raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 {way}")
         if self.scheduler:
             preset(self.scheduler)  # an unknown name is refused here
-        for name in ("max_tokens", "decoded", "seconds"):
+        for name in ("items", "max_tokens", "decoded", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
         check_optim(self.optim)
@@ -140,6 +164,16 @@ def check_optim(optim: Optim) -> None:
     for name in ("eps", "weight_decay", "warmup"):
         if not 0 <= getattr(optim, name) < inf:
             raise TrainError(f"optim.{name}={getattr(optim, name)} makes no sense; give 0 or a number above it")
+    if optim.lr_schedule not in SCHEDULES:
+        way = did_you_mean(optim.lr_schedule, SCHEDULES) or f"choose {', '.join(SCHEDULES)}"
+        raise TrainError(f"there is no optim.lr_schedule {optim.lr_schedule!r}; {way}")
+    if not 0 <= optim.lr_floor <= 1:
+        raise TrainError(f"optim.lr_floor={optim.lr_floor} makes no sense; give a share of the learning rate, 0 to 1")
+    if optim.lr_updates is not None and optim.lr_updates <= optim.warmup:
+        raise TrainError(
+            f"optim.lr_updates={optim.lr_updates} end before the warm-up's {optim.warmup} do; give more, or a shorter "
+            "warmup"
+        )
     if not all(0 <= beta < 1 for beta in optim.betas):
         raise TrainError(f"optim.betas={optim.betas} make no sense; give two numbers of at least 0 and below 1")
     for name in ("epochs", "minibatches"):

@@ -12,8 +12,8 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
-from rolltree.metrics.rollouts import SOLVED, Rollouts
-from rolltree.task.protocol import Task
+from rolltree.metrics.rollouts import Rollouts
+from rolltree.task.protocol import Task, distinct
 from rolltree.tree import Forest
 from rolltree.tree.table import table
 
@@ -49,7 +49,12 @@ def wilson(mean: float, items: int, z: float = 1.959964) -> Rate:
 async def evaluate(
     engine: Engine, task: Task, *, items: int, samples: int, seed: int, limit: int, temperature: float = 1.0
 ) -> tuple[dict[str, float], Forest]:
-    """Grow independent samples of the first held-out items; the same items and streams at every call."""
+    """Grow independent samples of the first held-out items; the same items and streams at every call.
+
+    Of a finite task no item is asked twice, so fewer than `items` may be measured.
+    """
+    held = distinct(task, "test")
+    items = items if held is None else min(items, held)
     budget = Budget(name="evaluation")
     forest = await grow(
         Independent(samples), engine, task, islice(task.items("test", seed), items), seed=seed, budget=budget,
@@ -63,7 +68,7 @@ def summary(forest: Forest, k: int) -> dict[str, float]:
     r = Rollouts(table(forest))
     done = r.count(r.judged)
     items = np.flatnonzero(done > 0)
-    right = r.count(r.judged & (r.reward >= SOLVED))
+    right = r.count(r.solved)
     ones = [float(right[i] / done[i]) for i in items]
     many = [pass_at(int(right[i]), int(done[i]), min(k, int(done[i]))) for i in items]
     out = {"eval/reward": float(r.reward[r.judged].mean()) if len(items) else math.nan}

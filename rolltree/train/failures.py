@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from rolltree.tree import Tree
 
+KIND = "failures"
+"""Kind of the lines in metrics.jsonl: `failed` leaves of `leaves`, and `why`, what the first of them said."""
+
 
 def failures(trees: Iterable[Tree]) -> tuple[int, int, str]:
     """How many rollouts failed, of how many, and what the first of them said with the place in the code."""

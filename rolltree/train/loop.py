@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rolltree.control.ledger import RESOURCES, Budget
 from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine
@@ -46,6 +45,7 @@ from rolltree.train.gather import Reread, check_mismatch
 from rolltree.train.peers import PeerPolicy, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.step import Learner
+from rolltree.train.totals import RunTotals, StepClock
 from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import Table, table
@@ -67,26 +67,6 @@ LAPS = ("grow", "credit", "learn", "stop", "publish")
 """What the time of a step is made of."""
 Listen = Callable[[RunEvent], str | None]
 """Told of everything that happens; what it answers is said and logged with the step."""
-
-
-@dataclass(slots=True)
-class RunTotals:
-    """What a run has used up, earlier parts of a resumed run included."""
-
-    decoded: int = 0
-    prefilled: int = 0
-    env_steps: int = 0
-    judge_calls: int = 0
-    leaves: int = 0
-    seconds: float = 0.0
-
-    def add(self, budget: Budget, before: BudgetSpent | None = None) -> dict[str, float]:
-        """Book what a step's budget spent, since `before` where it is not the step's own; returns it."""
-        spent = budget.spent
-        numbers = {n: getattr(spent, n) - (getattr(before, n) if before else 0) for n in RESOURCES}
-        for name, value in numbers.items():
-            setattr(self, name, getattr(self, name) + value)
-        return {f"budget/{n}": float(v) for n, v in numbers.items()}
 
 
 @dataclass(slots=True)
@@ -154,7 +134,7 @@ class Loop:
 
         Returns the step's metrics and everything that was settled in it.
         """
-        clock = _Clock()
+        clock = StepClock()
         batch = await self.collector.collect(self.version, self.recalls(self.collector.next_plan(self.done)))
         numbers = grown_metrics(batch.fresh) | batch.numbers
         clock.lap("grow")
@@ -165,7 +145,8 @@ class Loop:
         if self.done == self.recipe.reanchor:
             self.learner.reanchor("reference")
         numbers |= await self.collector.trained(time.monotonic() - began)
-        clock.lap("stop")
+        if not self.collector.lockstep:
+            clock.lap("stop")
         numbers |= self._spent() | {"rollout/waiting": float(self.collector.waiting)}
         await self.publish()
         clock.lap("publish")
@@ -173,6 +154,8 @@ class Loop:
         # What a schedule says of unfinished rollouts goes before what the batch alone can tell.
         numbers = trained_metrics(batch.trees, batch.version) | numbers
         numbers["budget/decoded_total"] = float(self.spent.decoded)
+        if (epoch := self.cursor.epoch) is not None:
+            numbers["budget/epoch"] = epoch
         numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
         numbers = without_zeros(numbers)
         self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
@@ -191,7 +174,7 @@ class Loop:
         recall = self.recipe.recall
         return recall.count(self.config.prompts, step, len(self.past.trees)) if recall else 0
 
-    def learn(self, batch: RolloutBatch, clock: _Clock) -> dict[str, float]:
+    def learn(self, batch: RolloutBatch, clock: StepClock) -> dict[str, float]:
         """Credit, fold, pack and update; then write on the trees what came of them."""
         # Batches that waited were grown when the past held other trees; it may hold fewer now.
         recalls = min(batch.recalls, len(self.past.trees))
@@ -329,19 +312,6 @@ class Loop:
         """End what is under way."""
         await self.collector.close()
         self._trainer.shutdown()
-
-
-class _Clock:
-    """Laps of a step."""
-
-    def __init__(self) -> None:
-        self._at = time.perf_counter()
-        self.laps: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + now - self._at
-        self._at = now
 
 
 def _zero_advantage(folded: Folded) -> float:

@@ -80,7 +80,7 @@ class Reporter:
         self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
         self._log.flush()
         if shown and not self._quiet:
-            self._bar.console.print(text, highlight=False)
+            self._bar.console.print(text, highlight=False, markup=False)
 
 
 def _step_line(live: RunEvent, config: TrainConfig) -> str:

@@ -19,7 +19,9 @@ import torch
 import torch.distributed as dist
 from torch import multiprocessing
 
+from rolltree.objective.batch import step_wide
 from rolltree.objective.hooks import accumulator_of
+from rolltree.policy.unadapted import Unadapted
 from rolltree.recipe.recipe import Parts
 from rolltree.train import ranks_worker as rank
 from rolltree.train.config import TrainError
@@ -53,8 +55,10 @@ class ProcessCrew:
     def __init__(self, learner: Learner, size: int) -> None:
         self._learner, self._size = learner, size
         self._threads = max(1, torch.get_num_threads() // size)
-        fixed = {name: policy.model for name, policy in learner.anchors.items()}
-        own = rank.Beginning(deepcopy(learner.policy.model), learner.policy.attention, fixed, learner.optim)
+        policy = learner.policy
+        fixed = {name: None if isinstance(p, Unadapted) else p.model for name, p in learner.anchors.items()}
+        copy: Any = deepcopy(policy.model)
+        own = rank.Beginning(copy, policy.attention, fixed, learner.optim, policy.compute, str(policy.device))
         store = rank.meeting(0, size, host=True)
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Any] = []
@@ -69,7 +73,7 @@ class ProcessCrew:
                 theirs.close()
                 self._pipes.append(mine)
                 self._processes.append(process)
-            self._send([own] * len(self._pipes))
+            self._send([_sent(own)] * len(self._pipes))
             for number in range(1, size):
                 self._answer(number)
             self._own = rank.join(own, 0, size, store)
@@ -103,7 +107,8 @@ class ProcessCrew:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """See `Crew.load`."""
-        self._together(rank.load, [(self._learner.policy.model.state_dict(), state)] * self._size)
+        weights = {name: value.cpu() for name, value in self._learner.policy.model.state_dict().items()}
+        self._together(rank.load, [(weights, state)] * self._size)
 
     def reanchor(self, name: str) -> None:
         """See `Crew.reanchor`."""
@@ -183,6 +188,14 @@ class ProcessCrew:
         )
 
 
+def _sent(own: rank.Beginning) -> rank.Beginning:
+    """What goes to another process, from which no card of this one is seen."""
+    if own.device == "cpu":
+        return own
+    models = {name: None if m is None else deepcopy(m).cpu() for name, m in own.anchors.items()}
+    return replace(own, model=deepcopy(own.model).cpu(), anchors=models)
+
+
 def shared_out(work: Work, size: int) -> list[Work]:
     """The micro-batches of every update over so many ranks, longest first to whoever has the fewest tokens."""
     shares: list[list[list[Micro]]] = [[] for _ in range(size)]
@@ -205,7 +218,18 @@ def _check(learner: Learner, parts: Parts, ranks: int) -> None:
         raise TrainError(f"{parts.name} trains several policies, which cannot share ranks={ranks}; {alone}")
     if accumulator_of(parts.objective) is not None:
         raise TrainError(f"{parts.name} needs each path's own gradient, which ranks={ranks} do not keep; {alone}")
-    if learner.policy.device.type != "cpu":
-        raise TrainError(f"ranks={ranks} share a model on the CPU, and this one is on {learner.policy.device}; {alone}")
+    device = learner.policy.device
+    if device.type != "cpu":
+        last, count = (device.index or 0) + ranks - 1, torch.accelerator.device_count()
+        if last >= count:
+            raise TrainError(
+                f"ranks={ranks} from {device} on take a card each, up to {device.type}:{last}, and this machine has "
+                f"{count}; give fewer ranks, or --device cpu"
+            )
+        if step_wide(parts.objective):
+            raise TrainError(
+                f"{parts.name} needs a statistic of the whole step, which ranks={ranks} share on processors "
+                f"alone; {alone}"
+            )
     if dist.is_initialized():
         raise TrainError(f"ranks={ranks} begins processes of its own, but this one belongs to a group already; {alone}")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -58,9 +59,10 @@ class Sharded:
 def shard(policy: LanguagePolicy) -> None:
     """Cut a policy's parameters over the ranks; every rank holds the same whole ones before."""
     core: Any = core_of(policy.model)
+    mesh = init_device_mesh(policy.device.type, (dist.get_world_size(),))
     kinds: set[str] = set(core._no_split_modules or ())
     for module in [*(m for m in core.modules() if type(m).__name__ in kinds), cast(Any, policy.model)]:
-        fully_shard(module, reshard_after_forward=False)
+        fully_shard(module, mesh=mesh, reshard_after_forward=False)
     for part in _parts(policy):
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)

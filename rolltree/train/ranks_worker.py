@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rolltree.policy.device import Compute
 from rolltree.policy.language import Attention, LanguagePolicy
+from rolltree.policy.unadapted import Unadapted
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered
@@ -40,7 +42,11 @@ class Beginning:
     model: Any
     attention: Attention
     anchors: Mapping[str, Any]
+    """Models of the fixed policies; None = the model itself without its adapters."""
     optim: Optim
+    compute: Compute = field(default_factory=Compute)
+    device: str = "cpu"
+    """The driver's; the others take those behind it."""
 
 
 @dataclass(slots=True)
@@ -74,10 +80,20 @@ def meeting(port: int, size: int, *, host: bool = False) -> Any:
 def join(beginning: Beginning, rank: int, size: int, store: Any) -> Learner:
     """Become one of so many ranks; returns this one's learner."""
     keep_freed()
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    policy = LanguagePolicy(beginning.model, attention=beginning.attention)
+    device, backend = torch.device(beginning.device), "gloo"
+    if device.type != "cpu":
+        # A card each, the driver's first; what is told beside tensors goes over the processors.
+        device = torch.device(device.type, (device.index or 0) + rank)
+        torch.accelerator.set_device_index(device.index)
+        backend = f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+    compute = beginning.compute
+    policy = LanguagePolicy(beginning.model.to(device), attention=beginning.attention, compute=compute)
     shard(policy)
-    anchors = {name: LanguagePolicy(model) for name, model in beginning.anchors.items()}
+    anchors = {
+        name: Unadapted(policy) if model is None else LanguagePolicy(model.to(device), compute=compute)
+        for name, model in beginning.anchors.items()
+    }
     return Learner(policy, make_optimizer(policy, beginning.optim), beginning.optim, anchors, team=Sharded())
 
 
@@ -94,7 +110,7 @@ def load(learner: Learner, weights: Mapping[str, Tensor], state: Mapping[str, An
     load_optimizer(learner.optimizer, state["optimizer"])
     learner.updates = int(state["updates"])
     for name, anchor in learner.anchors.items():
-        anchor.model.load_state_dict(state["anchors"][name])
+        anchor.load_state_dict(state["anchors"][name])
 
 
 def optimizer_state(learner: Learner) -> dict[str, Any]:

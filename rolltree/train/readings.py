@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,13 @@ from rolltree.control.order import PLAIN
 from rolltree.credit.fold import Folded
 from rolltree.credit.returns import granted, to_go
 from rolltree.credit.store import BetaStore
+from rolltree.policy.device import Compute
 from rolltree.policy.language import LanguagePolicy, core_of
 from rolltree.policy.packed import Packed
+from rolltree.policy.unadapted import Unadapted
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
+from rolltree.train.learner import fixed_copy
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, Table
@@ -42,8 +45,8 @@ class Critic:
     new segment and of switching: with γ = 1 all three are this expectation, at one state.
     """
 
-    def __init__(self, model: Any, optim: Optim) -> None:
-        self.trunk = LanguagePolicy(deepcopy(model))
+    def __init__(self, model: Any, optim: Optim, compute: Compute | None = None) -> None:
+        self.trunk = LanguagePolicy(deepcopy(model), compute=compute)
         weight = next(self.trunk.parameters())
         self.head = nn.Linear(int(core_of(model).config.hidden_size), 1, device=weight.device, dtype=weight.dtype)
         nn.init.zeros_(self.head.weight)
@@ -54,7 +57,7 @@ class Critic:
 
     def values(self, packed: Packed) -> Tensor:
         """(T,)"""
-        return self.head(self.trunk.states(packed)).squeeze(-1)
+        return self.head(self.trunk.states(packed).to(self.head.weight.dtype)).squeeze(-1)
 
     def learn(self, view: Table, budget: int) -> dict[str, float]:
         """One update towards the returns of a step; how far off it was, and how much of their variance it explains."""
@@ -100,6 +103,12 @@ class Readings:
     """Success rates by item, for `root:prior`; a prior that the strategy has written stays."""
     needs: frozenset[str] = frozenset()
 
+    def beside(self, policy: LanguagePolicy) -> Readings:
+        """The same, where the reference is what is under the policy's adapters."""
+        if self.reference is not None or "action:reference" not in self.needs:
+            return self
+        return replace(self, reference=Unadapted(policy))
+
     def write(self, view: Table, budget: int) -> None:
         """Write `notes["reference"]`, `notes["value"]` and the values of turns on every node that can teach."""
         if self.priors is not None:
@@ -133,7 +142,7 @@ class Readings:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold."""
         return {
-            "reference": None if self.reference is None else self.reference.model.state_dict(),
+            "reference": None if self.reference is None else self.reference.state_dict(),
             "critic": None if self.critic is None else self.critic.state_dict(),
             "priors": None if self.priors is None else dict(self.priors.counts),
         }
@@ -141,17 +150,23 @@ class Readings:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to that state."""
         if self.reference is not None:
-            self.reference.model.load_state_dict(state["reference"])
+            self.reference.load_state_dict(state["reference"])
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
         if self.priors is not None:
             self.priors.counts = {key: (float(a), float(b)) for key, (a, b) in state["priors"].items()}
 
 
-def make_readings(needs: frozenset[str], model: Any, optim: Optim) -> Readings:
-    """What a credit's needs call for; models begin as copies of this one."""
-    reference = LanguagePolicy(deepcopy(model).requires_grad_(False)) if "action:reference" in needs else None
-    critic = Critic(model, optim) if needs & VALUES else None
+def make_readings(
+    needs: frozenset[str], model: Any, optim: Optim, compute: Compute | None = None, *, adapted: bool = False
+) -> Readings:
+    """What a credit's needs call for; models begin as copies of this one.
+
+    A policy that will be `adapted` is its own reference (`Readings.beside`), so that none is copied for it.
+    """
+    wanted = "action:reference" in needs and not adapted
+    reference = fixed_copy(model, compute or Compute()) if wanted else None
+    critic = Critic(model, optim, compute) if needs & VALUES else None
     return Readings(reference, critic, BetaStore() if "root:prior" in needs else None, needs)
 
 

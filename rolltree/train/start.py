@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,28 +17,30 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
 from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
-from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_model, read_weights
-from rolltree.policy.lora import load_lora, with_lora
+from rolltree.policy.lora import load_lora
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.scheduled import schedule_of
 from rolltree.rollout.widths import check_width
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
+from rolltree.train.failure_log import FailureLog
 from rolltree.train.failures import all_failed
+from rolltree.train.fits import check_fits
+from rolltree.train.learner import compute_of, make_learner
 from rolltree.train.loop import Listen, Loop, RunEvent
-from rolltree.train.memory import keep_freed
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
+from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
-from rolltree.train.step import Learner, make_optimizer
 from rolltree.train.trackers import open_trackers
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
@@ -77,8 +78,13 @@ def train(
     """
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)
+    where = place(settings.device, settings.dtype)
+    if not isinstance(model, LoadedModel):
+        check_fits(model, parts, settings, engine=engine == "local")
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
-    asked = task_of(task)
+    whole: Any = loaded.model
+    whole.to(where.device)
+    asked = spoken_by(task_of(task), loaded.codec)
     folder = RunFolder(out, resume=resume)
     job = _Job(parts, recipe, loaded, asked, folder, settings, quiet)
     try:
@@ -107,26 +113,6 @@ def parts_of(recipe: str | Recipe | Parts) -> Parts:
     return (load_recipe(recipe) if isinstance(recipe, str) else recipe).build()
 
 
-def make_learner(parts: Parts, model: Any, config: TrainConfig) -> Learner:
-    """Policy, optimizer and the fixed policies the objective asks for."""
-    keep_freed()
-    # Dropout would make the trained policy another one than the sampled.
-    model.eval()
-    if config.lora is not None:
-        reference = deepcopy(model) if "reference" in parts.objective.needs else None
-        model = with_lora(model, rank=config.lora.rank, alpha=config.lora.alpha, targets=config.lora.targets)
-    else:
-        reference = deepcopy(model) if "reference" in parts.objective.needs else None
-    policy = LanguagePolicy(model)
-    anchors: dict[str, LanguagePolicy] = {}
-    if reference is not None:
-        anchors["reference"] = LanguagePolicy(reference.requires_grad_(False))
-    if "previous" in parts.objective.needs:
-        anchors["previous"] = LanguagePolicy(deepcopy(model).requires_grad_(False))
-    optim = replace(config.optim, **dict(parts.optim))
-    return Learner(policy, make_optimizer(policy, optim), optim, anchors)
-
-
 def task_of(task: str | Task) -> Task:
     """A task by name, or itself."""
     if not isinstance(task, str):
@@ -146,9 +132,15 @@ class _Job:
     config: TrainConfig
     quiet: bool
 
+    @property
+    def placement(self) -> Placement:
+        """Where it computes."""
+        return place(self.config.device, self.config.dtype)
+
     def described(self) -> dict[str, Any]:
         """All knobs, as config.json has them."""
-        task = [self.task.name, self.task.level]
+        # What a task on data says of itself is part of it: a run is not resumed with other rewards.
+        task = [self.task.name, self.task.level, *about(self.task).splitlines()]
         return _plain({"recipe": self.recipe, "parts": self.parts, "model": self.loaded.name, "task": task,
                        "train": self.config})  # fmt: skip
 
@@ -166,7 +158,13 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
         schedule = schedule_of(job.parts, config.scheduler, config.staleness)
         engine = await choose_engine(
-            asked, job.loaded, version=-1, sampling=draw, updates=True, lockstep=schedule.stop.abort
+            asked,
+            job.loaded,
+            version=-1,
+            sampling=draw,
+            updates=True,
+            lockstep=schedule.stop.abort,
+            placement=job.placement,
         )
     else:
         engine = asked
@@ -177,9 +175,15 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         check_peers(job.parts)
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
-        readings = make_readings(job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim))
+        readings = make_readings(
+            job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim), compute_of(config),
+            adapted=config.lora is not None,
+        )  # fmt: skip
         learner = make_learner(job.parts, job.loaded.model, config)
-        cursor = Cursor(job.task, mix(config.seed, "items"))
+        readings = readings.beside(learner.policy)
+        cursor = Cursor(job.task, mix(config.seed, "items"), items=config.items)
+        cursor.check()
+        _check_held_out(job)
         loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers)
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
@@ -188,6 +192,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             if not resume:
                 title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
                 folder.describe(title, described)
+                write_first(job.task, cursor.seed, engine.codec, folder.path)
             return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
         for peer in peers.values():
@@ -202,7 +207,9 @@ def _fellow(job: _Job, peer: Peer) -> PeerPolicy:
 
     loaded = peer_model(peer, job.loaded)
     learner = make_learner(job.parts, loaded.model, job.config) if peer.trained else None
-    return PeerPolicy(LocalEngine(loaded, version=-1 if peer.trained else 0), learner)
+    where = job.placement
+    engine = LocalEngine(loaded, version=-1 if peer.trained else 0, dtype=where.dtype, device=where.device)
+    return PeerPolicy(engine, learner)
 
 
 async def _recorded(
@@ -211,7 +218,9 @@ async def _recorded(
     metrics = MetricsLog(job.folder.metrics, trackers, after=after)
     try:
         with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
-            loop.listen = _both(reporter, listen)
+            for line in about_data(job.task, job.config):
+                reporter.say(line)
+            loop.listen = _all(reporter, FailureLog(metrics), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     finally:
         await loop.close()
@@ -299,9 +308,28 @@ def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> Train
     )
 
 
-def _both(reporter: Reporter, listen: Listen | None) -> Listen:
+def about_data(task: Task, config: TrainConfig) -> list[str]:
+    """What is said of a finite task before the first step."""
+    said = about(task).splitlines()
+    held = distinct(task, "test")
+    if held is not None and config.eval_every:
+        used = min(held, config.eval_items)
+        said.append(f"every evaluation asks {used} of {held} distinct held-out items, each {config.eval_samples} times")
+    return said
+
+
+def _check_held_out(job: _Job) -> None:
+    if job.config.eval_every and distinct(job.task, "test") == 0:
+        raise TrainError(
+            f"{job.task.name} has no held-out items to evaluate on; hold some out (--holdout 0.1 or a file), or train "
+            "without evaluations (--eval-every 0)"
+        )
+
+
+def _all(reporter: Reporter, failed: FailureLog, listen: Listen | None) -> Listen:
     def tell(live: RunEvent) -> None:
         reporter(live)
+        failed(live)
         if listen is not None and (answer := listen(live)):
             for line in answer.splitlines():
                 reporter.say(f"step {live.step}: {line}")
@@ -316,10 +344,18 @@ def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to resume under other knobs; only where to stop and what never changes a number may."""
-    free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints", "ranks"}
+    free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints", "ranks", "device", "gradient_checkpointing",
+            "piece"}  # fmt: skip
     old, new = (Path(str(about["model"])).name if about.get("model") else "" for about in (before, now))
     if old and old != new:  # the same weights may lie in another place now
         raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
+    knobs: Any = now["train"]["optim"]
+    steps = [about["train"]["steps"] for about in (before, now) if "train" in about]
+    if knobs["lr_schedule"] != "constant" and knobs["lr_updates"] is None and len(set(steps)) > 1:
+        raise TrainError(
+            f"the run was started with train.steps={steps[0]}, over which its learning rate falls, and cannot be "
+            f"resumed with {steps[1]}; give lr_updates at the start of a run whose end is not known"
+        )
     for part in ("parts", "task", "train"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):

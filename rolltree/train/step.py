@@ -14,17 +14,21 @@ from rolltree.credit.fold import Expanded, Folded
 from rolltree.objective.batch import CreditWide, Objective
 from rolltree.objective.hooks import accumulator_of, skips_idle, step_factor
 from rolltree.objective.staleness import scaled_step
+from rolltree.policy.device import HALF
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.batch import Anchors
-from rolltree.train.config import Optim
+from rolltree.train.config import Optim, TrainError
 from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Watcher
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.train.ranks_team import ALONE, Team
+from rolltree.train.rate import learning_rate
 from rolltree.tree.table import Table
 
 OF_UPDATES = frozenset({"loss", "grad_norm", "step_factor"})
 """What an update says of itself; all else comes from its objective."""
+FUSED = ("cpu", "cuda", "xpu", "mps")
+"""Devices on which torch has AdamW as one kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,8 @@ class Learner:
         settled = [_settled(objective, table, paths, trees) for trees in shares]
         objective = next(iter(settled), objective)
         paths = None if objective.level == "token" else paths
-        whole = "group" in objective.needs
+        # A tree that is computed in pieces need not be divided to fit.
+        whole = "group" in objective.needs or self.policy.compute.piece > 0
         per_tree = np.bincount(np.repeat(table.tree, table.length), folded.weight, minlength=len(table.trees))
         if skips_idle(objective):
             folded, paths = _taught(folded), None if paths is None else _taught_paths(paths)
@@ -148,14 +153,14 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """What must survive besides the policy's weights."""
         optimizer = self.optimizer.state_dict() if self.crew is None else self.crew.optimizer_state()
-        fixed = {name: policy.model.state_dict() for name, policy in self.anchors.items()}
+        fixed = {name: policy.state_dict() for name, policy in self.anchors.items()}
         return {"optimizer": optimizer, "updates": self.updates, "anchors": fixed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to that state."""
         self.updates = int(state["updates"])
         for name, policy in self.anchors.items():
-            policy.model.load_state_dict(state["anchors"][name])
+            policy.load_state_dict(state["anchors"][name])
         if self.crew is None:
             self.optimizer.load_state_dict(state["optimizer"])
         else:
@@ -164,14 +169,14 @@ class Learner:
     def reanchor(self, name: str) -> None:
         """Let a fixed policy be the current one from here on."""
         if self.crew is None:
-            self.anchors[name].model.load_state_dict(self.team.weights(self.policy))
+            self.anchors[name].load_state_dict(self.team.weights(self.policy))
         else:
             self.crew.reanchor(name)
 
     @property
     def lr(self) -> float:
         """The learning rate of the latest update."""
-        return self.optim.lr * min(1.0, self.updates / max(self.optim.warmup, 1))
+        return learning_rate(self.optim, self.updates)
 
     def _anchors(self, objective: Objective, micro: Micro, once: bool) -> Anchors:
         with torch.no_grad():
@@ -245,10 +250,21 @@ def _shares(table: Table, count: int) -> list[list[int]]:
 
 
 def make_optimizer(policy: LanguagePolicy, optim: Optim) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only."""
+    """AdamW with decay on matrices only, in one kernel where the device has it."""
+    coarse = next((p for p in policy.parameters() if p.dtype in HALF), None)
+    if coarse is not None:
+        kind = str(coarse.dtype).removeprefix("torch.")
+        raise TrainError(
+            f"the trained weights are {kind}, in which most updates of a small learning rate are rounded away; load "
+            "the model in float32 and let dtype=bfloat16 be what it computes in"
+        )
     decayed = [p for p in policy.parameters() if p.ndim > 1]
     plain = [p for p in policy.parameters() if p.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": optim.weight_decay}, {"params": plain, "weight_decay": 0.0}]
     return torch.optim.AdamW(
-        [g for g in groups if g["params"]], lr=optim.lr, betas=optim.betas, eps=optim.eps, fused=True
+        [g for g in groups if g["params"]],
+        lr=optim.lr,
+        betas=optim.betas,
+        eps=optim.eps,
+        fused=policy.device.type in FUSED,
     )

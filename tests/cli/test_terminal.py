@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.panel import Panel
 from rich.table import Table
@@ -63,6 +63,7 @@ def test_no_control_character_reaches_the_terminal_and_no_markup_is_read(make):
             assert part in plain
 
 
+@settings(max_examples=50)
 @given(st.text(st.characters(exclude_categories=())))
 def test_what_is_visible_stays_so_and_plain_text_is_left_alone(text):
     once = visible(text)

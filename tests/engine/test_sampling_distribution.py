@@ -21,10 +21,12 @@ def test_sampling_logprob_is_the_truncated_distribution_row_by_row(seed, tempera
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 2, (4, 11))
     logp = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-    distribution = SamplingRows(
-        torch.tensor([temperature, 1.0, 0.0, temperature], dtype=torch.float64),
-        torch.tensor([top_k, 0, top_k, 0]),
-        torch.tensor([top_p, 1.0, top_p, 1.0], dtype=torch.float64),
+    distribution = SamplingRows.of(
+        np.array([temperature, 1.0, 0.0, temperature]),
+        np.array([top_k, 0, top_k, 0]),
+        np.array([top_p, 1.0, top_p, 1.0]),
+        11,
+        torch.device("cpu"),
     )
     got = draw(torch.from_numpy(logits), distribution, torch.from_numpy(rng.random(4)))
     token = got.token.numpy()

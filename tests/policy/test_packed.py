@@ -80,11 +80,7 @@ def test_packed_equals_paths(
 
 
 @pytest.mark.parametrize("other", ["dense", "flex"])
-def test_other_attentions_agree(other: Attention, monkeypatch: pytest.MonkeyPatch) -> None:
-    if other == "flex":
-        from torch.nn.attention.flex_attention import flex_attention
-
-        monkeypatch.setattr("rolltree.policy.language._compiled", flex_attention)
+def test_other_attentions_agree(other: Attention) -> None:
     rng = random.Random(3)
     view = table([random_tree(rng, f"t{i}", nodes=12) for i in range(3)])
     packed = pack(view, view.loss_mask)

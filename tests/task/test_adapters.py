@@ -77,17 +77,17 @@ def test_files_keep_the_task_contract(tmp_path):
         ({"prompt": "x", "answer": None}, "line 2: field 'answer' is missing or empty"),
         ({"answer": "x"}, "line 2: field 'prompt' is missing or empty"),
         ({"prompt": "1\ud800", "answer": "x"}, "line 2: field 'prompt' holds half a character"),
-        ({"prompt": 3, "answer": "x"}, "line 2: field 'prompt' must be text, not int"),
+        ({"prompt": 3, "answer": "x"}, "line 2: field 'prompt' must be text or a list of messages, not int"),
         ({"prompt": "x", "answer": [1]}, "line 2: field 'answer' must be text or a number, not list"),
         ({"prompt": "x", "answer": "1", "level": "hard"}, "line 2: field 'level' must be a whole number, not 'hard'"),
         ({"prompt": "x", "answer": "1", "split": "dev"}, "line 2: field 'split' must be 'train' or 'test', not 'dev'"),
-        ({"prompt": "good", "answer": "1"}, "names two items"),
+        ({"prompt": "other", "answer": "1", "id": "a"}, "names two items 'a'"),
     ],
 )
 def test_bad_lines_are_named_by_number_and_field(tmp_path, line, says):
     pytest.importorskip("math_verify")
     with pytest.raises(TaskError) as error:
-        load_task(write(tmp_path, {"prompt": "good", "answer": "1"}, line))
+        load_task(write(tmp_path, {"prompt": "good", "answer": "1", "id": "a"}, line))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 

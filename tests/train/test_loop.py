@@ -74,6 +74,7 @@ def test_a_run_folder_tells_what_happened(tmp_path: Path) -> None:
     assert names == {
         "README.md",
         "config.json",
+        "prompt.json",
         "metrics.jsonl",
         "metrics.parquet",
         "forests",

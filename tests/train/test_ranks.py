@@ -26,8 +26,9 @@ from rolltree.policy.lora import with_lora
 from rolltree.recipe.grpo import Grpo
 from rolltree.recipe.recipe import Parts, Peer
 from rolltree.train.backward import DivergedError, StepKnobs
-from rolltree.train.config import Optim, TrainError
+from rolltree.train.config import LoraKnobs, Optim, TrainConfig, TrainError
 from rolltree.train.gather import Reread
+from rolltree.train.learner import make_learner
 from rolltree.train.loop import RunEvent
 from rolltree.train.pack import micro_batches
 from rolltree.train.ranks import crewed, shared_out
@@ -154,6 +155,27 @@ def test_two_ranks_train_adapters_as_one_does() -> None:
     assert not torch.equal(trained(together), start)
     for name, value in together.policy.model.named_parameters():
         assert name not in frozen or torch.equal(value, frozen[name]), name
+
+
+def test_ranks_compute_in_half_precision_beside_a_reference_under_the_adapters() -> None:
+    def adapted() -> Learner:
+        torch.manual_seed(3)
+        config = TrainConfig(
+            lora=LoraKnobs(rank=2, targets=("q_proj", "down_proj")), optim=replace(OPTIM, eps=1.0), ranks=2,
+            dtype="bfloat16", gradient_checkpointing=True, piece=16,
+        )  # fmt: skip
+        return make_learner(Grpo(kl=0.1).build(), tiny_llama(exact=False), config)
+
+    alone, together = adapted(), adapted()
+    with crewed(together, PARTS, 2):
+        for seed in (0, 2):
+            (a, _), (b, _) = step(alone, "clipped", seed), step(together, "clipped", seed)
+            for key, value in a.items():
+                assert b[key] == pytest.approx(value, rel=1e-3, abs=1e-4), (seed, key)
+    assert a["policy/kl_reference"] > 0
+    for mine, theirs in zip(alone.policy.parameters(), together.policy.parameters(), strict=True):
+        assert theirs.dtype == torch.float32
+        assert torch.allclose(mine, theirs, atol=1e-5)
 
 
 def test_shares_are_whole_and_even() -> None:

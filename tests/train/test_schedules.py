@@ -1,4 +1,4 @@
-"""Schedules in the real trainer: sync is today's loop, old tokens are weighed, a killed run goes on, gaps are seen."""
+"""Schedules in the real trainer: old tokens are weighed, a killed run goes on, gaps are seen."""
 
 from __future__ import annotations
 
@@ -54,18 +54,6 @@ def run(out: Path, schedule: str, recipe: Any = "grpo", **more: Any) -> tuple[Re
 
 def written(trees: tuple[Tree, ...]) -> list[Any]:
     return [(t.id, [(n.actions.tolist(), n.usage, n.scores.get("reward")) for n in t]) for t in trees]
-
-
-def test_sync_is_the_loop_without_a_schedule(tmp_path: Path) -> None:
-    plain, before = run(tmp_path / "plain", "", eval_every=3, steps=5)
-    scheduled, after = run(tmp_path / "sync", "sync", eval_every=3, steps=5)
-    assert [written(t) for t in before] == [written(t) for t in after]
-    for a, b in zip(plain.model.parameters(), scheduled.model.parameters(), strict=True):
-        assert torch.allclose(a, b, atol=1e-6)
-    for old, new in zip(timeless(plain.metrics), timeless(scheduled.metrics), strict=True):
-        same = {k for k in old if k in new and isinstance(old[k], float)}
-        assert len(same) >= (20 if old["kind"] == "train" else 4)
-        assert {k: old[k] for k in same} == pytest.approx({k: new[k] for k in same}, abs=1e-5)
 
 
 def test_recalled_trees_teach_beside_those_of_a_schedule(tmp_path: Path) -> None:

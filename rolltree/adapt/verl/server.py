@@ -19,6 +19,8 @@ from rolltree.engine.protocol import (
     Sample,
     Sampling,
     Scored,
+    named,
+    stop_text,
 )
 from rolltree.engine.run import ToldRun
 from rolltree.engine.samples import nothing
@@ -100,11 +102,12 @@ class ServerEngine:
         """Why it ended, read from what was written: the server only says whether it was aborted."""
         if reason == "aborted":
             return "abort", ""
-        if len(ids) and int(ids[-1]) == self.codec.eos_id and not sampling.ignore_eos:
+        ends = len(ids) and int(ids[-1]) == self.codec.eos_id and not sampling.ignore_eos
+        if ends and self.codec.eos_id not in named(self.codec, sampling.stop):
             return "eos", ""
         if len(ids) and int(ids[-1]) in sampling.stop_ids:
             return "stop", ""
-        tail = self.codec.decode(ids)[-FOLLOWS - max(map(len, sampling.stop), default=0) :]
+        tail = stop_text(self.codec, ids, sampling.stop)[-FOLLOWS - max(map(len, sampling.stop), default=0) :]
         for stop in sampling.stop:
             if stop in tail:
                 return "stop", stop

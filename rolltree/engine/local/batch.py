@@ -112,12 +112,8 @@ class DecodeBatch:
         """How the rows draw."""
         if self._distribution is None:
             n = len(self)
-            t, k, p = self.temperature[:n], self.top_k[:n], self.top_p[:n]
-            self._distribution = SamplingRows(
-                torch.from_numpy(t.copy()).to(device) if (t != 1).any() else None,
-                torch.from_numpy(k.copy()).to(device) if (k > 0).any() else None,
-                torch.from_numpy(p.copy()).to(device) if (p < 1).any() else None,
-            )
+            vocab = self.meaning.shape[1]
+            self._distribution = SamplingRows.of(self.temperature[:n], self.top_k[:n], self.top_p[:n], vocab, device)
         return self._distribution
 
     @property

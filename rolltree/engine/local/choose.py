@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rolltree.engine.local.batch import DecodeBatch
+from rolltree.engine.local.fetch import Numbers, fetch
 from rolltree.engine.local.sampling import draw
 from rolltree.engine.local.streams import uniforms
 from rolltree.engine.protocol import EngineError
@@ -28,12 +29,13 @@ def choose(logits: Tensor, batch: DecodeBatch, version: int) -> dict[int, Engine
     drawn = draw(adjusted, batch.distribution(logits.device), torch.from_numpy(u).to(logits.device))
     norm = torch.logsumexp(logits, -1)
     logp = logits.gather(1, drawn.token.unsqueeze(1)).squeeze(1) - norm
-    for row in torch.nonzero(~torch.isfinite(norm)).squeeze(1).tolist():
+    token, own, distribution, finite, *extras = fetch(
+        drawn.token, logp.float(), drawn.sampling_logprob.float(), torch.isfinite(norm), *_extras(logits, norm, batch)
+    )
+    for row in np.flatnonzero(finite == 0).tolist():
         failures.setdefault(row, EngineError(f"The logits are not finite under weight version {version}."))
-    _extras(logits, norm, batch)
-    batch.ids[rows, at] = drawn.token.cpu().numpy()
-    batch.logp[rows, at] = logp.float().cpu().numpy()
-    batch.sampling_logprob[rows, at] = drawn.sampling_logprob.float().cpu().numpy()
+    _note(extras, batch)
+    batch.ids[rows, at], batch.logp[rows, at], batch.sampling_logprob[rows, at] = token, own, distribution
     batch.version[rows, at] = version
     batch.length[:n] += 1
     return failures
@@ -67,16 +69,23 @@ def _checked(new: Any, old: Tensor) -> Tensor:
     return logits
 
 
-def _extras(logits: Tensor, norm: Tensor, batch: DecodeBatch) -> None:
-    """Entropy and alternatives of the rows that asked for them."""
-    rows = batch.asking.entropy
-    if rows:
+def _extras(logits: Tensor, norm: Tensor, batch: DecodeBatch) -> list[Tensor]:
+    """Entropy, and ids and log-probs of alternatives, of the rows that asked for them."""
+    out: list[Tensor] = []
+    if rows := batch.asking.entropy:
         table = logits[rows] - norm[rows].unsqueeze(1)
-        batch.entropy[rows, batch.length[rows]] = torch.special.entr(table.exp()).sum(-1).float().cpu().numpy()
-    rows = batch.asking.top
-    if rows:
+        out.append(torch.special.entr(table.exp()).sum(-1).float())
+    if rows := batch.asking.top:
         most = max(batch.runs[row].top for row in rows)
         value, index = (logits[rows] - norm[rows].unsqueeze(1)).topk(most, dim=-1)
-        ids, logp = index.cpu().numpy(), value.float().cpu().numpy()
-        for i, row in enumerate(rows):
-            batch.note_top(row, ids[i], logp[i])
+        out += [index, value.float()]
+    return out
+
+
+def _note(extras: list[Numbers], batch: DecodeBatch) -> None:
+    left = iter(extras)
+    if rows := batch.asking.entropy:
+        batch.entropy[rows, batch.length[rows]] = next(left)
+    if rows := batch.asking.top:
+        for row, ids, logp in zip(rows, next(left), next(left), strict=True):
+            batch.note_top(row, ids, logp)

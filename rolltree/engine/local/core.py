@@ -176,20 +176,22 @@ class Core:
     def _decode(self, rows: int) -> Tensor:
         b, device = self.batch, self.decoder.device
         at = b.length[:rows] - 1
-        ids = torch.from_numpy(b.ids[np.arange(rows), at]).to(device)
+        ids, start = torch.from_numpy(np.stack((b.ids[np.arange(rows), at], at))).to(device)
         view, reach = self._slab.view(0, rows), self._slab.capacity
-        return self.decoder.extend(ids.unsqueeze(1), torch.from_numpy(at).to(device), view, reach)[:, 0]
+        return self.decoder.extend(ids.unsqueeze(1), start, view, reach)[:, 0]
 
     def _report(self, rows: range, hidden: Tensor | None, news: News) -> None:
         """Increments: at once where no state is wanted, else after the step that has read the last token."""
-        runs = self.batch.runs
-        for row in [row for row in rows if runs[row].streaming]:
-            run = runs[row]
-            shown = int(self.batch.shown[row])
-            if run.hidden == (hidden is not None) and self.batch.length[row] > shown:
-                state = _numpy(hidden[row]) if hidden is not None else None
-                news.parts.append((run, self.batch.sample(row, shown, "abort", state)))
-                self.batch.shown[row] = self.batch.length[row]
+        runs, b = self.batch.runs, self.batch
+        told = [
+            row for row in rows
+            if runs[row].streaming and runs[row].hidden == (hidden is not None) and b.length[row] > b.shown[row]
+        ]  # fmt: skip
+        states = None if hidden is None or not told else _numpy(hidden[told])
+        for i, row in enumerate(told):
+            state = None if states is None else states[i].copy()
+            news.parts.append((runs[row], b.sample(row, int(b.shown[row]), "abort", state)))
+            b.shown[row] = b.length[row]
 
     def _endings(self, failures: dict[int, EngineError]) -> list[tuple[int, Finish | EngineError, str]]:
         b, n = self.batch, len(self.batch)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -23,6 +22,7 @@ from rolltree.engine.local.worker import Worker
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
 from rolltree.policy.decode import decoder_of
 from rolltree.policy.decoder import Decoder, ModelError
+from rolltree.policy.device import HALF, free_memory
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.tree.node import Array, Finish, FloatArray
 
@@ -53,7 +53,7 @@ class LocalEngine:
         max_context: int | None = None,
         share_prefixes: bool = True,
         dtype: torch.dtype = torch.float32,
-        device: str = "cpu",
+        device: str | torch.device = "cpu",
         threads: int | None = None,
         seed: int | None = None,
         version: int = 0,
@@ -61,7 +61,7 @@ class LocalEngine:
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
-        source, self.codec = _source(model, codec)
+        source, self.codec = _source(model, codec, dtype)
         """Its tokenizer."""
         decoder = decoder_of(source, dtype, torch.device(device))
         context = min(max_context or decoder.max_context, decoder.max_context)
@@ -188,9 +188,12 @@ class LocalEngine:
         self._worker.post(order)
 
 
-def _source(model: str | Path | LoadedModel | PreTrainedModel, codec: Codec | None) -> tuple[PreTrainedModel, Codec]:
+def _source(
+    model: str | Path | LoadedModel | PreTrainedModel, codec: Codec | None, dtype: torch.dtype
+) -> tuple[PreTrainedModel, Codec]:
     if isinstance(model, (str, Path)):
-        model = load_model(str(model))
+        # Nobody trains this copy, so it need not be finer than what computes.
+        model = load_model(str(model), dtype if dtype in HALF else torch.float32)
     if isinstance(model, LoadedModel):
         return model.model, codec or model.codec
     if codec is None:
@@ -200,7 +203,7 @@ def _source(model: str | Path | LoadedModel | PreTrainedModel, codec: Codec | No
 
 def _default_memory(decoder: Decoder, max_batch: int, context: int) -> int:
     per_token = sum(s.floats for s in decoder.shapes) * decoder.dtype.itemsize
-    free = int(psutil.virtual_memory().available) // 4 // per_token
+    free = free_memory(decoder.device) // 4 // per_token
     return max(context * 2, min(max_batch * context * 4 // 3, free))
 
 

@@ -8,18 +8,47 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingRows:
-    """How each row draws; `None` where every row has the neutral value, which saves the work."""
+    """How each row draws; `None` where every row has the neutral value, which saves the work.
+
+    Made once for as long as the rows stay, so that no step asks the device which rows want what.
+    """
 
     temperature: Tensor | None = None
+    greedy: Tensor | None = None
+    """Which rows take the argmax."""
+    cut: Tensor | None = None
+    """Rows that top-k or top-p cuts."""
     top_k: Tensor | None = None
+    """Of those rows."""
     top_p: Tensor | None = None
+
+    @classmethod
+    def of(cls, temperature: Floats, top_k: Ints, top_p: Floats, vocab: int, device: torch.device) -> SamplingRows:
+        """The distribution of rows with these knobs."""
+        k = np.where(top_k == 0, vocab, top_k)
+        cut = np.flatnonzero((k < vocab) | (top_p < 1))
+
+        def there(array: np.ndarray[Any, Any], matters: bool) -> Tensor | None:
+            return torch.from_numpy(array.copy()).to(device) if matters else None
+
+        own = bool(len(cut))
+        return cls(
+            there(temperature, bool((temperature != 1).any())), there(temperature == 0, bool((temperature == 0).any())),
+            there(cut, own), there(k[cut], own), there(top_p[cut], own),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +67,22 @@ def wide(logits: Tensor) -> Tensor:
 def draw(logits: Tensor, distribution: SamplingRows, uniform: Tensor) -> Drawn:
     """Draw one token per row of logits (rows, vocab) with uniforms in [0, 1)."""
     scaled = logits
-    greedy = None
     if distribution.temperature is not None:
-        greedy = distribution.temperature == 0
-        scaled = logits / torch.where(greedy, 1.0, distribution.temperature).to(logits.dtype).unsqueeze(1)
-    if distribution.top_k is not None or distribution.top_p is not None:
-        scaled = _truncate(scaled, distribution)
+        divisor = (
+            distribution.temperature
+            if distribution.greedy is None
+            else torch.where(distribution.greedy, 1.0, distribution.temperature)
+        )
+        scaled = logits / divisor.to(logits.dtype).unsqueeze(1)
+    if distribution.cut is not None and distribution.top_k is not None and distribution.top_p is not None:
+        scaled = _truncated(scaled, distribution.cut, distribution.top_k, distribution.top_p)
     sampling_logprob = torch.log_softmax(scaled, -1)
     token = _inverse_cdf(sampling_logprob.exp(), uniform)
-    if greedy is not None and bool(greedy.any()):
-        token = torch.where(greedy, logits.argmax(-1), token)
+    if distribution.greedy is not None:
+        token = torch.where(distribution.greedy, logits.argmax(-1), token)
     chosen = sampling_logprob.gather(1, token.unsqueeze(1)).squeeze(1)
-    if greedy is not None:
-        chosen = torch.where(greedy, math.nan, chosen)
+    if distribution.greedy is not None:
+        chosen = torch.where(distribution.greedy, math.nan, chosen)
     return Drawn(token, chosen)
 
 
@@ -63,23 +95,14 @@ def _inverse_cdf(probs: Tensor, uniform: Tensor) -> Tensor:
     return torch.searchsorted(total, target, right=True).squeeze(1).clamp(max=probs.shape[1] - 1)
 
 
-def _truncate(logits: Tensor, distribution: SamplingRows) -> Tensor:
-    """Set to -inf what top-k and top-p (the smallest set reaching top_p) exclude, in the rows that ask for it."""
-    rows, vocab = logits.shape
-    k = torch.full((rows,), vocab, device=logits.device) if distribution.top_k is None else distribution.top_k
-    k = torch.where(k == 0, vocab, k)
-    p = (
-        torch.ones(rows, dtype=torch.float64, device=logits.device)
-        if distribution.top_p is None
-        else distribution.top_p
-    )
-    pick = torch.nonzero((k < vocab) | (p < 1)).squeeze(1)
-    ordered, index = logits[pick].sort(dim=-1, descending=True, stable=True)
-    rank = torch.arange(vocab, device=logits.device)
-    ordered = ordered.masked_fill(rank >= k[pick].unsqueeze(1), -math.inf)
+def _truncated(logits: Tensor, cut: Tensor, k: Tensor, p: Tensor) -> Tensor:
+    """Set to -inf what top-k and top-p (the smallest set reaching top_p) exclude, in the rows to be cut."""
+    ordered, index = logits[cut].sort(dim=-1, descending=True, stable=True)
+    rank = torch.arange(logits.shape[1], device=logits.device)
+    ordered = ordered.masked_fill(rank >= k.unsqueeze(1), -math.inf)
     mass = ordered.double().softmax(-1)
     before = mass.cumsum(-1) - mass
-    ordered = ordered.masked_fill((before >= p[pick].unsqueeze(1)) & (rank > 0), -math.inf)
+    ordered = ordered.masked_fill((before >= p.unsqueeze(1)) & (rank > 0), -math.inf)
     out = logits.clone()
-    out[pick] = torch.empty_like(ordered).scatter_(1, index, ordered)
+    out[cut] = torch.empty_like(ordered).scatter_(1, index, ordered)
     return out

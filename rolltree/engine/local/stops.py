@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.engine.protocol import Codec, Sampling
+from rolltree.engine.protocol import Codec, Sampling, named, stop_text
 from rolltree.policy.codec import HFCodec
 
 EOS, STOP, MAYBE = 1, 2, 4
@@ -50,9 +50,8 @@ class StopTables:
         """
         if stop not in self._certain:
             whole = [s for s in stop if " " not in s]
-            self._certain[stop] = tuple(
-                i for i, piece in enumerate(self._pieces_of_all() if whole else ()) if any(s in piece for s in whole)
-            )
+            texts = {**dict(enumerate(self._pieces_of_all() if whole else ())), **named(self._codec, whole)}
+            self._certain[stop] = tuple(i for i, text in texts.items() if any(s in text for s in whole))
             if len(self._certain) > _KEPT:
                 del self._certain[next(iter(self._certain))]
         return self._certain[stop]
@@ -64,7 +63,7 @@ class StopTables:
         take several tokens and special tokens take no characters, hence the margin.
         """
         look_back = 4 * max(len(s) for s in stop) + 8
-        text = self._codec.decode(generated[-look_back:])
+        text = stop_text(self._codec, generated[-look_back:], stop)
         hits = [(text.find(s), i, s) for i, s in enumerate(stop) if s in text]
         return min(hits)[2] if hits else ""
 
@@ -81,6 +80,9 @@ class StopTables:
             for i, piece in enumerate(self._pieces_of_all()):
                 if not last.isdisjoint(piece):
                     table[i] |= MAYBE
+            for i in named(self._codec, sampling.stop):
+                # A stop string that is the eos token is one all the same: the request names it.
+                table[i] = (table[i] & ~np.uint8(EOS)) | MAYBE
         return table
 
     def _pieces_of_all(self) -> list[str]:

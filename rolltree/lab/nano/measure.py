@@ -17,7 +17,8 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.lab.trace import LabError
 from rolltree.task.protocol import Split, Task
-from rolltree.train.evaluate import SOLVED, pass_at
+from rolltree.train.evaluate import pass_at
+from rolltree.tree.solved import is_solved
 
 Z95 = 1.96
 
@@ -65,7 +66,9 @@ async def measure(
     groups = [[leaf.scores["reward"] for leaf in tree.leaves() if leaf.status == "done"] for tree in forest]
     if lost := sum(samples - len(group) for group in groups):
         raise LabError(f"{lost} of {samples * len(groups)} rollouts of {task.name} failed, so nothing was measured")
-    right = [sum(score >= SOLVED for score in group) for group in groups]
+    right = [
+        sum(is_solved(leaf.scores) for leaf in tree.leaves() if leaf.status == "done") for tree in forest
+    ]  # fmt: skip
     ones, ks = [count / samples for count in right], [pass_at(count, samples, k) for count in right]
     lengths = [sum(len(n) for n in tree.path(leaf) if n.trainable) for tree in forest for leaf in tree.leaves()]
     return PolicyMeasure(

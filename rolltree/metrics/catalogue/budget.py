@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolltree.metrics.metric import Metric
 
-SPENT, ALLOCATION, PROBE = "train.loop:RunTotals.add", "rollout.allocation:allocation", "control.probe:in_flight"
+SPENT, ALLOCATION, PROBE = "train.totals:RunTotals.add", "rollout.allocation:allocation", "control.probe:in_flight"
 METRICS = (
     Metric("budget/decoded", "tokens", "Tokens decoded in the step, each prefix once.", SPENT),
     Metric("budget/decoded_total", "tokens", "Tokens decoded since the run began.", "train.loop:Loop.step"),
@@ -15,6 +15,8 @@ METRICS = (
     Metric("budget/trained", "tokens", "Tokens with a weight in the loss.", "train.step:Learner.step"),
     Metric("budget/packed", "tokens", "Tokens the trainer reads for them, shared prefixes once.",
            "train.step:Learner.step"),
+    Metric("budget/epoch", "number", "How often the training items have been gone through, where they are finite.",
+           "rollout.cursor:Cursor"),
     Metric("budget/decoded_per_leaf", "tokens", "Tokens decoded per rollout.", "lab.train_runner:read_run", "lower"),
     Metric("budget/env_steps_per_leaf", "count", "Steps of environments per rollout.", "lab.train_runner:read_run",
            "lower"),

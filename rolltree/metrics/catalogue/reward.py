@@ -8,7 +8,8 @@ GROUPS, VERIFIER = "metrics.groups:groups", "metrics.verifier:verdicts"
 METRICS = (
     Metric("reward/mean", "number", "Mean outcome of the rollouts that were scored, as the verifier said it.",
            "metrics.reward:outcomes", "higher"),
-    Metric("reward/solved", "share", "Share of the scored rollouts whose outcome is 1.",
+    Metric("reward/solved", "share",
+           "Share of the scored rollouts that are right: as the verifier says, else by an outcome of 1.",
            "metrics.reward:outcomes", "higher"),
     Metric("reward/shaped", "number", "Mean of what credit saw: the outcome after shaping or voting.",
            "metrics.reward:parts"),

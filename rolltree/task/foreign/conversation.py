@@ -44,6 +44,7 @@ class Conversation(Foreign):
         max_tokens: int = 1024, max_turns: int = 32, limit: int = LIMIT, **config: Any,
     ) -> None:  # fmt: skip
         self._render, self._before, self._after = render, before, after
+        self.exact_text = render is not None
         env, role = self._load(name, config)
         super().__init__(
             f"verifiers:{name}", lambda: Play(env, role), stop=(closes,), max_tokens=max_tokens, max_turns=max_turns,
@@ -58,6 +59,10 @@ class Conversation(Foreign):
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """The tasks of a split in a random order, again and again; the task's content decides the split."""
         return self._starts.items(split, seed)
+
+    def count(self, split: Split) -> int | None:
+        """How many items a split has, where they are rows."""
+        return self._starts.count(split)
 
     def open(self, env: Play, item: Item) -> str:
         """Begin an episode; what the policy sees at first."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
+from rolltree.task.data.source import read_data
 from rolltree.task.items import TaskError, check_item, digest, split_of, stream
 from rolltree.task.protocol import Item, Split
 
@@ -33,6 +34,10 @@ class Seeds:
         """Items of a split in the order of one stream of seeds."""
         return stream(self._name, 0, split, seed, self._draw)
 
+    def count(self, split: Split) -> int | None:
+        """There is no end of seeds."""
+        return None
+
     def _draw(self, rng: Random) -> tuple[str, Item]:
         start = rng.randrange(2**31)
         item = self._begin(start)
@@ -56,9 +61,16 @@ class StartRows:
     def items(self, split: Split, seed: int) -> Iterator[Item]:
         """The rows of a split, again and again."""
         chosen = [row for row, part in self._rows if part == split]
+        if split == "test":  # held-out rows are measured once each
+            chosen = list({content(row): row for row in chosen}.values())
         if not chosen:
             raise TaskError(f"{self._name} has no {split} rows: give more rows, or a column split")
         return self._endless(chosen, Random(f"{self._name}/{split}/{seed}"))
+
+    def count(self, split: Split) -> int | None:
+        """How many rows a split has."""
+        parts = [content(row) for row, part in self._rows if part == split]
+        return len(parts) if split == "train" else len(set(parts))
 
     def _endless(self, rows: list[Mapping[str, Any]], rng: Random) -> Iterator[Item]:
         while True:
@@ -83,24 +95,6 @@ def row_id(row: Mapping[str, Any]) -> str:
 
 def read_rows(source: str | Path | Iterable[Mapping[str, Any]], limit: int | None = None) -> list[Mapping[str, Any]]:
     """Rows of a JSON-lines or Parquet file, or of anything that yields mappings (a `datasets.Dataset`)."""
-    if not isinstance(source, str | Path):
-        return list(islice(source, limit))
-    path = Path(source)
-    if not path.is_file():
-        raise TaskError(f"there is no file {source}: rows come from a JSON-lines or Parquet file")
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return cast(list[Mapping[str, Any]], pq.read_table(path).slice(0, limit).to_pylist())
-    with path.open(encoding="utf-8") as lines:
-        return [_row(line, f"{source} line {n}") for n, line in enumerate(islice(lines, limit), 1) if line.strip()]
-
-
-def _row(line: str, where: str) -> Mapping[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise TaskError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
-    if not isinstance(row, dict):
-        raise TaskError(f"{where} must be an object, not {type(row).__name__}")
-    return cast(Mapping[str, Any], row)
+    if isinstance(source, str | Path):
+        return [row.values for row in read_data(str(source), limit)]
+    return list(islice(source, limit))

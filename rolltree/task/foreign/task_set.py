@@ -71,6 +71,10 @@ class TaskSet(SingleTurn):
         """The tasks of a split in a random order, again and again; the task's content decides the split."""
         return self._starts.items(split, seed)
 
+    def count(self, split: Split) -> int | None:
+        """How many items a split has, where they are rows."""
+        return self._starts.count(split)
+
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """The task's rewards, weighted and added as verifiers does; rewards and metrics are parts."""
         task = self._tasks[item.answer]

@@ -56,6 +56,8 @@ class ToolClass(Foreign):
         )
         self._rewards = (reward,) if callable(reward) else tuple(reward)
         self._render, self._answers = render, answers
+        # A chat template's tags are special tokens, and part of what is heard.
+        self.exact_text = render is not None or (isinstance(self.calls, Tagged) and self.calls != Tagged())
         env = self.stable.take()
         if not callable(getattr(env, "reset", None)):
             raise TaskError(f"{name}: {type(env).__name__} has no method reset, which begins an episode")
@@ -69,6 +71,10 @@ class ToolClass(Foreign):
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """The rows in a random order again and again, or seeds without end."""
         return self._starts.items(split, seed)
+
+    def count(self, split: Split) -> int | None:
+        """How many items a split has, where they are rows."""
+        return self._starts.count(split)
 
     def open(self, env: Any, item: Item) -> str:
         """`reset` with the row."""

@@ -1,0 +1,142 @@
+"""A tokenizer's chat template: messages as the text a chat model continues, and what it writes around turns.
+
+The template is the model's own; nothing of its format is known here. What stands behind a turn of the model, and
+between that turn and the next, is read off rendered conversations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+from rolltree.task.items import TaskError
+
+Messages = Sequence[Mapping[str, Any]]
+MARK, ASKED = "rolltree0answer", "rolltree0question"
+"""Texts that stand in no template."""
+
+
+@dataclass(frozen=True)
+class Chat:
+    """The template of one tokenizer, with the system message and tools every prompt gets."""
+
+    tokenizer: Any
+    system: str = ""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """JSON schemas, as templates take them."""
+
+    def prompt(self, asked: str | Messages) -> str:
+        """A prompt with the beginning of the model's turn behind it."""
+        return self.render(self.messages(asked), begin=True)
+
+    def messages(self, asked: str | Messages) -> list[Mapping[str, Any]]:
+        """A text as a user's message, messages as they are; the system message goes before, unless they have one."""
+        said: list[Mapping[str, Any]] = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
+        if self.system and said[0].get("role") != "system":
+            return [{"role": "system", "content": self.system}, *said]
+        return said
+
+    def render(self, messages: Messages, *, begin: bool) -> str:
+        """Messages as text; `begin` adds what begins the model's turn."""
+        given = {"tools": list(self.tools)} if self.tools else {}
+        try:
+            text: Any = self.tokenizer.apply_chat_template(
+                [dict(m) for m in messages], tokenize=False, add_generation_prompt=begin, **given
+            )
+        except Exception as error:  # templates are programs of their own and raise what they like
+            roles = ", ".join(str(m.get("role")) for m in messages)
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise TaskError(
+                f"the chat template of {self.name} refuses the messages ({roles}): {type(error).__name__}: {first}; "
+                "change the messages, or use --chat off"
+            ) from None
+        return str(text)
+
+    @property
+    def name(self) -> str:
+        """Whose template it is."""
+        return str(getattr(self.tokenizer, "name_or_path", "") or "the tokenizer")
+
+    @cached_property
+    def begins(self) -> str:
+        """What begins the model's turn; a template that adds nothing is refused."""
+        asked = self.messages(ASKED)
+        bare, begun = self.render(asked, begin=False), self.render(asked, begin=True)
+        if not begun.startswith(bare) or begun == bare:
+            raise TaskError(
+                f"the chat template of {self.name} has no generation prompt: add_generation_prompt changes nothing, so "
+                "the model would not know that it is its turn; mend the template, or use --chat off"
+            )
+        return begun[len(bare) :]
+
+    @cached_property
+    def ends(self) -> str:
+        """The special token that ends the model's turn: the first behind what it said; "" where there is none."""
+        talk = self.render([*self.messages(ASKED), {"role": "assistant", "content": MARK}], begin=False)
+        rest = talk.rpartition(MARK)[2]
+        found = [(rest.find(token), token) for token in specials(self.tokenizer) if token in rest]
+        return min(found)[1] if found else ""
+
+    def check(self) -> None:
+        """Refuse a template that would drop what it is given."""
+        asked = self.messages(ASKED)
+        shown = self.render(asked, begin=True)
+        if ASKED not in shown:
+            raise TaskError(f"the chat template of {self.name} drops the user's message; mend it, or use --chat off")
+        if self.system and self.system.strip() not in shown:
+            raise TaskError(f"the chat template of {self.name} drops the system message; leave --system out")
+        _ = self.begins
+        missing = [name for name in (str(_function(t).get("name")) for t in self.tools) if name not in shown]
+        if missing:
+            raise TaskError(
+                f"the chat template of {self.name} drops the tools ({', '.join(missing)} does not stand in the "
+                "prompt); choose a model whose template takes tools"
+            )
+
+    def answers(self, said: Sequence[tuple[str, str]]) -> str:
+        """What the environment writes after a turn that called tools: everything from the turn's end to the next turn.
+
+        `said` are names of tools and what they answered, in order.
+        """
+        turn: Mapping[str, Any] = {"role": "assistant", "content": MARK}
+        results = [{"role": "tool", "name": name, "content": text} for name, text in said]
+        talk = self.render([*self.messages(ASKED), turn, *results], begin=True)
+        rest = talk.rpartition(MARK)[2]
+        # Some templates write what a tool said as JSON.
+        if lost := [n for n, text in said if text.strip() not in rest and json.dumps(text)[1:-1] not in rest]:
+            raise TaskError(f"the chat template of {self.name} drops what the tool {lost[0]} answered; choose another")
+        return rest.partition(self.ends)[2] if self.ends else rest
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """How the template writes a call of a tool: what tells the model's own format."""
+        called = {"type": "function", "id": "call00000", "function": {"name": name, "arguments": dict(arguments)}}
+        turn = {"role": "assistant", "content": "", "tool_calls": [called]}
+        return self.render([*self.messages(ASKED), turn], begin=False).rpartition(ASKED)[2]
+
+
+def chat_of(tokenizer: Any, system: str, tools: tuple[Mapping[str, Any], ...] = ()) -> Chat | None:
+    """The checked template of a tokenizer; None where it has none and nothing was asked that needs one."""
+    if getattr(tokenizer, "chat_template", None):
+        chat = Chat(tokenizer, system, tools)
+        chat.check()
+        return chat
+    asked = "tools" if tools else "--system" if system else ""
+    if asked:
+        name = getattr(tokenizer, "name_or_path", "") or "this policy"
+        raise TaskError(f"{asked} needs a chat template, and {name} has none; choose a chat model")
+    return None
+
+
+def specials(tokenizer: Any) -> tuple[str, ...]:
+    """Texts of the special tokens, those without a role of their own included."""
+    known: list[str] = [str(token) for token in getattr(tokenizer, "all_special_tokens", ())]
+    added = cast(Mapping[int, Any], getattr(tokenizer, "added_tokens_decoder", {}))
+    known += [str(token.content) for token in added.values() if token.special]
+    return tuple(dict.fromkeys(known))
+
+
+def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], tool.get("function", tool))

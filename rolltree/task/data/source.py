@@ -1,0 +1,102 @@
+"""Rows of a JSON-lines or Parquet file, or of a data set of the Hugging Face hub, each with the place it stands at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from rolltree.task.items import TaskError
+
+KINDS = (".jsonl", ".json", ".parquet")
+"""Endings of files that are data by themselves."""
+HUB = "hf:"
+
+
+@dataclass(frozen=True, slots=True)
+class DataRow:
+    """One row, and where it stands ("q.jsonl line 3")."""
+
+    values: Mapping[str, Any]
+    where: str
+
+
+def is_data(name: str) -> bool:
+    """Whether a task's name is the name of data."""
+    return name.startswith(HUB) or name.endswith(KINDS)
+
+
+def read_data(source: str, limit: int | None = None) -> list[DataRow]:
+    """All rows (the first `limit`), in order; what cannot be read is refused by its line."""
+    if source.startswith(HUB):
+        return list(islice(_hub(source), limit))
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise TaskError(f"there is no file {source}: rows come from a JSON-lines or Parquet file")
+    rows = list(islice(_parquet(path, source) if path.suffix == ".parquet" else _lines(path, source), limit))
+    if not rows:
+        raise TaskError(f"{source} has no rows; give at least one")
+    return rows
+
+
+def _lines(path: Path, source: str) -> Iterator[DataRow]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{source} is not UTF-8 text ({error.reason} at byte {error.start})") from None
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            where = f"{source} line {number}"
+            yield DataRow(_object(line, where), where)
+
+
+def _object(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TaskError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
+    if not isinstance(row, dict):
+        raise TaskError(f"{where} must be an object with prompt and answer, not {type(row).__name__}")
+    return cast(Mapping[str, Any], row)
+
+
+def _parquet(path: Path, source: str) -> Iterator[DataRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(path).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise TaskError(f"{source} is no Parquet file that can be read ({str(error).splitlines()[0]})") from None
+    return (DataRow(row, f"{source} row {number}") for number, row in enumerate(rows, 1))
+
+
+def _hub(source: str) -> Iterator[DataRow]:
+    """`hf:NAME[:SPLIT]`, through the library datasets: a data set of the hub, or a folder of files."""
+    try:
+        import datasets
+    except ImportError:
+        raise TaskError(f"{source} is read by the library datasets: pip install 'rolltree[trl]'") from None
+    name, _, split = source.removeprefix(HUB).partition(":")
+    if not name:
+        raise TaskError("hf: names no data set; write hf:NAME or hf:NAME:SPLIT, as in hf:openai/gsm8k:train")
+    # A data set of several configurations is named with one of them behind a "#".
+    name, _, config = name.partition("#")
+    quiet(datasets)
+    try:
+        held: Any = datasets.load_dataset(name, config or None, split=split or "train")
+    except Exception as error:  # the library, its transport and its readers raise many kinds
+        first = (str(error).strip().splitlines() or [""])[0][:200]
+        raise TaskError(
+            f"{source} cannot be had ({type(error).__name__}: {first}); check name and split, or download it and give "
+            "the file or folder"
+        ) from None
+    return (DataRow(row, f"{source} row {number}") for number, row in enumerate(held, 1))
+
+
+def quiet(datasets: Any) -> None:
+    """No bars for what takes a second."""
+    datasets.disable_progress_bars()

@@ -1,0 +1,63 @@
+"""From a model to a learner: precision, adapters, optimizer, and the fixed policies that the objective asks for."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from rolltree.objective.hooks import accumulator_of
+from rolltree.policy.device import HALF, Compute, narrowed, place
+from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.lora import with_lora
+from rolltree.policy.unadapted import Unadapted
+from rolltree.recipe.recipe import Parts
+from rolltree.train.config import TrainConfig, TrainError
+from rolltree.train.memory import keep_freed
+from rolltree.train.rate import whole_run
+from rolltree.train.step import Learner, make_optimizer
+
+
+def compute_of(config: TrainConfig) -> Compute:
+    """How the run's policies are read."""
+    dtype = place(config.device, config.dtype).dtype
+    return Compute(dtype if dtype in HALF else None, config.gradient_checkpointing, config.piece)
+
+
+def make_learner(parts: Parts, model: Any, config: TrainConfig) -> Learner:
+    """Policy, optimizer and the fixed policies the objective asks for."""
+    keep_freed()
+    # Dropout would make the trained policy another one than the sampled.
+    model.eval()
+    if config.piece and accumulator_of(parts.objective) is not None:
+        raise TrainError(f"{parts.name} needs each path's own gradient, which pieces do not keep; leave out piece")
+    compute, lora = compute_of(config), config.lora
+    needed = {"reference", "previous"} & parts.objective.needs
+    # What the policy was at first is under its adapters, unless the reference moves on with the policy.
+    under = lora is not None and parts.reanchor is None
+    anchors: dict[str, LanguagePolicy] = {}
+    if "reference" in needed and not under and lora is None:
+        anchors["reference"] = fixed_copy(model, compute)
+    if lora is not None:
+        if compute.dtype is not None and config.ranks == 1:
+            # Weights that never change need no finer type than they are computed in; FSDP2 wants one type for all.
+            narrowed(model, compute.dtype)
+        model = with_lora(model, rank=lora.rank, alpha=lora.alpha, targets=lora.targets)
+    policy = LanguagePolicy(model, compute=compute)
+    if "reference" in needed and lora is not None:
+        anchors["reference"] = Unadapted(policy) if under else fixed_copy(model, compute)
+    if "previous" in needed:
+        # Ratios to it are of the policy's own weights, to the last digit.
+        anchors["previous"] = LanguagePolicy(deepcopy(model).requires_grad_(False), compute=compute)
+    optim = whole_run(replace(config.optim, **dict(parts.optim)), config)
+    return Learner(policy, make_optimizer(policy, optim), optim, anchors)
+
+
+def fixed_copy(model: Any, compute: Compute) -> LanguagePolicy:
+    """A policy that stays as the model is now, in the type that it is computed in."""
+    copy: Any = deepcopy(model).requires_grad_(False)
+    if compute.dtype is not None and next(copy.parameters()).dtype == torch.float32:
+        narrowed(copy, compute.dtype)
+    return LanguagePolicy(copy, compute=compute)

@@ -1,0 +1,29 @@
+"""A small MCP server over its standard input and output."""
+
+import os
+
+from mcp.server import MCPServer
+
+server = MCPServer("sums")
+
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool()
+def fail(why: str) -> str:
+    """Fail."""
+    raise ValueError(why)
+
+
+@server.tool()
+def leave() -> str:
+    """End the server."""
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    server.run()
