@@ -55,8 +55,8 @@ def test_a_run_over_a_file_counts_epochs_and_asks_each_held_out_item_once(here, 
     assert [line["eval/items"] for line in lines if line["kind"] == "eval"] == [held, held]
     trained = [line for line in lines if line["kind"] == "train"]
     assert [line["budget/epoch"] for line in trained] == [0.5, 1.0]
-    assert all("part.contains" in line and "part.regex" in line for line in trained)
-    assert "part.solved" not in trained[0]
+    assert all("reward/part/contains" in line and "reward/part/regex" in line for line in trained)
+    assert "reward/part/solved" not in trained[0]
     assert trained[0]["reward/solved"] == trained[0]["reward/part/contains"]
     prompt = json.loads((here / "r" / "prompt.json").read_text())
     assert "".join(token["text"] for token in prompt["tokens"]) == prompt["text"]

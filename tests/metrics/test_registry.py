@@ -92,7 +92,8 @@ def test_every_registered_metric_is_emitted(emitted: set[str]) -> None:
     seen = Underway(4)
     seen.recent.extend([(1, True), (1, True), (1, False), (9, True)])
     found |= set(seen._slow([]))  # pyright: ignore[reportPrivateUsage]
-    found |= emitted | set(PER_LEAF) | set(RunTotals().add(Budget()))
+    # Files of items are gone through again and again; the toy tasks never end (tests/cli/test_data.py reads it).
+    found |= emitted | {"budget/epoch"} | set(PER_LEAF) | set(RunTotals().add(Budget()))
     met = {metric_of(name).name for name in found}
     assert sorted(m.name for m in METRICS if m.name not in met and not m.own) == []
 
