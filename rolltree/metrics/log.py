@@ -64,7 +64,7 @@ class MetricsLog:
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     """All whole lines of a metrics file, old ones under present names; a line cut short by a kill is left out."""
-    return [renamed(line) if isinstance(line, dict) else line for line in read_lines(path)]
+    return [renamed(line) for line in read_lines(path)]
 
 
 def read_lines(path: Path | str) -> list[dict[str, Any]]:

@@ -119,8 +119,13 @@ def compared_name(name: str) -> str:
     return COMPARED.get(name, name)
 
 
-def renamed(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of metrics.jsonl under present names; of two numbers that are one now the first is kept."""
+def renamed(line: Any) -> Any:
+    """A line of metrics.jsonl under present names; of two numbers that are one now the first is kept.
+
+    What is no object is given back as it is: whoever reads the line says what is wrong with it.
+    """
+    if not isinstance(line, dict):
+        return line
     names = {"train": train_name, "eval": eval_name}
     name = names.get(str(line.get("kind")), str)
     out: dict[str, Any] = {}
