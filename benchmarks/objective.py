@@ -32,7 +32,8 @@ from torch import Tensor
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.fold import expand, fold, leaf_weights
 from rolltree.objective.batch import Batch, Objective, Paths
-from rolltree.objective.registry import CORRECTIONS, OBJECTIVES, load_objective
+from rolltree.objective.named import CORRECTIONS
+from rolltree.objective.registry import OBJECTIVES, load_objective
 from rolltree.policy.language import LanguagePolicy, PolicyRead
 from rolltree.policy.load import load_model
 from rolltree.policy.packed import Packed
@@ -132,7 +133,7 @@ def packed_batch(tokens: int, seed: int = 0) -> Batch:
 
 def objectives() -> dict[str, tuple[Objective, bool]]:
     """Everything by name, each correction and penalty around the clipped surrogate; whether anchors are known."""
-    named = {name: load_objective(name) for name in OBJECTIVES}
+    named = {name: load_objective(name) for name in OBJECTIVES.names()}
     named |= {f"clipped + {name}": load_objective("clipped", correction=name) for name in CORRECTIONS}
     named["clipped + kl"] = load_objective("clipped", kl=0.01)
     named["clipped + entropy"] = load_objective("clipped", entropy_bonus=0.01)

@@ -21,6 +21,13 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> Unkno
     return UnknownNameError(f"unknown {kind} {name!r}: {way}" + (f" ({hint})" if hint else ""))
 
 
+def unknown_knob(what: str, knob: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for a knob that a part does not have, with the nearest one it has."""
+    names = list(known)
+    way = did_you_mean(knob, names) or f"it has {', '.join(names) or 'none'}"
+    return UnknownNameError(f"{what} has no knob {knob!r}; {way}")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The question after the nearest known name; empty where none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from rolltree.credit.fold import Multiplicity, expand, leaf_weights
+from rolltree.credit.fold import expand, leaf_weights
 from rolltree.filter.groups import sift
 from rolltree.metrics.usage import settle_rest, settle_usage
 from rolltree.recipe.recipe import Parts
@@ -93,21 +93,14 @@ def _advantages(view: Table, parts: Parts) -> dict[int, FloatArray]:
     """Advantages of the teaching actions along each taught leaf's path, by the leaf's identity."""
     advantage = parts.credit(view)
     weights = leaf_weights(view, "token", counted=advantage.counted)
-    written = expand(view, advantage, weights)
-    values = written.advantage / _share(view, weights > 0, parts.multiplicity)[written.index]
+    written = expand(view, advantage, weights, parts.multiplicity)
+    values = written.advantage if written.share is None else written.advantage * written.share
     settle_usage(view, weights)
     at = np.searchsorted(written.path, np.arange(len(written.leaf) + 1))
     return {
         id(view.nodes[view.leaf[leaf]]): values[at[i] : at[i + 1]].astype(np.float32)
         for i, leaf in enumerate(written.leaf.tolist())
     }
-
-
-def _share(view: Table, taught: np.ndarray[tuple[int], np.dtype[np.bool_]], multiplicity: Multiplicity) -> FloatArray:
-    """What an action's advantage is divided by, since each of the leaves below it has a row with it."""
-    below = np.maximum(view.below(taught.astype(np.float64)), 1.0)
-    share = {"per_leaf": np.ones_like(below), "once": below, "sqrt": np.sqrt(below)}[multiplicity]
-    return np.repeat(share, view.length).astype(np.float32)
 
 
 def _row(tree: Tree, leaf: Node, advantage: FloatArray | None) -> Row:

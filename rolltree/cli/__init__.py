@@ -11,7 +11,7 @@ from rolltree.errors import RolltreeError, unknown
 from rolltree.visible import visible
 
 VERBS: dict[str, str] = {
-    "demo": "train the embedded policy with GRPO and a baseline, compare them, write a report",
+    "demo": "train the embedded policy with two recipes and compare them",
     "recipes": "list the recipes, or describe one with its knobs",
     "tasks": "list the tasks, describe one, or show items of it",
     "models": "list the models, or get one",
@@ -30,7 +30,8 @@ VERBS: dict[str, str] = {
 
 _EPILOG = """\
 rolltree VERB --help explains a verb; most take --json for machines and --seed.
-Start with:  rolltree demo      or      rolltree train grpo --task countdown --out runs/first
+Start with   rolltree demo
+or           rolltree train grpo --task countdown --out runs/first
 """
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import rolltree
 from rolltree.cli.common import emit, first_name
+from rolltree.cli.helptext import Option, columns
 from rolltree.errors import RolltreeError, unknown
 
 BENCHMARKS = {
@@ -26,17 +27,19 @@ BENCHMARKS = {
     "objective": "every objective against a plain clipped surrogate",
     "gpu": "a card: numerics against the processor, speed, whole steps, learning",
 }
-ABOUT = """usage: rolltree bench [NAME ...] [OPTIONS of that benchmark]
+ABOUT = """usage: rolltree bench [NAME] [OPTIONS of that benchmark]
 
-Measure speed on this machine. Ratios come from repeated runs side by side; min, median and max are printed with the
-number of threads. Without a name, engine, training and hand run (about twelve minutes on two cores).
+Measure speed on this machine. Ratios come from repeated runs side by side;
+min, median and max are printed with the number of threads. Without a name,
+engine, training and hand run (about twelve minutes on two cores).
 """
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the named benchmarks one after the other."""
     if {"-h", "--help"} & set(arguments) and first_name(arguments)[0] is None:
-        print(ABOUT + "\n" + "\n".join(f"  {name:<10} {about}" for name, about in BENCHMARKS.items()))
+        rows = (Option(name, about) for name, about in BENCHMARKS.items())
+        print("\n".join([ABOUT, *columns(tuple(rows), 80)]))
         print("\nrolltree bench NAME --help shows its options.")
         return 0
     if list(arguments) == ["--json"]:

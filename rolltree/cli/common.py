@@ -14,6 +14,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from rolltree.cli.helptext import help_of, switched
 from rolltree.errors import RolltreeError
 from rolltree.knobs import check_instance
 from rolltree.terminal import Terminal
@@ -28,17 +29,39 @@ PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff, tyro.conf.Avoi
 def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str, *, prefixes: bool = False) -> T:
     """Arguments of a verb as an instance of its dataclass; unknown ones are refused with the nearest known.
 
-    With `prefixes` only what the shape itself marks keeps bare names.
+    With `prefixes` only what the shape itself marks keeps bare names. Asked for help, it prints that and exits.
     """
+    if {"-h", "--help"} & set(arguments):
+        print(help_of(shape, verb, about, prefixes=prefixes))
+        raise SystemExit(0)
     config = PLAIN[1:] if prefixes else PLAIN
+    given = _switches(arguments, switched(shape, prefixes=prefixes))
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            asked = tyro.cli(shape, args=list(arguments), prog=f"rolltree {verb}", description=about, config=config)
+            asked = tyro.cli(shape, args=given, prog=f"rolltree {verb}", config=config)
     finally:
         sys.stderr.write(visible(said.getvalue()))  # what was given is repeated there
     check_instance("", asked, lambda name: f"--{name.replace('_', '-')}")
     return asked
+
+
+def _switches(arguments: Sequence[str], on: Sequence[str]) -> list[str]:
+    """Switches that are on by default take true or false: `--log-entropy false`."""
+    out: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") not in on:
+            out.append(word)
+            continue
+        value = value if equals else next(words, "")
+        if value.lower() not in ("true", "false"):
+            raise RolltreeError(f"{name} {value!r} makes no sense; give true or false")
+        if value.lower() == "false":
+            owner, dot, knob = name.removeprefix("--").rpartition(".")
+            out.append(f"--{owner}{dot}no-{knob}")
+    return out
 
 
 def emit(data: Any) -> None:

@@ -13,17 +13,28 @@ import tyro
 from rolltree.cli.common import console, emit, first_name, grid, kept, parse
 from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.needs import check_needs
-from rolltree.credit.registry import credits, load_credit
-from rolltree.errors import RolltreeError, unknown
+from rolltree.credit.registry import CREDITS, credits, load_credit
+from rolltree.errors import RolltreeError
 from rolltree.tree.jsonl import credit_lines, read, write_credit
 from rolltree.tree.table import table
 
 ABOUT = """Compute advantages for a forest in the interchange format (one node per JSON line).
 
-  rolltree credit                                     list the credits
-  rolltree credit grpo nodes.jsonl                    print {"tree","id","gain","loss"} per trained node
-  rolltree credit gigpo nodes.jsonl --out adv.jsonl   write them; rolltree credit gigpo --help shows its knobs
+  rolltree credit                              list the credits
+  rolltree credit grpo nodes.jsonl             print one line per trained node
+  rolltree credit gigpo nodes.jsonl --out adv.jsonl
+  rolltree credit mine.py:MyCredit nodes.jsonl
+
+Each line is {"tree", "id", "gain", "loss"}. rolltree credit NAME --help shows the knobs of one.
 """
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How to list."""
+
+    json: bool = False
+    """Print JSON instead of a table."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +60,13 @@ def run(arguments: Sequence[str]) -> int:
     name, rest = first_name(arguments)
     if name is None:
         return _list(rest)
-    if name not in credits():
-        raise unknown("credit", name, credits(), "rolltree credit lists them")
+    made = CREDITS.find(name).make
     shape = make_dataclass(
         "CreditArguments",
-        [("arguments", CreditArguments), ("knobs", credits()[name].make, field(default_factory=credits()[name].make))],
+        [
+            ("arguments", CreditArguments, field(metadata={"heading": "What to compute on"})),
+            ("knobs", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
+        ],
         frozen=True,
     )
     asked: Any = parse(shape, rest, f"credit {name}", ABOUT)
@@ -61,11 +74,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _list(arguments: Sequence[str]) -> int:
-    @dataclass(frozen=True)
-    class Listing:
-        json: bool = False
-        """Print JSON instead of a table."""
-
     asked = parse(Listing, arguments, "credit", ABOUT)
     rows = [
         {"credit": entry.name, "family": entry.family, "needs": ", ".join(sorted(load_credit(entry.name).needs)),

@@ -22,12 +22,15 @@ class DemoArguments:
     out: Path = Path("runs/demo")
     """Where report.html and the runs go."""
     task: str = "arithmetic"
+    """A task's name (rolltree tasks)."""
     budget: str = "150k"
     """Decoded tokens for each run."""
     seeds: int = 3
+    """Runs of each recipe."""
     seed: int = 0
     """The first seed."""
     json: bool = False
+    """Print the result as JSON instead of tables."""
 
 
 def run(arguments: Sequence[str]) -> int:

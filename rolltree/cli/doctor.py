@@ -25,7 +25,7 @@ ABOUT = """Say what is wrong with the rollouts of a run, with the numbers, the n
 
   rolltree doctor runs/first
   rolltree doctor runs/first --set zero_variance.most=0.8 --json
-  rolltree doctor nodes.jsonl           rollouts of any program, in the interchange format
+  rolltree doctor nodes.jsonl           rollouts of any program
   rolltree doctor --list                every finding with its thresholds
 
 Exit code 0: nothing stands against the run; 1: a finding of --fail-on or graver stands; 2: bad input.

@@ -10,8 +10,8 @@ from rolltree.lab.evidence_command import EvidenceConfig, main
 ABOUT = """Run the experiment a recipe's card names and store effect, interval and verdict in evidence/NAME.json.
 
   rolltree evidence grpo            run one
-  rolltree evidence --all           run all that are missing or made by other code
-  rolltree evidence grpo --verify   repeat a seed and compare with what is stored
+  rolltree evidence --all           run what is missing or made by other code
+  rolltree evidence grpo --verify   repeat a seed of what is stored
 """
 
 

@@ -24,6 +24,7 @@ class ModelsArguments:
     """List, or get one."""
 
     what: Annotated[Literal["list", "get"], tyro.conf.Positional] = "list"
+    """List the models, or get the one that is named."""
     name: Annotated[str, tyro.conf.Positional] = ""
     """The model to get."""
     json: bool = False

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from rolltree.cluster.launch import Sizes, launched
-from rolltree.cluster.pool import PoolEngine
-from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError
-from rolltree.policy.load import load_codec
-from rolltree.policy.models import model_folder
 from rolltree.task.protocol import Task, spoken_by
 from rolltree.task.registry import load_task
+
+if TYPE_CHECKING:
+    from rolltree.cluster.pool import PoolEngine
+    from rolltree.engine.local import LocalEngine
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,12 @@ def complete(arguments: Sequence[str]) -> list[str]:
 def asked_task(name: str, level: int | None, policy: str) -> Task:
     """The task as this policy is asked: data, before it goes to other processes, in the policy's chat template."""
     task = load_task(name, level=level)
-    return spoken_by(task, load_codec(model_folder(policy))) if hasattr(task, "spoken_by") else task
+    if not hasattr(task, "spoken_by"):
+        return task
+    from rolltree.policy.load import load_codec  # loads torch, which --help does not need
+    from rolltree.policy.models import model_folder
+
+    return spoken_by(task, load_codec(model_folder(policy)))
 
 
 @contextmanager
@@ -50,6 +55,10 @@ def placed(
     """A pool of embedded engines on a model, and the task, on the cluster that was asked for; both end with it."""
     if engine != "local":
         raise EngineError(f"the engines of a cluster are local ones: leave out --engine {engine}, or --cluster")
+
+    # They load torch, and --help needs none of it.
+    from rolltree.cluster.launch import Sizes, launched
+    from rolltree.engine.local import LocalEngine
 
     def make(threads: int | None) -> partial[LocalEngine]:
         return partial(LocalEngine, policy, threads=threads, version=version)

@@ -15,21 +15,14 @@ from typing import Any, Literal
 from rolltree.cli.common import at_least, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.cli.show import show_prompt, show_tree
-from rolltree.cluster.pool import PoolEngine
 from rolltree.control.ledger import Budget, Limits
-from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import Engine, Sampling
-from rolltree.errors import RolltreeError, unknown
-from rolltree.generate.runner import grow
-from rolltree.policy.device import place
+from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
-from rolltree.recipe.check import check
-from rolltree.recipe.registry import recipes
+from rolltree.recipe.registry import RECIPES
 from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Item, Task, about
 from rolltree.train.failures import all_failed, said_of
-from rolltree.train.peers import frozen_peers
-from rolltree.train.prompt import prompt_of
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
@@ -38,10 +31,14 @@ from rolltree.visible import visible
 ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote what, why it ended, what it was worth.
 
   rolltree rollout grpo --task countdown --items 2
-  rolltree rollout grpo --task grid --group 4 --temperature 0.7 --out forests/grid
-  rolltree rollout treepo --engine vllm                            vLLM samples; --engine http://host:port: a server
-  rolltree rollout grpo --task arithmetic --jsonl nodes.jsonl      the interchange format, for rolltree credit
-  rolltree rollout grpo --task countdown --items 64 --cluster local:4      engines and verifiers on Ray
+  rolltree rollout grpo --task grid --group 4 --out forests/grid
+  rolltree rollout treepo --engine vllm
+  rolltree rollout grpo --task arithmetic --jsonl nodes.jsonl
+  rolltree rollout grpo --task countdown --items 64 --cluster local:4
+  rolltree rollout mine.py:MyRecipe
+
+--out saves the trees as Parquet, --jsonl in the interchange format that rolltree credit reads. --cluster puts engines
+and verifiers on Ray.
 """
 
 
@@ -66,9 +63,13 @@ class RolloutArguments(ClusterArguments):
     items: int = 2
     """How many prompts."""
     items_from: Literal["train", "test"] = "train"
+    """Which split the prompts are from."""
     seed: int = 0
+    """Where chance starts; it also decides which prompts come first."""
     temperature: float = 1.0
+    """Of sampling; 0 is greedy."""
     top_p: float = 1.0
+    """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
     decoded: int | None = None
     """Most tokens to sample in all, each prefix counted once."""
     full_prompt: bool = False
@@ -87,19 +88,32 @@ def run(arguments: Sequence[str]) -> int:
     """Grow, show, save."""
     name, rest = first_name(arguments)
     name = name or "grpo"
-    known = recipes()
-    if name not in known:
-        raise unknown("recipe", name, known, "rolltree recipes describes them")
+    made = RECIPES.find(name)
     shape = make_dataclass(
         "RolloutArguments",
         [
-            ("arguments", RolloutArguments, field(default_factory=RolloutArguments)),
-            ("data", DataFlags, field(default_factory=DataFlags)),
-            ("recipe", known[name], field(default_factory=known[name])),
+            (
+                "arguments",
+                RolloutArguments,
+                field(default_factory=RolloutArguments, metadata={"heading": "What to grow"}),
+            ),
+            ("data", DataFlags, field(default_factory=DataFlags, metadata={"heading": "Your own data"})),
+            ("recipe", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
         ],
         frozen=True,
     )
-    parsed: Any = parse(shape, complete(rest), f"rollout {name}", ABOUT)
+    return _grow(parse(shape, complete(rest), f"rollout {name}", ABOUT))
+
+
+def _grow(parsed: Any) -> int:
+    # Imported here, because they load torch and --help needs none of it.
+    from rolltree.cluster.pool import PoolEngine
+    from rolltree.engine.choose import choose_engine
+    from rolltree.generate.runner import grow
+    from rolltree.policy.device import place
+    from rolltree.recipe.check import check
+    from rolltree.train.peers import frozen_peers
+
     asked: RolloutArguments = parsed.arguments
     if asked.trust_remote_code:
         trust_code()
@@ -135,6 +149,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, engine: Engine, budget: Budget) -> int:
     """Save and print what was grown; the exit code is 1 where every rollout failed."""
+    from rolltree.cluster.pool import PoolEngine
+    from rolltree.train.prompt import prompt_of
+
     if asked.out is not None:
         save(forest, asked.out)
     if asked.jsonl is not None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree as Branch
 
-from rolltree.train.prompt import TokenizedPrompt
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
 from rolltree.visible import visible
+
+if TYPE_CHECKING:
+    from rolltree.train.prompt import TokenizedPrompt
 
 _STYLE = {"prompt": "dim", "policy": "", "env": "cyan", "hint": "magenta", "splice": "yellow", "template": "dim"}
 _END = {"done": "green", "pruned": "yellow", "failed": "red", "paused": "blue", "open": "dim"}

@@ -35,7 +35,9 @@ class TasksArguments:
     items: int = 3
     """How many items to show."""
     split: Literal["train", "test"] = "train"
+    """Which split the items are from."""
     seed: int = 0
+    """Which items come first."""
     json: bool = False
     """Print JSON instead of tables."""
 

@@ -7,38 +7,43 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import tyro
 
 from rolltree.cli.common import at_least, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.control.plan import Control
-from rolltree.control.registry import controls
-from rolltree.doctor.live import Monitor
-from rolltree.errors import RolltreeError, unknown
+from rolltree.control.registry import CONTROLS
+from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
-from rolltree.recipe.registry import recipes
+from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import swapped
 from rolltree.task.data.flags import DataFlags, folder_name
 from rolltree.train.config import LoraKnobs, TrainConfig
-from rolltree.train.start import Result, parts_of, train
 from rolltree.visible import visible
+
+if TYPE_CHECKING:
+    from rolltree.recipe.recipe import Recipe
+    from rolltree.train.start import Result
 
 ABOUT = """Train a policy on a task with a recipe, into a run folder.
 
   rolltree train grpo --task countdown --out runs/first
-  rolltree train dapo --task arithmetic --level 3 --group 16 --lr 2e-4 --steps 200 --seed 1
-  rolltree train grpo --task my.jsonl --policy PATH --reward exact       your data, model and reward
-  rolltree train grpo --task grid --out runs/first --resume      go on exactly where it stopped
-  rolltree train treepo --control dars --control.schedule hard   any control over any recipe
-  rolltree train grpo --scheduler areal --threads 1              rollouts and training overlap
-  rolltree train grpo --task grid --cluster local:4              engines and verifiers on Ray, the trainer here
+  rolltree train dapo --task arithmetic --level 3 --group 16 --lr 2e-4
+  rolltree train grpo --task my.jsonl --policy PATH --reward exact
+  rolltree train grpo --task grid --out runs/first --resume
+  rolltree train treepo --control dars --control.schedule hard
+  rolltree train grpo --scheduler areal --threads 1
+  rolltree train grpo --task grid --cluster local:4
+  rolltree train mine.py:MyRecipe --task mine.py:MyTask
 
-The first word is the recipe (rolltree recipes lists them); its knobs and the run's are options below. --control says
-which prompts get how many rollouts, in which arms and rounds, whatever the recipe grows them with: {controls}.
-With --control NAME, --help lists its knobs too.
+The first word is the recipe (rolltree recipes lists them). Its knobs and those of the run are options below. --resume
+goes on exactly where a run stopped; --scheduler lets rollouts and training overlap; --cluster puts engines and
+verifiers on Ray.
+
+--control says which prompts get how many rollouts, in which arms and rounds, whatever the recipe grows them with:
+{controls}. With --control NAME, --help lists its knobs too.
 """
 
 
@@ -67,7 +72,7 @@ class TrainArguments(ClusterArguments):
     resume: bool = False
     """Go on from the newest checkpoint in --out, exactly."""
     fallback: bool = False
-    """With --resume: accept an older checkpoint when the newest is damaged."""
+    """With --resume: accept an older checkpoint, or the beginning, when the newest is damaged or gone."""
     lora: int = 0
     """Train low-rank adapters of this rank instead of all weights; 0 = all weights."""
     threads: int | None = None
@@ -81,34 +86,44 @@ class TrainArguments(ClusterArguments):
 def run(arguments: Sequence[str]) -> int:
     """Parse by the recipe's knobs, train, say what came out."""
     name, rest = first_name(arguments)
-    known = recipes()
     if name is None:
         if "-h" in rest or "--help" in rest:
             name = "grpo"
         else:
-            raise RolltreeError(f"which recipe? rolltree train RECIPE ...; known: {', '.join(known)}")
-    if name not in known:
-        raise unknown("recipe", name, known, "rolltree recipes describes them")
+            raise RolltreeError(f"which recipe? rolltree train RECIPE ...; known: {', '.join(RECIPES.names())}")
+    made = RECIPES.find(name)
     control = asked_control(rest)
     # Knobs of recipe and run keep their bare names; a control's are prefixed, because it goes with any recipe.
-    bare: list[tuple[str, type[Any]]] = [
-        ("arguments", TrainArguments), ("data", DataFlags), ("recipe", known[name]), ("run", TrainConfig),
+    bare: list[tuple[str, type[Any], str]] = [
+        ("arguments", TrainArguments, "What to train"), ("data", DataFlags, "Your own data"),
+        ("recipe", made, f"Knobs of {name}"), ("run", TrainConfig, "The run"),
     ]  # fmt: skip
     parts: list[Any] = [
-        (n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind)) for n, kind in bare
+        (n, Annotated[kind, tyro.conf.OmitArgPrefixes], field(default_factory=kind, metadata={"heading": heading}))
+        for n, kind, heading in bare
     ]
     if control is not None:
-        parts.append(("control", control, field(default_factory=control)))
+        title = "Knobs of the control"
+        parts.append(("control", control, field(default_factory=control, metadata={"heading": title})))
     shape = make_dataclass("TrainArguments", parts, frozen=True)
-    about = ABOUT.format(controls=", ".join(controls()))
+    about = ABOUT.format(controls=", ".join(CONTROLS.names()))
     parsed: Any = parse(shape, complete(rest), f"train {name}", about, prefixes=control is not None)
+    return _train(made, control, parsed)
+
+
+def _train(made: type[Recipe], control: type[Control] | None, parsed: Any) -> int:
+    # Imported here, because they load torch and --help needs none of it.
+
+    from rolltree.doctor.live import Monitor
+    from rolltree.train.start import parts_of, train
+
     asked: TrainArguments = parsed.arguments
     _take(asked)
     config: TrainConfig = parsed.run
     if asked.lora:
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
-    out = asked.out or Path("runs") / f"{name}-{folder_name(asked.task)}-{config.seed}"
+    out = asked.out or Path("runs") / f"{folder_name(made.card.name)}-{folder_name(asked.task)}-{config.seed}"
     recipe = parsed.recipe
     if asked.use_credit or asked.use_objective:
         recipe = swapped(recipe.build(), asked.use_credit, asked.use_objective)
@@ -137,6 +152,8 @@ def _take(asked: TrainArguments) -> None:
     if asked.trust_remote_code:
         trust_code()
     if asked.threads is not None:
+        import torch  # here, because --help needs none of it
+
         at_least(1, threads=asked.threads)
         torch.set_num_threads(asked.threads)
 
@@ -147,9 +164,7 @@ def asked_control(arguments: Sequence[str]) -> type[Control] | None:
     given += [a.removeprefix("--control=") for a in arguments if a.startswith("--control=")]
     if not given:
         return None
-    if given[-1] not in controls():
-        raise unknown("control", given[-1], controls())
-    return controls()[given[-1]]
+    return CONTROLS.find(given[-1])
 
 
 def closing(result: Result) -> str:

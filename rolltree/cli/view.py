@@ -11,8 +11,8 @@ ABOUT = """Look at runs, trees and tokens in the browser; pages follow a run tha
 
   rolltree view runs/first
   rolltree view runs/grpo runs/treepo            side by side
-  rolltree view nodes.jsonl --model nano         nodes of another program, with a tokenizer
-  rolltree view runs/first --host 0.0.0.0        for others; prints an address with a token
+  rolltree view nodes.jsonl --model nano         nodes of another program
+  rolltree view runs/first --host 0.0.0.0        for others, with a token
 """
 
 

@@ -8,8 +8,9 @@ path out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,31 @@ class Credit(Protocol):
 
     def __call__(self, table: Table) -> Advantage:
         """Compute the advantage; raises CreditError naming the node that lacks something."""
+        ...
+
+
+class Under(Protocol):
+    """The trained policy, to a credit: it reads every action that can teach."""
+
+    def __call__(self, read: Callable[[Any, Any], Any]) -> Floats:
+        """One number per action (flat; NaN where nothing can teach). `read` is given the policy and a packed batch."""
+        ...
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """A credit that has the trainer read a step under the policy, for what no strategy or engine can write.
+
+    Whoever computes such a credit outside of training must write it on the nodes before.
+    """
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Those of its needs that `read` writes."""
+        ...
+
+    def read(self, table: Table, under: Under) -> None:
+        """Write them on the nodes of a step, before the credit is computed."""
         ...
 
 

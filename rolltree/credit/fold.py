@@ -45,6 +45,8 @@ class Expanded:
     """(paths,) weight of each of a path's actions."""
     leaf: Ints
     """(paths,) index into `Table.leaf`."""
+    share: Floats | None = None
+    """(P,) the part of its path's weight that each action keeps; None = all of it ("per_leaf")."""
 
 
 def leaf_weights(
@@ -86,9 +88,7 @@ def fold(table: Table, advantage: Advantage, weights: Floats, multiplicity: Mult
     leaf = _or_zero(advantage.leaf, taught > 0)
     node = np.zeros(len(table.nodes)) if advantage.node is None else advantage.node
     factor = np.ones(table.actions) if advantage.factor is None else advantage.factor
-    share = np.ones(len(table.nodes))
-    if multiplicity != "per_leaf":
-        share[use] = trained_below[use] if multiplicity == "once" else np.sqrt(trained_below[use])
+    share = _times(trained_below, multiplicity)
     if advantage.action is None:
         rows = np.flatnonzero(use)
         sums = np.zeros((3, len(table.nodes)))
@@ -116,8 +116,11 @@ def write(table: Table, folded: Folded) -> None:
         node.gain, node.loss, node.weight = (a[start:stop] for a in flat) if table.trainable[i] else (None, None, None)
 
 
-def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
-    """Every path with a weight, as positions in the flat actions with the advantage each has on this path."""
+def expand(table: Table, advantage: Advantage, weights: Floats, multiplicity: Multiplicity = "per_leaf") -> Expanded:
+    """Every path with a weight, as positions in the flat actions with the advantage each has on this path.
+
+    Summed over the paths, weight · share · advantage gives the two channels of `fold` with the same multiplicity.
+    """
     taught = _weights_of(table, advantage, weights)
     _check(table, advantage, taught)
     rows, leaves = table.pairs()
@@ -139,7 +142,10 @@ def expand(table: Table, advantage: Advantage, weights: Floats) -> Expanded:
     if advantage.action is not None:
         value = value + advantage.action[index]
     paths, path = np.unique(leaf, return_inverse=True)
-    return Expanded(index, path.astype(np.int64), value, taught[paths], paths)
+    share = None
+    if multiplicity != "per_leaf":
+        share = 1.0 / _times(np.rint(table.below((taught > 0).astype(np.float64))), multiplicity)[row]
+    return Expanded(index, path.astype(np.int64), value, taught[paths], paths, share)
 
 
 def _over_leaves(
@@ -160,6 +166,14 @@ def _over_leaves(
         out[1, here] += w * np.minimum(value, 0.0)
         out[2, here] += w
     return out
+
+
+def _times(trained_below: Floats, multiplicity: Multiplicity) -> Floats:
+    """What the sum over the leaves below each node is divided by."""
+    if multiplicity == "per_leaf":
+        return np.ones_like(trained_below)
+    below = np.maximum(trained_below, 1.0)
+    return below if multiplicity == "once" else np.sqrt(below)
 
 
 def _share(use: Bools, denominator: Floats) -> Floats:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, TypeVar, cast
 
-import rolltree.credit
-from rolltree.credit.advantage import Credit, CreditError
-from rolltree.errors import did_you_mean
+from rolltree.credit.advantage import Credit
 from rolltree.knobs import checked_knobs
+from rolltree.registry import Registry, check_knobs, modules_of
 
-Family = Literal["group", "baseline", "tree", "step", "hierarchy", "shaping", "pairwise"]
+Family = Literal["group", "baseline", "tree", "step", "hierarchy", "shaping", "pairwise", "own"]
 C = TypeVar("C", bound=type[Any])
 
 
@@ -28,39 +24,50 @@ class CreditEntry:
     family: Family
 
 
-_ENTRIES: dict[str, CreditEntry] = {}
+_ENTRIES: dict[type[Any], CreditEntry] = {}
 
 
 def register(name: str, *, paper: str, family: Family) -> Callable[[C], C]:
     """Class decorator: make a credit loadable by name."""
 
     def add(cls: C) -> C:
-        _ENTRIES[name] = CreditEntry(name, cls, paper, family)
+        _ENTRIES[cls] = CreditEntry(name, cls, paper, family)
         return cls
 
     return add
 
 
-@cache
+def _credit(value: Any) -> tuple[str, CreditEntry] | None:
+    entry = _ENTRIES.get(value) if isinstance(value, type) else None
+    return None if entry is None else (entry.name, entry)
+
+
+def _own(name: str, value: Any) -> CreditEntry | None:
+    fits = isinstance(value, type) and is_dataclass(value) and hasattr(value, "needs") and callable(value)
+    return CreditEntry(name, cast("Callable[..., Credit]", value), "", "own") if fits else None
+
+
+CREDITS = Registry[CreditEntry](
+    "credit",
+    "rolltree.credits",
+    modules_of(_credit, "rolltree.credit"),
+    _credit,
+    given=_own,
+    hint="rolltree credit lists them",
+)
+"""Registered credits; from a file or another package any dataclass that is a credit."""
+
+
 def credits() -> dict[str, CreditEntry]:
-    """Every registered credit by name."""
-    for module in pkgutil.iter_modules(rolltree.credit.__path__):
-        importlib.import_module(f"rolltree.credit.{module.name}")
-    return dict(sorted(_ENTRIES.items()))
+    """Every credit by name."""
+    return CREDITS.all()
 
 
 def load_credit(name: str, /, **knobs: Any) -> Credit:
     """Make a credit by name: `load_credit("gigpo", omega=0.5)`."""
-    known = credits()
-    if name not in known:
-        way = did_you_mean(name, known) or f"known: {', '.join(known)}"
-        raise CreditError(f"no credit is called {name!r}; {way}")
-    entry = known[name]
+    entry = CREDITS.find(name)
     allowed = [f.name for f in fields(entry.make) if f.init]  # pyright: ignore[reportArgumentType]
-    for knob in knobs:
-        if knob not in allowed:
-            way = did_you_mean(knob, allowed) or f"it has {', '.join(allowed) or 'none'}"
-            raise CreditError(f"credit {name!r} has no knob {knob!r}; {way}")
+    check_knobs(f"credit {name!r}", knobs, allowed)
     return entry.make(**checked_knobs(f"credit {name!r}: ", entry.make, knobs))
 
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Protocol, cast
 
 from rolltree.engine.protocol import Engine, EngineError, Sampling
-from rolltree.errors import did_you_mean
 from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_codec
 from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
 from rolltree.policy.size import check_sampled, size_in
+from rolltree.registry import Registry
 
-NAMES = ("local", "vllm")
+
+class MakeEngine(Protocol):
+    """Makes an engine on a model. It may ignore the distribution most requests will have, and `lockstep`."""
+
+    def __call__(
+        self, model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, lockstep: bool,
+        placement: Placement,
+    ) -> Engine:  # fmt: skip
+        """An engine whose weights have this version, computing there."""
+        ...
+
+
 ABOUT = """What samples the policy: local (this process), vllm (in this process too), or the address of a server that
 serves it, such as http://127.0.0.1:8000."""
 
@@ -30,35 +42,42 @@ async def choose_engine(
 
     Optional parts are imported here only, and their absence is one sentence.
     """
-    there = placement or place("cpu")
-    if name == "local":
-        from rolltree.engine.local import LocalEngine
-
-        if not isinstance(model, LoadedModel):
-            folder = model_folder(str(model))
-            size = size_in(base_of(folder) if holds_adapters(folder) else folder)
-            if size is not None:
-                check_sampled(size, str(model), there.device, there.dtype)
-        return LocalEngine(model, version=version, lockstep=lockstep, dtype=there.dtype, device=there.device)
-    if name == "vllm":
-        return _vllm(model, version, sampling, there)
-    if not name.startswith(("http://", "https://")):
-        way = did_you_mean(name, NAMES) or f"give {', '.join(NAMES)} or an address like http://127.0.0.1:8000"
-        raise EngineError(f"there is no engine {name!r}: {way}")
-    from rolltree.engine.http import connect
-
-    codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
-    engine = await connect(name, codec, version=version)
+    if name.startswith(("http://", "https://")):
+        engine = await _server(name, model, version)
+    else:
+        make = ENGINES.find(name)
+        there = placement or place("cpu")
+        engine = make(model, version=version, sampling=sampling, lockstep=lockstep, placement=there)
     if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
         raise EngineError(
-            f"the server at {name} takes no new weights, so it cannot be trained against; start vLLM on this machine "
-            "with VLLM_SERVER_DEV_MODE=1, or use --engine vllm"
+            f"the engine {name} takes no new weights, so it cannot be trained against; start vLLM on this machine "
+            "with VLLM_SERVER_DEV_MODE=1, or use --engine vllm or --engine local"
         )
     return engine
 
 
-def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | None, placement: Placement) -> Engine:
+async def _server(address: str, model: str | Path | LoadedModel, version: int) -> Engine:
+    from rolltree.engine.http import connect
+
+    codec = model.codec if isinstance(model, LoadedModel) else load_codec(model_folder(str(model)))
+    return await connect(address, codec, version=version)
+
+
+def _local(model: str | Path | LoadedModel, *, version: int, lockstep: bool, placement: Placement, **_: Any) -> Engine:
+    from rolltree.engine.local import LocalEngine
+
+    if not isinstance(model, LoadedModel):
+        folder = model_folder(str(model))
+        size = size_in(base_of(folder) if holds_adapters(folder) else folder)
+        if size is not None:
+            check_sampled(size, str(model), placement.device, placement.dtype)
+    return LocalEngine(model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device)
+
+
+def _vllm(
+    model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement, **_: Any
+) -> Engine:
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
@@ -72,3 +91,14 @@ def _vllm(model: str | Path | LoadedModel, version: int, sampling: Sampling | No
         raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
     dtype = str(placement.dtype).removeprefix("torch.")
     return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy", dtype=dtype)
+
+
+def _given(_: str, value: Any) -> MakeEngine | None:
+    return cast(MakeEngine, value) if callable(value) else None
+
+
+ENGINES = Registry[MakeEngine](
+    "engine", "rolltree.engines", lambda: {"local": _local, "vllm": _vllm}, lambda _: None, given=_given,
+    hint="or the address of a server, such as http://127.0.0.1:8000",
+)  # fmt: skip
+"""What makes each engine, by name."""

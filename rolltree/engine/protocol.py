@@ -248,5 +248,14 @@ class Embedder(Protocol):
         ...
 
 
+@runtime_checkable
+class Forgetful(Protocol):
+    """An engine that can drop what earlier requests left behind, so that later ones are computed as in a new engine."""
+
+    async def forget(self) -> None:
+        """Keep no prefixes of earlier requests; requests in flight go on."""
+        ...
+
+
 class EngineError(RolltreeError, RuntimeError):
     """The engine cannot do what was asked: names the request, the limit and the way out."""

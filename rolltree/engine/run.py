@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Generator
 from typing import Any
 
-from rolltree.engine.protocol import Request, Sample
+from rolltree.engine.protocol import EngineError, Request, Sample
 from rolltree.tree.node import Finish
 
 
@@ -66,7 +66,7 @@ class BaseRun(ABC):
         if isinstance(outcome, Sample):
             self._done.set_result(outcome)
         else:
-            self._done.set_exception(outcome)
+            self._done.set_exception(carried(outcome))
             # Retrieved here so that a run nobody awaits any more (its siblings failed first) does not warn.
             self._done.exception()
         self._news.set()
@@ -104,3 +104,16 @@ class ToldRun(BaseRun):
 
     def _after(self, seen: int) -> tuple[Sample, int] | None:
         return (self._parts[seen], seen + 1) if seen < len(self._parts) else None
+
+
+def carried(error: BaseException) -> Exception:
+    """What a future can hold and whoever awaits it cannot take for something else.
+
+    A hook may raise anything: a StopIteration is refused by futures, and a CancelledError, KeyboardInterrupt or
+    SystemExit would be taken for the end of the waiting task or of the program.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    wrapped = EngineError(f"The engine was ended by {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

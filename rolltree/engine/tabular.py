@@ -98,8 +98,12 @@ class TabularRun(BaseRun):
         self.begun = True
         try:
             self._draw()
-        except Exception as error:
+        except EngineError as error:
             self.settle(error)
+        except BaseException as error:  # a hook of the user's may raise anything
+            failure = EngineError(f"the tabular engine failed with {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self.settle(failure)
         self._news.set()
 
     def _draw(self) -> None:
@@ -262,16 +266,19 @@ class TabularEngine:
 
     async def _drive(self) -> None:
         while self._runs:
-            if self._resumed is not None:
-                await self._resumed.wait()
-            for run in self._whose_turn():
-                run.advance()
-            self._runs = [run for run in self._runs if not run.ended]
             try:
+                if self._resumed is not None:
+                    await self._resumed.wait()
+                for run in self._whose_turn():
+                    run.advance()
+                self._runs = [run for run in self._runs if not run.ended]
                 await (asyncio.sleep(0) if self._pace is None else self._pace())
-            except Exception as error:
+            except BaseException as error:
+                # Without its driver no run would ever end.
                 for run in self._runs:
                     run.settle(error)
+                if not isinstance(error, Exception):
+                    raise
 
     def _whose_turn(self) -> list[TabularRun]:
         if self._shuffle is None:
@@ -292,7 +299,7 @@ def _conditionals(policy: Policy, prefix: tuple[int, ...]) -> _Row:
 
 def _shaped(raw: _Row, generated: Sequence[int], s: Sampling) -> _Row:
     """Log-probs really sampled from: hook, then temperature, top-k, top-p."""
-    logits = np.asarray(raw if s.hook is None else s.hook(generated, raw.copy()), np.float64)
+    logits = raw if s.hook is None else _hooked(raw, s.hook(generated, raw.copy()))
     if s.temperature not in (0.0, 1.0):
         logits = logits / s.temperature
     order = np.argsort(-logits, kind="stable")
@@ -306,6 +313,16 @@ def _shaped(raw: _Row, generated: Sequence[int], s: Sampling) -> _Row:
         sampling_logprob[order[before >= s.top_p]] = -math.inf
         sampling_logprob -= np.logaddexp.reduce(sampling_logprob)
     return sampling_logprob
+
+
+def _hooked(raw: _Row, new: Any) -> _Row:
+    """What a hook returned, refused where nothing can be drawn from it."""
+    logits = np.asarray(new, np.float64)
+    if logits.shape != raw.shape:
+        raise EngineError(f"the logits hook returned shape {logits.shape} instead of {raw.shape}")
+    if np.isnan(logits).any() or (logits == math.inf).any() or not np.isfinite(logits).any():
+        raise EngineError("the logits hook left no token to draw (all -inf) or returned NaN or +inf")
+    return logits
 
 
 def _draw_from(sampling_logprob: _Row, u: float) -> int:

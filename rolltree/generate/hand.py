@@ -16,6 +16,7 @@ import numpy as np
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Scored
+from rolltree.engine.texts import tokens_of
 from rolltree.generate import outside
 from rolltree.generate.decode import (
     Continuations,
@@ -71,7 +72,8 @@ class Hand(Recorder):
                 count += 1
                 name = f"{item.id}#{count}"
         text = item.prompt if prompt is None else prompt
-        ids = np.asarray(self.codec.encode(text) if isinstance(text, str) else text, np.int32)
+        what = f"the prompt of item {item.id!r}"
+        ids = tokens_of(self.engine, text, what) if isinstance(text, str) else np.asarray(text, np.int32)
         self.setting.items[name] = item
         return self.forest.plant(name, ids, task=self.task.name, item=item.id)
 
@@ -188,7 +190,8 @@ class Hand(Recorder):
         "prompt" asks anew: what follows is a rollout of its own, limited and judged by itself, with everything above
         as its context. None = no leaf was left in the budget.
         """
-        ids = np.asarray(self.codec.encode(tokens) if isinstance(tokens, str) else tokens, np.int32)
+        forced = isinstance(tokens, str)
+        ids = tokens_of(self.engine, tokens, "a forced text") if forced else np.asarray(tokens, np.int32)
         child = outside.place(self, node, ids, role, birth)
         if child is None:
             return None

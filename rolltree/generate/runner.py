@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
+from rolltree.engine.texts import tokens_of
 from rolltree.errors import RolltreeError
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.hand import Hand
@@ -134,7 +135,8 @@ def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = 
     """Refuse an item without an answer, with a prompt that fills the context, or that a peer reads as other tokens."""
     if item.answer is None:
         raise ItemError(f"item {item.id!r} has no answer, so nothing can be verified; give it one or leave it out")
-    tokens, context = len(engine.codec.encode(item.prompt)), engine.capabilities.max_context
+    context = engine.capabilities.max_context
+    tokens = len(tokens_of(engine, item.prompt, f"the prompt of item {item.id!r}"))
     if tokens >= context:
         raise ItemError(
             f"the prompt of item {item.id!r} has {tokens} tokens and leaves no room in a context of {context}; "

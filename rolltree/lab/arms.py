@@ -76,8 +76,9 @@ def arms(recipes: Sequence[str], settings: Sequence[str] = (), sweeps: Sequence[
 
 
 def _owned(text: str) -> tuple[str, str]:
-    owner, colon, rest = text.partition(":")
-    return (owner, rest) if colon and "=" not in owner else ("", text)
+    head, equals, value = text.partition("=")
+    owner, _, knob = head.rpartition(":")
+    return owner, f"{knob}{equals}{value}"
 
 
 def _value(text: str) -> Value:

@@ -22,7 +22,6 @@ from rolltree.lab.trace import LabError
 from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.terminal import Terminal
-from rolltree.train.checkpoint import latest, read_state
 from rolltree.tree.values import loads
 
 Lines = Sequence[Mapping[str, Any]]
@@ -200,6 +199,8 @@ def _later(lines: Lines) -> list[ReportTable]:
 
 def _prompts(run: Path, top: int) -> list[ReportTable]:
     """Tokens by prompt, from the newest checkpoint."""
+    from rolltree.train.checkpoint import latest, read_state  # loads torch, which --help does not need
+
     found = latest(run / "checkpoints")
     if found is None:
         return []

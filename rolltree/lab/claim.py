@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import rolltree
 from rolltree.lab.arms import Arm, arms
 from rolltree.lab.runner import Conditions
-from rolltree.lab.sources import BASE, MACHINERY, STAGES, closure, hashes, recipe_sources
+from rolltree.lab.sources import BASE, MACHINERY, ROOT, STAGES, closure, hashes, recipe_sources
 from rolltree.lab.trace import LabError
 from rolltree.recipe.recipe import Card, Evidence
 from rolltree.recipe.registry import load_recipe, recipes
+from rolltree.registry import in_file
 
-EVIDENCE = Path(rolltree.__file__).parent.parent / "evidence"
+EVIDENCE = ROOT.parent / "evidence"
 """Where a checkout keeps its evidence."""
-EXPERIMENTS = ("rolltree.lab.exact.", "rolltree.lab.prompts.")
-"""Packages whose modules make up checks."""
+EXPERIMENTS = ("studies.exact.", "studies.prompts.")
+"""Packages of a checkout whose modules make up checks."""
 Kind = Literal["exact", "simulated", "training"]
 
 
@@ -44,11 +45,18 @@ class Claim:
 
     card: Card
     question: Evidence
+    address: str = ""
+    """How the recipe is found where its name is in no registry: file.py:name."""
 
     @property
     def name(self) -> str:
         """The recipe's name."""
         return self.card.name
+
+    @property
+    def recipe(self) -> str:
+        """What the registry finds it by."""
+        return self.address or self.name
 
     @property
     def kind(self) -> Kind:
@@ -73,7 +81,7 @@ class Claim:
 
     def sides(self) -> tuple[Arm, Arm]:
         """Baseline and recipe as arms of a comparison."""
-        pair = arms((self.question.baseline, self.name), self.question.settings)
+        pair = arms((self.question.baseline, self.recipe), self.question.settings)
         return pair[0], pair[1]
 
     def conditions(self) -> Conditions:
@@ -86,6 +94,8 @@ class Claim:
     def check(self) -> Check:
         """The function that a card's `check` names."""
         module, colon, function = self.question.check.partition(":")
+        if module.startswith("studies.") and (folder := str(checkout())) not in sys.path:
+            sys.path.insert(0, folder)
         try:
             found = getattr(importlib.import_module(module), function)
         except (ImportError, AttributeError, ValueError) as error:
@@ -99,7 +109,7 @@ class Claim:
 
     def sources(self) -> dict[str, str]:
         """Hashes of the code the claim rests on: both recipes' own modules, and the check with what it uses."""
-        out = _recipe_hashes(self.name)
+        out = _recipe_hashes(self.recipe)
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)
         module = self.question.check.partition(":")[0]
@@ -108,12 +118,22 @@ class Claim:
         return out | hashes(name for name in used if name == module or _is_part_of_a_check(name))
 
 
+def checkout() -> Path:
+    """The folder of the source this package is run from; what is installed from a wheel has none."""
+    if not (ROOT.parent / "studies").is_dir():
+        raise LabError(
+            "evidence is made in a checkout of Rolltree's source, and this package is installed without one; clone the "
+            "source and run it there"
+        )
+    return ROOT.parent
+
+
 def claim_of(name: str) -> Claim:
     """The claim of a recipe; one that claims nothing is refused with a sentence."""
     card = load_recipe(name).card
     if card.evidence is None:
         raise LabError(f"the card of {name!r} names no evidence; add an Evidence to it in its recipe file")
-    return Claim(card, card.evidence)
+    return Claim(card, card.evidence, name if in_file(name) else "")
 
 
 def claims() -> list[Claim]:

@@ -60,7 +60,7 @@ def measure(claim: Claim, runner: Runner, cache: Path, console: Console | None =
         words=said.words,
         sources=claim.sources(),
         versions=dict(versions()),
-        command=f"rolltree evidence {claim.name}",
+        command=f"rolltree evidence {claim.recipe}",
         seconds=round(time.monotonic() - started, 1),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rolltree.lab.claim import Claim, claim_of, claims
+from rolltree.lab.claim import Claim, checkout, claim_of, claims
 from rolltree.lab.entry import EvidenceEntry, load_entry, save_entry
 from rolltree.lab.evidence import accept, measure, problems, verify
 from rolltree.lab.evidence_pages import effect
@@ -47,6 +47,8 @@ class EvidenceConfig:
 def main(config: EvidenceConfig, runner: Runner | None = None, console: Console | None = None) -> int:
     """0 = everything asked for was done, and stands or was reproduced; 1 = something was not."""
     out = console or Terminal()
+    if not config.names:
+        checkout()
     chosen = [claim_of(name) for name in config.names] or [c for c in claims() if c.complete or config.list]
     if config.list:
         return _list(chosen, config, out)

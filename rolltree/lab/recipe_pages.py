@@ -11,9 +11,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from rolltree.generate.needs import TASK_NEEDS
 from rolltree.lab.entry import load_entries, load_entry
 from rolltree.lab.evidence_pages import found, overview
-from rolltree.recipe.recipe import Card
+from rolltree.recipe.check import FROM_TASK
+from rolltree.recipe.recipe import Card, Recipe
 from rolltree.recipe.registry import list_recipes, load_recipe
 
 DOCS = Path("docs/recipes")
@@ -38,7 +40,7 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
         f"# {card.name}\n\n**{card.title}** ({card.year}, {_link(card)})\n\n{inspect.getdoc(type(recipe))}\n\n"
         f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
         f"**Baseline.** {card.baseline or 'none'}.\n\n"
-        f"```\nrolltree train {card.name} --task {_task(card)} --out runs/{card.name}\n```\n\n"
+        f"```\nrolltree train {card.name} --task {example_task(recipe)} --out runs/{card.name}\n```\n\n"
         f"## Knobs\n\n| knob | default |\n|---|---|\n{knobs}\n\n## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
         f"## Evidence\n\n{found(load_entry(card.name, evidence))}\n"
     )
@@ -77,8 +79,12 @@ def _link(card: Card) -> str:
     return f"[arXiv {card.paper}](https://arxiv.org/abs/{card.paper})" if known else card.paper
 
 
-def _task(card: Card) -> str:
-    return (card.evidence.task if card.evidence else "") or "countdown"
+def example_task(recipe: Recipe) -> str:
+    """A task the recipe accepts: that of its evidence, else one with an environment where it needs one."""
+    named = recipe.card.evidence.task if recipe.card.evidence else ""
+    parts = recipe.build()
+    needs = parts.strategy.needs | parts.credit.needs
+    return named or ("lookup" if needs & (TASK_NEEDS | FROM_TASK) else "countdown")
 
 
 def _verdict(card: Card, evidence: Path) -> str:

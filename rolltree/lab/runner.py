@@ -74,7 +74,7 @@ class Shelf:
     def place(self, spec: Spec) -> Path:
         """Where a run with this content stands or will stand."""
         digest = hashlib.sha256(json.dumps(self._content(spec), sort_keys=True).encode()).hexdigest()[:12]
-        return self.folder / f"{spec.arm.recipe}-{folder_name(spec.conditions.task)}-s{spec.seed}-{digest}"
+        return self.folder / f"{folder_name(spec.arm.recipe)}-{folder_name(spec.conditions.task)}-s{spec.seed}-{digest}"
 
     def get(self, spec: Spec) -> Trace | None:
         """A finished run, under this arm's label."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import rolltree
+from rolltree.registry import FOREIGN
 
 ROOT = Path(rolltree.__file__).parent
+"""The package; in a checkout the studies lie beside it."""
 MACHINERY = "rolltree.generate.hand"
 """Whatever the hand itself rests on is shared by every recipe and is not what tells one from another."""
 BASE = "rolltree.recipe.recipe"
@@ -56,8 +59,13 @@ def recipe_sources(recipe: Any, *parts: Any) -> dict[str, str]:
     """
     own = {name for thing in (recipe, *parts) for name in modules_of(thing)}
     used = own | (closure(own) - closure({MACHINERY, BASE}))
-    mine = (name for name in used - {BASE, PLAN} if name.split(".")[1] in STAGES and not _is_package(name))
-    return hashes(mine)
+    return hashes(name for name in used - {BASE, PLAN} if _is_method(name) and not _is_package(name))
+
+
+def _is_method(module: str) -> bool:
+    """Whether a module is of a stage of rollouts, or an own part from outside the package."""
+    first, *rest = module.split(".")
+    return first in FOREIGN or rest[:1] in [[stage] for stage in STAGES]
 
 
 def combined(parts: Mapping[str, str]) -> str:
@@ -71,10 +79,10 @@ def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def modules_of(thing: Any) -> set[str]:
-    """Modules of the package that an object's class, functions and parts were defined in."""
+    """Modules of the package, and of own parts, that an object's class, functions and parts were defined in."""
     found: set[str] = set()
     _collect(thing, found, set())
-    return {name for name in found if name.split(".")[0] == "rolltree"}
+    return {name for name in found if name.split(".")[0] in {"rolltree", *FOREIGN}}
 
 
 def _collect(thing: Any, found: set[str], seen: set[int]) -> None:
@@ -104,12 +112,17 @@ def _collect(thing: Any, found: set[str], seen: set[int]) -> None:
         _collect(value, found, seen)
 
 
-@cache
 def _file(module: str) -> Path | None:
     parts = module.split(".")
-    if parts[0] != "rolltree":
-        return None
-    base = ROOT.joinpath(*parts[1:])
+    if parts[0] in FOREIGN:
+        found = getattr(sys.modules.get(module), "__file__", None)
+        return Path(found) if found and found.endswith(".py") else None
+    return _own_file(module) if parts[0] in ("rolltree", "studies") else None
+
+
+@cache
+def _own_file(module: str) -> Path | None:
+    base = ROOT.parent.joinpath(*module.split("."))
     for path in (base / "__init__.py", base.with_suffix(".py")):
         if path.is_file():
             return path

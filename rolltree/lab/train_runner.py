@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from rolltree.control.registry import controls, load_control
+from rolltree.control.registry import CONTROLS, load_control
 from rolltree.lab.names import COMPARED, PER_LEAF
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
@@ -19,7 +19,7 @@ from rolltree.lab.watch import RunWatch, noted
 from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.recipe.check import check
-from rolltree.recipe.registry import load_recipe, recipes
+from rolltree.recipe.registry import RECIPES, load_recipe
 from rolltree.task.protocol import Task, spoken_by
 from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig
@@ -169,10 +169,9 @@ def _recipe(spec: Spec) -> Any:
     """The recipe, or its parts under another control: the knob `control` names it, `control.X` sets its knobs."""
     own, steering = dict(_knobs(spec, "")), dict(_knobs(spec, "control"))
     name = own.pop("control", None)
-    if spec.arm.recipe in recipes():
-        _check_kinds(spec, recipes()[spec.arm.recipe], own)
-    if name in controls():
-        _check_kinds(spec, controls()[str(name)], steering)
+    _check_kinds(spec, RECIPES.find(spec.arm.recipe), own)
+    if name is not None:
+        _check_kinds(spec, CONTROLS.find(str(name)), steering)
     recipe = load_recipe(spec.arm.recipe, **own)
     if name is None and steering:
         raise LabError(f"control.{min(steering)} is set for {spec.arm.label!r} but no control; add control=NAME")

@@ -12,11 +12,13 @@ from torch import Tensor
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError
 from rolltree.objective.merge import merge
 from rolltree.objective.ratio import ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, solve_window, two_channel
 
 Contribution = Literal["value", "gradient"]
 
 
+@register("bapo")
 @dataclass(frozen=True, slots=True)
 class Bapo:
     """PPO with a dual clip and bounds [c_low, c_high] solved per step (Balanced PO, arXiv 2510.18927).

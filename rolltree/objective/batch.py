@@ -14,11 +14,7 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from rolltree.errors import RolltreeError
-
-
-class ObjectiveError(RolltreeError, ValueError):
-    """A batch lacks what an objective needs; names both and the way out."""
+from rolltree.objective.errors import ObjectiveError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +28,13 @@ class Paths:
     advantage: Tensor
     """(P,) advantage of the action on this path."""
     weight: Tensor
-    """(L,) averaging weight of the leaf: weights of all its entries are this one."""
+    """(L,) averaging weight of the leaf: what each of its entries weighs, times the entry's `share`."""
     count: int
     """L."""
     group: Tensor | None = None
     """(L,) which leaves compete with each other (same prompt, or same fork); pairwise objectives ask for it."""
+    share: Tensor | None = None
+    """(P,) the part of the leaf's weight that an entry keeps where leaves share the action; None = all of it."""
 
     @property
     def lengths(self) -> Tensor:
@@ -45,8 +43,16 @@ class Paths:
 
     @property
     def entry_weight(self) -> Tensor:
-        """(P,) the leaf's weight at each of its entries."""
-        return self.weight[self.path]
+        """(P,) the weight of each entry."""
+        whole = self.weight[self.path]
+        return whole if self.share is None else whole * self.share
+
+    @property
+    def mass(self) -> Tensor:
+        """(L,) the weight of all entries of each leaf."""
+        if self.share is None:
+            return self.weight * self.lengths
+        return torch.zeros_like(self.weight).index_add(0, self.path, self.entry_weight)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,12 @@ author."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need
-from rolltree.objective.correction import Correction
+from rolltree.objective.batch import Batch, Level, need
 from rolltree.objective.ratio import behaviour
-
-Against = Literal["old", "sampled"]
-"""What a surrogate's ratio divides by: the weights at the start of the step, or the distribution sampled from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +33,3 @@ class Bypass:
         """The batch around another centre; no metrics."""
         centre, _ = behaviour(batch.old, need(batch.sampled, "sampled", "a bypass of the proximal policy"))
         return replace(batch, old=centre), {}
-
-
-def against(distribution: Against) -> tuple[Correction, ...]:
-    """The correction that makes a surrogate's ratio one against this distribution."""
-    if distribution not in get_args(Against):
-        raise ObjectiveError(f"a ratio is taken against 'old' or 'sampled', not {distribution!r}")
-    return (Bypass(),) if distribution == "sampled" else ()

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, ObjectiveError, need
 from rolltree.objective.ratio import behaviour, ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, two_channel
 
 
+@register("clipped")
 @dataclass(frozen=True, slots=True)
 class Clipped:
     """−Σ gain·min(r, 1+ε₊) + loss·max(r, 1−ε₋), r = π/π_old (Schulman et al. 2017, arXiv 1707.06347, eq. 7).
@@ -49,6 +51,7 @@ class Clipped:
         return -gained.sum(), clip_metrics(r, batch.gain, batch.loss, batch.weight, window)
 
 
+@register("context_corrected")
 def context_corrected(clip_low: float = 0.2, clip_high: float = 0.2, dual: float | None = None) -> Clipped:
     """The clipped surrogate for rollouts sampled in another context than the one trained (Guide, arXiv 2506.13923).
 

@@ -273,7 +273,7 @@ def _on_unit(values: Tensor, batch: Batch, unit: Unit) -> tuple[Tensor, Tensor]:
         return values, batch.weight
     paths = need_paths(batch, "a correction per path")
     entries = values[paths.index]
-    mass = paths.weight * paths.lengths
+    mass = paths.mass
     if unit == "sequence":
         return path_sum(entries, paths), mass
     known = torch.isfinite(need(batch.sampled, "sampled", "an off-policy correction"))[paths.index]

@@ -15,6 +15,7 @@ from torch import Tensor
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, Paths, need_paths
 from rolltree.objective.penalty import Estimator, kl
 from rolltree.objective.ratio import ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, share, two_channel
 
 Rank = Callable[[Batch, Paths, float, float], Tensor]
@@ -48,6 +49,7 @@ def select(who: str, batches: Sequence[Batch], part: float, rank: Rank) -> Selec
     return Selection(a, logp, threshold)
 
 
+@register("clip_cov")
 @dataclass(frozen=True, slots=True)
 class ClipCov:
     """PPO-clip with the gradient of a random share of the entries in a covariance band removed.
@@ -108,6 +110,7 @@ class ClipCov:
         return out
 
 
+@register("kl_cov")
 @dataclass(frozen=True, slots=True)
 class KlCov:
     """−Σ r·A, plus a KL penalty to the proximal policy on the entries with the largest covariance.

@@ -12,10 +12,12 @@ from torch import Tensor
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.correction import Bounding, Denominator, ImportanceWeight, Unit
+from rolltree.objective.registry import register
 
 Prox = Literal["old", "loglinear", "sampled"]
 
 
+@register("decoupled")
 @dataclass(frozen=True, slots=True)
 class Decoupled:
     """−Σ w·(clipped surrogate of r), r = π/π_prox, w = π_prox/π_sampled bounded (arXiv 2110.00641; AReaL, 2505.24298).

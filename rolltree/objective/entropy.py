@@ -11,9 +11,11 @@ from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
 from rolltree.objective.ratio import ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, at_least, at_most, check_window, clip_metrics, two_channel
 
 
+@register("aepo")
 @dataclass(frozen=True, slots=True)
 class Aepo:
     """PPO-clip whose upper side keeps a gradient (Agentic Entropy-Balanced PO, arXiv 2510.14545).
@@ -73,6 +75,7 @@ def entropy_scale(entropy: Tensor, quantile: float = 0.8) -> EntropyScale:
     return EntropyScale(pivot, max(float(e.max()) - pivot, 0.0) or 1.0, max(pivot - float(e.min()), 0.0) or 1.0)
 
 
+@register("hapo")
 @dataclass(frozen=True, slots=True)
 class Hapo:
     """Advantages and bounds that depend on an action's normalised log-entropy ĥ (HAPO, arXiv 2509.16591).

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, Paths, need, need_paths
 from rolltree.objective.ratio import ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import share
 
 
+@register("reinforce")
 @dataclass(frozen=True, slots=True)
 class Reinforce:
     """−Σ A·log π (Williams 1992). Off-policy it needs a correction: `correction="tis"` is truncated-IS REINFORCE."""
@@ -31,6 +33,7 @@ class Reinforce:
         return -((batch.gain + batch.loss) * batch.logp).sum(), {}
 
 
+@register("cispo")
 @dataclass(frozen=True, slots=True)
 class Cispo:
     """−Σ sg(clip(r, low, high))·A·log π, r = π/π_old (MiniMax-M1, arXiv 2506.13585, eq. 4–5).
@@ -60,6 +63,7 @@ class Cispo:
         return loss, {"ratio_bounded": share(batch.weight, bounded != r)}
 
 
+@register("gpg")
 @dataclass(frozen=True, slots=True)
 class Gpg:
     """−α Σ A·log π, α = groups / groups with a signal (Group Policy Gradient, arXiv 2504.02546).

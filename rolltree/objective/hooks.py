@@ -96,5 +96,6 @@ def one_path(batch: Batch, path: int) -> Batch:
     only = replace(
         paths, index=paths.index[mine], path=torch.zeros_like(paths.path[mine]), advantage=paths.advantage[mine],
         weight=paths.weight[path : path + 1], count=1, group=group,
+        share=None if paths.share is None else paths.share[mine],
     )  # fmt: skip
     return replace(batch, paths=only)

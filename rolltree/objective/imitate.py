@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, ObjectiveError, need
+from rolltree.objective.registry import register
 
 
+@register("one_token")
 @dataclass(frozen=True, slots=True)
 class OneToken:
     """−Σ credit·[q(x) log π(x) + β Σ_{a≠x} q(a) log π(a)], q = sg softmax(logits/κ), x the data's action.

@@ -52,6 +52,7 @@ def _merge_paths(batches: Sequence[Batch]) -> Paths | None:
         path.append(one.path + leaf)
         action += len(batch.logp)
         leaf += one.count
+    shares = [one.share for one in paths if one.share is not None]
     groups = [one.group for one in paths if one.group is not None]
     return Paths(
         index=torch.cat(index),
@@ -60,4 +61,5 @@ def _merge_paths(batches: Sequence[Batch]) -> Paths | None:
         weight=torch.cat([one.weight for one in paths]),
         count=leaf,
         group=torch.cat(groups) if len(groups) == len(paths) else None,
+        share=torch.cat(shares) if len(shares) == len(paths) else None,
     )

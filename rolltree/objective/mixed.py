@@ -10,9 +10,11 @@ from torch import Tensor
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
 from rolltree.objective.penalty import Anchor, Estimator, KlPenalty
 from rolltree.objective.ratio import behaviour, ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, two_channel
 
 
+@register("remix")
 @dataclass(frozen=True, slots=True)
 class Remix:
     """PPO-clip on r = π/π_sampled with the window c ± ε, c = π_old/π_sampled, plus a convex pair of KL penalties.

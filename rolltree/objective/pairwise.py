@@ -10,8 +10,10 @@ from torch.nn.functional import logsigmoid
 
 from rolltree.objective.batch import Batch, Level, ObjectiveError, Paths, need, need_paths
 from rolltree.objective.ratio import path_mean, path_sum
+from rolltree.objective.registry import register
 
 
+@register("pairwise")
 @dataclass(frozen=True, slots=True)
 class PairwiseLoss:
     """−log σ(β[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)]) (DPO, arXiv 2305.18290, eq. 7; online on
@@ -58,7 +60,7 @@ class PairwiseLoss:
 def pairs(paths: Paths, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Indices of the better and the worse leaf of every pair of a group, and the pair's weight."""
     signed = path_sum(paths.advantage, paths)
-    mass = paths.weight * paths.lengths
+    mass = paths.mass
     is_pair = (group[:, None] == group[None, :]) & (signed > 0)[:, None] & (signed < 0)[None, :]
     better, worse = is_pair.nonzero(as_tuple=True)
     _, number = torch.unique(group, return_inverse=True)

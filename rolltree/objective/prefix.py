@@ -9,9 +9,11 @@ from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, ObjectiveError, need, need_paths
 from rolltree.objective.ratio import behaviour, on_paths, ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, share, two_channel
 
 
+@register("minpro")
 @dataclass(frozen=True, slots=True)
 class MinPro:
     """Weight ρ_t·min_{i<t} ρ_i, ρ = π/π_sampled, in the place of the prefix product (arXiv 2601.22718).

@@ -2,72 +2,50 @@
 
 `load_objective("clipped", clip_high=0.28, kl=0.01)` builds the named surrogate from its own knobs and wraps the shared
 ones (penalties, corrections) around it. With the shared ones at their neutral values it returns the bare surrogate.
+Importing this module costs no torch: objectives are imported when the first one is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from rolltree.errors import did_you_mean
 from rolltree.knobs import checked_knobs
-from rolltree.objective.balanced import Bapo
-from rolltree.objective.batch import Objective, ObjectiveError
-from rolltree.objective.bypass import Bypass
-from rolltree.objective.clipped import Clipped, context_corrected
-from rolltree.objective.compose import Composed
-from rolltree.objective.correction import Correction, ImportanceWeight, SecondMoment
-from rolltree.objective.covariance import ClipCov, KlCov
-from rolltree.objective.decoupled import Decoupled
-from rolltree.objective.entropy import Aepo, Hapo
-from rolltree.objective.gradient import Cispo, Gpg, Reinforce
-from rolltree.objective.hint import HintMask
-from rolltree.objective.imitate import OneToken
-from rolltree.objective.mixed import Remix
-from rolltree.objective.pairwise import PairwiseLoss
-from rolltree.objective.penalty import Anchor, EntropyBonus, Estimator, KlPenalty, Penalty
-from rolltree.objective.prefix import MinPro
-from rolltree.objective.sequence import Gmpo, Gspo
-from rolltree.objective.soft import Sapo
-from rolltree.objective.vcpo import Vcpo
+from rolltree.registry import Registry, check_knobs, modules_of
 
-_T = TypeVar("_T")
+if TYPE_CHECKING:
+    from rolltree.objective.batch import Objective
+    from rolltree.objective.correction import Correction
+    from rolltree.objective.penalty import Anchor, Estimator, Penalty
 
-OBJECTIVES: dict[str, Callable[..., Objective]] = {
-    "clipped": Clipped,
-    "reinforce": Reinforce,
-    "gspo": Gspo,
-    "cispo": Cispo,
-    "sapo": Sapo,
-    "gpg": Gpg,
-    "clip_cov": ClipCov,
-    "kl_cov": KlCov,
-    "gmpo": Gmpo,
-    "bapo": Bapo,
-    "aepo": Aepo,
-    "hapo": Hapo,
-    "minpro": MinPro,
-    "vcpo": Vcpo,
-    "remix": Remix,
-    "decoupled": Decoupled,
-    "context_corrected": context_corrected,
-    "one_token": OneToken,
-    "pairwise": PairwiseLoss,
-}
-"""Every surrogate under its name."""
+M = TypeVar("M", bound=Callable[..., Any])
+_NAMES: dict[Callable[..., Any], str] = {}
 
-CORRECTIONS: dict[str, Correction] = {
-    "tis": ImportanceWeight("token", "truncate", high=2.0),
-    "mis": ImportanceWeight("token", "mask", low=0.5, high=5.0),
-    "sequence_tis": ImportanceWeight("sequence", "truncate", high=2.0),
-    "sequence_mis": ImportanceWeight("sequence", "mask", high=2.0),
-    "m2po": SecondMoment(0.04),
-    "bypass": Bypass(),
-    "hint_mask": HintMask(),
-    "geometric_mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
-}
-"""Common corrections under their names; any `Correction` object may be given instead."""
+
+def register(name: str) -> Callable[[M], M]:
+    """Decorator of a class or a function: make the objective it builds loadable by name."""
+
+    def add(make: M) -> M:
+        _NAMES[make] = name
+        return make
+
+    return add
+
+
+def _objective(value: Any) -> tuple[str, Callable[..., Objective]] | None:
+    name = _NAMES.get(value) if callable(value) and type(value).__hash__ is not None else None
+    return None if name is None else (name, cast("Callable[..., Objective]", value))
+
+
+def _own(_: str, value: Any) -> Callable[..., Objective] | None:
+    return cast("Callable[..., Objective]", value) if callable(value) else None
+
+
+OBJECTIVES = Registry["Callable[..., Objective]"](
+    "objective", "rolltree.objectives", modules_of(_objective, "rolltree.objective"), _objective, given=_own
+)
+"""What makes every surrogate, by name; from a file or another package anything that makes one."""
 
 
 def load_objective(
@@ -78,48 +56,33 @@ def load_objective(
     kl_anchor: Anchor = "reference",
     kl_weighted: bool = False,
     entropy_bonus: float = 0.0,
-    correction: str | Correction | Sequence[Correction] = (),
+    correction: str | Correction | Sequence[str | Correction] = (),
     penalties: Sequence[Penalty] = (),
     **knobs: Any,
 ) -> Objective:
     """The named objective with its knobs, inside the penalties and corrections asked for."""
+    from rolltree.objective.compose import Composed
+    from rolltree.objective.named import corrections
+    from rolltree.objective.penalty import EntropyBonus, KlPenalty
+
+    made = OBJECTIVES.find(name)
+    check_knobs(f"objective {name!r}", knobs, knobs_of(name))
     shared = {"kl": kl, "kl_estimator": kl_estimator, "kl_anchor": kl_anchor, "kl_weighted": kl_weighted}
-    checked_knobs(f"objective {name!r}: ", load_objective, {**shared, "entropy_bonus": entropy_bonus})
-    surrogate = _build(name, knobs)
+    checked_knobs(f"objective {name!r}: ", _shared, {**shared, "entropy_bonus": entropy_bonus})
+    surrogate: Objective = made(**checked_knobs(f"objective {name!r}: ", made, knobs))
     costs = list(penalties)
     if kl:
         costs.append(KlPenalty(kl, kl_estimator, kl_anchor, kl_weighted))
     if entropy_bonus:
         costs.append(EntropyBonus(entropy_bonus))
-    corrections = _corrections(correction)
-    return Composed(surrogate, tuple(costs), corrections) if costs or corrections else surrogate
+    around = corrections(correction)
+    return Composed(surrogate, tuple(costs), around) if costs or around else surrogate
+
+
+def _shared(kl: float, kl_estimator: str, kl_anchor: str, kl_weighted: bool, entropy_bonus: float) -> None:
+    """The kinds of the knobs that every objective has."""
 
 
 def knobs_of(name: str) -> tuple[str, ...]:
     """The knobs of a named surrogate."""
-    return tuple(knob for knob in signature(_find("objective", name, OBJECTIVES)).parameters if knob != "level")
-
-
-def _build(name: str, knobs: dict[str, Any]) -> Objective:
-    made = _find("objective", name, OBJECTIVES)
-    known = knobs_of(name)
-    for knob in knobs:
-        if knob not in known:
-            raise ObjectiveError(f"objective {name!r} has no knob {knob!r}; {_way_out(knob, known)}")
-    return made(**checked_knobs(f"objective {name!r}: ", made, knobs))
-
-
-def _corrections(given: str | Correction | Sequence[Correction]) -> tuple[Correction, ...]:
-    if isinstance(given, str):
-        return (_find("correction", given, CORRECTIONS),)
-    return tuple(given) if isinstance(given, Sequence) else (given,)
-
-
-def _find(kind: str, name: str, among: dict[str, _T]) -> _T:
-    if name not in among:
-        raise ObjectiveError(f"no {kind} {name!r}; {_way_out(name, among)}")
-    return among[name]
-
-
-def _way_out(word: str, among: Iterable[str]) -> str:
-    return did_you_mean(word, among) or f"there are: {', '.join(sorted(among)) or 'none'}"
+    return tuple(knob for knob in signature(OBJECTIVES.find(name)).parameters if knob != "level")

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, ObjectiveError, need_paths
 from rolltree.objective.ratio import on_paths, path_mean, ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, at_least, at_most, check_window, clip_metrics, share, two_channel
 
 
+@register("gspo")
 @dataclass(frozen=True, slots=True)
 class Gspo:
     """−Σ_paths w·A·clip(s), s = exp(mean_t log π/π_old) (GSPO; Zheng et al. 2025, arXiv 2507.18071, eq. 5–7).
@@ -50,6 +52,7 @@ class Gspo:
         return -two_channel(s, gain, loss, window).sum(), metrics
 
 
+@register("gmpo")
 @dataclass(frozen=True, slots=True)
 class Gmpo:
     """−Σ_paths w·A·exp(mean_t log r_t, bounded) (Geometric-Mean PO, arXiv 2507.20673).

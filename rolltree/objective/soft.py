@@ -9,9 +9,11 @@ from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, ObjectiveError
 from rolltree.objective.ratio import ratio
+from rolltree.objective.registry import register
 from rolltree.objective.window import share
 
 
+@register("sapo")
 @dataclass(frozen=True, slots=True)
 class Sapo:
     """−Σ gain·f(r; τ₊) + loss·f(r; τ₋), f(r; τ) = 4/τ·σ(τ(r − 1)) (Soft Adaptive PO, arXiv 2511.20347).

@@ -11,9 +11,11 @@ from torch import Tensor
 from rolltree.objective.baseline import GroupBaseline
 from rolltree.objective.batch import Batch, Level, ObjectiveError, need_paths
 from rolltree.objective.hooks import Accumulator
+from rolltree.objective.registry import register
 from rolltree.objective.staleness import ess, sequence_weights, step_scale
 
 
+@register("vcpo")
 @dataclass(frozen=True, slots=True)
 class Vcpo:
     """−Σ_paths min(W, cap)·A·log π with W = exp Σ_t log π/π_sampled detached; no clip (arXiv 2602.17616).

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 
 
 class HFCodec:

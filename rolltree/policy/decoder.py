@@ -8,12 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rolltree.errors import RolltreeError
 from rolltree.policy.slab import LayerShape, Slab
-
-
-class ModelError(RolltreeError, RuntimeError):
-    """A model cannot be loaded or used: names the model, what is wrong and the way out."""
 
 
 class Decoder(Protocol):

@@ -19,8 +19,8 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
 from rolltree.policy.context import exact_context, window_of
-from rolltree.policy.decoder import ModelError
 from rolltree.policy.device import HALF, narrowed
+from rolltree.policy.errors import ModelError
 from rolltree.policy.slab import LayerShape, Slab
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 

@@ -20,8 +20,8 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from rolltree.policy.attend import Attend, Kernel, along
 from rolltree.policy.context import exact_context
-from rolltree.policy.decoder import ModelError
 from rolltree.policy.device import HALF, Compute
+from rolltree.policy.errors import ModelError
 from rolltree.policy.layers import checkpoint_layers
 from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed, Spans

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 
 
 def checkpoint_layers(core: Any) -> None:

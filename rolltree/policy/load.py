@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from rolltree.policy.codec import HFCodec
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.lora import base_of, holds_adapters, merged
 from rolltree.policy.models import MODELS, model_folder
 from rolltree.policy.trust import check_code, trusts_code
+from rolltree.policy.weights import check_sizes, refuse_layers_left_out, refuse_missing, tensors_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +43,23 @@ def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedMo
         return LoadedModel(merged(base.model, path), base.codec, path, str(name))
     check_folder(path)
     try:
+        check_sizes(path, AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code()))
         with no_progress_bar():
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                path, dtype=dtype, local_files_only=True, trust_remote_code=trusts_code()
+            made: Any = AutoModelForCausalLM.from_pretrained(
+                path, dtype=dtype, local_files_only=True, trust_remote_code=trusts_code(), output_loading_info=True
             )
+        model, told = made
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+        codec = HFCodec(tokenizer, int(model.config.vocab_size))
+    except ModelError:
+        raise
+    except Exception as error:  # a folder may hold anything, and every part of it is read by code of others
         check_code(path, error)
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"The model in {path} cannot be loaded ({first}); get or save it again.") from error
+        raise ModelError(f"The model in {path} cannot be loaded ({_first(error)}); get or save it again.") from error
+    refuse_missing(path, told["missing_keys"])
+    refuse_layers_left_out(path, told["unexpected_keys"])
     model.eval()
-    return LoadedModel(model, HFCodec(tokenizer, int(model.config.vocab_size)), path, str(name))
+    return LoadedModel(model, codec, path, str(name))
 
 
 def load_codec(path: Path) -> HFCodec:
@@ -63,11 +70,13 @@ def load_codec(path: Path) -> HFCodec:
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
         config: Any = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return HFCodec(tokenizer, int(config.vocab_size))
+    except ModelError:
+        raise
+    except Exception as error:
         check_code(path, error)
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"The tokenizer in {path} cannot be loaded ({first}); get or save the model again.") from error
-    return HFCodec(tokenizer, int(config.vocab_size))
+        why = _first(error)
+        raise ModelError(f"The tokenizer in {path} cannot be loaded ({why}); get or save the model again.") from error
 
 
 def check_folder(path: Path) -> None:
@@ -82,7 +91,7 @@ def check_folder(path: Path) -> None:
     if not weights and not list(path.glob("*.bin")):
         raise ModelError(f"{path} has no weights (*.safetensors); it was written only in part. Get or save it again.")
     for file in weights:
-        _keys(file)
+        tensors_of(file)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -92,7 +101,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise ModelError(f"{path} is no folder with *.safetensors weights.")
     state: dict[str, Tensor] = {}
     for file in files:
-        _keys(file)
+        tensors_of(file)
         with safe_open(str(file), framework="pt") as reader:  # pyright: ignore[reportUnknownVariableType]
             state.update({key: reader.get_tensor(key) for key in reader.keys()})  # noqa: SIM118
     return state
@@ -100,22 +109,21 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 @contextmanager
 def no_progress_bar() -> Generator[None]:
-    """Keep transformers from drawing bars for files of a few megabytes."""
-    shown = logging.is_progress_bar_enabled()
+    """Keep transformers from drawing bars for files of a few megabytes, and from reports where we say one sentence."""
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
 
 
-def _keys(file: Path) -> list[str]:
-    try:
-        with safe_open(str(file), framework="pt") as reader:  # pyright: ignore[reportUnknownVariableType]
-            return [str(k) for k in reader.keys()]  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{file} is corrupt or half-written ({error}); get or save the model again.") from error
+def _first(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
 
 
 __all__ = ["MODELS", "LoadedModel", "check_folder", "load_codec", "load_model", "read_weights"]

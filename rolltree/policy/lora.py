@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from transformers import PreTrainedModel
 
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
+from rolltree.policy.weights import refuse_missing, tensors_of
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -37,9 +38,22 @@ def load_lora(model: PreTrainedModel, folder: Path) -> None:
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
+    _check_adapters(model, folder)
     told: Any = set_peft_model_state_dict(cast(Any, model), load_file(folder / WEIGHTS))
     if told.unexpected_keys:
         raise ModelError(f"checkpoint {folder} holds {told.unexpected_keys[0]}, which the model does not have")
+
+
+def _check_adapters(model: Any, folder: Path) -> None:
+    """Refuse a folder that lacks adapters of the model, or holds them in another shape: they would add nothing."""
+    from peft import get_peft_model_state_dict
+
+    held = tensors_of(folder / WEIGHTS)
+    wanted: dict[str, Any] = get_peft_model_state_dict(model)
+    refuse_missing(folder, wanted.keys() - held.keys())
+    for name, tensor in wanted.items():
+        if held[name] != tuple(tensor.shape):
+            raise ModelError(f"Adapter {name!r} in {folder} has shape {held[name]}, but the model has another rank.")
 
 
 def holds_adapters(folder: Path) -> bool:
@@ -73,6 +87,7 @@ def merged(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"The adapters in {folder} do not fit their model ({first}); save them again.") from error
+    _check_adapters(wrapped, folder)
     whole: Any = wrapped.merge_and_unload()
     return cast(PreTrainedModel, whole.eval().requires_grad_(True))
 

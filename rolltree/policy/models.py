@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolltree.errors import did_you_mean
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.hub import from_hub
 from rolltree.policy.smollm2 import get_smollm2
 

@@ -12,8 +12,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rolltree.policy.context import exact_context
-from rolltree.policy.decoder import ModelError
 from rolltree.policy.device import free_memory
+from rolltree.policy.errors import ModelError
 from rolltree.policy.trust import trusts_code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 
 ALLOWED = "ROLLTREE_TRUST_REMOTE_CODE"
 """Set to 1, it allows such code in this process and those it starts; `--trust-remote-code` sets it."""

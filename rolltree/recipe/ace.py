@@ -27,7 +27,9 @@ class Ace:
     )  # fmt: skip
     group: int = 8
     alpha: float = 1.0
+    """How strongly an error is pushed down the more confident the policy has grown of it."""
     length: Literal["sum", "mean"] = "sum"
+    """Whether the log-ratio of a response is the sum over its tokens or their mean."""
     cap: float = 10.0
     """Largest factor."""
     uniform: bool = False

@@ -8,7 +8,6 @@ from typing import ClassVar
 from rolltree.control.methods.adhint import ADHint
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.hint import HintMask
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -28,17 +27,21 @@ class ADHintRecipe:
         "better pass@1 and avg@8 than earlier RL with hints, for text and images, in and out of domain",
         ("control", "credit", "objective"), "grpo",
         Evidence("unhinted success on hard chains", "half of the answer always shown", "higher", 0.02, seeds=5,
-                 check="rolltree.lab.prompts.chain:adhint"),
+                 check="studies.prompts.chain:adhint"),
     )  # fmt: skip
     group: int = 16
     least: float = 0.1
+    """Smallest share of the answer that a hint shows."""
     most: float = 0.8
+    """Largest share of the answer that a hint shows."""
     tau: float | None = 1.0
     """Scale of the entropy gap at which a hint token's credit fades; None = masking alone."""
     clip: float = 0.2
 
     def build(self) -> Parts:
         """Two rounds of rollouts, arms compared within themselves, masked hints, clipped surrogate."""
+        from rolltree.objective.hint import HintMask
+
         check_group("adhint", self.group, 4)
         return Parts(
             "adhint", Independent(self.group), load_credit("hinted"),

@@ -31,18 +31,26 @@ class Aepo:
     )  # fmt: skip
     leaves: int = 16
     first: int = 8
+    """N: rollouts started at the root."""
     base: float = 0.5
     slope: float = 0.2
+    """How much the odds of a fork rise with the rise in uncertainty after an answer."""
     penalty: float = 0.05
+    """How much the odds of a fork shrink with each round in a row in which the prompt forked."""
     balance: bool = True
+    """Whether one rollout first decides how many leaves start at the root."""
     beta: float = 0.5
+    """How steeply the number of leaves at the root follows from that rollout's uncertainty."""
     keep_probe: bool = True
     """Whether the probing rollout is the first leaf; released code throws it away."""
     top: int = 10
+    """Likeliest alternatives whose entropy is read."""
     window: int = 20
+    """Tokens at the head of a turn that are read; their sum is divided by ln V, as in the paper's code."""
     reference: float | None = None
     """A fixed H₀; None = each path's first turn. A stale one is what the released table comes to."""
     fill: Backfill = "restart"
+    """Where leaves come from that no fork has made."""
     scale: float = 0.2
     """a of A_t(1 + a z(H_t))."""
     clip_low: float = 0.2

@@ -33,8 +33,12 @@ class AReaL:
     group: int = 8
     clip: float = 0.2
     prox: Literal["old", "loglinear"] = "old"
+    """The proximal policy: recomputed at the start of the step (old), or interpolated without a forward pass
+    (loglinear)."""
     bound: Literal["mask", "truncate", "none"] = "mask"
+    """What happens to weights outside of the bounds."""
     high: float = 5.0
+    """Largest weight between the proximal and the sampling policy."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, decoupled surrogate, token averaging."""

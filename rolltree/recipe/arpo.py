@@ -33,14 +33,20 @@ class Arpo:
     )  # fmt: skip
     leaves: int = 16
     first: int = 8
+    """N: rollouts started at the root."""
     base: float = 0.5
     slope: float = 0.2
+    """How much the odds of a fork rise with the rise in uncertainty after an answer."""
     top: int = 10
+    """Likeliest alternatives whose entropy is read."""
     window: int = 20
+    """Tokens at the head of a turn that are read; their sum is divided by ln V, as in the paper's code."""
     reference: float | None = None
     """A fixed H₀; None = each path's first turn. A stale one is what the released table comes to."""
     fill: Backfill = "restart"
+    """Where leaves come from that no fork has made."""
     credit: Literal["soft", "hard"] = "soft"
+    """"soft" leaves every leaf its own advantage, "hard" gives shared tokens the mean of theirs."""
     clip: float = 0.2
     kl: float = 0.0
 

@@ -34,17 +34,30 @@ class ArrolRecipe:
     )  # fmt: skip
     group: int = 16
     rule: Rule = "published"
+    """"published", or "signed", which turns its direction where fewer than half of the rollouts are right."""
     over: Over = "group"
+    """What rollouts are compared with: their group, all of a round (batch), or those seen lately (recent)."""
     tokens: int = 0
+    """Where rollouts are judged; 0 = at 512, or at a quarter of the run's limit where that is less. Shorter ones
+    are never pruned."""
     keep: float = 0.5
+    """Share of the rollouts that go on."""
     target: float = 0.5
+    """Chance of being right at which a rollout leans neither way."""
     pull: float = 0.5
+    """How strongly a rollout's chance to survive leans against its chance of being right."""
     least: float = 0.1
+    """Least chance of a rollout to survive."""
     most: float = 0.9
+    """Largest chance of a rollout to survive."""
     warm: int = 20
+    """Steps in which the head learns and nothing is pruned."""
     bins: int = 128
+    """Bins of the calibration from scores to chances of being right."""
     forget: float = 1.0
+    """What is left of the calibrator's counts after a step."""
     reweigh: bool = False
+    """Whether an outcome counts by the inverse of its chance to survive."""
     clip: float = 0.2
 
     def build(self) -> Parts:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import Against, against
+from rolltree.objective.against import Against, against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -30,6 +30,7 @@ class Bapo:
     )  # fmt: skip
     group: int = 8
     target: float = 0.5
+    """Share of the loss that positive advantages are to carry."""
     low: tuple[float, float] = (0.6, 0.9)
     """Range of the lower bound, a ratio."""
     high: tuple[float, float] = (1.2, 3.0)

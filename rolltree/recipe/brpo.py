@@ -29,15 +29,19 @@ class Brpo:
         "WritingBench 6.89 to 8.29 (Qwen3-32B-Base) with fewer hacked explanations than a scalar reward model",
         ("filter", "credit"), "grpo",
         Evidence("quality of the answers", "grpo on the same judge's grades", "higher", 0.02, seeds=5,
-                 check="rolltree.lab.exact.judged:brpo"),
+                 check="studies.exact.judged:brpo"),
     )  # fmt: skip
     group: int = 16
     votes: int = 1
     """Votes in each of the two orders."""
     noise: float = 0.0
+    """Deviation of each reading of the judge."""
     bias: float = 0.0
+    """What the judge adds to the answer it reads first."""
     split: Literal["loss", "zero"] = "loss"
+    """What a mixed verdict counts as: a loss, or nothing (zero)."""
     skew: float = 0.6
+    """Groups whose advantages have a larger mean than this, up or down, are left out."""
     parts: bool = False
     """Compare the parts of a structured answer (`rl_struct`'s reward) instead of the outcome alone."""
     clip: float = 0.2

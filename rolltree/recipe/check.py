@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rolltree.control.hints import solver
 from rolltree.control.probe import PrunesInFlight
+from rolltree.credit.advantage import Reading
 from rolltree.engine.protocol import Engine
 from rolltree.generate.needs import check_needs
 from rolltree.generate.probed import check_probe
@@ -21,7 +22,8 @@ ALWAYS = frozenset({"reward", "logp", "reference", "previous", "forced", "logits
 FROM_TRAINER = frozenset(
     {"root:prior", "action:reference", "action:value", "turn:value_low", "turn:value_high", "turn:value_term"}
 )
-"""Needs of credits that the trainer's memory, reference policy and critic meet (`rolltree.train.readings`)."""
+"""Needs of credits that the trainer's memory, reference policy and critic meet (`rolltree.train.readings`). A credit of
+your own that needs the policy to read something meets it itself (`rolltree.credit.advantage.Reading`)."""
 
 
 def check(recipe: Parts, engine: Engine, task: Task) -> None:
@@ -34,7 +36,8 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
         ("credit", recipe.credit, recipe.credit.needs), ("objective", recipe.objective, recipe.objective.needs),
     ):  # fmt: skip
         who = f"the {kind} {type(part).__name__} of {recipe.name}"
-        for need in sorted(needs - ALWAYS - FROM_TRAINER):
+        reads = part.reads if isinstance(part, Reading) else frozenset[str]()
+        for need in sorted(needs - ALWAYS - FROM_TRAINER - reads):
             _check_need(who, kind, need, recipe=recipe, engine=engine, task=task)
 
 

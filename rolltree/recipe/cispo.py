@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import Against, against
+from rolltree.objective.against import Against, against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -31,7 +31,9 @@ class Cispo:
     )  # fmt: skip
     group: int = 8
     low: float = 0.0
+    """Smallest weight of an action; 0 = no bound."""
     high: float = 5.0
+    """Largest weight of an action."""
     updates: int = 4
     against: Against = "old"
 

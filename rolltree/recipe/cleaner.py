@@ -29,11 +29,18 @@ class Cleaner:
     )  # fmt: skip
     group: int = 8
     retries: int = 3
+    """How often a failed call is tried again."""
     alike: float = 0.5
+    """Least likeness (matching characters, 0 to 1) of two calls for the old reasoning to stay."""
     chance: float = 1.0
+    """Share of rollouts that are repaired at all (1 for the paper's 4B model, 0.7 for its 7B)."""
     call: str = A_CALL
+    """Regular expression that finds the call in a turn; what stands before it is reasoning."""
     errors: str = ""
+    """Regular expression of the errors that are repaired; all failed calls unless given."""
     rewind: bool = False
+    """Make the new call in the state before the failed one; else in the state that the failure left, which
+    matters for tools that fail by themselves: a deterministic one would fail the same way again."""
     clip_low: float = 0.2
     clip_high: float = 0.28
     dual: float = 10.0

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import Against, against
+from rolltree.objective.against import Against, against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -31,8 +31,11 @@ class ClipCov:
     group: int = 8
     clip: float = 0.2
     share: float = 2e-4
+    """Share of all actions that get no gradient; at least one an update."""
     low: float = 1.0
+    """Least covariance of an action that may be chosen."""
     high: float = 5.0
+    """Largest covariance of an action that may be chosen."""
     updates: int = 4
     against: Against = "old"
 

@@ -31,6 +31,7 @@ class ConciseR:
     )  # fmt: skip
     group: int = 8
     stage: Literal[1, 2] = 2
+    """1 learns to be right, 2 pays for brevity where all rollouts of a prompt are right."""
     weight: float = 0.2
     """λ: reward of saying nothing at all where all are right."""
     limit: int = 48

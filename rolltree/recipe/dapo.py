@@ -33,7 +33,9 @@ class Dapo:
     """Most rounds of sampling per step; 1 drops without refilling."""
     overlong: bool = True
     buffer: float = 0.2
+    """Last share of the token limit in which length is punished."""
     penalty: float = 1.0
+    """Punishment of an answer that reaches the limit."""
 
     def build(self) -> Parts:
         """Independent rollouts, mixed groups only, mean-and-deviation credit, asymmetric clip, token averaging."""

@@ -26,11 +26,14 @@ class DarsRecipe:
         "dars", "Difficulty-adaptive rollout sampling", "2508.13755", 2025, CLAIM, ("control", "credit", "objective"),
         "dr_grpo",
         Evidence("share of Σ|A| on prompts below 1/4, equal rollouts", "uniform width", "higher", 0.02, seeds=5,
-                 check="rolltree.lab.prompts.checks:dars"),
+                 check="studies.prompts.checks:dars"),
     )  # fmt: skip
     group: int = 8
     schedule: Schedule = "even"
+    """"even" gives hard prompts up to the same number of rollouts, "hard" more the harder they are."""
     most: int = 0
+    """Most rollouts of a prompt; 0 = 4 times the strategy's width (even) or 8 times (hard), the paper's 32 and
+    64."""
     clip: float = 0.2
 
     def build(self) -> Parts:
@@ -54,9 +57,13 @@ class DarsB:
     )  # fmt: skip
     group: int = 8
     schedule: Schedule = "even"
+    """"even" gives hard prompts up to the same number of rollouts, "hard" more the harder they are."""
     most: int = 0
+    """Most rollouts of a prompt; 0 = 4 times the strategy's width (even) or 8 times (hard), the paper's 32 and
+    64."""
     clip: float = 0.2
     passes: int = 2
+    """Passes over the whole batch."""
 
     def build(self) -> Parts:
         """DARS with full-batch epochs."""

@@ -28,14 +28,19 @@ class DotsRecipe:
         "23 to 62 % less time to reach GRPO's score on six pairs of model and data set",
         ("control", "replay", "objective"), "grpo",
         Evidence("correlation of predicted and true pass rate", "each prompt's last seen rate", "higher", 0.05,
-                 seeds=5, check="rolltree.lab.prompts.checks:dots"),
+                 seeds=5, check="studies.prompts.checks:dots"),
     )  # fmt: skip
     group: int = 8
     pool: int = 256
+    """Candidate prompts."""
     references: int = 16
+    """Prompts measured each time (256 in the paper, of a batch of 512 over its two steps)."""
     every: int = 2
+    """Steps between measurements."""
     target: float = 0.5
+    """Pass rate that prompts are predicted to have when they are chosen."""
     tau: float = 1e-3
+    """Temperature; the published 0.001 is practically greedy."""
     replay: float = 0.5
     """Share of a batch's prompts whose groups come from earlier steps, the paper's 1 − σ."""
     window: int = 2

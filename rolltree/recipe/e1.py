@@ -27,9 +27,13 @@ class E1:
     )  # fmt: skip
     group: int = 8
     least: float = 0.2
+    """Smallest effort that is asked for."""
     most: float = 1.0
+    """Largest effort that is asked for."""
     template: str = "effort {effort:.1f}\n"
+    """What stands in front of the prompt."""
     floor: float = 1.0
+    """Shortest mean length that the effort is multiplied with."""
     clip: float = 0.2
 
     def build(self) -> Parts:

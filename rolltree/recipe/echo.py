@@ -38,6 +38,7 @@ class Echo:
     )  # fmt: skip
     leaves: int = 16
     stems: int = 8
+    """Rollouts from the root; as many as leaves = no fork at all."""
     entropy: float = 0.3
     """The gate opens from this share of the largest entropy on (ln of `entropy_top`; 0.7 nats of 2.3 by default)."""
     confidence: float = 0.975
@@ -45,9 +46,13 @@ class Echo:
     rise: float = 0.087
     """... where entropy has risen by this share (0.2 nats by default)."""
     most: int = 4
+    """Most forks of a stem."""
     entropy_top: int = 10
+    """Likeliest alternatives whose entropy is read."""
     confidence_top: int = 5
+    """Likeliest alternatives whose mean log-prob is the confidence."""
     prune: Literal["none", "truncate", "prune"] = "truncate"
+    """"truncate" ends a doubtful leaf where it is and lets it teach; "prune" leaves it out."""
     chunk: int = 4
     """Tokens between two looks for doubt; answers shorter than this are never ended early."""
     shape: float = 0.1
@@ -55,8 +60,14 @@ class Echo:
     clip: float = 0.196
     kl: float = 0.0
     ties: Literal["first", "shared", "drop"] = "first"
+    """Equal shares: the answer of the earlier leaf wins (released code), every tied answer is right, or no
+    group."""
     silent: Literal["wrong", "vote", "drop"] = "wrong"
+    """Leaves without an answer: do not vote and are wrong; vote for "no answer" (ECHO's released code, where it
+    can win); or do not teach."""
     weigh: Literal["leaf", "fork"] = "leaf"
+    """A vote per leaf, or one vote shared out evenly at each fork, so that branches of one wrong stem do not
+    outvote independent leaves."""
 
     def build(self) -> Parts:
         """Gated forced forks, majority labels, entropy-confidence shaping of group credit."""

@@ -27,9 +27,10 @@ class Ets:
         "1.8 times smaller caches and 1.4 times the throughput at near-equal accuracy (MATH500, GSM8K)",
         ("control", "filter"), "grpo",
         Evidence("accuracy", "the best vote over independent rollouts at equal tokens",
-                 check="rolltree.lab.searches:ets", seeds=3),
+                 check="studies.searches:ets", seeds=3),
     )  # fmt: skip
     width: int = 16
+    """Paths that are kept after each step."""
     step: int = 16
     """Most tokens of a step."""
     delimiter: str = ","
@@ -37,15 +38,22 @@ class Ets:
     scorer: Literal["path", "step", "least"] = "path"
     """Confidence over the whole path, its last step, or its least likely step."""
     select: Literal["ets", "rebase", "beam"] = "ets"
+    """How paths are kept: ets, or one of the searches it is compared with."""
     rebase_temperature: float = 0.2
     """T of e^(score/T), by which the width is shared."""
     economy: float = 1.0
+    """λ_b: what the whole tree's nodes would cost."""
     cover: float = 1.5
+    """λ_d: what covering all meanings is worth; 0 = without the coverage term."""
     cut: float = 0.05
+    """Cosine distance up to which steps mean the same."""
     cost: Literal["nodes", "tokens"] = "nodes"
+    """What a kept node costs: 1 each, as published and released, or its tokens."""
     meaning: Literal["tokens", "hidden"] = "tokens"
+    """How steps are told apart: by their tokens, or by the engine's embeddings."""
     rounds: int = 25
     final: Literal["vote", "best"] = "vote"
+    """The answer: most value in all, or the single best leaf's."""
 
     def build(self) -> Parts:
         """A step search; group credit and the clipped surrogate for those who train on it."""

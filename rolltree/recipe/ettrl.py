@@ -31,15 +31,26 @@ class Ettrl:
                  settings=("train.prompts=8", "ettrl:stems=3", "grpo:group=15")),
     )  # fmt: skip
     stems: int = 12
+    """Rollouts from the root."""
     positions: int = 2
+    """Places on each stem that are forked."""
     branches: int = 2
+    """Branches at each of these places."""
     apart: int = 1
+    """Least distance between two places, in tokens."""
     response: bool = True
+    """Whether advantages are scaled by the response's relative entropy; else they are clipped to ±2."""
     bound: float = 2.0
     """Of Adv-Clip."""
     ties: Literal["first", "shared", "drop"] = "first"
+    """Equal shares: the answer of the earlier leaf wins (released code), every tied answer is right, or no
+    group."""
     silent: Literal["wrong", "vote", "drop"] = "wrong"
+    """Leaves without an answer: do not vote and are wrong; vote for "no answer" (ECHO's released code, where it
+    can win); or do not teach."""
     weigh: Literal["leaf", "fork"] = "leaf"
+    """A vote per leaf, or one vote shared out evenly at each fork, so that branches of one wrong stem do not
+    outvote independent leaves."""
     clip: float = 0.2
     kl: float = 0.0
 

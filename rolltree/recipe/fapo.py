@@ -26,7 +26,7 @@ class Fapo:
         "fapo", "Flawed-aware policy optimisation", "FAPO", 2025,
         "more answers right for the right reasons at no more tokens", ("filter", "credit"), "grpo",
         Evidence(
-            "clean share", "grpo on the outcome alone", "higher", 0.1, seeds=5, check="rolltree.lab.exact.bandit:fapo"
+            "clean share", "grpo on the outcome alone", "higher", 0.1, seeds=5, check="studies.exact.bandit:fapo"
         ),
     )  # fmt: skip
     group: int = 8

@@ -20,12 +20,16 @@ class PromptGdroRecipe:
         "prompt_gdro", "Prompt-GDRO", "2601.19280", 2026,
         "pass@8 +10.6 % relative over GRPO (Qwen3-1.7B/4B/8B base, DAPO 14.1k)", ("control", "credit"), "grpo",
         Evidence("pass rate of the worst bin", "uniform weights", "higher", 0.005, seeds=5,
-                 check="rolltree.lab.prompts.checks:prompt_gdro"),
+                 check="studies.prompts.checks:prompt_gdro"),
     )  # fmt: skip
     group: int = 8
     eta: float = 1.0
+    """Temperature of the weights. The paper's 0.1 is for scores that are sums of losses; these are means in
+    0..1."""
     reading: Reading = "paper"
+    """Which reading of the method: the paper's, or the released code's."""
     debias: bool = True
+    """Divide a bin's score by its share of the step, so that rare bins are not starved (at most tenfold)."""
     clip: float = 0.2
 
     def build(self) -> Parts:
@@ -46,12 +50,15 @@ class RolloutGdroRecipe:
         "rollout_gdro", "Rollout-GDRO", "2601.19280", 2026,
         "pass@8 +10.1 % relative over GRPO (Qwen3-1.7B/4B/8B base, DAPO 14.1k)", ("control",), "grpo",
         Evidence("summed variance of group means", "uniform width", "lower", 0.0, seeds=5,
-                 check="rolltree.lab.prompts.checks:rollout_gdro"),
+                 check="studies.prompts.checks:rollout_gdro"),
     )  # fmt: skip
     group: int = 8
     least: int = 2
+    """Smallest width of a bin."""
     most: int = 0
+    """Largest width; 0 = twice the mean."""
     reading: Reading = "paper"
+    """Which reading of the method: the paper's, or the released code's."""
     clip: float = 0.2
 
     def build(self) -> Parts:

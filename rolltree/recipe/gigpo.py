@@ -37,6 +37,7 @@ class Gigpo:
     std: bool = False
     """Divide both terms by their group's deviation."""
     step_rewards: bool = True
+    """Whether rewards on the way count; without, the outcome alone does."""
     clip: float = 0.2
     kl: float = 0.0
     averaging: Averaging = "token"

@@ -27,6 +27,7 @@ class Gpg:
     )  # fmt: skip
     group: int = 8
     scale: bool = False
+    """Whether advantages are divided by the group's standard deviation."""
 
     def build(self) -> Parts:
         """Independent rollouts, outcomes around the group mean, policy gradient over the groups with a signal."""

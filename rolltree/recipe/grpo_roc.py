@@ -26,7 +26,7 @@ class GrpoRoc:
         "80.6 on AIME 2024 with 14B in 510 steps, with shorter answers than much larger models",
         ("generate", "filter"), "dapo",
         Evidence("mean penalty of the right rollouts kept", "as many at random", "lower", 0.05, seeds=5,
-                 check="rolltree.lab.prompts.checks:grpo_roc"),
+                 check="studies.prompts.checks:grpo_roc"),
     )  # fmt: skip
     group: int = 32
     """Rollouts sampled."""

@@ -25,11 +25,13 @@ class GuideRecipe:
         "up to +4 % macro average over GRPO on mathematics (7B, 32B), pass@16 also up",
         ("generate", "control", "objective"), "grpo",
         Evidence("unhinted pass rate of a hard prompt", "GRPO with as many rollouts", "higher", 0.05, seeds=20,
-                 check="rolltree.lab.prompts.checks:guide"),
+                 check="studies.prompts.checks:guide"),
     )  # fmt: skip
     group: int = 8
     share: float = 0.5
+    """How much of the answer the hint shows."""
     template: str = "\nHint: {hint}\n"
+    """How a hint is written into the prompt."""
     clip: float = 0.2
 
     def build(self) -> Parts:

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.generate.methods.hapo import Tempered
-from rolltree.objective.bypass import against
+from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -38,7 +38,9 @@ class Hapo:
     clip_low: float = 0.2
     clip_high: float = 0.2
     alpha: float = 1.0
+    """How far the clip bounds widen with an action's normalised log-entropy."""
     beta: float = 1.0
+    """How far the credit of an action falls or rises with its normalised log-entropy."""
     dual: float = 10.0
     tau: float = 0.0
     """How far the sampler's temperature follows the entropy; 0 = not at all."""

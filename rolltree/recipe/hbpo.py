@@ -29,7 +29,9 @@ class Hbpo:
     limit: int = 48
     """Length limit in tokens that the budgets and the reward are fractions of (4,096 in the paper)."""
     template: str = "I will answer the question within {budget} tokens. "
+    """What announces the budget, before the answer."""
     arm: float = 1.0
+    """Weight of the comparison within an arm; 2 = as in the released code."""
     clip: float = 0.2
 
     def build(self) -> Parts:

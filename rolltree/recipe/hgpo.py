@@ -32,6 +32,7 @@ class Hgpo:
     )  # fmt: skip
     group: int = 8
     history: int = 2
+    """Earlier states that two turns must share to be compared."""
     alpha: float = 1.0
     """Depth κ weighs (κ + 1)^α."""
     gamma: float = 0.95
@@ -41,6 +42,7 @@ class Hgpo:
     episode: bool = False
     """Add the episode advantage as one more item."""
     step_rewards: bool = True
+    """Whether rewards on the way count; without, the outcome alone does."""
     clip: float = 0.2
     kl: float = 0.0
     averaging: Averaging = "token"

@@ -33,7 +33,9 @@ class Himac:
         ),
     )  # fmt: skip
     plans: int = 4
+    """Plans of each prompt."""
     executions: int = 4
+    """Executions of each plan."""
     turns: int = 3
     """Turns of a plan, where an environment answers."""
     stop: str = ","

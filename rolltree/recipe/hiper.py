@@ -31,7 +31,9 @@ class Hiper:
     group: int = 8
     gamma: float = 1.0
     turn_decay: float = 1.0
+    """λ within a segment."""
     segment_decay: float = 0.95
+    """λ from a segment to the next one."""
     whiten: bool = True
     """Each kind of advantage over the step."""
     clip: float = 0.2

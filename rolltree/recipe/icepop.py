@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.correction import ImportanceWeight
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -29,11 +28,16 @@ class IcePop:
     group: int = 8
     clip: float = 0.2
     low: float = 0.5
+    """Ratio of trainer to sampler below which an action does not teach."""
     high: float = 5.0
+    """Ratio of trainer to sampler above which an action does not teach."""
     surviving: bool = False
+    """Whether the actions that teach take over the weight of those that do not."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, masked weights, clipped surrogate, token averaging."""
+        from rolltree.objective.correction import ImportanceWeight
+
         check_group("icepop", self.group)
         return Parts(
             "icepop", Independent(self.group), load_credit("grpo"),

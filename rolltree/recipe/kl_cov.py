@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import Against, against
+from rolltree.objective.against import Against, against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -30,8 +30,11 @@ class KlCov:
     )  # fmt: skip
     group: int = 8
     share: float = 2e-4
+    """Share of all actions that are tied to the proximal policy; at least one an update."""
     coefficient: float = 1.0
+    """Weight of the penalty that ties them."""
     estimator: str = "abs"
+    """How the distance is measured; "abs" as released."""
     updates: int = 4
     against: Against = "old"
 

@@ -36,18 +36,29 @@ class Latr:
     )  # fmt: skip
     leaves: int = 8
     share: float = 1.0
+    """Part of the leaves that come from the tree; the rest is sampled independently (the paper lets it fall)."""
     absolute: float = 0.25
+    """Probability that a token other than the likeliest must exceed to make a fork."""
     relative: float = 0.15
+    """Largest distance of its probability from the likeliest token's."""
     ages: tuple[int, ...] = ()
+    """Tokens after a fork at which rows are compared; empty = the paper's, or shares of a short limit."""
     alike: float = 0.6
+    """Likeness from which a row counts as having converged again and is dropped."""
     random_prune: float = 0.0
+    """Chance of dropping a row instead of comparing; 0 = compare."""
     spare: str = ""
     """Characters at which a row is never judged: it keeps its place where its parent goes on with one of them."""
     full: float = 0.98
+    """Share of the places that must be taken before sampling begins."""
     most: int = 512
+    """Tokens after which it hands over in any case."""
     chunk: int = 16
+    """Greedy tokens written at once; it hands over at the end of one."""
     filtered: bool = False
+    """Whether groups all right or all wrong are left out, as in DAPO."""
     fill: Backfill = "restart"
+    """Where missing leaves come from; "copy" as released."""
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl: float = 0.0

@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import Bypass
-from rolltree.objective.correction import SecondMoment
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -32,9 +30,13 @@ class M2po:
     )  # fmt: skip
     group: int = 8
     threshold: float = 0.04
+    """Largest mean squared log-ratio of the actions that teach."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, what M2PO leaves of the ratios, token averaging."""
+        from rolltree.objective.bypass import Bypass
+        from rolltree.objective.correction import SecondMoment
+
         check_group("m2po", self.group)
         return Parts(
             "m2po", Independent(self.group), load_credit("grpo"),

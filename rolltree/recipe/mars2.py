@@ -29,16 +29,20 @@ class Mars2:
         "mars2", "Multi-agent reinforced tree search", "2604.14564", 2026,
         "up to 8.0 points pass@1 over single-agent baselines on code, for several pairs of models",
         ("generate", "control", "credit"), "gspo",
-        Evidence("solve rate", "the better agent alone, best of 8", check="rolltree.lab.searches:mars2", seeds=5),
+        Evidence("solve rate", "the better agent alone, best of 8", check="studies.searches:mars2", seeds=5),
     )  # fmt: skip
     nodes: int = 8
+    """Attempts per prompt, failed ones included."""
     peer: str = ""
     """Model of the second policy: a name, a folder or a hub id; "" = a copy of the first."""
     train_peer: bool = True
+    """Whether the second policy learns too."""
     again: str = "{prompt}"
     """What asks for another attempt: {prompt}, {answer} and {score} are filled in; ";" for countdown."""
     choose: Literal["thompson", "chance", "wide"] = "thompson"
+    """"chance": GEN or CONT, child and agent by fair draws; "wide": always from the root, agents in turn."""
     prior: Literal["normal", "beta"] = "normal"
+    """What is believed of a place before anything was tried there."""
     gamma: float = 0.3
     """γ of R + γ(R − b); 0 = no shaping, as in the released workflow, which loses the parent's index."""
     blend: float = 0.5

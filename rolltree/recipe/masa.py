@@ -31,13 +31,21 @@ class MasaRecipe:
     )  # fmt: skip
     group: int = 8
     template: str = "{prompt} passes of 8, length: "
+    """What asks for the prediction."""
     width: int = 0
+    """Meta rollouts of a prompt; 0 = as many as solutions."""
     parts: tuple[Part, ...] = ("pass", "length")
+    """What is predicted, in this order."""
     efficient: bool = False
+    """Whether predictions that are trusted save rollouts: prompts are skipped, solutions cut."""
     agree: float = 0.75
+    """Share of the meta rollouts that must call a prompt trivial or hopeless for it to be skipped."""
     multiple: float = 2.0
+    """How many times the foretold length a solution may take before it is cut."""
     trust: float = 0.9
+    """Share of such predictions that must have come true before they are followed."""
     explore: float = 0.1
+    """Share of the prompts that is spared, so that predictions stay checked."""
     clip_low: float = 0.2
     clip_high: float = 0.28
 

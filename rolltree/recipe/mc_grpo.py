@@ -38,7 +38,9 @@ class McGrpo:
     partial: bool = False
     """Reward the parts of a structured answer (`rl_struct`'s reward) instead of the outcome alone."""
     floor: float = 1e-3
+    """Added to the deviation that is divided by (eps)."""
     flat: Literal["one", "std", "eps"] = "one"
+    """What is divided by where the deviation from the median is 0: "one", "std", or "eps" as released."""
     clip: float = 0.2
     kl: float = 0.0
     """Weight of the penalty towards the starting policy; 0.04 in the paper."""

@@ -27,12 +27,15 @@ class MetaAgentX:
         "grpo", Evidence("pass@1 area", "grpo", "higher", 0.01, "countdown", 150_000, settings=("grpo:group=16",)),
     )  # fmt: skip
     designs: int = 4
+    """Designs of each prompt."""
     executions: int = 4
+    """Executions of each design."""
     turns: int = 3
     """Turns of a design, where an environment answers."""
     stop: str = ","
     """What ends a design elsewhere."""
     within: Literal["auto", "question", "design"] = "auto"
+    """What an execution is compared with: all of the question, those of its design, or auto (as published)."""
     clip: float = 0.2
     kl: float = 0.0
 

@@ -28,12 +28,15 @@ class MinPro:
     )  # fmt: skip
     group: int = 8
     style: Literal["cispo", "ppo"] = "cispo"
+    """The surrogate around the ratio: CISPO's bounded weight, or PPO's clip."""
     high: float = 5.0
     """Largest weight ("cispo")."""
     clip_low: float = 0.2
     clip_high: float = 0.28
     inclusive: bool = False
+    """Whether an action's own ratio is among those whose smallest counts."""
     cap: bool = False
+    """Whether the prefix factor is held at 1, so that a prefix never weighs up."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, prefix-weighted surrogate, token averaging."""

@@ -27,13 +27,15 @@ class Otr:
         ("generate", "objective"), None,
         Evidence(
             "nats lost on the first language at equal fit of the second", "likelihood (supervised fine-tuning)",
-            "lower", 0.05, seeds=5, check="rolltree.lab.exact.languages:otr",
+            "lower", 0.05, seeds=5, check="studies.exact.languages:otr",
         ),
     )  # fmt: skip
     demonstrations: int = 1
     """Right answers given per prompt."""
     beta: float = -0.1
+    """Reward of a drawn token that is not the data's."""
     kappa: float = 1.2
+    """Temperature of the distribution that the token is drawn from; above 1 other tokens are pushed down."""
 
     def build(self) -> Parts:
         """Answers of the task's expert, each worth 1, in the closed form of the one-token draw."""

@@ -32,13 +32,19 @@ class PolyPpo:
         Evidence("pass@k", "grpo", "higher", 0.01, "grid", 70_000),
     )  # fmt: skip
     rollouts: int = 4
+    """Rollouts of each prompt."""
     states: int = 2
+    """States of each rollout to which the environment is set back."""
     vines: int = 8
+    """Rollouts from each of these states."""
     size: int = 4
+    """Rollouts in a set."""
     sets: int = 0
     """How many sets are drawn per state; 0 = all of them."""
     window: int = 5
+    """First turns of a rollout that a set's value is given to."""
     kind: Literal["product", "sum"] = "product"
+    """How reward and difference make a set's value."""
     pooled: bool = False
     """Compare vines from all places of the tree with one state key, whatever the way there."""
     slow: float = 0.5
@@ -46,6 +52,7 @@ class PolyPpo:
     clip: float = 0.2
     kl: float = 0.01
     passes: int = 2
+    """Passes over the rollouts of a step."""
 
     def build(self) -> Parts:
         """Rollouts and vines, shared set credit by state, clipped surrogate with a KL to the sampling policy."""

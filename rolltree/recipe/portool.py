@@ -26,7 +26,7 @@ class Portool:
         "64.07 % accuracy, about 5 points above GRPO, with 11 % fewer tool steps (Qwen2.5-7B, 17 tools)",
         ("generate", "credit"), "grpo",
         Evidence("noise of the gradient at equal tool calls", "grpo on independent rollouts", "lower", 0.05, seeds=5,
-                 check="rolltree.lab.exact.checks:portool"),
+                 check="studies.exact.checks:portool"),
     )  # fmt: skip
     leaves: int = 16
     ways: int = 2

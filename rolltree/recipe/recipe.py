@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from rolltree.control.plan import Control, Uniform
 from rolltree.control.schedule import Schedule
@@ -18,8 +18,10 @@ from rolltree.errors import RolltreeError
 from rolltree.filter.groups import GroupFilter
 from rolltree.filter.overlong import Shaper
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.objective.batch import Objective
 from rolltree.replay.recall import Recall
+
+if TYPE_CHECKING:
+    from rolltree.objective.batch import Objective
 
 
 class RecipeError(RolltreeError):

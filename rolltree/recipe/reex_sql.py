@@ -35,13 +35,20 @@ class ReExSql:
     )  # fmt: skip
     group: int = 8
     decode: Literal["linear", "tree"] = "linear"
+    """"linear" for training, "tree" for a frozen policy."""
     ways: int = 2
     width: int = 4
+    """Paths that live at once in tree decoding."""
     format: float = 2.0
+    """Weight of the answer's form in the reward."""
     execution: float = 3.0
+    """Weight of queries that run."""
     exact: float = 1.0
+    """Weight of a right result."""
     entities: float = 1.0
+    """Weight of the overlap of schema items."""
     exploration: float = 2.0
+    """Weight of finding out by queries."""
     clip: float = 0.2
     kl: float = 0.0
 

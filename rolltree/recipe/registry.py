@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from dataclasses import fields, is_dataclass
-from functools import cache
 from typing import Any, cast
 
-import rolltree.recipe as package
-from rolltree.errors import did_you_mean, unknown
 from rolltree.knobs import checked_knobs
-from rolltree.recipe.recipe import Card, Recipe, RecipeError
+from rolltree.recipe.recipe import Card, Recipe
 from rolltree.recipe.swap import SWAPS, Swapped
+from rolltree.registry import Registry, check_knobs, modules_of
 
-NOT_RECIPES = frozenset({"recipe", "check", "registry", "swap"})
+
+def _recipe(value: Any) -> tuple[str, type[Recipe]] | None:
+    card = getattr(value, "card", None)
+    if isinstance(value, type) and isinstance(card, Card) and is_dataclass(value):
+        return card.name, cast(type[Recipe], value)
+    return None
 
 
-@cache
+RECIPES = Registry[type[Recipe]](
+    "recipe",
+    "rolltree.recipes",
+    modules_of(_recipe, "rolltree.recipe"),
+    _recipe,
+    hint="rolltree recipes describes them",
+)
+"""Classes of recipes: dataclasses with a card."""
+
+
 def recipes() -> dict[str, type[Recipe]]:
-    """Every recipe's class by name: one module each in this package."""
-    found: dict[str, type[Recipe]] = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name in NOT_RECIPES:
-            continue
-        for value in vars(importlib.import_module(f"{package.__name__}.{module.name}")).values():
-            card = getattr(value, "card", None)
-            if isinstance(value, type) and isinstance(card, Card) and is_dataclass(value):
-                found[card.name] = cast(type[Recipe], value)
-    return dict(sorted(found.items()))
+    """Every recipe's class by name."""
+    return RECIPES.all()
 
 
 def list_recipes() -> list[Card]:
@@ -38,7 +40,7 @@ def list_recipes() -> list[Card]:
 
 def knobs_of(name: str) -> dict[str, Any]:
     """A recipe's knobs with their defaults."""
-    return {f.name: f.default for f in fields(_find(name)) if f.init}  # pyright: ignore[reportArgumentType]
+    return {f.name: f.default for f in fields(RECIPES.find(name)) if f.init}  # pyright: ignore[reportArgumentType]
 
 
 def load_recipe(name: str, /, **knobs: Any) -> Recipe:
@@ -46,20 +48,9 @@ def load_recipe(name: str, /, **knobs: Any) -> Recipe:
 
     Beside its own knobs every recipe has `use_credit` and `use_objective` (see `rolltree.recipe.swap`).
     """
-    made = _find(name)
-    known = knobs_of(name)
-    for knob in knobs:
-        if knob not in known and knob not in SWAPS:
-            way = did_you_mean(knob, (*known, *SWAPS)) or f"it has {', '.join(known)}"
-            raise RecipeError(f"recipe {name!r} has no knob {knob!r}; {way}")
+    made = RECIPES.find(name)
+    check_knobs(f"recipe {name!r}", (knob for knob in knobs if knob not in SWAPS), [*knobs_of(name), *SWAPS])
     plain = {knob: value for knob, value in knobs.items() if knob not in SWAPS}
     own = made(**checked_knobs(f"recipe {name!r}: ", made, plain))
     swaps = {knob: value for knob, value in knobs.items() if knob in SWAPS}
     return cast(Recipe, Swapped(own, **swaps)) if swaps else own
-
-
-def _find(name: str) -> type[Recipe]:
-    known = recipes()
-    if name not in known:
-        raise unknown("recipe", name, known)
-    return known[name]

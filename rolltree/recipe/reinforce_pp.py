@@ -27,6 +27,7 @@ class ReinforcePlusPlus:
     )  # fmt: skip
     group: int = 8
     baseline: bool = True
+    """Whether the group's mean is subtracted first."""
     clip: float = 0.2
     kl: float = 0.0
 

@@ -25,7 +25,7 @@ class ReMax:
         "PPO's quality at half its memory and 1.6 times its speed; less variance than REINFORCE",
         ("generate", "credit"), "rloo",
         Evidence("noise of the gradient at equal rollouts", "leave-one-out", "lower", 0.05, seeds=5,
-                 check="rolltree.lab.exact.checks:remax"),
+                 check="studies.exact.checks:remax"),
     )  # fmt: skip
     group: int = 1
     clip: float = 0.2

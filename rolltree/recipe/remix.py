@@ -32,11 +32,14 @@ class Remix:
     share: float = 0.4
     """Of a batch's prompts whose rollouts come from earlier steps."""
     window: int = 2
+    """Steps back from which rollouts are recalled."""
     passes: int = 2
+    """Passes over the rollouts of a step."""
     clip: float = 0.2
     beta: float = 0.01
     """Of both divergences together; the paper's value is not public."""
     switch: int | None = 50
+    """Steps after which only fresh rollouts are used; none when left out."""
 
     def build(self) -> Parts:
         """Independent rollouts and recalled ones, mean-and-deviation credit, the centred window with two anchors."""

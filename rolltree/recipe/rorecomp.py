@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import against
+from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 from rolltree.replay.recall import Recall
@@ -33,6 +33,7 @@ class RoRecomp:
     share: float = 0.5
     """Of each kind that teaches; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
     compensate: float = 0.0
+    """Share of a step's prompts that come back from the step before."""
     until: int | None = None
     """Steps after which nothing comes back any more; None = never."""
     clip: float = 0.2

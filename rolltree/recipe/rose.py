@@ -33,14 +33,18 @@ class Rose:
     )  # fmt: skip
     leaves: int = 8
     restart: float = 0.5
+    """ε: chance of a fresh rollout from the root instead of a fork."""
     form: Literal["kept", "literal", "entropy"] = "kept"
+    """The score of a place: as kept here, with the published sign (literal), or without divergence (entropy)."""
     top: int = 20
+    """Likeliest alternatives that are compared."""
     consume: bool = True
     """Whether a place forks only once; released code reuses it until a better one appears."""
     backup: Literal["leaf_mean", "child_mean"] = "leaf_mean"
     values: Literal["prefix", "position"] = "prefix"
     """What a value belongs to; "position" merges different prefixes of one length, as released."""
     calibrate: float | None = None
+    """Exponent of the calibration by length; none when left out."""
     clip: float = 0.2
     kl: float = 0.0
     sampling_rounds: int = 1

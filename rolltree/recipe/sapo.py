@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.bypass import Against, against
+from rolltree.objective.against import Against, against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -30,7 +30,9 @@ class Sapo:
     )  # fmt: skip
     group: int = 8
     tau_positive: float = 1.0
+    """How fast the gate of positive advantages closes."""
     tau_negative: float = 1.05
+    """How fast the gate of negative advantages closes."""
     updates: int = 4
     against: Against = "old"
 

@@ -26,13 +26,18 @@ class ScalerRecipe:
         "40.2 points on average (Qwen3-1.7B-Base) where static data sets give 38.9 to 39.1", ("control", "generate"),
         "grpo",
         Evidence("share of groups with variance while skill grows", "levels drawn evenly", "higher", 0.05, seeds=5,
-                 check="rolltree.lab.prompts.levels:scaler"),
+                 check="studies.prompts.levels:scaler"),
     )  # fmt: skip
     group: int = 8
     active: int = 64
+    """Environments that supply prompts; each step has as many of each, or visits as many as it has prompts."""
     target: float = 0.5
+    """Pass rate that the level is steered to."""
     gain: float = 2.0
+    """How far the level moves with the distance from the target."""
     slope: float | None = 0.0
+    """Progress per visit at or below which it makes room; None = one that rests at the target stays, as it should
+    where the policy's skill has."""
     clip: float = 0.2
 
     def build(self) -> Parts:

@@ -24,11 +24,12 @@ class SeeleRecipe:
         "+11.8 points over GRPO and +3.6 over the best hint method on six mathematics sets",
         ("generate", "control", "credit"), "dr_grpo",
         Evidence("a(1−a) at the third visit", "half of the answer always shown", "higher", 0.02, seeds=5,
-                 check="rolltree.lab.prompts.checks:seele"),
+                 check="studies.prompts.checks:seele"),
     )  # fmt: skip
     group: int = 16
     rounds: int = 4
     accuracy: float = 0.5
+    """Pass rate that the hint is to bring a prompt to."""
     gamma: float = 0.001
     clip: float = 0.2
     kl: float = 0.0

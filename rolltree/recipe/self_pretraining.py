@@ -27,16 +27,21 @@ class SelfPretraining:
         ("generate", "credit", "objective"), None,
         Evidence(
             "bad continuations of a bad prefix", "likelihood of the judged best candidate", "lower", 0.01, seeds=5,
-            check="rolltree.lab.exact.languages:self_pretraining",
+            check="studies.exact.languages:self_pretraining",
         ),
     )  # fmt: skip
     rollouts: int = 6
+    """The policy's own candidates for each prefix."""
     mended: int = 1
+    """Candidates that are the text, mended."""
     found: int = 1
+    """Candidates that are the text as it was found."""
     noise: float = 0.3
     """How often the found text errs."""
     beta: float = 0.1
+    """How steeply a preference saturates (DPO's β)."""
     length_mean: bool = False
+    """Whether candidates are compared by mean log-prob instead of the sum."""
     imitate: float = 0.0
     """Weight of the chosen candidate's likelihood beside the preference (RF-NLL)."""
 

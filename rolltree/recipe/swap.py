@@ -10,6 +10,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Parts, Recipe, RecipeError
+from rolltree.registry import in_file
 
 SWAPS = ("use_credit", "use_objective")
 """Knobs that every recipe has."""
@@ -51,15 +52,17 @@ def swapped(parts: Parts, credit: str = "", objective: str = "") -> Parts:
 
 def named(text: str) -> tuple[str, dict[str, Any]]:
     """A name with knobs, written `name` or `name(knob=value, …)`; values are numbers, booleans, None, text, tuples."""
+    name, bracket, knobs = text.strip().partition("(")
     try:
-        call = ast.parse(text.strip(), mode="eval").body
-        if isinstance(call, ast.Name):
-            return call.id, {}
+        assert all(part.isidentifier() for part in (name.rpartition(":")[2] if in_file(name) else name).split("."))
+        if not bracket:
+            return name, {}
+        call = ast.parse(f"part({knobs}", mode="eval").body
         assert isinstance(call, ast.Call)
         assert isinstance(call.func, ast.Name)
         assert not call.args
         assert all(keyword.arg for keyword in call.keywords)
-        return call.func.id, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        return name, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError, AssertionError):
         raise RecipeError(
             f"cannot read {text!r} as a part; write its name, or its name with knobs, as in gigpo(omega=0.5)"

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.objective.correction import ImportanceWeight
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 
@@ -29,9 +28,12 @@ class Tis:
     group: int = 8
     clip: float = 0.2
     high: float = 2.0
+    """Largest ratio of trainer to sampler that multiplies an action's credit."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, truncated weights, clipped surrogate, token averaging."""
+        from rolltree.objective.correction import ImportanceWeight
+
         check_group("tis", self.group)
         return Parts(
             "tis", Independent(self.group), load_credit("grpo"),

@@ -36,15 +36,19 @@ class TreePo:
     )  # fmt: skip
     leaves: int = 16
     segment: int = 16
+    """Tokens per segment (the paper's 512 at a 7k response)."""
     ways: int = 2
     split: Split = "even"
+    """How branches are shared among paths at the end of a segment."""
     first: int = 0
     """Least branches at the root; 0 = `ways`."""
     first_most: int = 0
     """Most branches at the root, drawn uniformly from `first` on (8 in the paper's "init 2 to 8")."""
     fill: Backfill = "boundary"
+    """Where leaves come from that no fork has made."""
     rounds: int = 14
     repeat_window: int = 32
+    """Last tokens in which a repetition ends a path."""
     repeat_times: int = 8
     """A segment in which a window of characters stands so often ends its path; 0 = never. A segment must show
     `repeat_window` + `repeat_times` − 1 characters for that: with one character a token, 16 tokens never do."""

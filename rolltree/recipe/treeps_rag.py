@@ -31,6 +31,7 @@ class TreePsRag:
     leaves: int = 16
     ways: int = 4
     width: int = 4
+    """Paths that live at once."""
     backup: Literal["child_mean", "leaf_mean"] = "child_mean"
     by_root_of_leaves: bool = False
     """Divide a step's credit by √(leaves below it)."""

@@ -29,9 +29,12 @@ class UiS1:
     )  # fmt: skip
     group: int = 8
     patches: int = 2
+    """How often a rollout may be put back on the way; -1 = always."""
     gamma: float = 0.5
     w_episode: float = 1.0
+    """Weight of the comparison of whole episodes."""
     w_step: float = 1.0
+    """Weight of the comparison of single turns."""
     clip: float = 0.2
     kl: float = 0.0
     """Weight of the penalty towards the starting policy; 0.0001 in the paper."""

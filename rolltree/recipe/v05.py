@@ -25,12 +25,15 @@ class V05Recipe:
         "about 10 % relative over GRPO and DAPO on six mathematics sets at a group size of 4", ("control", "credit"),
         "dr_grpo",
         Evidence("squared error of the baseline, prior of mixed quality", "group mean of as many rollouts", "lower",
-                 0.001, seeds=5, check="rolltree.lab.prompts.checks:v05"),
+                 0.001, seeds=5, check="studies.prompts.checks:v05"),
     )  # fmt: skip
     group: int = 4
     most: int = 16
+    """Most rollouts of a prompt."""
     chunk: int = 2
+    """Rollouts added at a time."""
     cost: float = 0.003
+    """Smallest expected drop of the squared error per rollout that is worth one more."""
     clip: float = 0.2
 
     def build(self) -> Parts:

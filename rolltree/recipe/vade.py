@@ -22,13 +22,17 @@ class VadeRecipe:
         "vade", "Variance-aware dynamic sampling", "2511.18902", 2025,
         "beats GRPO, GSPO and filtered sampling on multimodal reasoning without extra rollouts", ("control",), "grpo",
         Evidence("share of groups with variance", "uniform from the same pool", "higher", 0.05, seeds=5,
-                 check="rolltree.lab.prompts.checks:vade"),
+                 check="studies.prompts.checks:vade"),
     )  # fmt: skip
     group: int = 8
     pool: int = 256
+    """Candidate prompts."""
     visit: float = 0.9
+    """What is left of a prompt's evidence when it is visited again."""
     idle: float = 0.995
+    """What is left of all evidence after a step."""
     thompson: bool = True
+    """Whether prompts are drawn by chance from what is believed, instead of the best guess."""
     clip: float = 0.2
 
     def build(self) -> Parts:

@@ -33,6 +33,7 @@ class Vcpo:
     power: float = 0.5
     """Of the ESS in the step's factor; 1 is the paper's linear variant, 0 none."""
     baseline: bool = True
+    """Whether each group is centred on the baseline of least variance."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, capped path weights, token averaging."""

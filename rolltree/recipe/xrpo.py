@@ -25,16 +25,22 @@ class XrpoRecipe:
         "up to +4 points pass@1 and +6 cons@32 over GRPO and GSPO; up to 2.7 times faster convergence",
         ("control", "generate", "credit"), "grpo",
         Evidence("mean squared error of group means", "uniform width", "lower", 0.0005, seeds=5,
-                 check="rolltree.lab.prompts.checks:xrpo"),
+                 check="studies.prompts.checks:xrpo"),
     )  # fmt: skip
     group: int = 8
     base: int = 0
     phases: int = 2
+    """Rounds in which the rest is handed out."""
     explore: float = 0.1
+    """λ of the bonus."""
     examples: int = 2
+    """Solved examples for prompts whose rollouts all failed; 0 = none."""
     seeded: int = 2
+    """Rollouts with examples for such a prompt."""
     novelty: float = 2.5
+    """λ: how strongly a right answer is raised for being unlikely."""
     novelty_clip: float = 0.5
+    """κ: largest rise, as a share of the advantage."""
     clip: float = 0.2
 
     def build(self) -> Parts:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.tree import Tree
-from rolltree.tree.parquet import load, save
 
 
 @dataclass(slots=True)
@@ -35,6 +34,8 @@ class RolloutBatch:
 
 def save_batches(batches: Sequence[RolloutBatch], folder: Path) -> None:
     """Write batches in order, each as a forest of its own. Environment states are left out: nothing grows on."""
+    from rolltree.tree.parquet import save
+
     for number, batch in enumerate(batches):
         part = folder / f"{number:04d}"
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +46,8 @@ def save_batches(batches: Sequence[RolloutBatch], folder: Path) -> None:
 
 def load_batches(folder: Path) -> list[RolloutBatch]:
     """Batches as they were saved; none where there is no such folder."""
+    from rolltree.tree.parquet import load
+
     out: list[RolloutBatch] = []
     for part in sorted(folder.iterdir()) if folder.is_dir() else ():
         about: dict[str, Any] = json.loads((part / "batch.json").read_text())

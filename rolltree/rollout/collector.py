@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,9 @@ from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.state import load_state, save_state
 from rolltree.rollout.underway import Underway
 from rolltree.tree import Tree
+
+SETTLED = "settled.json"
+"""The groups that were settled last, beside what is under way."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,10 +105,14 @@ class Collector:
     def save(self, folder: Path) -> None:
         """Write what is under way; nothing may be growing that can be cut (`rest`)."""
         save_state(self.executor, folder)
+        (folder / SETTLED).write_text(json.dumps(list(self.underway.recent)))
 
     def load(self, folder: Path, done: int) -> None:
         """Go back to what was written when so many steps were done."""
         load_state(self.executor, folder, done)
+        if (folder / SETTLED).is_file():
+            settled: list[tuple[int, bool]] = json.loads((folder / SETTLED).read_text())
+            self.underway.recent.extend((length, trained) for length, trained in settled)
         self._reported = self.executor.queue.plans.begun
 
 

@@ -74,7 +74,10 @@ class Cursor:
         if self._stream is None:
             self._stream = islice(self.stream(), self.taken, None)
         self.taken += count
-        return list(islice(self._stream, count))
+        items = list(islice(self._stream, count))
+        if len(items) < count:
+            raise self._ended(self.taken - count + len(items))
+        return items
 
     def at(self, places: Sequence[int]) -> list[Item]:
         """Items at these places of the stream; those asked for last time are kept."""
@@ -82,8 +85,16 @@ class Cursor:
         if missing:
             stream = islice(self.stream(), max(missing) + 1)
             self._known |= {place: item for place, item in enumerate(stream) if place in missing}
+            if gone := missing - self._known.keys():
+                raise self._ended(min(gone))
         self._known = {p: self._known[p] for p in places}
         return [self._known[p] for p in places]
+
+    def _ended(self, after: int) -> RolloutError:
+        return RolloutError(
+            f"task {self.task.name} ran out of training items after {after}; its items() must go on without end: begin "
+            "again with them"
+        )
 
     def rewind(self, taken: int) -> None:
         """Go to a place of the stream."""

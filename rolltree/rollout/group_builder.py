@@ -13,6 +13,7 @@ from rolltree.control.ledger import Budget
 from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
 from rolltree.control.probe import Probed
 from rolltree.engine.protocol import Engine
+from rolltree.engine.texts import tokens_of
 from rolltree.filter.groups import GroupFilter, live_leaves
 from rolltree.rollout.merge import absorb
 from rolltree.rollout.rescore import score_bare, score_node
@@ -45,10 +46,9 @@ class GroupBuilder:
 
     def plant(self, order: Order, item: Item, name: str) -> Tree:
         """A bare tree with the prompt as the order asks it; `item` is the order's own (`ordered_item`)."""
-        encode = self.engine.codec.encode
-        ids = np.asarray(encode(order.prompt.item.prompt), np.int32)
+        ids = tokens_of(self.engine, order.prompt.item.prompt, f"the prompt of item {item.id!r}")
         if order.edit is not None:
-            text = np.asarray(encode(order.edit.text), np.int32)
+            text = tokens_of(self.engine, order.edit.text, f"what is added to the prompt of item {item.id!r}")
             ids = np.concatenate([text, ids] if order.edit.before else [ids, text])
         return Tree(name, ids, task=self.task.name, item=item.id)
 

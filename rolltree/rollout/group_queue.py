@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rolltree.control.following import Name
 from rolltree.control.hints import solver
@@ -137,8 +137,13 @@ class GroupQueue:
             held = held or any(plan == round.run.number and g.open for (plan, _), g in self.groups.items())
             self.queue.append(RoundRequests(deque(GroupRequest(round, tuple(r)) for r in requests.values()), held))
 
-    def wait_again(self) -> None:
-        """After a restart: what plans had asked for and nobody had begun waits for its turn."""
+    def waiting(self) -> list[Any]:
+        """Which rounds wait for their turn, in order, and whether some of their groups have begun already."""
+        rounds = [(asked.requests[0].round, asked.begun) for asked in self.queue]
+        return [[round.run.number, list(round.name), begun] for round, begun in rounds]
+
+    def wait_again(self, waiting: Sequence[Any]) -> None:
+        """After a restart: what plans had asked for and nobody had begun waits for its turn, as it did before."""
         groups = [*self.scheduler.unfinished.values(), *self.scheduler.ready.values()]
         self.groups = {(g.item.plan, g.item.place): g for g in groups if g.item.for_training}
         begun = {(s.round.run.number, s.round.name, s.index) for g in groups for s in g.item.slots.values()}
@@ -146,6 +151,11 @@ class GroupQueue:
             for name, round in run.rounds.items():
                 missing = (i for i, d in enumerate(round.delivered) if d is None and (run.number, name, i) not in begun)
                 self._wait(round, missing)
+        turn = {(number, tuple(name)): (place, begun) for place, (number, name, begun) in enumerate(waiting)}
+        queue, self.queue = self.queue, deque[RoundRequests]()
+        for asked in sorted(queue, key=lambda asked: turn[_key(asked)][0]):
+            asked.begun = turn[_key(asked)][1]
+            self.queue.append(asked)
 
     def _ask(self, rounds: list[RoundState]) -> None:
         """New rounds of a plan. The groups of prompts that it had asked before grow, or were given up."""
@@ -255,3 +265,9 @@ class GroupQueue:
         width = width_of(a.parts.strategy) or 1
         step = Step(number + 1, prompts, width, rng, a.cursor, self.control.history, solver(a.task))
         return step, builder
+
+
+def _key(asked: RoundRequests) -> tuple[int, Name]:
+    """Which round it is of."""
+    round = asked.requests[0].round
+    return round.run.number, round.name

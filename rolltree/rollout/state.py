@@ -27,7 +27,8 @@ def save_state(executor: RolloutExecutor, folder: Path) -> None:
     trees: dict[str, Tree] = {}
     state = {
         "scheduler": scheduler.state_dict(), "groups": {str(g.number): _group(g.item) for g in groups},
-        "plans": executor.queue.plans.state(), "discarded": executor.discarded.state(trees), "clock": executor.clock(),
+        "plans": executor.queue.plans.state(), "waiting": executor.queue.waiting(),
+        "discarded": executor.discarded.state(trees), "clock": executor.clock(),
     }  # fmt: skip
     folder.mkdir(parents=True)
     (folder / FILE).write_text(dumps(state))
@@ -58,7 +59,7 @@ def load_state(executor: RolloutExecutor, folder: Path, done: int) -> None:
     executor.discarded.restore(state["discarded"], lambda key: trees[key])
     known: dict[str, list[Any]] = state["groups"]
     executor.scheduler.load_state_dict(state["scheduler"], lambda number: _restored(executor, number, known, trees))
-    executor.queue.wait_again()
+    executor.queue.wait_again(state["waiting"])
 
 
 def _group(group: PromptGroup) -> list[Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, cast
 
+from rolltree.errors import unknown
 from rolltree.task.items import ENVIRONMENT, TaskError
 from rolltree.task.nano.expert import NanoTask
 from rolltree.task.nano.single import SingleTurn
@@ -80,10 +81,10 @@ class MixedTask(SingleTurn):
 
 def _levels(name: str, highest: int) -> dict[int, NanoTask]:
     """A nano task at each of its levels."""
-    from rolltree.task.registry import NANO, near
+    from rolltree.task.registry import NANO
 
     if name not in NANO:
-        raise TaskError(f"mixed: there is no nano task {name!r}{near(name, NANO)}; known are {', '.join(NANO)}")
+        raise unknown("nano task", name, NANO, "mixed: takes these only")
     levels = [level for level in NANO[name].levels if not highest or level <= highest]
     if not levels:
         raise TaskError(f"mixed: {name} has levels {NANO[name].levels[0]} and up, none up to {highest}")

@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from rolltree.errors import did_you_mean
+from rolltree.errors import unknown
 from rolltree.knobs import checked_knobs
+from rolltree.registry import Registry, check_knobs, in_file
 from rolltree.task.data.source import is_data
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
 from rolltree.task.protocol import Task
+from rolltree.tree.json_text import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,17 @@ NANO: Mapping[str, TaskInfo] = {
     for task in (make(),)
 }
 """The nano suite in reading order."""
+
+
+def _given(_: str, value: Any) -> Callable[..., Task] | None:
+    return cast("Callable[..., Task]", value) if callable(value) else None
+
+
+TASKS = Registry["Callable[..., Task]"](
+    "task", "rolltree.tasks", lambda: {name: info.make for name, info in NANO.items()}, lambda _: None,
+    given=_given, hint="rolltree tasks lists them",
+)  # fmt: skip
+"""What makes each task, by name; knobs of a task are the arguments it takes."""
 PREFIXES: Mapping[str, str] = {
     "reasoning-gym": "a data set of reasoning-gym by name",
     "jsonl": "a file of prompts and answers; one that ends in .jsonl, .json or .parquet needs no prefix",
@@ -71,7 +83,7 @@ PREFIXES: Mapping[str, str] = {
 _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "reasoning-gym": ("rolltree.task.reasoning_gym", "ReasoningGym"),
     "python": ("rolltree.task.python_tool", "PythonTool"),
-    "mixed": ("rolltree.task.mixed", "Mixed"),
+    "mixed": ("rolltree.task.mixed", "MixedTask"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
     "verifiers": ("rolltree.task.foreign.task_set", "from_verifiers"),
@@ -102,24 +114,14 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
         raise TaskError(f"level={knobs['level']!r} of {name} is no level; give a whole number")
     if (colon and prefix in DATA) or (prefix not in PREFIXES and is_data(name)):
         make, fixed = _data(), (name,)
-    elif colon:
+    elif colon and (prefix in PREFIXES or not in_file(name)):
         make, fixed = _adapter(prefix), (rest,)
-    elif name in NANO:
-        make, fixed = NANO[name].make, ()
     else:
-        known = ", ".join([*NANO, *(f"{prefix}:…" for prefix in PREFIXES)])
-        raise TaskError(f"there is no task {name!r}{near(name, NANO)}; known are {known}")
+        make, fixed = TASKS.find(name), ()
     accepted = _accepted(make)[len(fixed) :]
-    for knob in knobs:
-        if knob not in accepted and "**" not in accepted:
-            raise TaskError(f"{name} has no knob {knob!r}{near(knob, accepted)}; it takes {', '.join(accepted)}")
+    if "**" not in accepted:
+        check_knobs(f"task {name!r}", knobs, accepted)
     return make(*fixed, **checked_knobs(f"{name}: ", make, knobs))
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """`: did you mean 'x'?` where one of the known names is close, else nothing."""
-    question = did_you_mean(name, known)
-    return f" ({question})" if question else ""
 
 
 def _split_knobs(name: str, knobs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -131,8 +133,8 @@ def _split_knobs(name: str, knobs: Mapping[str, Any]) -> tuple[str, dict[str, An
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return read_json(text)
+    except ValueError:
         return text
 
 
@@ -145,6 +147,6 @@ def _data() -> Callable[..., Task]:
 def _adapter(prefix: str) -> Callable[..., Task]:
     """The adapter behind a prefix; its module is imported here and nowhere else."""
     if prefix not in _ADAPTERS:
-        raise TaskError(f"there is no adapter {prefix!r}{near(prefix, PREFIXES)}; known are {', '.join(PREFIXES)}")
+        raise unknown("kind of task", prefix, PREFIXES, "what stands before the colon")
     module, made = _ADAPTERS[prefix]
     return getattr(import_module(module), made)

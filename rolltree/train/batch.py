@@ -25,7 +25,13 @@ class Anchors:
     previous: Tensor | None = None
 
 
-def objective_batch(micro: Micro, read: PolicyRead, anchors: Anchors, version: int, scale: float = 1.0) -> Batch:
+NO_ANCHORS = Anchors()
+"""For a step of one update by an objective that compares with no other policy."""
+
+
+def objective_batch(
+    micro: Micro, read: PolicyRead, anchors: Anchors = NO_ANCHORS, version: int = 0, scale: float = 1.0
+) -> Batch:
     """The batch of one micro-batch; `scale` multiplies all weights (a minibatch stands for the whole step)."""
     to = _placer(read.logp)
     old = read.logp.detach() if anchors.old is None else anchors.old
@@ -44,7 +50,8 @@ def _paths(micro: Micro, to: Callable[[Any], Tensor], scale: float) -> Paths | N
         return None
     assert micro.group is not None
     whole = [torch.from_numpy(a).to(to(p.weight).device) for a in (p.index, p.path, micro.group)]
-    return Paths(whole[0], whole[1], to(p.advantage), to(p.weight * scale), len(p.weight), whole[2])
+    share = None if p.share is None else to(p.share)
+    return Paths(whole[0], whole[1], to(p.advantage), to(p.weight * scale), len(p.weight), whole[2], share)
 
 
 def _placer(like: Tensor) -> Callable[[Any], Tensor]:

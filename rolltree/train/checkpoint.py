@@ -9,18 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from rolltree.errors import RolltreeError
 from rolltree.policy.load import no_progress_bar
 from rolltree.train.config import TrainError
 from rolltree.tree.atomic import new_folder
+from rolltree.tree.json_text import read_json
 
 SEAL = "whole.json"
+FORMAT = 1
+"""What a checkpoint holds and under which names. A change that older code cannot read, or that cannot read older
+checkpoints, takes the next number."""
+_WAY = "resume from an older one with fallback=True (--fallback), or start a new run"
 
 
 @runtime_checkable
@@ -66,7 +73,7 @@ def save_checkpoint(
         more(partial)
         files = sorted(f for f in partial.rglob("*") if f.is_file())
         seal = {str(f.relative_to(partial)): [f.stat().st_size, _digest(f)] for f in files}
-        (partial / SEAL).write_text(json.dumps({"step": step, "files": seal}, indent=1))
+        (partial / SEAL).write_text(json.dumps({"format": FORMAT, "step": step, "files": seal}, indent=1))
     # Later ones are damaged ones that the run was resumed without: they must not count as the newest.
     mine = [c for c in checkpoints(folder) if c.step <= step]
     for old in (*mine[:-keep], *(c for c in checkpoints(folder) if c.step > step)):
@@ -83,26 +90,52 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
 def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
     """The training state of a checkpoint, after its seal was checked."""
     check_seal(checkpoint.path)
-    loaded: Any = torch.load(checkpoint.path / "training.pt", map_location="cpu", weights_only=True)
-    return cast(dict[str, Any], loaded)
+    with understood(checkpoint):
+        loaded: Any = torch.load(checkpoint.path / "training.pt", map_location="cpu", weights_only=True)
+        return {**loaded}
+
+
+@contextmanager
+def understood(checkpoint: Checkpoint) -> Generator[None]:
+    """Say in one sentence that a checkpoint lacks a part of the state, or holds it in another form."""
+    try:
+        yield
+    except RolltreeError:
+        raise
+    except Exception as error:  # what is wrong with it shows wherever it is used
+        told = next(iter(str(error).splitlines()), "")
+        form = f"is of another form ({type(error).__name__}: {told})"
+        what = f"lacks {error}" if isinstance(error, KeyError) else form
+        raise TrainError(
+            f"the state in checkpoint {checkpoint.path} {what}; it was written for other parts or by another version: "
+            "resume with what wrote it, or start a new run"
+        ) from error
 
 
 def check_seal(path: Path) -> None:
     """Raise one sentence if a checkpoint is not exactly what was written."""
-    way = "resume from an older one with fallback=True (--fallback), or start a new run"
     if not (path / SEAL).is_file():
-        raise TrainError(f"checkpoint {path} is half-written: {SEAL} is missing; {way}")
+        raise TrainError(f"checkpoint {path} is half-written: {SEAL} is missing; {_WAY}")
     try:
-        seal: dict[str, Any] = json.loads((path / SEAL).read_text())
-        files: dict[str, tuple[int, str]] = seal["files"]
-    except (ValueError, KeyError):
-        raise TrainError(f"checkpoint {path} is damaged: {SEAL} cannot be read; {way}") from None
+        seal: dict[str, Any] = read_json((path / SEAL).read_text())
+        files: dict[str, tuple[int, str]] = {str(k): (int(size), str(d)) for k, (size, d) in seal["files"].items()}
+        wrote = int(seal.get("format", 0))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise TrainError(f"checkpoint {path} is damaged: {SEAL} cannot be read; {_WAY}") from None
+    if wrote != FORMAT:
+        raise TrainError(
+            f"checkpoint {path} has format {wrote} and this Rolltree reads {FORMAT}; resume with the version that "
+            "wrote it (ran_on in config.json), or start a new run from its weights"
+        )
+    strange = [f.name for f in path.glob("*.safetensors") if f.name not in files]
+    if strange:
+        raise TrainError(f"checkpoint {path} holds {strange[0]}, which was not written with it; remove it, or {_WAY}")
     for name, (size, digest) in files.items():
         file = path / name
         if not file.is_file():
-            raise TrainError(f"checkpoint {path} is half-written: {name} is missing; {way}")
+            raise TrainError(f"checkpoint {path} is half-written: {name} is missing; {_WAY}")
         if file.stat().st_size != size or _digest(file) != digest:
-            raise TrainError(f"checkpoint {path} is damaged: {name} is not what was written; {way}")
+            raise TrainError(f"checkpoint {path} is damaged: {name} is not what was written; {_WAY}")
 
 
 def latest(folder: Path, *, fallback: bool = False) -> Checkpoint | None:

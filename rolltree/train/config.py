@@ -43,8 +43,11 @@ class Optim:
     lr_updates: int | None = None
     """Updates until it has fallen; all of the run's steps make when left out."""
     betas: tuple[float, float] = (0.9, 0.99)
+    """How much of the running means of the gradient and of its square each update keeps."""
     eps: float = 1e-8
+    """Added to the root of the running mean square, so that no step is divided by zero."""
     weight_decay: float = 0.0
+    """How strongly weights are pulled towards zero at each update; matrices only."""
     clip_norm: float = 1.0
     """Largest gradient norm applied; longer gradients are scaled down to it."""
     epochs: int = 1
@@ -58,13 +61,16 @@ class TrainConfig:
     """One run. Sampling knobs left at None are the task's own."""
 
     steps: int = 100
+    """Training steps; fewer where --decoded or --seconds ends the run before."""
     seed: int = 0
+    """Where chance starts: the same seed gives the same run."""
     prompts: int = 16
     """Items per step; a recipe's strategy decides how many leaves each gets."""
     items: int | None = None
     """Train on the first so many distinct items, again and again in other orders; on all there are when left out."""
-    optim: Optim = field(default_factory=Optim)
+    optim: Optim = field(default_factory=Optim, metadata={"heading": "The optimizer"})
     temperature: float = 1.0
+    """Of sampling during training."""
     max_tokens: int | None = None
     """Policy tokens per path."""
     token_budget: int = 2048
@@ -100,14 +106,17 @@ class TrainConfig:
     eval_every: int = 10
     """Steps between evaluations on held-out items (also before the first and after the last step); 0 = never."""
     eval_items: int = 64
+    """Held-out items of each evaluation."""
     eval_samples: int = 8
     """Samples per held-out item; pass@k is reported for k = 1 and for this many."""
     checkpoint_every: int = 20
     """Steps between checkpoints (also after the last); 0 = only after the last."""
     keep_checkpoints: int = 2
+    """How many of the newest checkpoints are kept."""
     forests_every: int = 10
     """Steps between saved forests (the first step's is saved too); 0 = none."""
     log_entropy: bool = True
+    """Whether the entropy of the policy is computed and logged."""
     mismatch_limit: float = 0.1
     """A difference in log-prob between engine and trainer above this counts as a mismatch."""
     mismatch_share: float = 0.5

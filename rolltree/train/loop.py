@@ -16,7 +16,7 @@ from typing import Any
 
 from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
-from rolltree.engine.protocol import Engine
+from rolltree.engine.protocol import Engine, Forgetful
 from rolltree.generate.random import mix
 from rolltree.metrics.registry import without_zeros
 from rolltree.metrics.rollouts import Rollouts
@@ -187,14 +187,14 @@ class Loop:
         if not len(view.leaf) or not view.live.any():
             settle_rest(batch.trees)
             return {"budget/trained": 0.0}
-        self.readings.write(view, self.config.token_budget)
+        self.readings.write(view, self.config.token_budget, self.learner.policy)
         advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit
         )
         objective = at_step(self.recipe.objective, self.done)
         folded: Folded = fold(view, advantage, weights, self.recipe.multiplicity)
-        paths = expand(view, advantage, weights) if objective.level == "path" else None
+        paths = expand(view, advantage, weights, self.recipe.multiplicity) if objective.level == "path" else None
         clock.lap("credit")
         reread: list[Reread] = []
         try:
@@ -244,6 +244,10 @@ class Loop:
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
                 numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
+        # A run that is resumed behind this evaluation has not made it.
+        for engine in (self.engine, *(peer.engine for peer in self.peers.values())):
+            if isinstance(engine, Forgetful):
+                await engine.forget()
         numbers["time/evaluate"] = time.perf_counter() - began
         self.listen(RunEvent("evaluated", self.done, numbers, tuple(forest)))
         return numbers
@@ -281,8 +285,7 @@ class Loop:
         self.done = int(state["done"])
         self.cursor.rewind(int(state["cursor"]))
         self.learner.load_state_dict(state["learner"])
-        # Checkpoints from before there were any hold none, and recipes of that time ask for none.
-        self.readings.load_state_dict(state.get("readings", {}))
+        self.readings.load_state_dict(state["readings"])
         self.spent = RunTotals(**state["spent"])
         for name, peer in self.peers.items():
             peer.restore(state["peers"][name])

@@ -180,6 +180,6 @@ def _micro(
     place[at] = np.arange(len(at))
     written = Expanded(
         place[paths.index[mine]], np.searchsorted(chosen, paths.path[mine]), paths.advantage[mine],
-        paths.weight[chosen], paths.leaf[chosen],
+        paths.weight[chosen], paths.leaf[chosen], None if paths.share is None else paths.share[mine],
     )  # fmt: skip
     return replace(micro, paths=written, group=table.leaf_tree[written.leaf])

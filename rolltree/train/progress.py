@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from math import nan
 from pathlib import Path
@@ -17,6 +18,8 @@ from rolltree.visible import visible
 
 TOLD = 8
 """Failures of different words that are said; the others are counted in every step's numbers."""
+
+_WARNINGS = logging.getLogger("rolltree")
 
 
 class Reporter:
@@ -35,14 +38,17 @@ class Reporter:
         self._task = self._bar.add_task("training", total=config.steps)
         self._spoke = 0.0
         self._told = set[str]()
+        self._heard = _Heard(self)
 
     def __enter__(self) -> Reporter:
         self._bar.start()
+        _WARNINGS.addHandler(self._heard)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is not None:
             self.say(f"stopped: {type(error).__name__}: {error}", shown=False)
+        _WARNINGS.removeHandler(self._heard)
         self._bar.stop()
         self._log.close()
 
@@ -81,6 +87,18 @@ class Reporter:
         self._log.flush()
         if shown and not self._quiet:
             self._bar.console.print(text, highlight=False, markup=False)
+
+
+class _Heard(logging.Handler):
+    """Says what the package warns of: an engine that ran out of memory or stands still."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        self._reporter.say(record.getMessage())
 
 
 def _step_line(live: RunEvent, config: TrainConfig) -> str:

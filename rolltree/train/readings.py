@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from rolltree.control.order import PLAIN
+from rolltree.credit.advantage import Credit, Reading
 from rolltree.credit.fold import Folded
 from rolltree.credit.returns import granted, to_go
 from rolltree.credit.store import BetaStore
@@ -102,6 +103,8 @@ class Readings:
     priors: BetaStore | None = None
     """Success rates by item, for `root:prior`; a prior that the strategy has written stays."""
     needs: frozenset[str] = frozenset()
+    own: Reading | None = None
+    """A credit that reads for itself."""
 
     def beside(self, policy: LanguagePolicy) -> Readings:
         """The same, where the reference is what is under the policy's adapters."""
@@ -109,14 +112,16 @@ class Readings:
             return self
         return replace(self, reference=Unadapted(policy))
 
-    def write(self, view: Table, budget: int) -> None:
+    def write(self, view: Table, budget: int, policy: LanguagePolicy) -> None:
         """Write `notes["reference"]`, `notes["value"]` and the values of turns on every node that can teach."""
+        if self.own is not None:
+            self.own.read(view, lambda read: _read(view, budget, lambda packed: read(policy, packed)))
         if self.priors is not None:
             for tree in view.trees:
                 tree.root.scores.setdefault("prior", self.priors.value(tree.item or tree.id))
         if self.reference is not None:
-            policy = self.reference
-            _note(view, "reference", _read(view, budget, lambda packed: policy.read(packed).logp))
+            reference = self.reference
+            _note(view, "reference", _read(view, budget, lambda packed: reference.read(packed).logp))
         if self.critic is not None:
             values = _read(view, budget, self.critic.values)
             if "action:value" in self.needs:
@@ -158,16 +163,18 @@ class Readings:
 
 
 def make_readings(
-    needs: frozenset[str], model: Any, optim: Optim, compute: Compute | None = None, *, adapted: bool = False
+    credit: Credit, model: Any, optim: Optim, compute: Compute | None = None, *, adapted: bool = False
 ) -> Readings:
-    """What a credit's needs call for; models begin as copies of this one.
+    """What a credit calls for; models begin as copies of this one.
 
     A policy that will be `adapted` is its own reference (`Readings.beside`), so that none is copied for it.
     """
+    needs = credit.needs
     wanted = "action:reference" in needs and not adapted
     reference = fixed_copy(model, compute or Compute()) if wanted else None
     critic = Critic(model, optim, compute) if needs & VALUES else None
-    return Readings(reference, critic, BetaStore() if "root:prior" in needs else None, needs)
+    own = credit if isinstance(credit, Reading) else None
+    return Readings(reference, critic, BetaStore() if "root:prior" in needs else None, needs, own)
 
 
 def _batches(view: Table, budget: int) -> list[Micro]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 from collections.abc import Mapping
@@ -13,16 +12,23 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
-
 import rolltree
+from rolltree.metrics.log import read_metrics
 from rolltree.train.config import TrainError
-from rolltree.tree.atomic import new_file
+from rolltree.train.lock import LOCK, FolderLock
+from rolltree.train.trackers import TRACKERS
+from rolltree.tree.atomic import new_file, set_partial
+from rolltree.tree.json_text import read_json
 from rolltree.visible import visible
 
-LOCK = "in-use.json"
-README = """\
-# A training run of Rolltree
+CONFIG = "config.json"
+SAVED = ": saved step-"
+"""What the log says of every checkpoint."""
+README_NAME = "README.md"
+TITLE = "# A training run of Rolltree"
+README = (
+    TITLE
+    + """
 
 {title}
 
@@ -44,6 +50,7 @@ Leaves are accounted for in every line: `rollout/submitted` = `rollout/trained` 
 Continue with the same command and `--resume`. Load the latest model with
 `transformers.AutoModelForCausalLM.from_pretrained("checkpoints/step-NNNNNN")`.
 """
+)
 
 
 class RunFolder:
@@ -51,15 +58,18 @@ class RunFolder:
 
     def __init__(self, path: Path | str, *, resume: bool = False) -> None:
         self.path = Path(path)
-        used = (self.path / "config.json").exists()
+        used = (self.path / CONFIG).exists()
         if used and not resume:
             raise TrainError(f"{self.path} already holds a run; resume it (--resume) or choose another folder")
         if resume and not used:
             raise TrainError(f"{self.path} holds no run to resume; start one without --resume")
-        if self.path.is_dir() and not used and any(p.name != LOCK for p in self.path.iterdir()):
+        if self.path.is_dir() and not used and self._strange():
             raise TrainError(f"{self.path} is not empty and holds no run; choose another folder")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._take()
+        self._lock = FolderLock(self.path)
+        if not resume and (self.path / CONFIG).exists():
+            self._lock.release()
+            raise TrainError(f"{self.path} was taken by another run just now; choose another folder")
 
     @property
     def metrics(self) -> Path:
@@ -77,57 +87,51 @@ class RunFolder:
         return self.path / "checkpoints"
 
     def describe(self, title: str, config: Mapping[str, Any]) -> None:
-        """Write README.md and config.json."""
-        with new_file(self.path / "README.md", overwrite=True) as sink:
-            sink.write(README.format(title=visible(title)))
-        with new_file(self.path / "config.json", overwrite=True) as sink:
-            json.dump({**config, "ran_on": surroundings()}, sink, indent=2, default=plain)
+        """Write config.json, which makes it the folder of a run, and README.md, unless they are there."""
+        if not (self.path / CONFIG).exists():
+            with new_file(self.path / CONFIG) as sink:
+                json.dump({**config, "ran_on": surroundings()}, sink, indent=2, default=plain)
+        if not (self.path / README_NAME).exists():
+            with new_file(self.path / README_NAME) as sink:
+                sink.write(README.format(title=visible(title)))
 
     def config(self) -> dict[str, Any]:
         """What config.json says."""
         try:
-            return cast(dict[str, Any], json.loads((self.path / "config.json").read_text()))
+            told: Any = read_json((self.path / CONFIG).read_text(encoding="utf-8"))
         except ValueError:
-            raise TrainError(f"{self.path / 'config.json'} cannot be read; the run cannot be resumed") from None
+            told = None
+        if not isinstance(told, dict):
+            raise TrainError(f"{self.path / CONFIG} cannot be read; the run cannot be resumed")
+        return cast(dict[str, Any], told)
+
+    def check_beginning(self) -> None:
+        """Refuse to begin again where checkpoints were saved and are gone: what was measured since would be lost."""
+        if not self.metrics.is_file():
+            return
+        done = max((int(line["step"]) for line in read_metrics(self.metrics) if line.get("kind") == "train"), default=0)
+        every = self.config().get("train", {}).get("checkpoint_every") or 0
+        log = self.path / "log.txt"
+        told = log.is_file() and SAVED in log.read_text(encoding="utf-8", errors="replace")
+        if told or 0 < every < done:
+            raise TrainError(
+                f"{self.path} has {done} steps and their checkpoints are gone; put them back into {self.checkpoints}, "
+                "or begin again at step 0 with fallback=True (--fallback), which drops those steps"
+            )
 
     def close(self) -> None:
         """Let others use the folder."""
-        (self.path / LOCK).unlink(missing_ok=True)
+        self._lock.release()
 
-    def _take(self) -> None:
-        lock = self.path / LOCK
-        mine = json.dumps({"pid": os.getpid(), "started": psutil.Process().create_time(), "host": platform.node()})
-        for _ in range(2):
-            try:
-                handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-            except FileExistsError:
-                holder = _holder(lock)
-                if holder:
-                    raise TrainError(
-                        f"{self.path} is in use by {holder}; wait for it, stop it, or choose another folder"
-                    ) from None
-                lock.unlink(missing_ok=True)
-                continue
-            with os.fdopen(handle, "w") as sink:
-                sink.write(mine)
-            return
-        raise TrainError(f"{self.path} was taken by another process just now; choose another folder")
+    def _strange(self) -> list[Path]:
+        """What lies in the folder besides what a run leaves that was killed before it had a configuration."""
+        ours = {LOCK, README_NAME, *(set_partial(self.path / name).name for name in (README_NAME, CONFIG)), *TRACKERS}
+        return [p for p in self.path.iterdir() if p.name not in ours or (p.name == README_NAME and not _ours(p))]
 
 
-def _holder(lock: Path) -> str:
-    """Who holds a lock; "" where its process is gone (killed, or the machine was restarted)."""
-    try:
-        told: dict[str, Any] = json.loads(lock.read_text())
-        pid, started, host = int(told["pid"]), float(told["started"]), str(told["host"])
-    except (ValueError, KeyError, OSError):
-        return ""
-    if host != platform.node():
-        return f"process {pid} on {host} (remove {lock} if that run is over)"
-    try:
-        alive = abs(psutil.Process(pid).create_time() - started) < 1
-    except psutil.NoSuchProcess:
-        alive = False
-    return f"process {pid}" if alive else ""
+def _ours(readme: Path) -> bool:
+    with readme.open("rb") as file:
+        return file.read(len(TITLE)) == TITLE.encode()
 
 
 def surroundings() -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from rolltree.engine.choose import choose_engine
+from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
@@ -20,6 +22,7 @@ from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
 from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.policy.lora import load_lora
+from rolltree.policy.weights import load_weights
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
@@ -28,7 +31,7 @@ from rolltree.rollout.scheduled import schedule_of
 from rolltree.rollout.widths import check_width
 from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
-from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint
+from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
 from rolltree.train.config import Optim, TrainConfig, TrainError, known_fields
 from rolltree.train.failure_log import FailureLog
 from rolltree.train.failures import all_failed
@@ -73,8 +76,9 @@ def train(
 ) -> Result:  # fmt: skip
     """Train a model on a task with a recipe, into a run folder. Extra keywords are knobs of `TrainConfig` or `Optim`.
 
-    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one is refused unless `fallback`
-    allows an older one. `engine` is one on this model, or the name of one to start (see `rolltree.engine.choose`).
+    `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one, or none where there were
+    some, is refused unless `fallback` allows an older one or the beginning. `engine` is one on this model, or the name
+    of one to start (see `rolltree.engine.choose`).
     """
     settings = with_knobs(config or TrainConfig(), knobs)
     parts = parts_of(recipe)
@@ -149,6 +153,8 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     config, folder = job.config, job.folder
     torch.manual_seed(config.seed)
     where = latest(folder.checkpoints, fallback=fallback) if resume else None
+    if resume and where is None and not fallback:
+        folder.check_beginning()
     described = job.described()
     if resume:
         _same(folder.config(), described)
@@ -176,7 +182,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         readings = make_readings(
-            job.parts.credit.needs, job.loaded.model, replace(config.optim, **job.parts.optim), compute_of(config),
+            job.parts.credit, job.loaded.model, replace(config.optim, **job.parts.optim), compute_of(config),
             adapted=config.lora is not None,
         )  # fmt: skip
         learner = make_learner(job.parts, job.loaded.model, config)
@@ -188,10 +194,10 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
                 _load(loop, where)
+            title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
             trackers = open_trackers(config.trackers, folder.path, described)
+            folder.describe(title, described)
             if not resume:
-                title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
-                folder.describe(title, described)
                 write_first(job.task, cursor.seed, engine.codec, folder.path)
             return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
     finally:
@@ -222,9 +228,15 @@ async def _recorded(
                 reporter.say(line)
             loop.listen = _all(reporter, FailureLog(metrics), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
-    finally:
-        await loop.close()
-        metrics.close()
+    except BaseException:
+        # What went wrong is the news, not what goes wrong because of it.
+        for close in (loop.close, metrics.close):
+            with suppress(Exception):
+                if (closing := close()) is not None:
+                    await closing
+        raise
+    await loop.close()
+    metrics.close()
     return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why)
 
 
@@ -244,6 +256,10 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
             numbers, trees = await loop.step()
         except DivergedError as error:
             raise _keep_offender(loop, folder, error) from error
+        except (MemoryError, RuntimeError) as error:
+            if is_shortage(error):
+                raise _too_large(loop, error) from error
+            raise
         metrics.write("train", loop.done, numbers)
         over = bool(loop.over())
         if c.forests_every and (loop.done == 1 or loop.done % c.forests_every == 0 or over):
@@ -268,6 +284,13 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     return why
 
 
+def _too_large(loop: Loop, error: BaseException) -> TrainError:
+    return TrainError(
+        f"step {loop.done + 1} ran out of memory ({str(error).splitlines()[0][:200] or type(error).__name__}); lower "
+        f"token_budget (now {loop.config.token_budget}), prompts or max_tokens, or free memory and resume"
+    )
+
+
 def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
     note = f"{loop.recipe.name} on {loop.task.name}, after step {loop.done}. See the README two folders up.\n"
     saved = save_checkpoint(
@@ -284,14 +307,11 @@ def _load(loop: Loop, where: Checkpoint) -> None:
     if loop.config.lora is not None:
         load_lora(loop.learner.policy.model, where.path)
     else:
-        missing = loop.learner.policy.model.load_state_dict(read_weights(where.path), strict=False)
-        if missing.unexpected_keys:
-            raise TrainError(
-                f"checkpoint {where.path} holds {missing.unexpected_keys[0]}, which the model does not have"
-            )
-    loop.restore(state)
-    loop.load_buffers(where.path)
-    torch.set_rng_state(state["torch_rng"])
+        load_weights(loop.learner.policy.model, read_weights(where.path), where.path)
+    with understood(where):
+        loop.restore(state)
+        loop.load_buffers(where.path)
+        torch.set_rng_state(state["torch_rng"])
 
 
 def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> TrainError:

@@ -240,8 +240,9 @@ def _taught_paths(paths: Expanded) -> Expanded:
     busy = np.bincount(paths.path, paths.advantage != 0, minlength=len(paths.weight)) > 0
     number, mine = np.cumsum(busy) - 1, busy[paths.path]
     return Expanded(
-        paths.index[mine], number[paths.path[mine]], paths.advantage[mine], paths.weight[busy], paths.leaf[busy]
-    )
+        paths.index[mine], number[paths.path[mine]], paths.advantage[mine], paths.weight[busy], paths.leaf[busy],
+        None if paths.share is None else paths.share[mine],
+    )  # fmt: skip
 
 
 def _shares(table: Table, count: int) -> list[list[int]]:

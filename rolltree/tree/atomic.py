@@ -18,7 +18,7 @@ def new_file(path: Path, *, overwrite: bool = False) -> Generator[IO[str]]:
     if path.exists() and not overwrite:
         raise StoreError(f"{path} exists; choose another file (or say `overwrite`, where that can be said)")
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = _beside(path, "partial")
+    partial = set_partial(path)
     try:
         with partial.open("w", encoding="utf-8", newline="\n") as sink:
             yield sink
@@ -38,7 +38,7 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
     Replacing takes two renames; a writer that dies between them leaves the old folder under `set_aside(path)`, and the
     next write puts it back first, so there is always one whole copy.
     """
-    aside, partial = set_aside(path), _beside(path, "partial")
+    aside, partial = set_aside(path), set_partial(path)
     if aside.exists() and not path.exists():
         aside.rename(path)
     if path.exists() and not overwrite:
@@ -65,6 +65,11 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
 def set_aside(path: Path) -> Path:
     """Where a folder stands while it is being replaced."""
     return _beside(path, "replaced")
+
+
+def set_partial(path: Path) -> Path:
+    """Where a file or folder stands while it is being written."""
+    return _beside(path, "partial")
 
 
 def sync(path: Path) -> None:

@@ -23,6 +23,7 @@ from rolltree.tree.arrays import DTYPE
 from rolltree.tree.atomic import new_file
 from rolltree.tree.fieldtypes import FieldError, convert, numbers, unknown_field
 from rolltree.tree.forest import Forest
+from rolltree.tree.json_text import read_json
 from rolltree.tree.node import PER_ACTION, Node
 from rolltree.tree.old_names import todays_row
 from rolltree.tree.tree import Tree
@@ -107,8 +108,10 @@ def _write(texts: Iterator[str], path: Path, overwrite: bool) -> Path:
 
 def _row(line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line, object_hook=revive)
-    except json.JSONDecodeError as error:
+        row = read_json(line, object_hook=revive)
+    except StoreError:
+        raise
+    except ValueError as error:
         raise StoreError(f"not a complete JSON object ({error}); the file may be half-written") from None
     if not isinstance(row, dict):
         raise StoreError(f"a line must be a JSON object, not {line.strip()[:40]!r}")
@@ -172,7 +175,8 @@ def _line(tree: Tree, node: Node) -> dict[str, Any]:
 
 def _value(name: str, value: Any) -> Any:
     if name == "scores":
-        return dict(zip(value, numbers(np.array(list(value.values()), np.float64)), strict=True))
+        # Encoded, because a lone name with a $ in front would otherwise read as one of the stored values' tags.
+        return encode(dict(zip(value, numbers(np.array(list(value.values()), np.float64)), strict=True)))
     if name == "top":
         return {"k": value.ids.shape[1], "ids": numbers(value.ids), "logp": numbers(value.logp)}
     return encode(value)

@@ -67,7 +67,9 @@ def loads(text: str) -> Any:
     """The value that `dumps` wrote."""
     try:
         return _VALUE(text)
-    except json.JSONDecodeError as error:
+    except StoreError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"not JSON: {error}") from None
 
 

@@ -93,7 +93,7 @@ def test_where_nothing_can_be_judged_a_run_ends_and_a_rollout_fails(here, capsys
     [
         ("train grpo --task sums.jsonl --reward exact --holdout 0 --out r", "has no held-out items to evaluate on"),
         ("train grpo --task sums.jsonl --reward exat --out r", "there is no reward 'exat'"),
-        ("train grpo --task countdown --reward exact --out r", "countdown has no knob 'reward'"),
+        ("train grpo --task countdown --reward exact --out r", "task 'countdown' has no knob 'reward'"),
         ("rollout grpo --task sums.jsonl --reward exact --system Hi", "--system needs a chat template"),
         ("rollout grpo --task none.jsonl --reward exact", "there is no file none.jsonl"),
         ("rollout grpo --task hf:./empty --reward exact", "hf:./empty cannot be had"),

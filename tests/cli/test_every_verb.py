@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rolltree.cli import VERBS, demo, main, placed, train
+from rolltree.cli import VERBS, demo, main, placed
+from rolltree.train import start
 
 CALLS = {**{verb: [verb] for verb in VERBS}, "train a recipe": ["train", "grpo"], "grow a recipe": ["rollout", "grpo"]}
 
@@ -19,7 +20,7 @@ def light(monkeypatch, tmp_path):
     begun = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "main", lambda asked: begun.append(asked) or 0)
-    monkeypatch.setattr(train, "train", lambda *a, **k: begun.append(k) or train.Result(Path("x"), None, [], "it is"))
+    monkeypatch.setattr(start, "train", lambda *a, **k: begun.append(k) or start.Result(Path("x"), None, [], "it is"))
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: begun.append(a) or SimpleNamespace(returncode=0))
     return begun
 

@@ -15,10 +15,10 @@ from rolltree.control.plan import Control, Uniform
 from rolltree.control.registry import controls, load_control
 from rolltree.control.shuffled import Shuffled
 from rolltree.errors import RolltreeError
-from rolltree.lab.prompts.oracles import OraclePick
-from rolltree.lab.prompts.world import Log, PromptWorld, run
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
+from studies.prompts.oracles import OraclePick
+from studies.prompts.world import Log, PromptWorld, run
 
 SMALL = {"vade": {"pool": 20}, "shuffled": {"pool": 20}, "dots": {"pool": 20, "references": 4}}
 

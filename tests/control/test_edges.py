@@ -11,8 +11,8 @@ import pytest
 from rolltree.control.history import History
 from rolltree.control.order import Delivery, Order
 from rolltree.control.registry import controls
-from rolltree.lab.prompts.world import PromptWorld, grouped, run
 from rolltree.task.protocol import Item
+from studies.prompts.world import PromptWorld, grouped, run
 from tests.control.test_controls import small
 
 POOLED = ("vade", "dots", "shuffled")

@@ -15,10 +15,10 @@ from rolltree.control.methods.seele_irt import Curve, fit_curve
 from rolltree.control.methods.v05 import expected_error, shrinkage
 from rolltree.control.methods.xrpo import half_width, priority
 from rolltree.control.order import PLAIN, Delivery, Edit, Order, Prompt
-from rolltree.lab.prompts.checks import predicted
-from rolltree.lab.prompts.page import coverage
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
+from studies.prompts.checks import predicted
+from studies.prompts.page import coverage
 
 PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -13,10 +13,10 @@ from rolltree.control.methods.masa import Masa, asks_for
 from rolltree.control.methods.masa_foresight import Foretold, Trust, agreed, read, reward, truth
 from rolltree.control.order import PLAIN, ControlError, Grades, Order
 from rolltree.control.plan import Nothing, Plan, Step
-from rolltree.lab.prompts.world import PromptWorld, run
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.control_state import ControlState
 from rolltree.tree.account import assert_conserved
+from studies.prompts.world import PromptWorld, run
 from tests.train.test_control import Told, gather
 
 

@@ -11,9 +11,9 @@ from rolltree.control.methods.arrol_quality import QualityHead
 from rolltree.control.methods.arrol_survival import Survival
 from rolltree.control.order import ControlError, Delivery, Order, Prompt
 from rolltree.control.probe import Judgement, Probed, auc, in_flight
-from rolltree.lab.prompts.pruning import RULES, balance, follow
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
+from studies.prompts.pruning import RULES, balance, follow
 
 
 def examples(seed: int, count: int = 400) -> tuple[list, list[float]]:

@@ -13,10 +13,10 @@ from rolltree.control.methods.scaler import Scaler, ScalerState, kind_of, made_t
 from rolltree.control.methods.scaler_active import Environment, finished
 from rolltree.control.order import ControlError
 from rolltree.control.plan import Step
-from rolltree.lab.prompts.levels import LEVELS, Ladders, informative
-from rolltree.lab.prompts.world import run
 from rolltree.task.items import ENVIRONMENT
 from rolltree.task.protocol import Item
+from studies.prompts.levels import LEVELS, Ladders, informative
+from studies.prompts.world import run
 
 
 def placed(level: float, levels: list[int] | None = None) -> Environment:

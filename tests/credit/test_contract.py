@@ -11,6 +11,7 @@ from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import credits, load_credit
+from rolltree.errors import RolltreeError
 from rolltree.tree import Top, Tree
 from rolltree.tree.table import table
 
@@ -68,9 +69,9 @@ def test_the_contract_finds_broken_credits(how, says):
 
 
 def test_names_and_knobs_are_suggested():
-    with pytest.raises(CreditError, match="did you mean 'gigpo'"):
+    with pytest.raises(RolltreeError, match="did you mean 'gigpo'"):
         load_credit("giggpo")
-    with pytest.raises(CreditError, match="did you mean 'omega'"):
+    with pytest.raises(RolltreeError, match="did you mean 'omega'"):
         load_credit("gigpo", omga=1)
 
 

@@ -70,13 +70,13 @@ def test_fold_equals_walking_every_path(forest, seed, terms, multiplicity, avera
     assert not folded.weight[~tab.loss_mask].any()
     if averaging != "fixed" and weights.any() and multiplicity == "per_leaf":
         assert folded.weight.sum() == pytest.approx(1.0)
-    paths = expand(tab, advantage, weights)
-    per_entry = paths.weight[paths.path]
+    paths = expand(tab, advantage, weights, multiplicity)
+    per_entry = paths.weight[paths.path] * (1.0 if paths.share is None else paths.share)
     gain = np.bincount(paths.index, per_entry * np.maximum(paths.advantage, 0), minlength=tab.actions)
     loss = np.bincount(paths.index, per_entry * np.minimum(paths.advantage, 0), minlength=tab.actions)
-    flat_fold = fold(tab, advantage, weights)
-    np.testing.assert_allclose(gain, flat_fold.gain, atol=1e-14)
-    np.testing.assert_allclose(loss, flat_fold.loss, atol=1e-14)
+    np.testing.assert_allclose(gain, folded.gain, atol=1e-14)
+    np.testing.assert_allclose(loss, folded.loss, atol=1e-14)
+    np.testing.assert_allclose(np.bincount(paths.index, per_entry, minlength=tab.actions), folded.weight, atol=1e-14)
     for leaf, p in zip(paths.leaf, range(len(paths.leaf)), strict=True):
         walked = np.concatenate([tab.start[tab.nodes.index(n)] + np.arange(len(n))
                                  for n in tab.trees[tab.leaf_tree[leaf]].path(tab.nodes[tab.leaf[leaf]])])  # fmt: skip

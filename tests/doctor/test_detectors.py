@@ -16,7 +16,7 @@ from rolltree.doctor.detector import thresholds
 from rolltree.doctor.fix import Fix
 from rolltree.doctor.page import reference
 from rolltree.errors import RolltreeError
-from rolltree.objective.registry import CORRECTIONS
+from rolltree.objective.named import CORRECTIONS
 from rolltree.recipe.registry import knobs_of, recipes
 from rolltree.train.config import Optim, TrainConfig, known_fields
 from tests.doctor.planted import PLANTED, logged

@@ -26,8 +26,24 @@ class Fault:
     after: int = 0
     """So many tokens come first, then:"""
     then: str = ""
-    """cut (the connection), hush (say nothing more), abort (as vLLM when requests are aborted), error (an event)."""
+    """cut (the connection), hush (say nothing more), abort (as vLLM when requests are aborted), error (an event),
+    breathe (comments for ever), empty (events without tokens for ever), flood (a line without end), babble
+    (tokens for ever), deep (JSON in JSON), odd (an event that is no object)."""
     headers: dict[str, str] = field(default_factory=dict)
+
+
+ENDLESS = {
+    "breathe": b": ping\n\n" * 4096,
+    "empty": b'data: {"choices": [{"text": "", "token_ids": []}]}\n\n' * 512,
+    "flood": b"x" * (1 << 16),
+    "babble": b'data: {"choices": [{"token_ids": [1], "logprobs": {"token_logprobs": [-1.0]}}]}\n\n',
+}
+"""What a server sends for ever."""
+ODD = {
+    "deep": b"data: " + b"[" * 200_000 + b"\n\n",
+    "odd": b"data: 7\n\n",
+    "list": b'data: ["error"]\n\n',
+}
 
 
 class Server:
@@ -47,6 +63,8 @@ class Server:
         self.engine = make_engine()
         self.models = [{"id": "tiny", "max_model_len": 256}]
         self.token_ids = True
+        self.list_as: bytes | None = b""
+        """What /v1/models answers instead; None = something without end."""
         self._handlers: web.Server | None = None
         self._socket: asyncio.Server | None = None
         self.port = 0
@@ -77,7 +95,9 @@ class Server:
                     protocol.transport.abort()
 
     async def _models(self, _: web.Request) -> web.Response:
-        return web.json_response({"data": self.models})
+        if self.list_as is None:
+            return web.Response(body=_endless(), content_type="application/json")
+        return web.Response(body=self.list_as or json.dumps({"data": self.models}).encode())
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -134,6 +154,11 @@ class Server:
             await _send(out, {"error": {"message": "the engine died"}})
         elif fault.then == "hush":
             await asyncio.Event().wait()
+        elif fault.then in ENDLESS:
+            while True:
+                await out.write(ENDLESS[fault.then])
+        elif fault.then in ODD:
+            await out.write(ODD[fault.then])
         else:
             assert request.transport is not None
             request.transport.abort()
@@ -200,3 +225,8 @@ async def serving(**how: Any) -> AsyncIterator[Server]:
         yield server
     finally:
         await server.stop()
+
+
+async def _endless() -> AsyncIterator[bytes]:
+    while True:
+        yield b"[" * (1 << 18)

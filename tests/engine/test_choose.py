@@ -24,7 +24,10 @@ from tests.engine.serving import serving
     ("words", "said"),
     [
         ("rollout grpo --engine vlm", "did you mean 'vllm'"),
-        ("rollout grpo --engine gpu.example", "give local, vllm or an address like http://127.0.0.1:8000"),
+        (
+            "rollout grpo --engine gpu.example",
+            "known: local, vllm (or the address of a server, such as http://127.0.0.1:8000)",
+        ),
         ("rollout grpo --engine http://127.0.0.1:9", "no server answers at http://127.0.0.1:9"),
         ("train grpo --engine http://127.0.0.1:9", "no server answers at http://127.0.0.1:9"),
     ],

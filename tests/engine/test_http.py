@@ -9,13 +9,13 @@ from rolltree.contract.engine import check_running
 from rolltree.contract.tiny import CODEC, SpellTask, policy, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.http import connect
-from rolltree.engine.http.client import Wire
+from rolltree.engine.http.client import Wire, _wait_asked
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.engine.segments import SegmentPatience
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
-from tests.engine.serving import Fault, serving
+from tests.engine.serving import ENDLESS, ODD, Fault, serving
 
 PREFIX = np.array([3, 1, 4], np.int32)
 QUICK = SegmentPatience(tries=4, first=0.001, longest=0.002)
@@ -158,6 +158,59 @@ def test_a_server_that_falls_silent_is_given_up_and_asked_again():
             await engine.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("then", [*ENDLESS.keys() - {"babble"}, *ODD])
+def test_a_server_that_never_ends_or_sends_nonsense_is_hung_up_on_and_asked_again(then):
+    async def main():
+        async with serving() as server:
+            engine = await connected(server, wire=Wire(silence_seconds=0.3))
+            server.faults = [Fault(after=4, then=then)]
+            got = await asyncio.wait_for(sample(engine, seed=1), 60)
+            is_exact(got)
+            assert [b["max_tokens"] for b in server.asked] == [12, 8]
+            await engine.close()
+
+    run(main())
+
+
+def test_a_server_that_writes_on_behind_the_end_is_not_heard():
+    async def main():
+        async with serving() as server:
+            engine = await connected(server)
+            server.faults = [Fault(after=12, then="babble")]
+            got = await asyncio.wait_for(sample(engine, seed=1, max_tokens=12), 60)
+            assert (len(got.actions), got.finish) == (12, "length")
+            is_exact(got)
+            await engine.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"[" * 300_000, b'{"data": 7}', b'{"data": [{}]}', b"7", b"[]", b'{"data": [{"id": "m", "max_model_len": {}}]}'],
+)  # fmt: skip
+def test_a_server_with_answers_of_its_own_is_one_sentence(answer):
+    async def main():
+        async with serving() as server:
+            server.list_as = answer
+            with pytest.raises(EngineError, match=server.address):
+                await asyncio.wait_for(connected(server), 60)
+
+    run(main())
+
+
+def test_an_endless_answer_is_cut_and_a_wait_asked_for_is_bounded():
+    async def main():
+        async with serving() as server:
+            server.list_as = None
+            with pytest.raises(EngineError, match="longer than"):
+                await asyncio.wait_for(connected(server), 60)
+
+    run(main())
+    assert _wait_asked("1e99") == 600.0
+    assert _wait_asked("nan") == _wait_asked("inf") == _wait_asked("-3") == _wait_asked("soon") == 0.0
 
 
 def test_refusals_are_final_and_failures_are_counted():

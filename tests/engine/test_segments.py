@@ -367,3 +367,47 @@ def test_a_turnstile_closed_twice_opens_when_both_let_go():
         assert seen == ["in"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("call", ["pause", "update"])
+def test_whoever_gives_up_a_pause_or_an_update_leaves_no_gate_closed(call):
+    async def main():
+        for turns in range(12):
+            e = engine()
+            runs = [e.submit(Request(PREFIX, Sampling(max_tokens=20, ignore_eos=True, seed=i))) for i in range(3)]
+            for _ in range(4):
+                await asyncio.sleep(0)
+            e.backend.answers.clear()
+            reading = asyncio.ensure_future(e.score(np.array([1, 2, 3]), 1))
+            await asyncio.sleep(0)
+            asked = asyncio.ensure_future(e.pause() if call == "pause" else e.update_weights(other, 1))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            paused = asked.done()
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            e.backend.answers.set()
+            if paused:
+                await e.resume()
+            got = await asyncio.wait_for(asyncio.gather(*runs), 20)
+            assert all(len(sample.actions) == 20 for sample in got)
+            await asyncio.wait_for(reading, 20)
+            await asyncio.wait_for(e.update_weights(other, 2), 20)
+            await e.close()
+
+    asyncio.run(main())
+
+
+def test_a_reading_in_a_form_nobody_foresaw_is_an_engine_error():
+    async def main():
+        e = engine()
+
+        async def read(tokens, start, alternatives):
+            return {}["choices"]
+
+        e.backend.read = read
+        with pytest.raises(EngineError, match=r"the exact backend failed: KeyError"):
+            await e.score(np.array([1, 2, 3]), 1)
+        await e.close()
+
+    asyncio.run(main())

@@ -19,9 +19,9 @@ from rolltree.generate.methods.mars2 import Attempts
 from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
-from rolltree.lab.searches import drafter, generation_by_score, grown, mender
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from studies.searches import drafter, generation_by_score, grown, mender
 
 
 def trees(strategy: Attempts, n: int = 4, **settings: Any) -> list[Tree]:

@@ -16,9 +16,9 @@ from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.demonstrations import Demonstrations
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
-from rolltree.lab.searches import Copying
 from rolltree.task.nano.arithmetic import Arithmetic
 from rolltree.task.protocol import Item, Split
+from studies.searches import Copying
 from tests.train.toy import Early
 
 SIGNS = Letters("0123456789+-=,.", eos_id=14)

@@ -14,8 +14,8 @@ from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.methods.ui_s1 import SemiOnlineTurns
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
-from rolltree.lab.searches import Copying
 from rolltree.tree import Tree
+from studies.searches import Copying
 
 
 class Lane(Walk):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from rolltree.cli import main as command
 from rolltree.lab import claim as claim_module
 from rolltree.lab.claim import Claim, Measured, claim_of, claims
 from rolltree.lab.entry import load_entries, load_entry, save_entry
@@ -203,3 +204,13 @@ def test_a_run_that_rounding_parted_must_begin_as_it_is_stored(tmp_path):
     assert verify(training(), late, runner).reproduced
     assert "the first 5 of" in verify(training(), late, runner).words
     assert not verify(training(), soon, runner).reproduced, "another beginning is other code"
+
+
+def test_an_installed_package_says_that_evidence_needs_a_checkout(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(claim_module, "ROOT", tmp_path / "site-packages" / "rolltree")
+    monkeypatch.chdir(tmp_path)
+    for words in (["--all"], ["--list"], ["portool"]):
+        assert command(["evidence", *words]) == 2
+        told = capsys.readouterr().err
+        assert "evidence is made in a checkout of Rolltree's source" in told
+        assert len(told.splitlines()) == 1

@@ -1,15 +1,28 @@
 """The recipe pages are written from the cards, say what was not measured, and stand as committed."""
 
+import asyncio
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rolltree.engine.local import LocalEngine
 from rolltree.lab.entry import load_entries
 from rolltree.lab.evidence_pages import overview
-from rolltree.lab.recipe_pages import DOCS, TABLE, index, page, write
-from rolltree.recipe.registry import list_recipes
+from rolltree.lab.recipe_pages import DOCS, TABLE, example_task, index, page, write
+from rolltree.recipe.check import check
+from rolltree.recipe.registry import list_recipes, load_recipe
+from rolltree.task.registry import load_task
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def nano() -> Iterator[LocalEngine]:
+    engine = LocalEngine("nano")
+    yield engine
+    asyncio.run(engine.close())
 
 
 def test_every_recipe_has_a_page_with_its_knobs(tmp_path: Path) -> None:
@@ -30,6 +43,18 @@ def test_the_committed_pages_are_what_the_cards_say(name: str) -> None:
     evidence = ROOT / "evidence"
     expected = index(evidence) if name == "index" else page(name, evidence)
     assert (ROOT / DOCS / f"{name}.md").read_text() == expected, "run python -m rolltree.lab.recipe_pages"
+
+
+def test_every_page_of_the_documentation_is_in_its_navigation() -> None:
+    listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(pages)
+
+
+def test_every_recipe_accepts_the_task_of_its_example(nano: LocalEngine) -> None:
+    for card in list_recipes():
+        recipe = load_recipe(card.name)
+        check(recipe.build(), nano, load_task(example_task(recipe)))
 
 
 def test_the_committed_table_is_what_was_found() -> None:

@@ -18,7 +18,7 @@ from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.lab.runner import Conditions, Shelf, Spec
 from rolltree.lab.trace import LabError
 from rolltree.lab.train_runner import TrainRunner, settings
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolltree.contract.objective import random_pair
+from rolltree.errors import RolltreeError
 from rolltree.objective.batch import Batch, ObjectiveError
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.registry import load_objective
@@ -120,5 +121,5 @@ def test_neutral_knobs_return_the_bare_surrogate() -> None:
     ],
 )
 def test_bad_knobs_say_what_to_do(call, words: str) -> None:
-    with pytest.raises(ObjectiveError, match=words):
+    with pytest.raises(RolltreeError, match=words):
         call()

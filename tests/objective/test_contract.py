@@ -10,10 +10,11 @@ import torch
 from rolltree.contract.objective import CHECKS, check_objective, random_pair
 from rolltree.objective.batch import Batch
 from rolltree.objective.gradient import Reinforce
-from rolltree.objective.registry import CORRECTIONS, OBJECTIVES, load_objective
+from rolltree.objective.named import CORRECTIONS
+from rolltree.objective.registry import OBJECTIVES, load_objective
 
 VARIANTS = {
-    **{name: load_objective(name) for name in OBJECTIVES},
+    **{name: load_objective(name) for name in OBJECTIVES.names()},
     **{f"clipped+{name}": load_objective("clipped", correction=name) for name in CORRECTIONS},
     **{f"gspo+{name}": load_objective("gspo", correction=name) for name in CORRECTIONS},
     "dual": load_objective("clipped", dual=3.0),

@@ -62,6 +62,21 @@ def test_credit_by_hand(correction, gain: list[float], loss: list[float]) -> Non
     assert torch.equal(corrected.weight, batch.weight)
 
 
+@pytest.mark.parametrize("unit", ["sequence", "geometric"])
+def test_a_weight_per_path_keeps_how_often_a_shared_action_counts(unit) -> None:
+    batch = two_paths()
+    share = torch.tensor([0.5, 1, 0.5, 1, 1], dtype=torch.float64)
+    once = replace(
+        batch, gain=batch.gain * torch.tensor([0.5, 1, 1, 1]), loss=batch.loss * torch.tensor([0.5, 1, 1, 1]),
+        weight=torch.tensor([0.2, 0.2, 0.2, 0.2], dtype=torch.float64), sampled=batch.old,
+        paths=replace(batch.paths, share=share),
+    )  # fmt: skip
+    corrected, _ = ImportanceWeight(unit, "truncate", high=2.0)(once)
+    assert corrected.gain.tolist() == pytest.approx(once.gain.tolist())
+    assert corrected.loss.tolist() == pytest.approx(once.loss.tolist())
+    assert once.paths.mass.sum().item() == pytest.approx(once.weight.sum().item())
+
+
 def test_denominators_are_named() -> None:
     batch = two_paths()
     mask = ImportanceWeight("token", "mask", low=0.8, high=2.0, denominator="surviving")

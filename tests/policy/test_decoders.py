@@ -18,7 +18,7 @@ from transformers import (
 from transformers.models.auto import AutoModelForCausalLM
 
 from rolltree.policy.decode import decoder_of
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.foreign import ForeignDecoder
 from rolltree.policy.llama import LlamaDecoder
 from rolltree.policy.slab import Slab

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from rolltree.policy import attention
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.language import Attention, LanguagePolicy
 from rolltree.policy.packed import PackError, pack
 from rolltree.tree import Tree

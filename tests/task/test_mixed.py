@@ -9,7 +9,8 @@ import pytest
 
 from rolltree.contract import task as contract
 from rolltree.control.hints import solver
-from rolltree.task.items import ENVIRONMENT, TaskError
+from rolltree.errors import RolltreeError
+from rolltree.task.items import ENVIRONMENT
 from rolltree.task.registry import load_task
 
 
@@ -42,5 +43,5 @@ def test_what_cannot_be_mixed_is_refused_in_a_sentence():
     for name, level, said in (("mixed:arithmetik", None, "did you mean 'arithmetic'"),
                               ("mixed:arithmetic+grid", None, "answered in one turn"),
                               ("mixed:arithmetic", -1, "none up to -1")):  # fmt: skip
-        with pytest.raises(TaskError, match=said):
+        with pytest.raises(RolltreeError, match=said):
             load_task(name, level=level)

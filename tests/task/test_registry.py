@@ -2,6 +2,7 @@
 
 import pytest
 
+from rolltree.errors import RolltreeError
 from rolltree.task.items import TaskError, check_item
 from rolltree.task.nano.countdown import Countdown
 from rolltree.task.protocol import Item, Task
@@ -23,22 +24,22 @@ def test_levels_and_knobs_reach_the_task():
 @pytest.mark.parametrize(
     ("name", "knobs", "sentence"),
     [
-        ("countdwn", {}, "there is no task 'countdwn' (did you mean 'countdown'?); known are arithmetic, countdown,"),
-        ("zzz", {}, "there is no task 'zzz'; known are"),
+        ("countdwn", {}, "unknown task 'countdwn': did you mean 'countdown'?"),
+        ("zzz", {}, "unknown task 'zzz': known: arithmetic, calculator,"),
         (
             "countdown",
             {"use_al": 1},
-            "countdown has no knob 'use_al' (did you mean 'use_all'?); it takes level, use_all",
+            "task 'countdown' has no knob 'use_al'; did you mean 'use_all'?",
         ),
         ("calculator", {"fail_rate": 1.5}, "calculator's fail_rate must be in [0, 1), not 1.5"),
         ("grid", {"level": 7}, "grid has levels 1-4, not 7: the nearest is 4"),
-        ("jsonll:x", {}, "there is no adapter 'jsonll' (did you mean 'jsonl'?)"),
-        ("jsonl:x", {"level": 2}, "jsonl:x has no knob 'level'"),
+        ("jsonll:x", {}, "unknown kind of task 'jsonll': did you mean 'jsonl'?"),
+        ("jsonl:x", {"level": 2}, "task 'jsonl:x' has no knob 'level'"),
         ("countdown?level=x", {}, "level='x' of countdown is no level; give a whole number"),
     ],
 )
 def test_what_is_unknown_is_refused_with_the_nearest_known(name, knobs, sentence):
-    with pytest.raises(TaskError) as error:
+    with pytest.raises(RolltreeError) as error:
         load_task(name, **knobs)
     assert str(error.value).startswith(sentence)
     assert "\n" not in str(error.value)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.fold import Averaging, expand, fold, leaf_weights
+from rolltree.credit.fold import Averaging, Multiplicity, expand, fold, leaf_weights
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.batch import Anchors, objective_batch
@@ -51,11 +51,13 @@ def padded_flat(view: Table) -> tuple[Tensor, Tensor, Tensor]:
     return both[0], both[1].detach(), flat
 
 
-def flat_loss(view: Table, name: str, per_path: np.ndarray, weights: np.ndarray, per_action: np.ndarray) -> Tensor:
-    """The objective as its paper has it, over the padded batch."""
+def flat_loss(
+    view: Table, name: str, per_path: np.ndarray, weights: np.ndarray, per_action: np.ndarray, share: np.ndarray
+) -> Tensor:
+    """The objective as its paper has it, over the padded batch; each action keeps its share of its path's weight."""
     logp, old, flat = padded_flat(view)
     teaches = torch.from_numpy(view.loss_mask)[flat.clamp(min=0)] & (flat >= 0)
-    w = torch.from_numpy(weights)[:, None]
+    w = torch.from_numpy(weights)[:, None] * torch.from_numpy(share)[flat.clamp(min=0)]
     advantage = torch.from_numpy(per_path)[:, None] + torch.from_numpy(per_action)[flat.clamp(min=0)]
     delta = torch.where(teaches, logp - old, 0.0)
     if name == "gspo":
@@ -69,9 +71,10 @@ def flat_loss(view: Table, name: str, per_path: np.ndarray, weights: np.ndarray,
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(["clipped", "gspo"]), budget=st.integers(1, 120),
-       averaging=st.sampled_from(["token", "sequence", "group"]))  # fmt: skip
+       averaging=st.sampled_from(["token", "sequence", "group"]),
+       multiplicity=st.sampled_from(["per_leaf", "once", "sqrt"]))  # fmt: skip
 def test_packed_loss_and_gradient_equal_the_padded_flat_batch(
-    seed: int, name: str, budget: int, averaging: Averaging
+    seed: int, name: str, budget: int, averaging: Averaging, multiplicity: Multiplicity
 ) -> None:
     rng = random.Random(seed)
     view = table([random_tree(rng, f"t{i}") for i in range(rng.randint(1, 4))])
@@ -81,8 +84,8 @@ def test_packed_loss_and_gradient_equal_the_padded_flat_batch(
     if not weights.any():
         return
     objective = load_objective("gspo", clip_low=0.1, clip_high=0.1) if name == "gspo" else load_objective("clipped")
-    paths = expand(view, advantage, weights) if name == "gspo" else None
-    micros = micro_batches(view, fold(view, advantage, weights), budget, paths=paths)
+    paths = expand(view, advantage, weights, multiplicity) if name == "gspo" else None
+    micros = micro_batches(view, fold(view, advantage, weights, multiplicity), budget, paths=paths)
     assert all(len(m.packed) <= budget or one_path(m) for m in micros)
     policy, before = LanguagePolicy(MODEL), LanguagePolicy(OLD)
     total = torch.zeros((), dtype=torch.float64)
@@ -91,7 +94,9 @@ def test_packed_loss_and_gradient_equal_the_padded_flat_batch(
         total = total + objective(objective_batch(micro, policy.read(micro.packed), anchors, 0))[0]
     assert advantage.leaf is not None
     assert advantage.action is not None
-    flat = flat_loss(view, name, advantage.leaf, weights, advantage.action)
+    times = np.maximum(view.below((weights > 0).astype(np.float64)), 1)
+    share = view.per_action({"per_leaf": times**0, "once": 1 / times, "sqrt": times**-0.5}[multiplicity])
+    flat = flat_loss(view, name, advantage.leaf, weights, advantage.action, share)
     assert torch.allclose(total, flat, atol=1e-10)
     for a, b in zip(grads(total), grads(flat), strict=True):
         assert torch.allclose(a, b, atol=1e-9)

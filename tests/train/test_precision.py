@@ -11,8 +11,8 @@ import torch
 
 import rolltree
 from rolltree.cli import main
-from rolltree.policy.decoder import ModelError
 from rolltree.policy.device import Compute
+from rolltree.policy.errors import ModelError
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import load_codec, load_model
 from rolltree.policy.packed import pack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 
 import rolltree
 from rolltree.contract.forests import episodes
+from rolltree.credit.advantage import Advantage
 from rolltree.credit.registry import load_credit
 from rolltree.credit.store import BetaStore
 from rolltree.policy.language import LanguagePolicy
@@ -21,8 +23,18 @@ from rolltree.train.config import Optim
 from rolltree.train.loop import RunEvent
 from rolltree.train.readings import Critic, make_readings
 from rolltree.tree import Tree
-from rolltree.tree.table import table
+from rolltree.tree.table import Table, table
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
+
+
+class Needing:
+    """A credit by its needs."""
+
+    def __init__(self, needs: Iterable[str]) -> None:
+        self.needs = frozenset(needs)
+
+    def __call__(self, table: Table) -> Advantage:
+        raise NotImplementedError
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +53,9 @@ def test_values_and_reference_stand_on_what_can_teach_and_nowhere_else() -> None
             node.scores.pop("value_low", None)
     view = table(trees)
     model = tiny_policy().model
-    readings = make_readings(frozenset({"action:reference", "action:value", "turn:value_low"}), model, Optim())
-    readings.write(view, 16)
-    one_batch = make_readings(readings.needs, model, Optim())
+    readings = make_readings(Needing({"action:reference", "action:value", "turn:value_low"}), model, Optim())
+    readings.write(view, 16, LanguagePolicy(model))
+    one_batch = make_readings(Needing(readings.needs), model, Optim())
     for tree in trees:
         for node in tree:
             if not node.trainable or node is lost:
@@ -57,7 +69,7 @@ def test_values_and_reference_stand_on_what_can_teach_and_nowhere_else() -> None
             assert node.notes["value"].tolist() == [0.0] * len(node)
             assert node.scores["value_low"] == 0.0
     kept = {(t.id, n.id): n.notes["reference"] for t in trees for n in t if "reference" in n.notes}
-    one_batch.write(view, 10_000)
+    one_batch.write(view, 10_000, LanguagePolicy(model))
     for (tree_id, node_id), before in kept.items():
         tree = next(t for t in trees if t.id == tree_id)
         np.testing.assert_allclose(tree[node_id].notes["reference"], before, atol=1e-5)
@@ -68,15 +80,15 @@ def test_a_prior_is_read_before_its_outcome_is_told_and_never_overwrites_one() -
     for tree, reward in zip(trees, (1.0, 0.0), strict=True):
         tree.extend(0, [2], status="done", scores={"reward": reward})
     trees[1].root.scores["prior"] = 0.3
-    readings = make_readings(frozenset({"root:prior"}), tiny_policy().model, Optim())
-    readings.write(table(trees), 16)
+    readings = make_readings(Needing({"root:prior"}), tiny_policy().model, Optim())
+    readings.write(table(trees), 16, tiny_policy())
     assert [t.root.scores["prior"] for t in trees] == [0.5, 0.3]
     readings.learn(table(trees), 16)
-    again = make_readings(readings.needs, tiny_policy().model, Optim())
+    again = make_readings(Needing(readings.needs), tiny_policy().model, Optim())
     again.load_state_dict(readings.state_dict())
     for tree in trees:
         tree.root.scores.clear()
-    again.write(table(trees), 16)
+    again.write(table(trees), 16, tiny_policy())
     assert trees[0].root.scores["prior"] > 0.5 > trees[1].root.scores["prior"]
 
 
@@ -85,7 +97,7 @@ def test_what_an_assisted_arm_solved_is_no_success_of_the_prompt() -> None:
     tree.extend(0, [2], status="done", scores={"reward": 0.0})
     for arm in ("guided", "hint", "meta"):
         tree.extend(0, [3], status="done", scores={"reward": 1.0}, notes={"arm": arm})
-    readings = make_readings(frozenset({"root:prior"}), tiny_policy().model, Optim())
+    readings = make_readings(Needing({"root:prior"}), tiny_policy().model, Optim())
     readings.learn(table([tree]), 16)
     alone = BetaStore()
     alone.update("x", success=False)

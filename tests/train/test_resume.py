@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import rolltree
+from rolltree.errors import RolltreeError
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.gspo import Gspo
 from rolltree.train.checkpoint import checkpoints
@@ -131,24 +136,85 @@ def test_other_knobs_cannot_resume(tmp_path: Path) -> None:
         rolltree.train("grpo", other, Early(), out=tmp_path / "run", resume=True, **KNOBS)
 
 
-def test_a_folder_in_use_is_refused_and_a_dead_lock_is_not(tmp_path: Path) -> None:
-    import os
+def resealed(place: Path, **told: object) -> None:
+    """Make a checkpoint whole again after a change to it."""
+    seal = json.loads((place / "whole.json").read_text())
+    for name in list(seal["files"]):
+        file = place / name
+        if file.exists():
+            digest = hashlib.blake2b(file.read_bytes()).hexdigest()[:32]
+            seal["files"][name] = [file.stat().st_size, digest]
+        else:
+            del seal["files"][name]
+    (place / "whole.json").write_text(json.dumps({**seal, **told}))
 
-    import psutil
 
-    out = run(tmp_path / "run", steps=1).path
-    lock = out / "in-use.json"
-    me = psutil.Process()
-    import platform
+def lacking(place: Path, *names: str) -> None:
+    state = torch.load(place / "training.pt", weights_only=True)
+    torch.save({k: v for k, v in state.items() if k not in names}, place / "training.pt")
 
-    held = {"pid": os.getpid(), "started": me.create_time(), "host": platform.node()}
-    lock.write_text(json.dumps(held))
-    with pytest.raises(TrainError, match=f"in use by process {os.getpid()}"):
-        run(out, resume=True)
-    assert lock.exists()
-    lock.write_text(json.dumps({**held, "started": me.create_time() - 1000}))
-    run(out, resume=True, steps=2)
-    assert not lock.exists()
+
+def without_a_weight(place: Path) -> None:
+    state = load_file(place / "model.safetensors")
+    state.pop("model.norm.weight")
+    save_file(state, place / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("harm", "told", "words"),
+    [
+        (without_a_weight, {}, "lack 'model.norm.weight'"),
+        (lambda p: lacking(p, "control"), {}, "lacks 'control'"),
+        (lambda p: lacking(p, "readings"), {}, "lacks 'readings'"),
+        (lambda p: lacking(p, "torch_rng"), {}, "lacks 'torch_rng'"),
+        (lambda p: (p / "training.pt").write_bytes(b"no pickle"), {}, "of another form"),
+        (lambda p: torch.save([1], p / "training.pt"), {}, "of another form"),
+        (lambda p: None, {"format": 2}, "has format 2 and this Rolltree reads 1"),
+        (lambda p: None, {"format": 0}, "has format 0"),
+        (lambda p: None, {"files": []}, "cannot be read"),
+        (lambda p: save_file({"x": torch.zeros(1)}, p / "more.safetensors"), {}, "more.safetensors, which was not"),
+    ],
+    ids=["weight", "control", "readings", "rng", "bytes", "list", "newer", "older", "seal", "more"],
+)
+def test_a_checkpoint_that_lacks_something_is_refused_by_name(
+    tmp_path: Path, finished: Path, harm: Callable[[Path], object], told: dict[str, object], words: str
+) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    place = checkpoints(tmp_path / "run" / "checkpoints")[-1].path
+    harm(place)
+    resealed(place, **told)
+    with pytest.raises(RolltreeError, match=words):
+        run(tmp_path / "run", resume=True, steps=3, eval_every=0)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("finished") / "run", steps=2, eval_every=0).path
+
+
+def test_checkpoints_that_are_gone_are_not_a_reason_to_begin_again(tmp_path: Path) -> None:
+    out = run(tmp_path / "run", steps=3).path
+    shutil.rmtree(out / "checkpoints")
+    before = (out / "metrics.jsonl").read_text()
+    for log in ("kept", "gone"):
+        if log == "gone":  # then the steps tell: one was done behind the first checkpoint
+            (out / "log.txt").unlink()
+        with pytest.raises(TrainError, match=r"has 3 steps and their checkpoints are gone"):
+            run(out, resume=True)
+        assert (out / "metrics.jsonl").read_text() == before
+    whole = run(tmp_path / "whole")
+    assert timeless(run(out, resume=True, fallback=True).metrics) == timeless(whole.metrics)
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
+    def stop(live: object) -> None:
+        if getattr(live, "kind", "") == "grown" and getattr(live, "step", 0) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", listen=stop)
+    whole = run(tmp_path / "whole")
+    assert timeless(run(tmp_path / "run", resume=True).metrics) == timeless(whole.metrics)
 
 
 def test_a_used_or_foreign_folder_is_refused(tmp_path: Path) -> None:

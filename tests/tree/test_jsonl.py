@@ -72,6 +72,16 @@ def test_lines_are_standard_json_with_defaults_left_out():
     ]
 
 
+@pytest.mark.parametrize("name", ["$x", "$tuple", "$map", "reward"])
+@pytest.mark.parametrize("value", [1.5, np.inf, np.nan])
+def test_a_lone_score_may_have_any_name(name, value):
+    tree = Tree("t0", [5, 3])
+    tree.extend(0, [9], status="done", scores={name: value})
+    (back,) = parse(lines([tree]))
+    assert list(back[1].scores) == [name]
+    np.testing.assert_equal(back[1].scores[name], value)
+
+
 NODE = {"tree": "t", "id": 1, "parent": 0, "role": "policy", "actions": [1]}
 MISSING = object()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal, cast
 
+from rolltree.tree.json_text import read_json
 from rolltree.tree.values import storable
 
 Part = Literal["notion", "pass", "length"]
@@ -36,8 +36,8 @@ def read(text: str) -> Foretold:
     """
     for found in reversed(OBJECT.findall(text)):
         try:
-            said: dict[str, Any] = json.loads(found, parse_int=_number)
-        except (json.JSONDecodeError, RecursionError):
+            said: dict[str, Any] = read_json(found, parse_int=_number)
+        except ValueError:
             continue
         listed: Any = said.get("math_notion", ())
         notions = cast(list[Any], listed) if isinstance(listed, list) else []

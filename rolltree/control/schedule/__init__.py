@@ -1,7 +1,7 @@
 """When rollouts start, stop, go on, grow too old and are corrected: five small choices, and the scheduler they steer.
 
 Nothing here reads a clock of its own, waits or computes: an executor does the work and reports back, in real time or in
-simulated time (`rolltree.lab.clock`).
+simulated time (`studies.clock`).
 """
 
 from rolltree.control.schedule.admission import Admission, Ahead, Bounded, Load, OverSample, TopUp

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rolltree.engine.http.client import Client, GoneError
-from rolltree.engine.http.completions import PATH, body_of, piece_of, read_of, reading_of
+from rolltree.engine.http.completions import PATH, body_of, brings_tokens, piece_of, read_of, reading_of, room_for
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.handover import handed_over
 from rolltree.engine.segments.wire import Piece, Reach, SegmentRead, SegmentRequest
@@ -46,14 +46,18 @@ class HttpBackend:
         """Stream one completion; hanging up ends it at the server."""
         await self._same_as_before()
         body = body_of(self._served.model, ask, salted=self.reach.updates)
-        first = len(ask.tokens)
+        first, came = len(ask.tokens), 0
         try:
-            async with aclosing(self._client.stream(PATH, body)) as events:
+            most = room_for(ask.most, ask.alternatives)
+            async with aclosing(self._client.stream(PATH, body, most=most, counts=brings_tokens)) as events:
                 async for event in events:
                     piece = piece_of(event, ask.alternatives)
                     if piece.ids and first:
                         yield Piece((), (), prefilled=first)
                         first = 0
+                    came += len(piece.ids)
+                    if came > ask.most:
+                        return  # it has lost count, and nobody knows when it would end
                     yield piece
         except GoneError:
             self._doubt = True
@@ -63,7 +67,8 @@ class HttpBackend:
         """Echo the tokens with their log-probs."""
         await self._same_as_before()
         try:
-            answer = await self._client.post(PATH, reading_of(self._served.model, tokens, alternatives))
+            most = room_for(len(tokens) + 1, alternatives)
+            answer = await self._client.post(PATH, reading_of(self._served.model, tokens, alternatives), most=most)
         except GoneError:
             self._doubt = True
             raise

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, AsyncIterator
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.wire import BrokenError
+from rolltree.tree.json_text import read_json
 
 if TYPE_CHECKING:
     import aiohttp
@@ -30,9 +31,17 @@ class Wire:
     connect_seconds: float = 10.0
     """Longest wait for a connection."""
     silence_seconds: float = 120.0
-    """Longest wait for the next byte of an answer."""
+    """Longest wait for the next byte of an answer, and for the next token of a streamed one, whatever else comes."""
+    answer_seconds: float = 600.0
+    """Longest time an answer that is not streamed may take."""
     key: str = ""
     """Sent as a bearer token, if given."""
+
+
+LONGEST_WAIT = 600.0
+"""Most seconds that a busy server is left alone, whatever it asks for."""
+ANSWER = 1 << 24
+"""Most bytes of an answer whose size is not known beforehand."""
 
 
 class GoneError(BrokenError):
@@ -53,28 +62,45 @@ class Client:
         async with self._places, self._answer("GET", path, None) as answer:
             if answer.status in (404, 405):
                 return None
-            return await self._json(answer)
+            return await self._json(answer, ANSWER)
 
-    async def post(self, path: str, body: Any) -> Any:
-        """The JSON that answers a request."""
+    async def post(self, path: str, body: Any, *, most: int = ANSWER) -> Any:
+        """The JSON that answers a request, of at most so many bytes."""
         async with self._places, self._answer("POST", path, body) as answer:
-            return await self._json(answer)
+            return await self._json(answer, most)
 
-    async def stream(self, path: str, body: Any) -> AsyncGenerator[Any]:
-        """The JSON events of a streamed answer; closing the generator hangs up, which ends the request."""
+    async def stream(self, path: str, body: Any, *, most: int, counts: Callable[[Any], bool]) -> AsyncGenerator[Any]:
+        """The JSON events of a streamed answer; closing the generator hangs up, which ends the request.
+
+        A server that goes on for ever is hung up on: after `most` bytes, and where no event that counts has come for as
+        long as it may be silent.
+        """
+        silence, loop = self._wire.silence_seconds, asyncio.get_running_loop()
         async with self._places, self._answer("POST", path, body) as answer:
             if answer.status >= 400:
-                await self._json(answer)
-            async for line in _lines(answer.content.iter_any()):
+                await self._json(answer, ANSWER)
+            lines, deadline = _lines(answer.content.iter_any(), most), loop.time() + silence
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        line = await anext(lines)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    raise GoneError(f"it sent no token for {silence:g} s") from None
                 if not line.startswith(b"data:"):
                     continue
                 data = line[5:].strip()
                 if data == b"[DONE]":
                     return
                 event = _decoded(data)
+                if not isinstance(event, dict):
+                    raise GoneError(f"it sent an event that is no object ({data[:80]!r})")
                 if "error" in event:
                     raise BrokenError(f"it sent an error: {_message(event)}")
-                yield event
+                yield event  # pyright: ignore[reportUnknownVariableType]
+                if counts(event):
+                    deadline = loop.time() + silence
 
     async def close(self) -> None:
         """Close the connections."""
@@ -103,8 +129,13 @@ class Client:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
         return self._session
 
-    async def _json(self, answer: aiohttp.ClientResponse) -> Any:
-        raw = await answer.read()
+    async def _json(self, answer: aiohttp.ClientResponse, most: int) -> Any:
+        raw = bytearray()
+        async with asyncio.timeout(self._wire.answer_seconds):
+            async for chunk in answer.content.iter_any():
+                raw += chunk
+                if len(raw) > most:
+                    raise GoneError(f"its answer is longer than the {most:,} bytes it may have")
         if answer.status < 400:
             return _decoded(raw)
         said = _said(raw)
@@ -114,25 +145,31 @@ class Client:
         raise EngineError(f"the server at {self.address} refused a request ({answer.status}): {said}")
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """Whole lines, however long; rows of log-probs can exceed any reader's limit."""
-    rest = b""
+async def _lines(chunks: AsyncIterator[bytes], most: int) -> AsyncGenerator[bytes]:
+    """Whole lines, however long, of `most` bytes together; rows of log-probs can exceed any reader's limit."""
+    rest, seen = bytearray(), 0
     async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
+        seen += len(chunk)
+        if seen > most:
+            raise GoneError(f"it sent more than the {most:,} bytes that its answer may have")
+        *whole, last = chunk.split(b"\n")
         for line in whole:
-            yield line.rstrip(b"\r")
+            rest += line
+            yield bytes(rest.rstrip(b"\r"))
+            rest.clear()
+        rest += last
 
 
-def _decoded(raw: bytes) -> Any:
+def _decoded(raw: bytes | bytearray) -> Any:
     try:
-        return json.loads(raw) if raw else {}
+        return read_json(bytes(raw)) if raw else {}
     except ValueError as error:
-        raise GoneError(f"its answer is no JSON ({raw[:80]!r})") from error
+        raise GoneError(f"its answer is no JSON ({bytes(raw[:80])!r})") from error
 
 
-def _said(raw: bytes) -> str:
+def _said(raw: bytes | bytearray) -> str:
     try:
-        return _message(json.loads(raw))
+        return _message(read_json(bytes(raw)))
     except ValueError:
         return raw[:200].decode("utf-8", "replace")
 
@@ -145,6 +182,7 @@ def _message(event: Any) -> str:
 def _wait_asked(header: str | None) -> float:
     """Seconds a busy server asks for; a date instead of a number is left to our own patience."""
     try:
-        return max(0.0, float(header)) if header else 0.0
+        asked = float(header) if header else 0.0
     except ValueError:
         return 0.0
+    return min(max(0.0, asked), LONGEST_WAIT) if math.isfinite(asked) else 0.0

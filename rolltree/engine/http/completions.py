@@ -56,6 +56,17 @@ def piece_of(event: Any, alternatives: int) -> Piece:
     return Piece(ids, logprobs.get("token_logprobs") or (), best, finish=finish)
 
 
+def brings_tokens(event: Any) -> bool:
+    """Whether an event of a stream brings tokens."""
+    choices = event.get("choices") or []
+    return bool(choices and choices[0].get("token_ids"))
+
+
+def room_for(tokens: int, alternatives: int) -> int:
+    """Most bytes in which a server may tell of so many tokens; several times what any of them needs."""
+    return (1 << 20) + tokens * (4096 + 256 * max(1, alternatives))
+
+
 def read_of(answer: Any, tokens: Sequence[int], start: int, alternatives: int) -> SegmentRead:
     """Log-probs of tokens[start:] out of an echo."""
     logprobs = answer["choices"][0].get("logprobs") or {}

@@ -43,6 +43,11 @@ async def connect(
             raise EngineError(
                 f"no server answers at {client.address} ({error}); start one, for instance: vllm serve MODEL"
             ) from error
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise EngineError(
+                f"the server at {client.address} answers in a form of its own ({type(error).__name__}: {error}); is it "
+                "an OpenAI-compatible server?"
+            ) from error
         served = replace(served, reach=replace(served.reach, updates=updates))
         backend = HttpBackend(client, served, version if told is None else told)
     except BaseException:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.run import LocalRun, Parked
 from rolltree.engine.local.sampling import SamplingRows
 from rolltree.engine.local.stops import Meaning
 from rolltree.engine.protocol import Sample
@@ -80,16 +80,42 @@ class DecodeBatch:
     def add(self, run: LocalRun, meaning: Meaning, prefilled: int) -> None:
         """Take the next row."""
         row, s, n = len(self), run.request.sampling, len(run.ids)
+        if run.top:
+            new = run.limit - run.begin
+            self._tops[run] = np.zeros((new, run.top), np.int32), np.zeros((new, run.top), np.float32)
         self.runs.append(run)
         self.ids[row, :n] = run.ids
-        self.length[row] = self.begin[row] = self.shown[row] = n
+        self.begin[row] = self.shown[row] = run.begin
+        self.length[row] = n
         self.limit[row], self.prefilled[row], self.mixed[row] = run.limit, prefilled, False
         self.key[row], self.meaning[row] = run.key, meaning
         self.temperature[row], self.top_k[row], self.top_p[row] = s.temperature, s.top_k, s.top_p
-        if run.top:
-            new = run.limit - n
-            self._tops[run] = np.zeros((new, run.top), np.int32), np.zeros((new, run.top), np.float32)
+        if run.parked is not None:
+            self._restore(row, run.parked)
+            run.parked = None
         self._distribution = self._asking = None
+
+    def park(self) -> list[LocalRun]:
+        """Empty the batch; every run takes with it what it has written and goes on from there."""
+        parked = list[LocalRun]()
+        for row, run in enumerate(self.runs):
+            n = int(self.length[row])
+            if n > run.begin:
+                columns = {name: getattr(self, name)[row, run.begin : n].copy() for name in _COLUMNS if name != "ids"}
+                tops = self._tops.get(run)
+                run.parked = Parked(columns, tops, int(self.shown[row]), int(self.prefilled[row]))
+                run.ids = self.ids[row, :n].copy()
+            parked.append(run)
+        return parked
+
+    def _restore(self, row: int, had: Parked) -> None:
+        begin, n = int(self.begin[row]), int(self.length[row])
+        for name, values in had.columns.items():
+            getattr(self, name)[row, begin:n] = values
+        if had.tops is not None:
+            self._tops[self.runs[row]] = had.tops
+        self.shown[row] = had.shown
+        self.prefilled[row] += had.prefilled
 
     def remove(self, rows: list[int]) -> tuple[list[int], list[int]]:
         """Drop rows and close the gaps; return which rows moved and where to."""

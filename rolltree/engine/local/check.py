@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,8 @@ def check_tokens(tokens: Array, vocab: int, what: str) -> np.ndarray[tuple[int],
 
 
 def check_sampling(s: Sampling, vocab: int) -> None:
-    """Every knob in its range."""
+    """Every knob of its kind and in its range."""
+    _check_kinds(s)
     if s.max_tokens < 0:
         raise EngineError(f"max_tokens is {s.max_tokens}; it must be 0 or more.")
     if not (math.isfinite(s.temperature) and s.temperature >= 0):
@@ -43,6 +46,23 @@ def check_sampling(s: Sampling, vocab: int) -> None:
     for i in s.stop_ids:
         if not 0 <= i < vocab:
             raise EngineError(f"Stop id {i} is outside the vocabulary of {vocab}.")
+
+
+def _check_kinds(s: Sampling) -> None:
+    """Types too: a stop that is no string would otherwise fail in the middle of a step of all requests."""
+    counts: dict[str, Any] = {"max_tokens": s.max_tokens, "top_k": s.top_k, "offset": s.offset, "seed": s.seed}
+    for name, value in counts.items():
+        if not isinstance(value, numbers.Integral) and not (name == "seed" and value is None):
+            raise EngineError(f"{name} is {value!r}; it must be a whole number.")
+    reals: dict[str, Any] = {"temperature": s.temperature, "top_p": s.top_p}
+    for name, value in reals.items():
+        if not isinstance(value, numbers.Real):
+            raise EngineError(f"{name} is {value!r}; it must be a number.")
+    stops: tuple[Any, Any] = (s.stop, s.stop_ids)
+    if not isinstance(stops[0], tuple) or not all(isinstance(x, str) for x in stops[0]):
+        raise EngineError(f"stop is {s.stop!r}; it must be a tuple of strings.")
+    if not isinstance(stops[1], tuple) or not all(isinstance(x, numbers.Integral) for x in stops[1]):
+        raise EngineError(f"stop_ids is {s.stop_ids!r}; it must be a tuple of token ids.")
 
 
 def top_wanted(want: frozenset[str], max_top: int) -> int:

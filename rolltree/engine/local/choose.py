@@ -54,7 +54,7 @@ def _hooked(logits: Tensor, batch: DecodeBatch, failures: dict[int, EngineError]
             out[row] = _checked(hook(so_far, logits[row].clone()), logits[row])
         except EngineError as error:
             failures[row] = error
-        except Exception as error:  # user code: anything may come, and it must not end other runs
+        except BaseException as error:  # user code: anything may come, and it must not end other runs
             failures[row] = EngineError(f"The logits hook raised {type(error).__name__}: {error}")
             failures[row].__cause__ = error
     return out

@@ -6,8 +6,9 @@ one go. Rows that end leave their keys and values to the prefix cache, so whoeve
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +22,7 @@ from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import PrefixCache
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import wide
+from rolltree.engine.local.shortage import Limits, is_shortage, smaller
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
@@ -28,6 +30,7 @@ from rolltree.policy.decoder import Decoder
 from rolltree.policy.slab import Slab
 from rolltree.tree.node import Finish, FloatArray
 
+LOG = logging.getLogger("rolltree.engine")
 Outcome = tuple[LocalRun, Sample | EngineError, Sample | None]
 
 _STEP = 32
@@ -42,27 +45,14 @@ class News:
     parts: list[tuple[LocalRun, Sample]] = field(default_factory=list[tuple[LocalRun, Sample]])
 
 
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
-    """Sizes of one engine."""
-
-    max_batch: int
-    budget: int
-    """Tokens of keys and values for requests inside."""
-    cache: int
-    """Tokens of keys and values for prefixes kept."""
-    max_context: int
-    max_top: int
-    prefill: int = 8192
-    """Prefix tokens read in one step, about."""
-    chunk: int = 4096
-    """Padded tokens in one forward of a prefill or score."""
-
-
 class Core:
-    """All state of an engine. Not thread-safe; its worker is the only one to call it."""
+    """All state of an engine. Not thread-safe; its worker is the only one to call it.
 
-    def __init__(self, decoder: Decoder, codec: Codec, limits: EngineLimits, version: int) -> None:
+    Whatever raises, every run that was taken ends or waits on: out of memory puts those inside back into the queue with
+    what they have and lets in fewer; anything else ends all with an error, and later requests start afresh.
+    """
+
+    def __init__(self, decoder: Decoder, codec: Codec, limits: Limits, version: int) -> None:
         self.decoder, self.limits, self.version = decoder, limits, version
         self.queue: deque[LocalRun] = deque()
         self.batch = DecodeBatch(decoder.vocab_size, limits.max_top)
@@ -71,6 +61,10 @@ class Core:
         self._slab = Slab.zeros(decoder.shapes, 0, 0, decoder.dtype, decoder.device)
         self._room = Room(0, 0)
         """What is reserved; the slab is only as wide as what is in it."""
+        self._joining: list[LocalRun] = []
+        """Out of the queue in the present step; in the batch as well from some point on."""
+        self.steps = 0
+        """Steps begun, by which others see that it goes on."""
 
     @property
     def busy(self) -> bool:
@@ -79,7 +73,71 @@ class Core:
 
     def step(self) -> News:
         """Admit, read, draw one token for every row, and let go of those that end."""
-        news, old = News(), len(self.batch)
+        self.steps += 1
+        return self._guarded(self._advance)
+
+    def stop(self, run: LocalRun, finish: Finish) -> News:
+        """End one run with what it has."""
+
+        def work(news: News) -> None:
+            if run in self.queue:
+                self.queue.remove(run)
+                news.ended.append((run, *run.unfinished(finish)))
+            elif run in self.batch.runs:
+                self._let_go([(self.batch.runs.index(run), finish, "")], news)
+
+        return self._guarded(work)
+
+    def stop_all(self, finish: Finish) -> News:
+        """End every run with what it has."""
+        news = News()
+        for run in (*self.queue, *self.batch.runs):
+            news.ended.extend(self.stop(run, finish).ended)
+        return news
+
+    def fail_all(self, error: EngineError, *, waiting: bool = True) -> News:
+        """End every run with an error (the engine itself failed), or only those inside, and start afresh."""
+        runs = dict.fromkeys((*self.batch.runs, *self._joining))
+        if waiting:
+            runs |= dict.fromkeys(self.queue)
+            self.queue.clear()
+        self._clear()
+        return News([(run, error, None) for run in runs])
+
+    def update(self, state: Mapping[str, Tensor], version: int, caches: Caches) -> News:
+        """Take new weights. Kept prefixes are forgotten; runs inside keep their caches or have them recomputed."""
+        self.decoder.load(state)
+        self.version = version
+        self.forget()
+        if caches == "keep":
+            self.batch.mixed[: len(self.batch)] = True
+            return News()
+        return self._guarded(lambda news: self._recompute())
+
+    def forget(self) -> None:
+        """Drop kept prefixes, and the shape of the memory where nobody is inside.
+
+        How wide the memory is decides the order of sums and with it a log-prob's last digit. What comes next must not
+        depend on what was asked before: a run that is resumed here never asked it.
+        """
+        self._cache.clear()
+        if not len(self.batch):
+            self._clear()
+
+    def _recompute(self) -> None:
+        n = len(self.batch)
+        widest = int(self.batch.length[:n].max(initial=1)) - 1
+        rows = max(1, self.limits.chunk // max(widest, 1))
+        for first in range(0, n, rows):
+            last = min(first + rows, n)
+            width = int(self.batch.length[first:last].max()) - 1
+            ids = torch.from_numpy(self.batch.ids[first:last, :width].copy()).to(self.decoder.device)
+            start = torch.zeros(last - first, dtype=torch.long, device=self.decoder.device)
+            self.decoder.extend(ids, start, self._slab.view(first, last), width)
+        self.batch.mixed[:n] = False
+
+    def _advance(self, news: News) -> None:
+        old = len(self.batch)
         taken = self._admit(news)
         states = list[Tensor]()
         self._fit(taken)
@@ -98,53 +156,48 @@ class Core:
             failures = choose(wide(self.decoder.logits(hidden)), self.batch, self.version)
             self._let_go(self._endings(failures), news)
             self._report(range(len(self.batch)), None, news)
-        return news
+        elif self.queue and not news.ended:
+            raise EngineError(f"it made no progress: {len(self.queue)} requests wait and none is let in")
 
-    def stop(self, run: LocalRun, finish: Finish) -> News:
-        """End one run with what it has."""
+    def _guarded(self, work: Callable[[News], None]) -> News:
+        """Do something that may raise anywhere; no run is lost by it, and what had ended by then has ended."""
         news = News()
-        if run in self.queue:
-            self.queue.remove(run)
-            news.ended.append((run, nothing(finish), None))
-        elif run in self.batch.runs:
-            self._let_go([(self.batch.runs.index(run), finish, "")], news)
+        try:
+            work(news)
+        except BaseException as error:  # whatever it is, somebody waits for every run
+            over, short = {run for run, _, _ in news.ended}, is_shortage(error)
+            if not (short and self._shrink(over)):
+                failed = self.fail_all(_failure(error), waiting=not (short and (self.batch.runs or self._joining)))
+                news.ended += [outcome for outcome in failed.ended if outcome[0] not in over]
+        self._joining = []
         return news
 
-    def stop_all(self, finish: Finish) -> News:
-        """End every run with what it has."""
-        news = News()
-        for run in (*self.queue, *self.batch.runs):
-            news.ended.extend(self.stop(run, finish).ended)
-        return news
+    def _shrink(self, over: set[LocalRun]) -> bool:
+        """Put everybody inside back into the queue and let in fewer from now on; False where that cannot help."""
+        inside = len({*self.batch.runs, *self._joining} - over)
+        limits = smaller(self.limits, inside)
+        if limits is None:
+            return False
+        try:
+            back = dict.fromkeys((*self.batch.park(), *self._joining))
+        except MemoryError:
+            return False
+        self.queue.extendleft(run for run in reversed(back) if run not in over)
+        self.limits = limits
+        self._clear()
+        LOG.warning(
+            "The local engine ran out of memory with %d requests inside; from now on it takes at most %d at once and "
+            "keeps fewer prefixes. A smaller max_tokens_in_memory avoids this.", inside, limits.max_batch,
+        )  # fmt: skip
+        return True
 
-    def fail_all(self, error: EngineError) -> News:
-        """End every run with an error (the engine itself failed) and start afresh."""
-        runs = [*self.batch.runs, *self.queue]
-        self.queue.clear()
+    def _clear(self) -> None:
+        """Give back all memory and begin anew with an empty batch."""
+        self._joining = []
         self.batch = DecodeBatch(self.decoder.vocab_size, self.limits.max_top)
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
+        self._cache = PrefixCache(self.decoder.shapes, self.limits.cache, self.decoder.dtype, self.decoder.device)
         self._room = Room(0, 0)
-        self._cache.clear()
-        return News([(run, error, None) for run in runs])
-
-    def update(self, state: Mapping[str, Tensor], version: int, caches: Caches) -> None:
-        """Take new weights. Kept prefixes are forgotten; runs inside keep their caches or have them recomputed."""
-        self.decoder.load(state)
-        self.version = version
-        self._cache.clear()
-        n = len(self.batch)
-        if caches == "keep":
-            self.batch.mixed[:n] = True
-            return
-        widest = int(self.batch.length[:n].max(initial=1)) - 1
-        rows = max(1, self.limits.chunk // max(widest, 1))
-        for first in range(0, n, rows):
-            last = min(first + rows, n)
-            width = int(self.batch.length[first:last].max()) - 1
-            ids = torch.from_numpy(self.batch.ids[first:last, :width].copy()).to(self.decoder.device)
-            start = torch.zeros(last - first, dtype=torch.long, device=self.decoder.device)
-            self.decoder.extend(ids, start, self._slab.view(first, last), width)
-        self.batch.mixed[:n] = False
 
     def _admit(self, news: News) -> list[LocalRun]:
         n, lim = len(self.batch), self.limits
@@ -155,11 +208,24 @@ class Core:
             return []
         inside = int(self.batch.limit[:n].max(initial=0))
         taken, longest = wave(self.queue, n, inside, max_batch=lim.max_batch, budget=lim.budget, prefill=lim.prefill)
+        self._joining = taken
+        taken = [run for run in taken if self._understood(run, news)]
         room = room_for(n + len(taken), longest, self._room, max_batch=lim.max_batch, budget=lim.budget)
         if taken and room != self._room:
             self._room = room
             self.batch.resize(room.rows, room.columns)
         return taken
+
+    def _understood(self, run: LocalRun, news: News) -> bool:
+        """Whether its stops can be looked up; a codec that fails there fails that run only."""
+        try:
+            self._stops.meaning(run.request.sampling)
+        except Exception as error:
+            if is_shortage(error):
+                raise
+            news.ended.append((run, _blamed("The codec failed on the stops of a request", error), None))
+            return False
+        return True
 
     def _fit(self, taken: list[LocalRun]) -> None:
         """Make the slab as wide as this step and the last state of who ends in it need; much wider is as bad."""
@@ -206,11 +272,19 @@ class Core:
                 out.append((row, "eos", ""))
             elif bits[row] & STOP:
                 out.append((row, "stop", ""))
-            elif bits[row] and (fired := self._stops.fired(b.ids[row, b.begin[row] : b.length[row]], stop)):
-                out.append((row, "stop", fired))
+            elif bits[row] and (fired := self._fired(row, stop)):
+                out.append((row, "stop" if isinstance(fired, str) else fired, str(fired)))
             elif b.length[row] >= b.limit[row]:
                 out.append((row, "length", ""))
         return out
+
+    def _fired(self, row: int, stop: tuple[str, ...]) -> str | EngineError:
+        """The stop string that ends a row, or what the codec failed with."""
+        b = self.batch
+        try:
+            return self._stops.fired(b.ids[row, b.begin[row] : b.length[row]], stop)
+        except Exception as error:  # its token is drawn, so it can neither go on nor be drawn again
+            return _blamed("The codec failed on the text of a sample", error)
 
     def _let_go(self, endings: list[tuple[int, Finish | EngineError, str]], news: News) -> None:
         """Deliver rows that end, keep their prefixes, and close the gaps."""
@@ -218,25 +292,39 @@ class Core:
             return
         b, kept = self.batch, list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]()
         for row, finish, fired in endings:
-            run, length = b.runs[row], int(b.length[row])
-            if isinstance(finish, EngineError):
-                news.ended.append((run, finish, None))
+            try:
+                ended = self._ended(row, finish, fired, kept)
+            except Exception as error:  # the others end all the same
+                ended = b.runs[row], _blamed("The engine failed when a sample ended", error), None
+            if isinstance(ended[1], EngineError):
                 self._slab.wipe(row)
-                continue
-            hidden, known = None, length - 1
-            if run.hidden:
-                hidden, known = self._last_state(row), length
-            if not b.mixed[row]:
-                kept.append((row, b.ids[row, :known]))
-            whole = b.sample(row, int(b.begin[row]), finish, hidden, fired)
-            rest = b.sample(row, int(b.shown[row]), finish, hidden, fired)
-            news.ended.append((run, whole, rest))
-        self._cache.store(kept, self._slab)
+            news.ended.append(ended)
+        try:
+            self._cache.store(kept, self._slab)
+        except Exception:  # what is not kept is computed again
+            self._cache.clear()
         longest = int(b.length[: len(b)].max())
         source, target = b.remove([row for row, _, _ in endings])
         if source:
             index = torch.tensor([source, target], device=self.decoder.device)
             self._slab.copy_rows(index[0], index[1], longest)
+
+    def _ended(
+        self, row: int, finish: Finish | EngineError, fired: str,
+        kept: list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]],
+    ) -> Outcome:  # fmt: skip
+        b = self.batch
+        run, length = b.runs[row], int(b.length[row])
+        if isinstance(finish, EngineError):
+            return run, finish, None
+        hidden, known = None, length - 1
+        if run.hidden:
+            hidden, known = self._last_state(row), length
+        whole = b.sample(row, int(b.begin[row]), finish, hidden, fired)
+        rest = b.sample(row, int(b.shown[row]), finish, hidden, fired)
+        if not b.mixed[row]:
+            kept.append((row, b.ids[row, :known]))
+        return run, whole, rest
 
     def _last_state(self, row: int) -> FloatArray:
         """Last hidden state at a row's last token, which no step has read yet."""
@@ -249,3 +337,15 @@ class Core:
 
 def _numpy(hidden: Tensor) -> FloatArray:
     return hidden.float().cpu().numpy().copy()
+
+
+def _failure(error: BaseException) -> EngineError:
+    if is_shortage(error):
+        return EngineError(f"The engine has too little memory for this request alone ({error}); lower max_tokens.")
+    return _blamed("The engine failed in a decoding step", error)
+
+
+def _blamed(what: str, error: BaseException) -> EngineError:
+    failure = EngineError(f"{what} with {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

@@ -14,15 +14,18 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rolltree.engine.local.check import check_room, check_sampling, check_tokens, top_wanted
-from rolltree.engine.local.core import Core, EngineLimits, News
+from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
+from rolltree.engine.local.shortage import Limits
 from rolltree.engine.local.streams import passed_over, stream_key
 from rolltree.engine.local.worker import Worker
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
+from rolltree.engine.watch import Watchdog
 from rolltree.policy.decode import decoder_of
-from rolltree.policy.decoder import Decoder, ModelError
+from rolltree.policy.decoder import Decoder
 from rolltree.policy.device import HALF, free_memory
+from rolltree.policy.errors import ModelError
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.tree.node import Array, Finish, FloatArray
 
@@ -70,12 +73,13 @@ class LocalEngine:
             raise EngineError(f"max_batch is {max_batch} and max_tokens_in_memory {memory}; both must be positive.")
         kept = memory // 4 if share_prefixes else 0
         max_top = min(decoder.vocab_size, _MAX_TOP)
-        limits = EngineLimits(max_batch, memory - kept, kept, context, max_top)
+        limits = Limits(max_batch, memory - kept, kept, context, max_top)
         self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         """What it can do."""
         self._rng = np.random.default_rng(seed)
         self._worker = Worker(Core(decoder, self.codec, limits, version), lockstep=lockstep)
         self._fresh: list[LocalRun] = []
+        self._watchdog = Watchdog(self)
         self._table: tuple[int, FloatArray] | None = None
         # An engine that is dropped without close() must not leave its thread behind.
         weakref.finalize(self, self._worker.shutdown)
@@ -100,6 +104,7 @@ class LocalEngine:
         if not self._fresh:
             # One order for everything submitted in this turn of the loop, so that a group starts as one batch.
             run.loop.call_soon(self._flush)
+            self._watchdog.wake(run.loop)
         self._fresh.append(run)
         return run
 
@@ -155,14 +160,19 @@ class LocalEngine:
         if version <= self.version:
             raise EngineError(f"Version {version} is not above the present {self.version}; versions only grow.")
 
-        def work() -> None:
+        def work() -> News:
             try:
-                self._worker.core.update(state, version, caches)
+                return self._worker.core.update(state, version, caches)
             except ModelError as error:
                 raise EngineError(str(error)) from error
 
         self._flush()
         await self._worker.ask(work)
+
+    async def forget(self) -> None:
+        """See `Forgetful`."""
+        self._flush()
+        await self._worker.ask(self._worker.core.forget)
 
     async def close(self) -> None:
         """End every run with what it has and release the memory."""
@@ -170,13 +180,29 @@ class LocalEngine:
         if not self._worker.closed:
             await self._worker.ask(self._worker.close)
 
+    def at_work(self) -> int | None:
+        """Steps so far; None while there is nothing to do."""
+        busy = (self._worker.core.busy or self._fresh) and not self._worker.paused
+        return self._worker.core.steps if busy else None
+
+    def doing(self) -> str:
+        """What it is at, for people."""
+        core = self._worker.core
+        return (
+            f"the local engine has {len(core.batch)} requests inside and {len(core.queue)} waiting, {self._worker.at()}"
+        )
+
     def _seed(self, sampling: Sampling) -> int:
         return int(self._rng.integers(1 << 63)) if sampling.seed is None else sampling.seed
 
     def _flush(self) -> None:
         if self._fresh:
             runs, self._fresh = self._fresh, []
-            self._worker.submit(runs)
+            try:
+                self._worker.submit(runs)
+            except Exception as error:  # no thread can be started: whoever waits is told
+                for run in runs:
+                    run.end(EngineError(f"The engine cannot start: {error}"))
 
     def _stop(self, run: LocalRun, finish: Finish) -> None:
         self._flush()

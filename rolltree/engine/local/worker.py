@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import traceback
 from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +15,9 @@ import torch
 from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob, score, take
+from rolltree.engine.local.shortage import is_shortage, reads_less
 from rolltree.engine.protocol import EngineError
+from rolltree.engine.run import carried
 from rolltree.engine.samples import nothing
 from rolltree.policy.team import release_team
 
@@ -79,7 +83,7 @@ class Worker:
         def order() -> News | None:
             try:
                 news = work()
-            except Exception as error:  # handed to whoever asked
+            except BaseException as error:  # handed to whoever asked
                 _call(loop, _fail, done, error)
                 return None
             if news is not None:
@@ -108,37 +112,49 @@ class Worker:
             self.post(self.close)
             thread.join(timeout=60)
 
+    def at(self) -> str:
+        """Where its thread is, for people."""
+        thread = self._thread
+        frame = None if thread is None or thread.ident is None else sys._current_frames().get(thread.ident)  # pyright: ignore[reportPrivateUsage]
+        if frame is None:
+            return "and its thread is gone"
+        last = traceback.extract_stack(frame)[-1]
+        return f"and its thread is in {last.name} ({last.filename}, line {last.lineno})"
+
     @torch.inference_mode()
     def _main(self) -> None:
         while True:
-            self._wake.clear()
-            while self._inbox:
-                news = self._inbox.popleft()()
-                if news is not None:
-                    _publish(news)
-            if self.closed:
-                self._thread = None
-                if self._inbox:
-                    continue
+            try:
+                while self._turn():
+                    pass
+            except BaseException as error:  # somebody waits for every run; a thread that died would leave them waiting
+                failure = EngineError(f"The engine failed with {type(error).__name__}: {error}")
+                failure.__cause__ = error
+                _publish(self.core.fail_all(failure))
+            else:
                 return
-            if self._jobs:
-                self._score()
-            if self.core.busy and not self.paused:
-                news = self._step()
-                _publish(news)
-                if self.lockstep and news.ended:
-                    self._let_react({run.loop for run, _, _ in news.ended})
-            elif not self._jobs and not self._wake.wait(PATIENCE):
-                release_team()
-                self._wake.wait()
 
-    def _step(self) -> News:
-        try:
-            return self.core.step()
-        except Exception as error:  # the engine failed: everyone inside learns why, and later requests start afresh
-            failure = EngineError(f"The engine failed in a decoding step with {type(error).__name__}: {error}")
-            failure.__cause__ = error
-            return self.core.fail_all(failure)
+    def _turn(self) -> bool:
+        """Orders, scores and one step; False once there will be no more."""
+        self._wake.clear()
+        while self._inbox:
+            news = self._inbox.popleft()()
+            if news is not None:
+                _publish(news)
+        if self.closed:
+            self._thread = None
+            return bool(self._inbox)
+        if self._jobs:
+            self._score()
+        if self.core.busy and not self.paused:
+            news = self.core.step()
+            _publish(news)
+            if self.lockstep and news.ended:
+                self._let_react({run.loop for run, _, _ in news.ended})
+        elif not self._jobs and not self._wake.wait(PATIENCE):
+            release_team()
+            self._wake.wait()
+        return True
 
     def _let_react(self, loops: set[asyncio.AbstractEventLoop]) -> None:
         for loop in loops:
@@ -151,7 +167,12 @@ class Worker:
         jobs = take(self._jobs, self.core.limits.chunk)
         try:
             results = score(self.core.decoder, jobs, self.core.version, _LOGITS_AT_ONCE)
-        except Exception as error:  # as above, for the callers of this batch
+        except BaseException as error:  # as in a step, for the callers of this batch
+            less = reads_less(self.core.limits) if is_shortage(error) and len(jobs) > 1 else None
+            if less is not None:
+                self.core.limits = less
+                self._jobs = [*jobs, *self._jobs]
+                return
             for job in jobs:
                 failure = EngineError(f"The engine failed while scoring with {type(error).__name__}: {error}")
                 _call(job.done.get_loop(), _fail, job.done, failure)
@@ -190,9 +211,9 @@ def _settle(future: asyncio.Future[Any], result: Any) -> None:
         future.set_result(result)
 
 
-def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
-        future.set_exception(error)
+        future.set_exception(carried(error))
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:

@@ -15,6 +15,7 @@ from rolltree.engine.segments.run import SegmentRun
 from rolltree.engine.segments.turnstile import Turnstile
 from rolltree.engine.segments.wire import Backend, BrokenError, SegmentRead
 from rolltree.engine.segments.writer import SegmentPatience, Writer
+from rolltree.engine.watch import Watchdog
 from rolltree.tree.node import Array
 
 _DOES = ("stream", "abort", "greedy", "shared-prefix", "versions")
@@ -44,6 +45,8 @@ class SegmentEngine:
         self._tasks: dict[asyncio.Task[None], tuple[Writer, SegmentRun]] = {}
         self._pauses = 0
         self._closed = False
+        self._submitted = 0
+        self._watchdog = Watchdog(self)
 
     @property
     def version(self) -> int:
@@ -71,9 +74,11 @@ class SegmentEngine:
         if run.most == 0:
             run.end("length")
             return run
+        self._watchdog.wake(run.loop)
         writer = Writer(
             self.backend, self._writing, self._tables, self.codec.eos_id, self._patience, lambda: self._salt
         )
+        self._submitted += 1
         task = writer.start(run)
         self._tasks[task] = writer, run
         task.add_done_callback(self._forget)
@@ -106,7 +111,11 @@ class SegmentEngine:
         """Stop making tokens: calls in flight end, their runs keep what they have and wait."""
         if self._pauses == 0:
             self._pauses = 1
-            await self._quiet()
+            try:
+                await self._quiet()
+            except BaseException:
+                self._pauses = 0
+                raise
 
     async def resume(self) -> None:
         """Go on; runs that wait are continued from what they have."""
@@ -122,17 +131,15 @@ class SegmentEngine:
         if version <= self.version:
             raise EngineError(f"Version {version} is not above the present {self.version}; versions only grow.")
         await self._quiet()
-        await self._reading.close()
         try:
+            await self._reading.close()
             try:
-                await self.backend.load(weights, version)
-            except BrokenError as broken:
-                # Not tried again: nobody knows which weights it has, and it may be reading them still.
-                raise EngineError(f"{self._name} broke while it was to take version {version}: {broken}") from broken
+                await self._load(weights, version)
+            finally:
+                self._reading.open()
             if caches == "recompute":
                 self._salt = f"rolltree-{version}"
         finally:
-            self._reading.open()
             self._writing.open()
 
     async def close(self) -> None:
@@ -145,23 +152,52 @@ class SegmentEngine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.backend.close()
 
+    def at_work(self) -> int | None:
+        """Tokens its runs have, and runs there were; None while there is nothing to do."""
+        if self._pauses or not self._tasks:
+            return None
+        return hash((self._submitted, *(len(run.written) for run in self.in_flight)))
+
+    def doing(self) -> str:
+        """What it is at, for people."""
+        return f"{self._name} has {len(self.in_flight)} requests in flight and sends no token"
+
+    async def _load(self, weights: Any, version: int) -> None:
+        try:
+            await self.backend.load(weights, version)
+        except BrokenError as broken:
+            # Not tried again: nobody knows which weights it has, and it may be reading them still.
+            raise EngineError(f"{self._name} broke while it was to take version {version}: {broken}") from broken
+
     async def _quiet(self) -> None:
+        """Close the gate and wait until all calls have ended; whoever is cancelled here leaves it as it was."""
         closing = asyncio.ensure_future(self._writing.close())
-        await asyncio.sleep(0)
-        for writer, _ in list(self._tasks.values()):
-            writer.interrupt()
-        await closing
+        try:
+            await asyncio.sleep(0)
+            for writer, _ in list(self._tasks.values()):
+                writer.interrupt()
+            await asyncio.shield(closing)
+        except BaseException:
+            if closing.cancel():
+                await asyncio.gather(closing, return_exceptions=True)
+            elif not closing.cancelled() and closing.exception() is None:
+                self._writing.open()
+            raise
 
     async def _read(self, ids: list[int], start: int, alternatives: int) -> SegmentRead:
         failed = 0
         while True:
             try:
                 return await self.backend.read(ids, start, alternatives)
+            except EngineError:
+                raise
             except BrokenError as broken:
                 failed += 1
                 if failed >= self._patience.tries:
                     raise EngineError(f"{self._name} failed {failed} times in a row: {broken}") from broken
                 await asyncio.sleep(max(broken.after, self._patience.wait(failed)))
+            except Exception as error:  # an answer in a form nobody foresaw
+                raise EngineError(f"{self._name} failed: {type(error).__name__}: {error}") from error
 
     def _wanted(self, want: frozenset[str]) -> tuple[int, bool]:
         """How many alternatives are wanted and whether entropy is; raises on what cannot be had."""

@@ -26,10 +26,14 @@ class Turnstile:
         self._tell()
 
     async def close(self) -> None:
-        """Let nobody in any more and wait until nobody is inside."""
+        """Let nobody in any more and wait until nobody is inside; who is cancelled while waiting has closed nothing."""
         self._closed += 1
-        while self._inside:
-            await self._change()
+        try:
+            while self._inside:
+                await self._change()
+        except BaseException:
+            self.open()
+            raise
 
     def open(self) -> None:
         """Take one closing back."""

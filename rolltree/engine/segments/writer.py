@@ -94,6 +94,10 @@ class Writer:
             run.settle(error)
         except Exception as error:
             run.settle(EngineError(f"{self._backend.name} failed: {type(error).__name__}: {error}"))
+        finally:
+            # Whatever ended this task, nobody else would end its run.
+            if not run.ended:
+                run.end(run.asked or "abort")
 
     async def _segment(self, run: SegmentRun) -> None:
         async with self._gate:

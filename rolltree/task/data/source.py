@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.task.items import TaskError
+from rolltree.task.items import TaskError, lines_of
+from rolltree.tree.json_text import read_json, why_not
 
 KINDS = (".jsonl", ".json", ".parquet")
 """Endings of files that are data by themselves."""
@@ -43,11 +43,7 @@ def read_data(source: str, limit: int | None = None) -> list[DataRow]:
 
 
 def _lines(path: Path, source: str) -> Iterator[DataRow]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{source} is not UTF-8 text ({error.reason} at byte {error.start})") from None
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in lines_of(path):
         if line.strip():
             where = f"{source} line {number}"
             yield DataRow(_object(line, where), where)
@@ -55,9 +51,9 @@ def _lines(path: Path, source: str) -> Iterator[DataRow]:
 
 def _object(line: str, where: str) -> Mapping[str, Any]:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise TaskError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
+        row = read_json(line)
+    except ValueError as error:
+        raise TaskError(f"{where} is not JSON: {why_not(error)}") from None
     if not isinstance(row, dict):
         raise TaskError(f"{where} must be an object with prompt and answer, not {type(row).__name__}")
     return cast(Mapping[str, Any], row)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from rolltree.task.items import TaskError, digest
+from rolltree.ownfile import own_file
+from rolltree.task.items import TaskError
 
 
 def locate(address: str, what: str) -> Any:
@@ -18,7 +16,7 @@ def locate(address: str, what: str) -> Any:
     if not colon or not place or not name:
         raise TaskError(f"{what} {address!r} must be written as package.module:Name or path/to/file.py:Name")
     try:
-        found: Any = _from_file(Path(place)) if place.endswith(".py") else import_module(place)
+        found: Any = own_file(Path(place)) if place.endswith(".py") else import_module(place)
     except ImportError as error:
         raise TaskError(f"{what} {address!r} cannot be imported: {error}") from None
     for part in name.split("."):
@@ -26,24 +24,3 @@ def locate(address: str, what: str) -> Any:
             raise TaskError(f"{what} {address!r}: {place} has no {part!r}")
         found = getattr(found, part)
     return found
-
-
-def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ImportError(f"there is no file {path}")
-    whole = path.resolve()
-    name = f"rolltree_file_{digest(str(whole))}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, whole)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Known by name while it runs, as dataclasses and pickles expect.
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

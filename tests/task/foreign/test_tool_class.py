@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 
 from rolltree.contract import task as contract
+from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
 from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.generate.needs import NeedsError
@@ -247,5 +248,5 @@ def test_it_is_loaded_by_its_address_with_knobs_in_the_name(tmp_path):
     ],
 )
 def test_refusals(name, says):
-    with pytest.raises((TaskError, TypeError), match=says):
+    with pytest.raises((RolltreeError, TypeError), match=says):
         load_task(name)

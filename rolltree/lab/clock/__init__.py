@@ -1,1 +1,0 @@
-"""The virtual clock: `rolltree.control.schedule` in simulated time; `python -m rolltree.lab.clock`."""

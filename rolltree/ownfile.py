@@ -1,0 +1,39 @@
+"""A Python file of the user as a module, loaded once."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from rolltree.errors import RolltreeError
+
+
+class OwnFileError(RolltreeError, ImportError):
+    """A file that cannot be loaded."""
+
+
+def own_file(path: Path) -> ModuleType:
+    """The module that a file defines; what fails in it is one sentence with the file's name."""
+    if not path.is_file():
+        raise OwnFileError(f"there is no file {path}; give the path of a Python file, then a colon and a name")
+    whole = path.resolve()
+    name = f"rolltree_file_{hashlib.blake2b(str(whole).encode(), digest_size=6).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, whole)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Known by name while it runs, as dataclasses and pickles expect.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, ImportError | SyntaxError):
+            raise OwnFileError(f"{path} cannot be imported: {error}") from error
+        raise
+    return module

@@ -1,0 +1,147 @@
+"""Parts by name, in one way for every kind: built in, installed by another package, or from a file of your own.
+
+A name is one of the package's own parts, an entry point of an installed package, or `path/to/file.py:name`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from rolltree.errors import RolltreeError, unknown, unknown_knob
+from rolltree.ownfile import own_file
+
+T = TypeVar("T")
+Part = Callable[[Any], tuple[str, T] | None]
+"""The name of a part and the part that a value is; None where it is none."""
+
+FOREIGN: set[str] = set()
+"""Top-level modules outside this package from which parts were taken."""
+
+
+class Registry(Generic[T]):
+    """The parts of one kind."""
+
+    def __init__(
+        self, kind: str, group: str, built_in: Callable[[], Mapping[str, T]], part: Part[T], *,
+        given: Callable[[str, Any], T | None] | None = None, hint: str = "",
+    ) -> None:  # fmt: skip
+        self.kind = kind
+        self.group = group
+        """Of entry points."""
+        self.built_in = cache(built_in)
+        """The parts of this package by name."""
+        self._part = part
+        self._given = given
+        """The part that a value named by a file or an entry point is, where `part` does not know the value."""
+        self._hint = hint
+
+    def all(self) -> dict[str, T]:
+        """Every part that has a name, those of installed packages included."""
+        return dict(sorted({**self.built_in(), **{name: self.find(name) for name in installed(self.group)}}.items()))
+
+    def names(self) -> list[str]:
+        """The names of all, without loading those of other packages."""
+        return sorted({*self.built_in(), *installed(self.group)})
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (in_file(name) or name in self.names())
+
+    def find(self, name: str) -> T:
+        """The part of that name; an unknown one is refused with the nearest known."""
+        if in_file(name):
+            return self._from_file(name)
+        point = installed(self.group).get(name)
+        if point is not None:
+            return self._from_package(point)
+        if name not in self.built_in():
+            raise unknown(self.kind, name, self.names(), self._hint)
+        return self.built_in()[name]
+
+    def _from_file(self, name: str) -> T:
+        path, _, inner = name.rpartition(":")
+        module = own_file(Path(path))
+        FOREIGN.add(module.__name__)
+        known = parts_in(module, self._part)
+        if inner in known:
+            return known[inner]
+        if not hasattr(module, inner):
+            raise unknown(f"{self.kind} of {path}", inner, known)
+        return self._taken(getattr(module, inner), inner, name)
+
+    def _from_package(self, point: EntryPoint) -> T:
+        owner = point.dist.name if point.dist is not None else point.value
+        if point.name in self.built_in():
+            raise RolltreeError(
+                f"the package {owner} names a {self.kind} {point.name!r}, which Rolltree has too; uninstall it, or let "
+                "it choose another name"
+            )
+        try:
+            value = point.load()
+        except (ImportError, AttributeError) as error:
+            raise RolltreeError(
+                f"the {self.kind} {point.name!r} of the package {owner} cannot be loaded ({error}); mend or "
+                "uninstall it"
+            ) from error
+        FOREIGN.add(point.module.partition(".")[0])
+        return self._taken(value, point.name, f"{point.value} of the package {owner}")
+
+    def _taken(self, value: Any, name: str, where: str) -> T:
+        pair = self._part(value)
+        if pair is not None:
+            return pair[1]
+        part = self._given(name, value) if self._given is not None else None
+        if part is None:
+            raise RolltreeError(f"{where} is no {self.kind}, but {type(value).__name__}; name a {self.kind}")
+        return part
+
+
+def modules_of(part: Part[T], *packages: str) -> Callable[[], Mapping[str, T]]:
+    """The parts in the modules of packages, found by importing them."""
+
+    def find() -> Mapping[str, T]:
+        found: dict[str, T] = {}
+        for package in packages:
+            for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+                found |= parts_in(importlib.import_module(f"{package}.{module.name}"), part)
+        return dict(sorted(found.items()))
+
+    return find
+
+
+def parts_in(module: ModuleType, part: Part[T]) -> dict[str, T]:
+    """The parts that a module holds, by name."""
+    return dict(pair for value in list(vars(module).values()) if (pair := part(value)) is not None)
+
+
+def in_file(name: str) -> bool:
+    """Whether a name is one of a part in a file."""
+    return ".py:" in name
+
+
+def check_knobs(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a knob that a part does not have, with the nearest it has."""
+    names = list(known)
+    for knob in given:
+        if knob not in names:
+            raise unknown_knob(what, knob, names)
+
+
+@cache
+def installed(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name; a name that two packages give is refused."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        if point.name in found and found[point.name].value != point.value:
+            raise RolltreeError(
+                f"two installed packages give {point.name!r} of {group}: {found[point.name].value} and {point.value}; "
+                "uninstall one"
+            )
+        found[point.name] = point
+    return found

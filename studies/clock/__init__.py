@@ -1,0 +1,1 @@
+"""The virtual clock: `rolltree.control.schedule` in simulated time; `python -m studies.clock`."""

@@ -1,0 +1,1 @@
+"""How well the embedded policy does, and how it learns."""
