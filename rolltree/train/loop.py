@@ -14,18 +14,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Forgetful
 from rolltree.generate.random import mix
+from rolltree.metrics.registry import without_zeros
+from rolltree.metrics.rollouts import Rollouts
+from rolltree.metrics.staleness import staleness
+from rolltree.metrics.step import grown_metrics, trained_metrics
+from rolltree.metrics.usage import settle_rest, settle_usage
 from rolltree.objective.batch import Objective
 from rolltree.objective.hooks import at_step
 from rolltree.policy.publish import weights_of
 from rolltree.policy.team import release_team
 from rolltree.recipe.recipe import Parts
-from rolltree.replay.age import age_numbers
 from rolltree.replay.recall import ReplayBuffer
 from rolltree.replay.rollout_batch import RolloutBatch
 from rolltree.rollout.collector import Collector
@@ -39,14 +41,11 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.corrected import corrected
 from rolltree.train.evaluate import evaluate
 from rolltree.train.failures import all_failed
-from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
-from rolltree.train.gather import Reread, check_gap
-from rolltree.train.growth import growth
+from rolltree.train.gather import Reread, check_mismatch
 from rolltree.train.peers import PeerPolicy, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.step import Learner
 from rolltree.train.totals import RunTotals, StepClock
-from rolltree.train.vitals import vitals
 from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import Table, table
@@ -64,6 +63,8 @@ class RunEvent:
     note: str = ""
 
 
+LAPS = ("grow", "credit", "learn", "stop", "publish")
+"""What the time of a step is made of."""
 Listen = Callable[[RunEvent], str | None]
 """Told of everything that happens; what it answers is said and logged with the step."""
 
@@ -135,7 +136,7 @@ class Loop:
         """
         clock = StepClock()
         batch = await self.collector.collect(self.version, self.recalls(self.collector.next_plan(self.done)))
-        numbers = outcomes(batch.fresh) | growth(batch.fresh) | batch.numbers
+        numbers = grown_metrics(batch.fresh) | batch.numbers
         clock.lap("grow")
         self.listen(RunEvent("grown", self.done + 1, numbers, tuple(batch.fresh)))
         began = time.monotonic()
@@ -146,15 +147,17 @@ class Loop:
         numbers |= await self.collector.trained(time.monotonic() - began)
         if not self.collector.lockstep:
             clock.lap("stop")
-        numbers |= self._spent() | {"leaves.waiting": float(self.collector.waiting)}
+        numbers |= self._spent() | {"rollout/waiting": float(self.collector.waiting)}
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
-        numbers |= account_numbers(batch.trees) | vitals(batch.trees, batch.version)
-        numbers["decoded"] = float(self.spent.decoded)
+        # What a schedule says of unfinished rollouts goes before what the batch alone can tell.
+        numbers = trained_metrics(batch.trees, batch.version) | numbers
+        numbers["budget/decoded_total"] = float(self.spent.decoded)
         if (epoch := self.cursor.epoch) is not None:
-            numbers["epoch"] = epoch
-        numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
+            numbers["budget/epoch"] = epoch
+        numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
+        numbers = without_zeros(numbers)
         self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
         return numbers, batch.trees
 
@@ -183,7 +186,7 @@ class Loop:
         view = table([*batch.kept, *again])
         if not len(view.leaf) or not view.live.any():
             settle_rest(batch.trees)
-            return {"trained_tokens": 0.0}
+            return {"budget/trained": 0.0}
         self.readings.write(view, self.config.token_budget, self.learner.policy)
         advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
@@ -198,30 +201,30 @@ class Loop:
             numbers = self._update(objective, view, folded, paths, reread)
         finally:  # also where it diverges: the offending trees are looked at afterwards
             write(view, folded)
-            settle_fates(view, weights)
+            settle_usage(view, weights)
             settle_rest(batch.trees)
             for read in reread:
                 read.write()
         numbers |= self.readings.learn(view, self.config.token_budget, again)
         release_team()
         clock.lap("learn")
-        written = view.flat("version", -1.0).astype(np.int64)[folded.weight > 0]
         if again:
-            numbers["recalled"] = float(len(again))
-        return numbers | age_numbers(written, self.version) | {"idle_share": _idle(folded)}
+            numbers["rollout/recalled_groups"] = float(len(again))
+        numbers |= staleness(Rollouts(view, self.version))
+        return numbers | {"policy/zero_advantage": _zero_advantage(folded)}
 
     def _update(
         self, objective: Objective, view: Table, folded: Folded, paths: Expanded | None, reread: list[Reread]
     ) -> dict[str, float]:
         """Update each policy with what it wrote; `reread` collects what they say of it under their weights before."""
         c = self.config
-        knobs = StepKnobs(c.token_budget, c.log_entropy, c.gap_limit, c.loss_limit, c.held)
+        knobs = StepKnobs(c.token_budget, c.log_entropy, c.mismatch_limit, c.loss_limit, c.held)
         mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
         reread.append(Reread(view))
         numbers = self.learner.step(
             objective, view, mine, paths, version=self.version, knobs=knobs, watchers=reread[-1:]
         )
-        check_gap(numbers, c)
+        check_mismatch(numbers, c)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 own = written_by(view, folded, [name])
@@ -229,7 +232,7 @@ class Loop:
                 theirs = peer.learner.step(
                     objective, view, own, None, version=peer.version, knobs=knobs, watchers=reread[-1:]
                 )
-                numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
+                numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         return numbers
 
     async def evaluate(self) -> dict[str, float]:
@@ -240,12 +243,12 @@ class Loop:
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
-                numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
+                numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         # A run that is resumed behind this evaluation has not made it.
         for engine in (self.engine, *(peer.engine for peer in self.peers.values())):
             if isinstance(engine, Forgetful):
                 await engine.forget()
-        numbers["seconds.evaluate"] = time.perf_counter() - began
+        numbers["time/evaluate"] = time.perf_counter() - began
         self.listen(RunEvent("evaluated", self.done, numbers, tuple(forest)))
         return numbers
 
@@ -314,7 +317,7 @@ class Loop:
         self._trainer.shutdown()
 
 
-def _idle(folded: Folded) -> float:
+def _zero_advantage(folded: Folded) -> float:
     taught = folded.weight > 0
     idle = taught & (folded.gain == 0) & (folded.loss == 0)
     return float(idle.sum() / max(taught.sum(), 1))

@@ -35,8 +35,8 @@ def test_failed_rollouts_count_neither_as_right_nor_as_wrong() -> None:
             if reward is not None:
                 leaf.scores["reward"] = reward
     told = summary(forest, 3)
-    assert told["items"] == 2
-    assert told["failed"] == 4
-    assert told["pass@1"] == pytest.approx((1 / 2 + 2 / 3) / 2)
-    assert told["pass@3"] == 1.0
-    assert told["reward"] == pytest.approx(3.5 / 5)
+    assert told["eval/items"] == 2
+    assert told["eval/failed"] == 4
+    assert told["eval/pass@1"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert told["eval/pass@3"] == 1.0
+    assert told["eval/reward"] == pytest.approx(3.5 / 5)
