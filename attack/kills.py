@@ -31,7 +31,7 @@ SCHEDULES = ("areal", "april", "verl", "slime", "rollart", "dart")
 PATIENCE = 180.0
 """Seconds after which a run hangs."""
 _EVENTS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree"})
-_TIMED = ("seconds.",)
+_TIMED = ("time/",)
 
 
 def _main(work: Callable[[], None], log: Path) -> None:
@@ -114,7 +114,7 @@ def _whole(recipe: str, knobs: tuple[tuple[str, Any], ...]) -> tuple[list[dict[s
     try:
         _run(recipe, dict(knobs), place / "run", count=place / "count")
         lines = _metrics(place / "run")
-        spent = float(lines[-1].get("seconds.total", 0) or 2.0) if lines else 2.0
+        spent = float(lines[-1].get("time/total", 0) or 2.0) if lines else 2.0
         timeless = [{k: v for k, v in line.items() if not k.startswith(_TIMED)} for line in lines]
         return timeless, _weights(place / "run"), int((place / "count").read_text()), spent
     finally:

@@ -97,8 +97,8 @@ def rate(schedule: str, shape: tuple[int, int, int], slots: int, steps: int, thr
                 numbers, trees = await loop.step()
                 if number >= warm:
                     tokens += sum(len(n) for tree in trees for n in tree if n.trainable)
-                    engine_idle.append(numbers["seconds.engine_idle_share"])
-                    trainer_idle.append(numbers["seconds.trainer_idle_share"])
+                    engine_idle.append(numbers["time/engine_idle"])
+                    trainer_idle.append(numbers["time/trainer_idle"])
             seconds, worked = time.perf_counter() - begin, time.process_time() - worked
         finally:
             await loop.close()

@@ -190,8 +190,8 @@ async def soak(options: argparse.Namespace) -> Row:
     fates = {k: n for k, n in scheduler.numbers.items() if k != "submitted"}
     return Row(
         options.schedule, options.minutes, loop.done, scheduler.numbers["submitted"], fates, dict(trouble.seen),
-        max(early or [memory[0][1]]), max(m for _, m in memory[-5:]), numbers["schedule.resumed"],
-        numbers.get("schedule.slow_trained", 0.0), numbers.get("schedule.other_trained", 0.0),
+        max(early or [memory[0][1]]), max(m for _, m in memory[-5:]), numbers["rollout/resumed"],
+        numbers.get("rollout/slow_trained", 0.0), numbers.get("rollout/other_trained", 0.0),
     )  # fmt: skip
 
 

@@ -149,7 +149,7 @@ def our_steps(shape: tuple[int, int, int, int], steps: int) -> list[float]:
         for _ in range(steps):
             begin = clock()
             numbers, _ = await loop.step()
-            rates.append(numbers["spent.decoded"] / (clock() - begin))
+            rates.append(numbers["budget/decoded"] / (clock() - begin))
         await engine.close()
 
     asyncio.run(run())

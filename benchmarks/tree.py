@@ -124,19 +124,19 @@ def _resident() -> int:
 
 def _shape(folder: Path) -> Any:
     archive = open_forest(folder)
-    assert len(archive.parent) == len(archive.depth) == len(archive.end) == len(archive.is_leaf)
+    assert len(archive.shape.parent) == len(archive.shape.depth) == len(archive.shape.end) == len(archive.shape.is_leaf)
     return archive
 
 
 def _numbers(archive: Any) -> list[Any]:
-    return [archive.flat(name) for name in ("actions", "logp", "sampling_logprob", "version")]
+    return [archive.ragged(name) for name in ("actions", "logp", "sampling_logprob", "version")]
 
 
 def _backup(archive: Any) -> Any:
-    leaves = np.concatenate([[0], np.cumsum(archive.is_leaf)])
-    reward = np.concatenate([[0.0], np.cumsum(np.where(archive.is_leaf, archive.scores("reward"), 0.0))])
+    leaves = np.concatenate([[0], np.cumsum(archive.shape.is_leaf)])
+    reward = np.concatenate([[0.0], np.cumsum(np.where(archive.shape.is_leaf, archive.scores("reward"), 0.0))])
     first = np.arange(len(archive))
-    return (reward[archive.end] - reward[first]) / (leaves[archive.end] - leaves[first])
+    return (reward[archive.shape.end] - reward[first]) / (leaves[archive.shape.end] - leaves[first])
 
 
 def main(sizes: list[int]) -> None:

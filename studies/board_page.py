@@ -87,7 +87,7 @@ def numbers(board: Board) -> dict[str, list[dict[str, object]]]:
     result = board.result
     return {
         arm.label: [
-            {"seed": t.seed, "rows": [dict(r) for r in t.rows if "pass@1" in r],
+            {"seed": t.seed, "rows": [dict(r) for r in t.evaluations],
              "steps": steps_until(t, t.cost("decoded")), **{c.metric: t.mean(c.metric) for c in board.columns}}
             for t in result.of(arm.label)
         ]

@@ -90,4 +90,4 @@ def _against(contrast: Contrast | None, mine: Measure, theirs: Measure) -> str:
 
 def steps_until(trace: Trace, cost: float) -> int:
     """Training steps made until a cost; evaluations are rows of their own."""
-    return sum("pass@1" not in row and row["decoded"] <= cost for row in trace.rows)
+    return sum("eval/pass@1" not in row and row["decoded"] <= cost for row in trace.rows)

@@ -66,9 +66,9 @@ def test_values_of_their_kind_pass_and_lists_become_tuples():
     "make",
     [
         lambda: TrainConfig(loss_limit=math.nan),
-        lambda: TrainConfig(gap_share=math.nan),
-        lambda: TrainConfig(gap_share=1.5),
-        lambda: TrainConfig(gap_limit=-1.0),
+        lambda: TrainConfig(mismatch_share=math.nan),
+        lambda: TrainConfig(mismatch_share=1.5),
+        lambda: TrainConfig(mismatch_limit=-1.0),
         lambda: TrainConfig(steps=1.5),
         lambda: load_credit("grpo", ddof=7),
         lambda: load_credit("gigpo", omega=math.nan),
@@ -98,7 +98,7 @@ def test_defaults_of_everything_are_of_their_own_kind():
 
 
 @pytest.mark.parametrize(
-    "options", [["--loss-limit", "nan"], ["--gap-share", "nan"], ["--lr", "nan"], ["--temperature", "nan"]]
+    "options", [["--loss-limit", "nan"], ["--mismatch-share", "nan"], ["--lr", "nan"], ["--temperature", "nan"]]
 )
 def test_the_command_line_refuses_what_is_no_number_by_its_option(options, capsys, tmp_path):
     assert main(["train", "grpo", "--out", str(tmp_path / "run"), *options]) == 2

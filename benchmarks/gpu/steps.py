@@ -90,12 +90,12 @@ def _step(bench: Bench, shape: Shape, parts: Parts, prompt: int, new: int) -> No
 
     told = asyncio.run(run())
     estimate = sum(needs(size_of(shape.config), parts, config, place(config.device, config.dtype)).values()) / 1e9
-    laps = {name.removeprefix("seconds."): value for name, value in told.items() if name.startswith("seconds.")}
+    laps = {name.removeprefix("time/"): value for name, value in told.items() if name.startswith("time/")}
     whole = sum(laps.get(name, 0.0) for name in ("grow", "credit", "learn", "publish"))
     bench.add(
         "steps", what=f"{parts.name}, {shape.name}, {prompts} prompts of {prompt}, {new} new tokens",
-        tokens_per_s=told["spent.decoded"] / whole, seconds=whole, grow=laps["grow"], learn=laps["learn"],
-        publish=laps["publish"], gap=told.get("gap_mean"), peak_gb=bench.peak(),
+        tokens_per_s=told["budget/decoded"] / whole, seconds=whole, grow=laps["grow"], learn=laps["learn"],
+        publish=laps["publish"], gap=told.get("policy/mismatch"), peak_gb=bench.peak(),
         estimated_gb=estimate,
     )  # fmt: skip
 
@@ -117,12 +117,12 @@ def learning(bench: Bench) -> None:
         engine = LocalEngine(loaded, device=where.device, dtype=where.dtype, version=-1)
         loop = Loop(parts, engine, task, make_learner(parts, model, config), config, Cursor(task, 0))
         await loop.publish()
-        before = (await loop.evaluate())["pass@1"]
+        before = (await loop.evaluate())["eval/pass@1"]
         began = time.perf_counter()
         while loop.done < count and bench.left > 10:
             await loop.step()
         seconds = time.perf_counter() - began
-        after = (await loop.evaluate())["pass@1"]
+        after = (await loop.evaluate())["eval/pass@1"]
         await engine.close()
         return before, after, seconds, loop.done
 

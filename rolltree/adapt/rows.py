@@ -14,8 +14,8 @@ import numpy as np
 
 from rolltree.credit.fold import expand, leaf_weights
 from rolltree.filter.groups import sift
+from rolltree.metrics.usage import settle_rest, settle_usage
 from rolltree.recipe.recipe import Parts
-from rolltree.train.fates import settle_fates, settle_rest
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import FloatArray
 from rolltree.tree.table import Table, table
@@ -95,7 +95,7 @@ def _advantages(view: Table, parts: Parts) -> dict[int, FloatArray]:
     weights = leaf_weights(view, "token", counted=advantage.counted)
     written = expand(view, advantage, weights, parts.multiplicity)
     values = written.advantage if written.share is None else written.advantage * written.share
-    settle_fates(view, weights)
+    settle_usage(view, weights)
     at = np.searchsorted(written.path, np.arange(len(written.leaf) + 1))
     return {
         id(view.nodes[view.leaf[leaf]]): values[at[i] : at[i + 1]].astype(np.float32)

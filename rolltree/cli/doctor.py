@@ -21,7 +21,7 @@ from rolltree.errors import unknown
 from rolltree.lab.arms import setting
 from rolltree.tree.atomic import new_file
 
-ABOUT = """Say what is wrong with the rollouts of a run, with the numbers, the nodes that show it and the levers.
+ABOUT = """Say what is wrong with the rollouts of a run, with the numbers, the nodes that show it and suggested fixes.
 
   rolltree doctor runs/first
   rolltree doctor runs/first --set zero_variance.most=0.8 --json
@@ -103,21 +103,21 @@ def _show(finding: Finding, out: Console) -> None:
         shown = ", ".join(f"step {p.step} {p.tree}/{p.node}" for p in finding.nodes[:4])
         more = f" and {len(finding.nodes) - 4} more" if len(finding.nodes) > 4 else ""
         out.print(Text(f"  see: {shown}{more}", style="cyan"))
-    for lever in finding.lever.split("; "):
-        out.print(Text(f"  lever: {lever}", style="green"))
+    for fix in finding.fix.split("; "):
+        out.print(Text(f"  suggested fix: {fix}", style="green"))
 
 
 def _list(as_json: bool) -> int:
     known = detectors().values()
     if as_json:
         emit([
-            {"name": d.name, "about": d.about, "thresholds": d.defaults(), "levers": [str(x) for x in d.levers],
+            {"name": d.name, "about": d.about, "thresholds": d.thresholds, "fixes": [str(x) for x in d.fixes],
              "reads": list(d.reads), "live": d.live} for d in known
         ])  # fmt: skip
         return 0
     rows = [
         {"finding": d.name, "what is wrong": d.about,
-         "thresholds": " ".join(f"{k}={v}" for k, v in d.defaults().items())} for d in known
+         "thresholds": " ".join(f"{k}={v}" for k, v in d.thresholds.items())} for d in known
     ]  # fmt: skip
     console().print(grid("findings", rows))
     return 0

@@ -177,7 +177,7 @@ def closing(result: Result) -> str:
     """Two lines at the end of a run."""
     before = next((line for line in result.metrics if line["kind"] == "eval"), None)
     after = result.last("eval")
-    rates = [line.get("pass@1") for line in (before, after) if line]
+    rates = [line.get("eval/pass@1") for line in (before, after) if line]
     # An evaluation whose rollouts all failed measured nothing.
     shown = ["not measured" if rate is None else f"{rate:.1%}" for rate in rates]
     gain = f"pass@1 {' → '.join(shown)} on held-out items; " if len(shown) == 2 else ""

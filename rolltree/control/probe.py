@@ -90,14 +90,14 @@ def in_flight(probes: Sequence[Probed]) -> dict[str, float]:
     low, middle, high = np.quantile(posteriors, [0.1, 0.5, 0.9]) if len(probes) else (np.nan,) * 3
     none = float("nan")
     return {
-        "control.probed": float(len(probes)),
-        "control.pruned": float(sum(p.pruned for p in probes)),
-        "control.tokens_pruned": float(sum(p.tokens for p in probes if p.pruned)),
-        "control.keep": float(np.mean([p.judgement.keep for p in probes])) if probes else none,
-        "control.head_auc": auc([p.judgement.score for p in known], labels),
-        "control.head_accuracy": float(np.mean((guesses >= 0.5) == np.array(labels))) if known else none,
-        "control.head_brier": float(np.mean((guesses - np.array(labels)) ** 2)) if known else none,
-        "control.posterior_low": float(low),
-        "control.posterior_middle": float(middle),
-        "control.posterior_high": float(high),
+        "budget/probed": float(len(probes)),
+        "budget/probe_pruned": float(sum(p.pruned for p in probes)),
+        "budget/probe_pruned_tokens": float(sum(p.tokens for p in probes if p.pruned)),
+        "budget/probe_keep": float(np.mean([p.judgement.keep for p in probes])) if probes else none,
+        "budget/probe_auc": auc([p.judgement.score for p in known], labels),
+        "budget/probe_accuracy": float(np.mean((guesses >= 0.5) == np.array(labels))) if known else none,
+        "budget/probe_brier": float(np.mean((guesses - np.array(labels)) ** 2)) if known else none,
+        "budget/probe_posterior_low": float(low),
+        "budget/probe_posterior_median": float(middle),
+        "budget/probe_posterior_high": float(high),
     }

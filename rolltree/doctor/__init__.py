@@ -1,9 +1,9 @@
-"""The doctor: pathologies of rollouts with their numbers, the nodes that show them, and the lever for each.
+"""The doctor: pathologies of rollouts with their numbers, the nodes that show them, and suggested fixes.
 
     from rolltree.doctor import findings, examine, Monitor
 
     for finding in findings("runs/first"):
-        print(finding.severity, finding.name, finding.message, finding.lever)
+        print(finding.severity, finding.name, finding.message, finding.fix)
 
 The symptoms are those of the diagnostic index of "Generate, Filter, Control, Replay" (arXiv 2605.02913) and of the
 papers named beside each detector; thresholds are ours, stated, and knobs.

@@ -1,4 +1,4 @@
-"""Rollouts that are not different: trees collapsed onto one branch, repeated answers, shared prefixes that outweigh."""
+"""Rollouts that are nearly the same, and shared prefixes that outweigh all else."""
 
 from __future__ import annotations
 
@@ -8,68 +8,20 @@ import numpy as np
 
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
-from rolltree.doctor.lever import knob, option, part, recipe
-from rolltree.doctor.prompts import WINDOW
-from rolltree.doctor.run import MOST_PLACES, CheckedRun, leaves, places, roots
+from rolltree.doctor.fix import knob, part, recipe
+from rolltree.doctor.level import WINDOW
+from rolltree.doctor.levels import DIFFER
+from rolltree.doctor.run import MOST_PLACES, CheckedRun, places
 from rolltree.doctor.series import NotChecked, together
-from rolltree.train.rollouts import Rollouts
-from rolltree.train.vitals import LEAST_LEAVES, effective, repeats, wrong
+from rolltree.metrics.rollouts import Rollouts
 from rolltree.tree.table import Ints
-
-
-@detector(
-    "branch_collapse",
-    "Trees hang on one branch: nearly all leaves stand below the same child of the first fork.",
-    reads=("branches.effective",),
-    levers=(knob("treepo.ways", "more branches at every fork"), knob("treepo.first_most", "more branches at the root"),
-            knob("ettrl.apart", "forks farther apart"), recipe("grpo", "independent rollouts")),
-    knobs={"least": f"effective branches of trees with {LEAST_LEAVES} leaves or more",
-           "worse": "the same, for critical", "window": WINDOW},
-)  # fmt: skip
-def branch_collapse(run: CheckedRun, *, least: float = 1.5, worse: float = 1.15, window: int = 10) -> Iterator[Symptom]:
-    """exp of the entropy of leaf counts at the first fork."""
-    spell = run.series("branches.effective").beyond(least, worse, window, below=True)
-    if spell is not None:
-        yield Symptom(
-            spell.start, spell.severity,
-            f"{spell.value:.2f} effective branches at the first fork (at least {least:g} expected)",
-            {"branches.effective": spell.value, "least": least, "worse": worse},
-            run.show(spell, lambda r: roots(r, np.nan_to_num(effective(r), nan=np.inf) < least)), spell.until,
-        )  # fmt: skip
-
-
-DIFFER = (
-    recipe("latr", "forks where two tokens are likely and drops forks that re-converge"),
-    option("temperature", "higher: answers of one prompt differ more"),
-    knob("dapo.clip_high", "keeps unlikely tokens alive"),
-)
-
-
-@detector(
-    "duplicates",
-    "Wrong rollouts repeat each other word for word; copies add no information.",
-    reads=("groups.duplicated",),
-    levers=DIFFER,
-    knobs={"most": "share of leaves that repeat an earlier one of their tree", "worse": "the same, for critical",
-           "window": WINDOW},
-)  # fmt: skip
-def duplicates(run: CheckedRun, *, most: float = 0.5, worse: float = 0.75, window: int = 10) -> Iterator[Symptom]:
-    """Whole transcripts of rollouts that are not right: repeating a right one is what was to be learnt."""
-    spell = run.series("groups.duplicated").beyond(most, worse, window)
-    if spell is not None:
-        yield Symptom(
-            spell.start, spell.severity,
-            f"{spell.value:.0%} of the wrong rollouts repeat another one exactly (limit {most:.0%})",
-            {"groups.duplicated": spell.value, "most": most, "worse": worse},
-            run.show(spell, lambda r: leaves(r, repeats(r) & wrong(r))), spell.until,
-        )  # fmt: skip
 
 
 @detector(
     "near_duplicates",
     "Wrong rollouts of a prompt say almost the same: their token n-grams overlap nearly whole.",
     reads=("forests",),
-    levers=DIFFER,
+    fixes=DIFFER,
     knobs={"most": "share of leaves that have a near copy", "worse": "the same, for critical",
            "alike": "overlap (Jaccard) of n-grams that counts as a near copy", "gram": "tokens in an n-gram",
            "trees": "trees looked at, evenly spaced over the newest saved step"},
@@ -98,7 +50,7 @@ def near_duplicates(
 
 def near_copies(r: Rollouts, alike: float, gram: int, trees: int) -> tuple[Ints, int]:
     """Indices of leaves with a near copy in their tree, and how many leaves were looked at."""
-    usable = wrong(r) & (r.own >= 2 * gram)
+    usable = r.wrong & (r.own >= 2 * gram)
     open_trees = np.flatnonzero(r.count(usable) >= 2)
     chosen = open_trees[np.unique(np.linspace(0, len(open_trees) - 1, min(trees, len(open_trees))).astype(int))]
     out: list[int] = []
@@ -116,7 +68,7 @@ def near_copies(r: Rollouts, alike: float, gram: int, trees: int) -> tuple[Ints,
 
 def _grams(r: Rollouts, row: int, gram: int) -> set[bytes]:
     """The n-grams of everything the policy wrote on the path to a node."""
-    actions, at = r.flat("actions")
+    actions, at = r.ragged("actions")
     runs: list[np.ndarray] = []
     while row >= 0:
         if r.trainable[row]:
@@ -129,8 +81,8 @@ def _grams(r: Rollouts, row: int, gram: int) -> set[bytes]:
 @detector(
     "prefix_overweight",
     "Tokens shared by many leaves get most of the update: the trees' stems are trained, their ends hardly.",
-    reads=("prefix.pull", "prefix.tokens"),
-    levers=(part("rolltree.recipe.recipe:Parts.multiplicity", "once or sqrt instead of per_leaf"),
+    reads=("policy/prefix_pull", "policy/prefix_tokens"),
+    fixes=(part("rolltree.recipe.recipe:Parts.multiplicity", "once or sqrt instead of per_leaf"),
             recipe("treeps_rag", "counts a shared token once"),
             knob("treepo.segment", "shorter stems")),
     knobs={"most": "share of the net pull |gain + loss| on shared tokens", "worse": "the same, for critical",
@@ -140,7 +92,9 @@ def prefix_overweight(
     run: CheckedRun, *, most: float = 0.6, worse: float = 0.85, times: float = 3.0, window: int = 10
 ) -> Iterator[Symptom]:
     """The same gradient as every path written out weighs a prefix by its leaves; this says what that amounts to."""
-    pull, tokens = (s.trailing(window) for s in together(run.series("prefix.pull"), run.series("prefix.tokens")))
+    pull, tokens = (
+        s.trailing(window) for s in together(run.series("policy/prefix_pull"), run.series("policy/prefix_tokens"))
+    )
     spell = pull.spell((pull.values > most) & (pull.values > times * tokens.values), worse)
     if spell is not None:
         at = int(np.searchsorted(tokens.steps, spell.start))
@@ -148,8 +102,8 @@ def prefix_overweight(
             spell.start, spell.severity,
             f"{spell.value:.0%} of the update falls on the {tokens.values[at]:.0%} of the tokens that leaves share "
             f"(limit {most:.0%})",
-            {"prefix.pull": spell.value, "prefix.tokens": float(tokens.values[at]), "most": most, "times": times,
-             "worse": worse},
+            {"policy/prefix_pull": spell.value, "policy/prefix_tokens": float(tokens.values[at]), "most": most,
+             "times": times, "worse": worse},
             run.show(spell, _stems), spell.until,
         )  # fmt: skip
 

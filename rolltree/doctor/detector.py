@@ -1,4 +1,7 @@
-"""Detectors by name: each a pure function of a run and its own thresholds, with the levers for what it finds."""
+"""Detectors by name: each a pure function of a run and its own thresholds, with suggested fixes.
+
+Those that hold one metric against a threshold are records in `rolltree.doctor.levels`; the others are functions.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
 import rolltree.doctor as package
 from rolltree.doctor.finding import Finding, Symptom
-from rolltree.doctor.lever import Lever
+from rolltree.doctor.fix import Fix
 from rolltree.doctor.run import CheckedRun, DoctorError
 from rolltree.doctor.series import NotChecked
 from rolltree.errors import unknown
@@ -30,16 +33,16 @@ class Detector:
     """What is wrong when it fires, in one sentence."""
     reads: tuple[str, ...]
     """The numbers it reads; of these names the page of findings is made."""
-    levers: tuple[Lever, ...]
+    fixes: tuple[Fix, ...]
     knobs: Mapping[str, str]
     """Its thresholds and what each means."""
     look: Look
+    thresholds: Mapping[str, float]
+    """Their values unless overridden."""
+    why: str = ""
+    """What it rests on."""
     live: bool = True
     """Whether the log alone tells it, so that it is watched during training."""
-
-    def defaults(self) -> dict[str, Any]:
-        """Its thresholds as they stand unless overridden."""
-        return {name: p.default for name, p in signature(self.look).parameters.items() if p.kind is p.KEYWORD_ONLY}
 
     def findings(self, run: CheckedRun, **thresholds: Any) -> list[Finding] | NotChecked:
         """What it finds in a run, or why it cannot look."""
@@ -47,18 +50,21 @@ class Detector:
             seen = list(self.look(run, **thresholds))
         except NotChecked as lacking:
             return lacking
-        lever = "; ".join(map(str, self.levers))
-        return [
-            Finding(s.step, self.name, s.severity, s.message, dict(s.numbers), s.nodes, lever, s.until) for s in seen
-        ]
+        fix = "; ".join(map(str, self.fixes))
+        return [Finding(s.step, self.name, s.severity, s.message, dict(s.numbers), s.nodes, fix, s.until) for s in seen]
 
 
 def detector(
-    name: str, about: str, *, reads: tuple[str, ...], levers: tuple[Lever, ...], knobs: Mapping[str, str],
+    name: str, about: str, *, reads: tuple[str, ...], fixes: tuple[Fix, ...], knobs: Mapping[str, str],
     live: bool = True,
 ) -> Callable[[Look], Detector]:  # fmt: skip
     """Make a detector of a function whose keyword-only arguments are its thresholds."""
-    return lambda look: Detector(name, about, reads, levers, knobs, look, live)
+
+    def make(look: Look) -> Detector:
+        given = {n: p.default for n, p in signature(look).parameters.items() if p.kind is p.KEYWORD_ONLY}
+        return Detector(name, about, reads, fixes, knobs, look, given, " ".join((look.__doc__ or "").split()), live)
+
+    return make
 
 
 @cache
@@ -67,8 +73,8 @@ def detectors() -> dict[str, Detector]:
     found: dict[str, Detector] = {}
     for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
         for value in vars(importlib.import_module(f"{package.__name__}.{module}")).values():
-            if isinstance(value, Detector):
-                found[value.name] = value
+            many = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+            found |= {one.name: one for one in many if isinstance(one, Detector)}
     return found
 
 
@@ -79,7 +85,7 @@ def thresholds(settings: Iterable[tuple[str, Any]]) -> dict[str, dict[str, Any]]
         owner, _, knob = name.partition(".")
         if owner not in detectors():
             raise unknown("detector", owner, detectors(), "write detector.knob=value")
-        known = detectors()[owner].defaults()
+        known = detectors()[owner].thresholds
         if knob not in known:
             near = get_close_matches(knob, known, 1, cutoff=0.5)
             way = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"

@@ -34,7 +34,7 @@ class Finding:
     """What was measured, and the thresholds it was held against."""
     nodes: tuple[Place, ...] = ()
     """Nodes of saved forests that show it; empty where none were saved."""
-    lever: str = ""
+    fix: str = ""
     """The recipes and knobs that address it."""
     until: int | None = None
     """The last step at which it stood; None while it stands."""
@@ -55,7 +55,7 @@ def from_json(line: Mapping[str, Any]) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What a detector returns; the registry adds its name and levers."""
+    """What a detector returns; the registry adds its name and fixes."""
 
     step: int
     severity: Severity

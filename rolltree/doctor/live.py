@@ -1,7 +1,7 @@
 """The doctor during training: a listener that checks the log every few steps and says what has appeared or gone.
 
 It writes `findings.jsonl` into the run folder: one JSON object a line with the fields of `Finding` (`step`, `name`,
-`severity`, `message`, `numbers`, `nodes` as a list of {step, tree, node}, `lever`, `until`, `status`). A line with the
+`severity`, `message`, `numbers`, `nodes` as a list of {step, tree, node}, `fix`, `until`, `status`). A line with the
 status "open" says that a finding appeared, or got graver; one with "gone" that it stands no more.
 """
 
@@ -18,9 +18,10 @@ from rolltree.doctor.examination import examine
 from rolltree.doctor.finding import SEVERITIES, Finding, from_json
 from rolltree.doctor.run import CheckedRun, DoctorError, open_run
 from rolltree.errors import RolltreeError
+from rolltree.metrics import old_names
+from rolltree.metrics.log import forget_after, read_lines, read_metrics
 from rolltree.train.failures import KIND, failures
 from rolltree.train.loop import RunEvent
-from rolltree.train.metrics import forget_after, read_metrics
 
 FILE = "findings.jsonl"
 
@@ -73,7 +74,7 @@ class Monitor:
                 seen = replace(finding, step=step, nodes=self._located(finding).nodes)
                 self.standing[name] = seen
                 self._write(seen)
-                said.append(f"{seen.severity}: {name}: {seen.message}. Levers: {seen.lever}")
+                said.append(f"{seen.severity}: {name}: {seen.message}. Suggested fixes: {seen.fix}")
         for name in [n for n in self.standing if n not in now and n not in report.not_checked]:
             gone = replace(self.standing.pop(name), step=step, status="gone", until=step, nodes=())
             self._write(gone)
@@ -97,4 +98,5 @@ class Monitor:
 
 def read_findings(path: Path) -> list[Finding]:
     """The latest line of each finding in a findings.jsonl."""
-    return list({line["name"]: from_json(line) for line in read_metrics(path)}.values())
+    found = [from_json(old_names.finding(line)) for line in read_lines(path)]
+    return list({f.name: f for f in found}.values())

@@ -27,12 +27,12 @@ def reference() -> str:
 def _section(d: Detector) -> str:
     numbers = ", ".join(f"`{name}`" for name in d.reads)
     lines = [f"## {d.name}", "", d.about, ""]
-    if d.look.__doc__:
-        lines += [" ".join(d.look.__doc__.split()), ""]
+    if d.why:
+        lines += [d.why, ""]
     lines += [f"Reads {numbers}{' · live' if d.live else ' · saved forests only'}.", ""]
     lines += ["| knob | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {value} | {d.knobs[name]} |" for name, value in d.defaults().items()]
-    return "\n".join([*lines, "", "Levers:", "", *(f"- {lever}" for lever in d.levers), ""])
+    lines += [f"| `{name}` | {value} | {d.knobs[name]} |" for name, value in d.thresholds.items()]
+    return "\n".join([*lines, "", "Suggested fixes:", "", *(f"- {fix}" for fix in d.fixes), ""])
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@ import numpy as np
 
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
-from rolltree.doctor.lever import knob, option, part, recipe
-from rolltree.doctor.run import CheckedRun, leaves, roots
+from rolltree.doctor.fix import knob, option, part
+from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked, Series, risen, together
-from rolltree.train.vitals import wrong_majorities
 
 WINDOW = "steps over which means are taken; the first ones are the start"
 RESTRAIN = (knob("grpo.kl", "pulls back to the reference"), option("lr", "smaller steps"))
@@ -22,15 +21,15 @@ STERR = 3.0
 @detector(
     "held_out_falls",
     "Reward in training rises while accuracy on held-out items falls: the reward is being gamed, or memorised.",
-    reads=("pass@1", "part.taught"),
-    levers=(*RESTRAIN, option("eval_items", "narrower intervals"),
+    reads=("eval/pass@1", "reward/shaped"),
+    fixes=(*RESTRAIN, option("eval_items", "narrower intervals"),
             part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does")),
     knobs={"rise": "rise of the training reward meanwhile", "window": "steps over which the reward is averaged"},
 )  # fmt: skip
 def held_out_falls(run: CheckedRun, *, rise: float = 0.02, window: int = 10) -> Iterator[Symptom]:
     """An evaluation whose 95 % interval lies below an earlier one's."""
-    low, high, rate = (run.evals(name) for name in ("pass@1_low", "pass@1_high", "pass@1"))
-    reward = run.series("part.taught")
+    low, high, rate = (run.evals(name) for name in ("eval/pass@1_low", "eval/pass@1_high", "eval/pass@1"))
+    reward = run.series("reward/shaped")
     if len(rate) < 2:
         raise NotChecked(f"a fall needs two evaluations, there are {len(rate)}")
     best = np.maximum.accumulate(low.values)
@@ -48,8 +47,8 @@ def held_out_falls(run: CheckedRun, *, rise: float = 0.02, window: int = 10) -> 
             int(rate.steps[i]), "note" if over else "critical",
             f"held-out pass@1 fell from {rate.values[j]:.1%} (step {rate.steps[j]}) to {rate.values[i]:.1%} while the "
             f"reward in training rose by {grown:.3f} (limit {rise:g})",
-            {"pass@1.before": float(rate.values[j]), "pass@1": float(rate.values[i]), "reward.rise": grown,
-             "rise": rise},
+            {"eval/pass@1.before": float(rate.values[j]), "eval/pass@1": float(rate.values[i]),
+             "reward/shaped.rise": grown, "rise": rise},
             (), int(rate.steps[i]) if over else None,
         )  # fmt: skip
 
@@ -63,16 +62,16 @@ def _near(s: Series, step: int, window: int) -> float:
 @detector(
     "proxy_reward",
     "What credit sees rises while the verifier's outcome, or a part of it, falls.",
-    reads=("part.taught", "reward", "solved", "part.*"),
-    levers=(part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does"),
+    reads=("reward/shaped", "reward/mean", "reward/solved", "reward/part/<part>"),
+    fixes=(part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does"),
             part("rolltree.filter.rewards:RewardPart.weight", "less for the part that is gamed"), *RESTRAIN),
     knobs={"rise": "rise of what credit sees", "fall": "fall of the outcome or of a part", "window": WINDOW},
 )  # fmt: skip
 def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, window: int = 10) -> Iterator[Symptom]:
     """Both differences to the first steps, and each beyond three standard errors."""
-    taught = run.series("part.taught")
+    taught = run.series("reward/shaped")
     worst: tuple[float, str, int, int | None, float] | None = None
-    for name in ("reward", "solved", *(n for n in run.names("part.") if n != "part.taught")):
+    for name in ("reward/mean", "reward/solved", *run.names("reward/part/")):
         seen, other = together(taught, run.series(name))
         up, up_noise = risen(seen, window)
         down, down_noise = risen(other, window)
@@ -87,15 +86,15 @@ def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, win
         yield Symptom(
             start, "warning" if until is None else "note",
             f"what credit sees rose by {rose:.3f} while {name} fell by {fell:.3f} (limits {rise:g} and {fall:g})",
-            {"taught.rise": rose, f"{name}.fall": fell, "rise": rise, "fall": fall}, (), until,
+            {"reward/shaped.rise": rose, f"{name}.fall": fell, "rise": rise, "fall": fall}, (), until,
         )  # fmt: skip
 
 
 @detector(
     "form_over_substance",
     "A part of the reward rises and lifts it, while no more answers are right: form is being learnt, not the task.",
-    reads=("part.*", "part.taught", "solved"),
-    levers=(part("rolltree.filter.rewards:RewardPart.gate", "form counts only where the answer does"),
+    reads=("reward/part/<part>", "reward/shaped", "reward/solved"),
+    fixes=(part("rolltree.filter.rewards:RewardPart.gate", "form counts only where the answer does"),
             part("rolltree.filter.rewards:RewardPart.weight", "less for form"), option("level", "an easier task")),
     knobs={"rise": "rise of the part", "lift": "rise of the whole reward", "flat": "most that the share of right "
            "answers may have risen", "window": WINDOW},
@@ -104,11 +103,11 @@ def form_over_substance(
     run: CheckedRun, *, rise: float = 0.2, lift: float = 0.05, flat: float = 0.02, window: int = 15
 ) -> Iterator[Symptom]:
     """Rewards of several parts (`rolltree.filter.rewards`); silent where the reward is the outcome alone."""
-    names = [n for n in run.names("part.") if n != "part.taught"]
+    names = run.names("reward/part/")
     if not names:
         raise NotChecked("the outcome has no parts")
     for name in names:
-        one, taught, solved = together(run.series(name), run.series("part.taught"), run.series("solved"))
+        one, taught, solved = together(run.series(name), run.series("reward/shaped"), run.series("reward/solved"))
         up, noise = risen(one, window)
         whole, right = risen(taught, window)[0], risen(solved, window)[0]
         bad = (up >= np.maximum(rise, STERR * noise)) & (whole >= lift) & (right <= flat)
@@ -120,25 +119,3 @@ def form_over_substance(
                 {f"{name}.rise": spell.value, "rise": rise, "lift": lift, "flat": flat},
                 run.show(spell, lambda r: leaves(r, r.judged & ~r.solved)), spell.until,
             )  # fmt: skip
-
-
-@detector(
-    "wrong_labels",
-    "The majority that stands in for the unknown label is wrong, as the verifier (which does not teach) knows.",
-    reads=("vote.wrong", "vote.share"),
-    levers=(knob("ettrl.weigh", '"fork": a wrong stem does not outvote independent ones'),
-            part("rolltree.filter.vote:MajorityVote.least", "no label without a clear majority"),
-            knob("ettrl.stems", "more independent voters"), recipe("grpo", "labels of the verifier")),
-    knobs={"most": "share of voted prompts", "worse": "the same, for critical",
-           "window": "steps over which the mean is taken"},
-)  # fmt: skip
-def wrong_labels(run: CheckedRun, *, most: float = 0.4, worse: float = 0.6, window: int = 10) -> Iterator[Symptom]:
-    """Where most votes are wrong, training makes the error certain."""
-    spell = run.series("vote.wrong").beyond(most, worse, window)
-    if spell is not None:
-        yield Symptom(
-            spell.start, spell.severity,
-            f"the majority was wrong for {spell.value:.0%} of the prompts it labelled (limit {most:.0%})",
-            {"vote.wrong": spell.value, "most": most, "worse": worse},
-            run.show(spell, lambda r: roots(r, wrong_majorities(r))), spell.until,
-        )  # fmt: skip

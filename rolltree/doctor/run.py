@@ -14,37 +14,38 @@ import numpy as np
 from rolltree.doctor.finding import Place
 from rolltree.doctor.series import NotChecked, Series, Spell, series
 from rolltree.errors import RolltreeError
+from rolltree.metrics.log import read_metrics
+from rolltree.metrics.registry import value_in
+from rolltree.metrics.rollouts import Numbers, Rollouts
+from rolltree.metrics.step import Family, family_of
 from rolltree.train.failures import KIND
-from rolltree.train.metrics import read_metrics
-from rolltree.train.rollouts import Rollouts
-from rolltree.train.sources import Held, Saved
-from rolltree.train.vitals import FAMILIES, Numbers
 from rolltree.tree import jsonl
+from rolltree.tree.archive import open_forest
 from rolltree.tree.parquet import parts
-from rolltree.tree.table import Bools, Ints
+from rolltree.tree.table import Bools, Ints, table
 
 MOST_PLACES = 12
 """Nodes a finding names; the first of them are enough to look at."""
-PLAIN = ("reward", "solved", "length", "truncated", "policy_entropy")
-
 LACKING = {
-    "policy_entropy": "no entropy was recorded; train with --log-entropy, or let the engine report entropy",
-    "gap_mean": "only the log of a training run tells the engine's log-probs from the trainer's",
-    "groups.duplicated": "no rollout is wrong, or the actions are not tokens",
-    "groups": "no prompt has two judged leaves",
-    "branches": "no tree has leaves enough to speak of branches",
-    "lengths": "no prompt has right and wrong answers",
-    "verdicts.split": "no transcript stands twice in a tree, so none can be compared",
-    "verdicts.answer_split": "no final answer stands twice in a tree, so none can be compared",
-    "vote": "no label comes from a vote, or the truth is not known beside it",
-    "tools": "no environment answered",
-    "lag": "no node has weight versions",
-    "weight": "no node has both logp and sampling_logprob",
-    "prefix": "no node has credit (gain and loss)",
-    "seconds": "no events with clock times were kept",
-    "part": "no leaf was judged",
+    "policy/entropy": "no entropy was recorded; train with --log-entropy, or let the engine report entropy",
+    "policy/mismatch": "only the log of a training run tells the engine's log-probs from the trainer's",
+    "policy/ess": "no node has both logp and sampling_logprob",
+    "policy/prefix": "no node has credit (gain and loss), or no token is shared by several rollouts",
+    "rollout/duplicates": "no rollout is wrong, or the actions are not tokens",
+    "rollout/effective_branches": "no tree has leaves enough to speak of branches",
+    "rollout/length_bias": "no prompt has right and wrong answers",
+    "rollout/length_tail": "no rollout came to its end",
+    "rollout/tool": "no environment answered",
+    "reward/shaped": "no leaf was judged",
+    "reward/split_transcripts": "no transcript stands twice in a tree, so none can be compared",
+    "reward/split_answers": "no final answer stands twice in a tree, so none can be compared",
+    "reward/vote": "no label comes from a vote, or the truth is not known beside it",
+    "reward/": "no prompt has two judged leaves",
+    "staleness/replayed": "no branch was replayed, or no node has weight versions",
+    "staleness/": "no node has weight versions",
+    "time/idle_load": "no events with clock times were kept",
 }
-"""What it means that a number (or a family of numbers) is not there."""
+"""What it means that a metric (or one whose name begins so) is not there."""
 
 
 class DoctorError(RolltreeError, ValueError):
@@ -65,7 +66,7 @@ class CheckedRun:
 
     def series(self, name: str) -> Series:
         """A number over the training steps. Raises `NotChecked` where neither log nor forests have it."""
-        found = series(name, ((line["step"], line.get(name)) for line in self.lines if line["kind"] == "train"))
+        found = series(name, ((line["step"], value_in(line, name)) for line in self.lines if line["kind"] == "train"))
         if not len(found):
             found = series(name, ((step, self._numbers(step, name).get(name)) for step in sorted(self.forests)))
         if not len(found):
@@ -92,7 +93,7 @@ class CheckedRun:
         """Names of all numbers with a prefix, in the log or the forests."""
         logged = {k for line in self.lines for k in line if k.startswith(prefix)}
         for step in () if logged else self.forests:
-            logged |= {k for k in self._numbers(step, prefix) if k.startswith(prefix)}
+            logged |= {k for k in self._numbers(step, f"{prefix}any") if k.startswith(prefix)}
         return sorted(logged)
 
     def rollouts(self, step: int) -> Rollouts:
@@ -116,22 +117,21 @@ class CheckedRun:
         return {}
 
     @cached_property
-    def _measured(self) -> dict[tuple[int, str], Numbers]:
+    def _measured(self) -> dict[tuple[int, Family], Numbers]:
         return {}
 
     def _numbers(self, step: int, name: str) -> Numbers:
-        family = "plain" if name in PLAIN else name.partition(".")[0]
-        if family not in FAMILIES:
+        family = family_of(name)
+        if family is None:
             return {}
         if (step, family) not in self._measured:
-            self._measured[step, family] = FAMILIES[family](self.rollouts(step))
+            self._measured[step, family] = family(self.rollouts(step))
         return self._measured[step, family]
 
     def _lacking(self, name: str) -> str:
         if not self.lines and not self.forests:
             return "the run has finished no step and saved no forest"
-        prefix = name.partition(".")[0]
-        return LACKING.get(name) or LACKING.get(prefix) or f"{self.name} has no {name}"
+        return next((why for begin, why in LACKING.items() if name.startswith(begin)), f"{self.name} has no {name}")
 
 
 def open_run(path: Path | str) -> CheckedRun:
@@ -139,7 +139,7 @@ def open_run(path: Path | str) -> CheckedRun:
     path = Path(path)
     if path.is_file():
         forest = list(jsonl.read(path))
-        return CheckedRun(path.name, forests={0: lambda: Rollouts(Held(forest))})
+        return CheckedRun(path.name, forests={0: lambda: Rollouts(table(forest))})
     if (path / "metrics.jsonl").is_file():
         return CheckedRun(path.name, _lines(path), _saved(path / "forests"), _settings(path))
     found = _saved(path)
@@ -172,7 +172,7 @@ def _saved(folder: Path) -> dict[int, Callable[[], Rollouts]]:
 
 
 def _opener(path: Path) -> Callable[[], Rollouts]:
-    return lambda: Rollouts(Saved(path))
+    return lambda: Rollouts(open_forest(path))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -19,25 +19,23 @@ from rolltree.control.history import BANDS, History
 from rolltree.control.order import PLAIN
 from rolltree.lab.report import Chart, Page, PlotSeries, ReportTable, print_page, shown, write_html
 from rolltree.lab.trace import LabError
+from rolltree.metrics.log import read_metrics
+from rolltree.metrics.registry import value_in
 from rolltree.terminal import Terminal
-from rolltree.train.metrics import read_metrics
 from rolltree.tree.values import loads
 
 Lines = Sequence[Mapping[str, Any]]
 Rows = list[list[str]]
 LATER = {
-    "partial.waiting": "partial rollouts waiting, a step",
-    "partial.waiting_tokens": "tokens they hold, a step",
-    "partial.finished": "partial rollouts finished, a step",
-    "partial.age_mean": "age of partial rollouts in versions",
-    "schedule.partials": "rollouts carried over the update, a step",
-    "schedule.partial_tokens": "tokens they hold, a step",
-    "schedule.partial_age_mean": "age of carried rollouts in versions",
-    "schedule.resumed": "share of trained rollouts that were stopped on the way",
-    "schedule.slow_trained": "share of the slowest quarter of prompts that was trained",
-    "schedule.other_trained": "the same of all others",
-    "recalled": "groups recalled, a step",
-    "age.mean": "age of trained tokens in versions",
+    "rollout/partial": "rollouts carried over the update, a step",
+    "rollout/partial_tokens": "tokens they hold, a step",
+    "rollout/partial_finished": "rollouts finished under other weights than they were begun with, a step",
+    "staleness/partial_mean": "staleness of carried rollouts in versions",
+    "rollout/resumed": "share of trained rollouts that were stopped on the way",
+    "rollout/slow_trained": "share of the slowest quarter of prompts that was trained",
+    "rollout/other_trained": "the same of all others",
+    "rollout/recalled_groups": "groups recalled, a step",
+    "staleness/mean": "staleness of trained tokens in versions",
 }
 """Numbers about what was begun in one step and trained in another."""
 
@@ -77,11 +75,11 @@ def page(run: Path, top: int = 10) -> Page:
         lines = [line for line in read_metrics(path) if line["kind"] == "train"]
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{path} cannot be read ({error}); restore it or cut off the damaged line") from error
-    steered = any(f"control.tokens.{name}" in line for line in lines for name in BANDS)
-    scheduled = any("schedule.rollouts.submitted" in line for line in lines)
+    steered = any(f"budget/tokens/{name}" in line for line in lines for name in BANDS)
+    scheduled = any("rollout/scheduled/submitted" in line for line in lines)
     if not steered and not scheduled:
         raise LabError(f"{run} recorded no spending: no step of it is finished, or a version before 0.2 made it")
-    decoded = total(lines, "spent.decoded")
+    decoded = total(lines, "budget/decoded")
     return Page(
         title=f"Where the budget of {run} went",
         lead=f"{shown(decoded, 'count')} tokens were decoded in {len(lines)} steps.",
@@ -89,9 +87,9 @@ def page(run: Path, top: int = 10) -> Page:
         grids=[
             *(_by_difficulty(lines) if steered else []),
             ReportTable("What taught nothing, and what was saved", ["", "count", "tokens", "share of tokens"],
-                 [*(_flat(lines, decoded) if steered else []), *_lost(lines, decoded)]),
+                 [*(_zero_variance(lines, decoded) if steered else []), *_lost(lines, decoded)]),
             *(_arms(lines) if steered else []),
-            *(_fates(lines[-1]) if scheduled else []),
+            *(_usages(lines[-1]) if scheduled else []),
             *_later(lines),
             *_prompts(run, top),
         ],
@@ -113,42 +111,32 @@ def _by_difficulty(lines: Lines) -> list[ReportTable]:
 
 
 def _over_time(lines: Lines) -> Chart:
-    told = [line for line in lines if "control.tokens.new" in line]
-    x = [float(line["decoded"]) for line in told]
-    every = [max(sum(line[f"control.tokens.{b}"] for b in BANDS), 1.0) for line in told]
-    series = [
-        PlotSeries(b, x, [line[f"control.tokens.{b}"] / all for line, all in zip(told, every, strict=True)])
-        for b in BANDS
-    ]
+    x = [float(line["budget/decoded_total"]) for line in lines]
+    tokens = {b: [value_in(line, f"budget/tokens/{b}") or 0.0 for line in lines] for b in BANDS}
+    every = [max(sum(of_step), 1.0) for of_step in zip(*tokens.values(), strict=True)]
+    series = [PlotSeries(b, x, [t / all for t, all in zip(tokens[b], every, strict=True)]) for b in BANDS]
     return Chart("Tokens of a step by difficulty", "decoded tokens", "share", series, percent=True)
 
 
 def _bands(lines: Lines) -> Rows:
-    every = sum(total(lines, f"control.tokens.{b}") for b in BANDS)
+    every = sum(total(lines, f"budget/tokens/{b}") for b in BANDS)
     rows: Rows = []
     for b in BANDS:
-        tokens, prompts, rollouts = (total(lines, f"control.{what}.{b}") for what in ("tokens", "prompts", "rollouts"))
-        rows.append(
-            [
-                b,
-                shown(tokens, "count"),
-                _part(tokens, every),
-                f"{prompts:.0f}",
-                f"{rollouts:.0f}",
-                _each(tokens, prompts),
-                _each(tokens, rollouts),
-            ]
-        )
+        tokens, prompts, rollouts = (total(lines, f"budget/{what}/{b}") for what in ("tokens", "prompts", "rollouts"))
+        rows.append([
+            b, shown(tokens, "count"), _part(tokens, every), f"{prompts:.0f}", f"{rollouts:.0f}",
+            _each(tokens, prompts), _each(tokens, rollouts),
+        ])  # fmt: skip
     return rows
 
 
 def _levels(lines: Lines) -> list[ReportTable]:
     """Tokens by the task's own levels, where it mixes several."""
-    names = {n for line in lines for n in line if n.startswith("control.level.")}
+    names = {n for line in lines for n in line if n.startswith("budget/level/")}
     if len(names) < 2:
         return []
-    levels = sorted(int(n.removeprefix("control.level.")) for n in names)
-    tokens = [total(lines, f"control.level.{level}") for level in levels]
+    levels = sorted(int(n.removeprefix("budget/level/")) for n in names)
+    tokens = [total(lines, f"budget/level/{level}") for level in levels]
     rows = [[str(level), shown(t, "count"), _part(t, sum(tokens))] for level, t in zip(levels, tokens, strict=True)]
     return [ReportTable("By level", ["level", "tokens", "share"], rows, "The task's own levels of difficulty.")]
 
@@ -157,36 +145,36 @@ def _row(decoded: float, name: str, count: float, tokens: float | None = None) -
     return [name, f"{count:.0f}", shown(tokens, "count"), "–" if tokens is None else _part(tokens, decoded)]
 
 
-def _flat(lines: Lines, decoded: float) -> Rows:
-    flat, tokens = total(lines, "control.flat"), total(lines, "control.tokens_in_flat")
+def _zero_variance(lines: Lines, decoded: float) -> Rows:
+    first, avoided = (total(lines, f"budget/zero_variance_{what}") for what in ("first", "avoided"))
     return [
-        _row(decoded, "groups ordered", total(lines, "control.prompts")),
-        _row(decoded, "without variance at first", total(lines, "control.flat_first")),
-        _row(decoded, "avoided: mended by later rollouts", total(lines, "control.flat_avoided")),
-        _row(decoded, "without variance in the end", flat, tokens),
+        _row(decoded, "groups ordered", total(lines, "budget/groups")),
+        _row(decoded, "without variance at first", first),
+        _row(decoded, "avoided: mended by later rollouts", avoided),
+        _row(decoded, "without variance in the end", first - avoided, total(lines, "budget/zero_variance_tokens")),
     ]
 
 
 def _lost(lines: Lines, decoded: float) -> Rows:
     return [
-        _row(decoded, "pruned branches", _pruned(lines), total(lines, "tokens.pruned")),
-        _row(decoded, "failed rollouts", total(lines, "failed"), total(lines, "tokens.failed")),
+        _row(decoded, "pruned branches", _pruned(lines), total(lines, "budget/tokens_pruned")),
+        _row(decoded, "failed rollouts", total(lines, "rollout/failed"), total(lines, "budget/tokens_failed")),
     ]
 
 
 def _pruned(lines: Lines) -> float:
-    return sum(total(lines, name) for name in {n for line in lines for n in line if n.startswith("tree.pruned: ")})
+    return sum(total(lines, name) for name in {n for line in lines for n in line if n.startswith("rollout/pruned/")})
 
 
 def _arms(lines: Lines) -> list[ReportTable]:
-    names = sorted({n for line in lines for n in line if n.startswith("control.arm.")})
-    rows = [[n.removeprefix("control.arm."), f"{total(lines, n):.0f}"] for n in names]
+    names = sorted({n for line in lines for n in line if n.startswith("budget/arm/")})
+    rows = [[n.removeprefix("budget/arm/"), f"{total(lines, n):.0f}"] for n in names]
     return [ReportTable("Arms", ["arm", "rollouts"], rows, "Measured rollouts are paid for and do not teach.")]
 
 
-def _fates(last: Mapping[str, Any]) -> list[ReportTable]:
+def _usages(last: Mapping[str, Any]) -> list[ReportTable]:
     """What a schedule did with all rollouts so far."""
-    made, tokens = ("schedule.rollouts.", "schedule.tokens.")
+    made, tokens = ("rollout/scheduled/", "budget/scheduled_tokens/")
     rollouts = [[n.removeprefix(made), shown(last[n], "count")] for n in sorted(last) if n.startswith(made)]
     used = [[n.removeprefix(tokens), shown(last[n], "count")] for n in sorted(last) if n.startswith(tokens)]
     return [
@@ -203,7 +191,7 @@ def _later(lines: Lines) -> list[ReportTable]:
     for name, words in LATER.items():
         told = [float(line[name]) for line in lines if line.get(name) is not None]
         if told and max(told) > 0:
-            each = sum(told) / len(lines) if "age" not in name and "share" not in words else float(np.mean(told))
+            each = sum(told) / len(lines) if "staleness" not in name and "share" not in words else float(np.mean(told))
             most = max([float(line[n]) for line in lines for n in (name, name.replace("mean", "max")) if line.get(n)])
             rows.append([words, shown(each), shown(most)])
     return [ReportTable("What came from earlier steps", ["", "mean", "most"], rows)] if rows else []

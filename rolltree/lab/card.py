@@ -20,11 +20,14 @@ from rich.markdown import Markdown
 from rolltree.errors import RolltreeError
 from rolltree.lab.card_numbers import Numbers, numbers
 from rolltree.lab.trace import LabError, write_json
+<<<<<<< HEAD
 from rolltree.recipe.compose import compose
+=======
+from rolltree.metrics.log import read_metrics
+>>>>>>> main
 from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.terminal import Terminal
-from rolltree.train.metrics import read_metrics
 from rolltree.tree import Forest, Tree, jsonl, parquet
 
 
@@ -134,9 +137,15 @@ def _of_forests(path: Path, source: str) -> RolloutCard:
     return RolloutCard(source, tuple(step for step, _ in found if step is not None), numbers(trees))
 
 
+SUMMED = ("budget/decoded", "budget/prefilled", "budget/leaves", "budget/env_steps", "budget/judge_calls",
+          "budget/trained", "rollout/submitted", "rollout/trained", "rollout/kept", "rollout/running",
+          "rollout/dropped", "rollout/waiting")  # fmt: skip
+"""Metrics of which a card says the sum over steps."""
+
+
 def _totals(lines: list[dict[str, Any]]) -> dict[str, float]:
     steps = [line for line in lines if line["kind"] == "train"]
-    names = {k for line in steps for k in line if k.startswith(("spent.", "leaves.")) or k == "trained_tokens"}
+    names = {k for line in steps for k in line if k in SUMMED or k.startswith("rollout/dropped/")}
     out = {name: float(sum(line.get(name) or 0.0 for line in steps)) for name in sorted(names)}
     last = steps[-1] if steps else {}
-    return out | {"steps": float(len(steps)), "seconds": float(last.get("seconds.total", 0.0))}
+    return out | {"steps": float(len(steps)), "seconds": float(last.get("time/total", 0.0))}

@@ -56,7 +56,7 @@ class Departures:
     """Tokens a method chose instead of the policy, also hints and templates on trained paths."""
     tempered: float
     """Sampled tokens whose sampling distribution was not the policy's own (temperature, truncation, hooks)."""
-    tempered_gap: float
+    tempered_mismatch: float
     """Mean of sampling_logprob − logp over those with both: an estimate of the divergence per token."""
     unknown_distribution: float
     """Tokens with no behaviour log-prob: greedy, spliced, or not recorded."""
@@ -96,7 +96,7 @@ class Numbers:
     """Leaves by what became of them."""
     decisions: Mapping[str, int]
     """Events by kind: forks, prunes, stops and their like."""
-    lag: Spread | None
+    staleness: Spread | None
     """Versions a trained token is behind the newest of its tree; None where versions were not recorded."""
     departures: Departures
     selection: CardSelection
@@ -113,14 +113,14 @@ def numbers(trees: Iterable[Tree]) -> Numbers:
         for node in tree:
             tokens[node.role] += len(node)
         decisions.update(e.kind for e in tree.events)
-    lags = np.concatenate([_lags(tree) for tree in forest]) if forest else np.zeros(0)
+    behind = np.concatenate([_staleness(tree) for tree in forest]) if forest else np.zeros(0)
     return Numbers(
         topology=_topology(forest, leaves),
         tokens=dict(tokens),
         finishes=dict(Counter(n.finish or n.status for _, n in leaves)),
         fates=dict(Counter(_fate(n) for _, n in leaves)),
         decisions=dict(decisions),
-        lag=_spread(lags) if len(lags) else None,
+        staleness=_spread(behind) if len(behind) else None,
         departures=_departures(trained, leaves),
         selection=_selection(leaves, trained),
     )
@@ -168,7 +168,7 @@ def _departures(trained: Sequence[tuple[Tree, Node]], leaves: Sequence[tuple[Tre
     return Departures(
         forced=(count["forced"] + count["guided"]) / max(chosen, 1),
         tempered=count["tempered"] / policy,
-        tempered_gap=gap / max(count["both"], 1),
+        tempered_mismatch=gap / max(count["both"], 1),
         unknown_distribution=count["unknown"] / policy,
         foreign=count["foreign"] / policy,
         replayed=count["replayed"] / policy,
@@ -222,7 +222,7 @@ def _selection(leaves: Sequence[tuple[Tree, Node]], trained: Sequence[tuple[Tree
     return CardSelection(reward(judged), reward(trained), length(judged), length(trained))
 
 
-def _lags(tree: Tree) -> np.ndarray:
+def _staleness(tree: Tree) -> np.ndarray:
     newest = _newest(tree)
     found = [newest - n.version for n in tree if n.trainable and n.version is not None]
     return np.concatenate(found) if found else np.zeros(0)

@@ -77,15 +77,18 @@ def _filter(card: RolloutCard) -> list[tuple[str, str]]:
     ]
 
 
+SPENT = ("budget/decoded", "budget/prefilled", "budget/leaves", "budget/env_steps", "budget/judge_calls")
+
+
 def _control(card: RolloutCard) -> list[tuple[str, str]]:
     totals = card.totals or {}
-    spent = {k.removeprefix("spent."): v for k, v in totals.items() if k.startswith("spent.") and v}
+    spent = {k.removeprefix("budget/"): v for k, v in totals.items() if k in SPENT and v}
     return [
         ("recipe's knobs", _pairs((card.settings or {}).get("recipe"))),
         ("prompts per step", _knobs(card, "train", "prompts")),
         ("limits of the run", _knobs(card, "train", "steps", "decoded", "seconds")),
         ("spent in all", ", ".join(f"{name} {shown(v, 'count')}" for name, v in spent.items()) or "not recorded"),
-        ("trained tokens", shown(totals.get("trained_tokens"), "count")),
+        ("trained tokens", shown(totals.get("budget/trained"), "count")),
         ("why rollouts ended", _counts(card.numbers.finishes)),
         ("decisions recorded", _counts(card.numbers.decisions)),
     ]
@@ -95,7 +98,10 @@ def _replay(card: RolloutCard) -> list[tuple[str, str]]:
     n = card.numbers
     return [
         ("grafted tokens", shown(n.departures.replayed, "share")),
-        ("versions behind the newest of the tree", _spread(n.lag) if n.lag else "versions were not recorded"),
+        (
+            "versions behind the newest of the tree",
+            _spread(n.staleness) if n.staleness else "versions were not recorded",
+        ),
         ("tokens of older weights", shown(n.departures.stale, "share")),
     ]
 
@@ -106,7 +112,7 @@ def _departures(card: RolloutCard) -> list[tuple[str, str]]:
     return [
         ("forced: chosen by a method, a hint or a template", shown(d.forced, share)),
         ("tempered: sampled from another distribution than the policy's", shown(d.tempered, share)),
-        ("… its mean log-ratio per token, sampling_logprob − logp", shown(d.tempered_gap)),
+        ("… its mean log-ratio per token, sampling_logprob − logp", shown(d.tempered_mismatch)),
         ("distribution unknown: greedy, spliced or not recorded", shown(d.unknown_distribution, share)),
         ("foreign: written by another actor", shown(d.foreign, share)),
         ("replayed: grafted from earlier rollouts", shown(d.replayed, share)),

@@ -22,8 +22,6 @@ from rich.console import Console
 
 from rolltree.lab.arms import Arm, amount, arms
 from rolltree.lab.contrast import (
-    FEWER,
-    SHARES,
     Contrast,
     Measure,
     check_metric,
@@ -32,6 +30,7 @@ from rolltree.lab.contrast import (
     held_out,
     measures,
 )
+from rolltree.lab.names import is_share, less_is_better
 from rolltree.lab.progress import metered
 from rolltree.lab.report import print_page, versions, write_html
 from rolltree.lab.runner import Conditions, Runner, Shelf, Spec
@@ -58,7 +57,7 @@ class CompareConfig:
     """What the budget counts: decoded tokens, trained tokens or seconds of training."""
     metric: str = "pass@1"
     """What the verdict is about: pass@1 or pass@k at the budget, "pass@1 area" on the way, or a metric of rollouts
-    (less is better of zero_variance, truncated, failed, decoded_per_leaf and env_steps_per_leaf)."""
+    by the last part of its name, such as length or zero_variance (docs/metrics.md lists them)."""
     least: float = 0.0
     """Smallest gain of interest, as a share (0.02 = 2 points): an interval below it is a "fails"."""
     confidence: float = 0.95
@@ -164,8 +163,8 @@ def conclude(
         raise LabError("no seed was finished by every arm")
     by_arm = {a.label: [t for t in traces if t.label == a.label and t.seed in both] for a in chosen}
     headline = {a: measures(ts, name, conditions.budget, conditions.axis, confidence) for a, ts in by_arm.items()}
-    unit = "points" if held_out(name) or name in SHARES else ""
-    direction = "lower" if name in FEWER else "higher"
+    unit = "points" if held_out(name) or is_share(name) else ""
+    direction = "lower" if less_is_better(name) else "higher"
     made = contrasts(
         headline, chosen[0].label, name, direction=direction, least=least, level=confidence, unit=unit
     )  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rolltree.lab.compare import Comparison
-from rolltree.lab.contrast import FEWER, SHARES, Measure, held_out, measures, reach_words, reaches, run_means
+from rolltree.lab.contrast import Measure, held_out, measures, reach_words, reaches, run_means
 from rolltree.lab.curves import FEW, band
+from rolltree.lab.names import is_share, less_is_better, row_name
 from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, duration, shown
 from rolltree.lab.stats import Interval
 from rolltree.lab.trace import AXIS_NAMES, Trace
@@ -23,7 +24,7 @@ ROLLOUTS: tuple[tuple[str, str, str], ...] = (
 """Metrics of the training rollouts shown where they were measured: name, heading, kind."""
 
 CURVES: tuple[tuple[str, str, bool], ...] = (
-    ("reward", "Outcome of training rollouts", False),
+    ("mean", "Outcome of training rollouts", False),
     ("zero_variance", "Groups without variance", True),
     ("unique", "Unique answers in a group", True),
     ("sharing", "Sharing: tokens on paths per token decoded", False),
@@ -68,14 +69,24 @@ def _charts(result: Comparison) -> list[Chart]:
     )  # fmt: skip
     out: list[Chart] = []
     for metric, title, percent in dict.fromkeys(names):
-        if not all(metric in t.metrics() for a in result.arms for t in result.of(a.label)):
+        if not all(row_name(metric) in t.metrics() for a in result.arms for t in result.of(a.label)):
             continue
         lines = [_series(a.label, result.of(a.label), metric, result) for a in result.arms]
         if metric in ("sharing", "zero_variance") and len({v for line in lines for v in line.y}) == 1:
             continue  # a constant is said by the table
         target = result.target if metric == "pass@1" else None
         note = "" if out else f"{_how(result)} Dotted: the target, {shown(target, 'share')}."
-        out.append(Chart(title, AXIS_NAMES[on.axis], metric.replace("_", " "), lines, percent, target, note))
+        out.append(
+            Chart(
+                title,
+                AXIS_NAMES[on.axis],
+                metric if held_out(metric) else row_name(metric),
+                lines,
+                percent,
+                target,
+                note,
+            )
+        )
     return out
 
 
@@ -163,7 +174,7 @@ def _number(measure: Measure, kind: str) -> str:
 
 def _difference(effect: Interval, metric: str) -> str:
     """In points for shares, else in the metric's own unit."""
-    points = held_out(metric) or metric in SHARES
+    points = held_out(metric) or is_share(metric)
 
     def signed(x: float) -> str:
         return f"{100 * x:+.1f}" if points else f"{x:+.4g}"
@@ -174,7 +185,7 @@ def _difference(effect: Interval, metric: str) -> str:
 
 
 def _notes(result: Comparison) -> list[str]:
-    several, seeds, less = len(result.contrasts) > 1, len(result.seeds), result.metric in FEWER
+    several, seeds, less = len(result.contrasts) > 1, len(result.seeds), less_is_better(result.metric)
     return [
         "Every recipe has the same start, prompts, held-out items, seeds and budget; values at the budget lie on the "
         "straight line between the two evaluations around it.",

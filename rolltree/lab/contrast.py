@@ -9,6 +9,7 @@ import numpy as np
 
 from rolltree.errors import unknown
 from rolltree.lab.curves import area, value_at
+from rolltree.lab.names import of_rollouts, row_name, short_names
 from rolltree.lab.stats import (
     Direction,
     Interval,
@@ -25,12 +26,6 @@ from rolltree.lab.stats import (
     t_test,
 )  # fmt: skip
 from rolltree.lab.trace import Axis, LabError, Trace
-
-SHARES = ("solved", "unique", "zero_variance", "truncated")
-NUMBERS = ("reward", "sharing", "length", "entropy", "failed", "decoded_per_leaf", "env_steps_per_leaf")
-"""Metrics of training rollouts, averaged over a run: shares between 0 and 1, and other numbers."""
-FEWER = ("zero_variance", "truncated", "failed", "decoded_per_leaf", "env_steps_per_leaf")
-"""Of these less is better; a comparison takes more of any other metric for a gain."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +69,16 @@ def measures(traces: Sequence[Trace], metric: str, budget: float, axis: Axis, le
 
 def held_out(metric: str) -> bool:
     """Whether a metric is measured on held-out items, at evaluations; the others are of the training rollouts."""
-    return metric.startswith("pass@")
+    return row_name(metric).startswith("eval/pass@")
 
 
 def check_metric(metric: str, samples: int) -> str:
-    """The full name of a metric; one that no run could have is refused before anything is spent."""
+    """The metric that was asked for, with k put in; one that no run could have is refused before anything is spent."""
     known = [f"{name}{what}" for name in ("pass@1", "pass@k", f"pass@{samples}") for what in ("", " area")]
-    if metric not in known and metric not in SHARES and metric not in NUMBERS:
-        raise unknown("metric", metric, [*known, *SHARES, *NUMBERS])
-    return metric.replace("pass@k", f"pass@{samples}")
+    asked = metric.removeprefix("eval/")
+    if asked not in known and not of_rollouts(metric):
+        raise unknown("metric", metric, [*known, *short_names()])
+    return asked.replace("pass@k", f"pass@{samples}")
 
 
 def run_means(traces: Sequence[Trace], metric: str, level: float = 0.95) -> Measure | None:

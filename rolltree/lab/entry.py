@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from rolltree.lab.stats import Interval, Outcome
 from rolltree.lab.trace import LabError, write_json
+from rolltree.metrics.old_names import compared_name
 
 FORMAT = 1
 
@@ -89,5 +90,5 @@ def _known_format(found: Any) -> int:
 
 def _result(raw: dict[str, Any]) -> SeedResult:
     curves = {str(k): (list(map(float, x)), list(map(float, y))) for k, (x, y) in raw["curves"].items()}
-    also = {str(k): (float(a), float(b)) for k, (a, b) in raw.get("also", {}).items()}
+    also = {compared_name(str(k)): (float(a), float(b)) for k, (a, b) in raw.get("also", {}).items()}
     return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves, also)

@@ -18,9 +18,10 @@ from rich.console import Console
 
 from rolltree.lab.claim import Claim
 from rolltree.lab.compare import Comparison, compare
-from rolltree.lab.contrast import NUMBERS, SHARES, held_out
+from rolltree.lab.contrast import held_out
 from rolltree.lab.curves import value_at
 from rolltree.lab.entry import EvidenceEntry, SeedResult
+from rolltree.lab.names import is_share, of_rollouts
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Shelf
 from rolltree.lab.sources import changed
@@ -182,7 +183,7 @@ def _also(done: Comparison, seed: int) -> dict[str, tuple[float, float]]:
     for name in recipe.metrics():
         if held_out(name):
             out[name] = (value_at(recipe, name, budget, "decoded"), value_at(baseline, name, budget, "decoded"))
-        elif name in SHARES or name in NUMBERS:
+        elif of_rollouts(name):
             ours, theirs = recipe.mean(name), baseline.mean(name)
             if ours is not None and theirs is not None:
                 out[name] = (ours, theirs)
@@ -204,7 +205,7 @@ def _judged(claim: Claim, results: Sequence[SeedResult]) -> tuple[Interval, Stat
 
 
 def _is_share(claim: Claim) -> bool:
-    return claim.kind == "training" and (held_out(claim.question.metric) or claim.question.metric in SHARES)
+    return claim.kind == "training" and (held_out(claim.question.metric) or is_share(claim.question.metric))
 
 
 def _pair(result: SeedResult) -> str:

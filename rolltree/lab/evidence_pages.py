@@ -8,6 +8,7 @@ from statistics import mean
 
 from rolltree.lab.claim import Claim, claims
 from rolltree.lab.entry import EvidenceEntry
+from rolltree.lab.names import row_name
 
 _HEAD = """\
 # Evidence
@@ -97,7 +98,7 @@ def _sides(entry: EvidenceEntry) -> list[str]:
 
 
 def _also(entry: EvidenceEntry, name: str, *, share: bool = False) -> str:
-    pairs = [r.also[name] for r in entry.results if name in r.also]
+    pairs = [r.also[row_name(name)] for r in entry.results if row_name(name) in r.also]
     if not pairs:
         return ""
     sides = mean(a for a, _ in pairs), mean(b for _, b in pairs)

@@ -16,7 +16,9 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from rolltree.errors import RolltreeError
+from rolltree.lab.names import row_name
 from rolltree.lab.stats.interval import Floats
+from rolltree.metrics.old_names import compared_name
 
 Axis = Literal["decoded", "trained", "seconds"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -39,7 +41,10 @@ class TraceTally:
 
 @dataclass(frozen=True)
 class Trace:
-    """One finished run. Each row holds the three costs so far and whatever was measured there (keys may differ)."""
+    """One finished run. Each row holds the three costs so far and whatever was measured there (keys may differ).
+
+    Rows have metrics under their whole names; to make a trace or to ask it the last part is enough (`pass@1`).
+    """
 
     label: str
     """The arm it belongs to: a recipe, or a recipe with knobs of a sweep."""
@@ -50,9 +55,19 @@ class Trace:
     folder: str = ""
     """Where the run itself lies, for `rolltree card` and a closer look."""
 
+    def __post_init__(self) -> None:
+        rows = tuple({row_name(name): value for name, value in row.items()} for row in self.rows)
+        object.__setattr__(self, "rows", rows)
+
+    @property
+    def evaluations(self) -> list[Mapping[str, float]]:
+        """The rows of evaluations on held-out items."""
+        return [row for row in self.rows if row_name("pass@1") in row]
+
     def curve(self, metric: str, axis: Axis = "decoded") -> tuple[Floats, Floats]:
         """Costs and values of the rows that measured this metric, in order of cost."""
-        pairs = [(r[axis], r[metric]) for r in self.rows if metric in r and np.isfinite(r[metric])]
+        name = row_name(metric)
+        pairs = [(r[axis], r[name]) for r in self.rows if name in r and np.isfinite(r[name])]
         if not pairs:
             raise LabError(
                 f"run {self.label!r}, seed {self.seed}, never measured {metric!r}; it has: {', '.join(self.metrics())}"
@@ -66,7 +81,8 @@ class Trace:
 
     def mean(self, metric: str) -> float | None:
         """Plain mean of a metric over the run, None when it was never measured."""
-        seen = [r[metric] for r in self.rows if metric in r and np.isfinite(r[metric])]
+        name = row_name(metric)
+        seen = [r[name] for r in self.rows if name in r and np.isfinite(r[name])]
         return float(np.mean(seen)) if seen else None
 
     def cost(self, axis: Axis) -> float:
@@ -86,7 +102,7 @@ def load_trace(path: Path) -> Trace:
         return Trace(
             label=str(raw["label"]),
             seed=int(raw["seed"]),
-            rows=tuple({str(k): float(v) for k, v in row.items()} for row in raw["rows"]),
+            rows=tuple({compared_name(str(k)): float(v) for k, v in row.items()} for row in raw["rows"]),
             items={str(k): TraceTally(**v) for k, v in raw["items"].items()},
             folder=str(raw.get("folder", "")),
         )

@@ -10,11 +10,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+<<<<<<< HEAD
 from rolltree.control.registry import CONTROLS
+=======
+from rolltree.control.registry import CONTROLS, load_control
+from rolltree.lab.names import COMPARED, PER_LEAF
+>>>>>>> main
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace
 from rolltree.lab.watch import RunWatch, noted
+from rolltree.metrics.log import read_metrics
+from rolltree.metrics.registry import value_in
 from rolltree.recipe.check import check
 from rolltree.recipe.compose import Steered
 from rolltree.recipe.registry import RECIPES, load_recipe
@@ -22,21 +29,8 @@ from rolltree.task.protocol import Task, spoken_by
 from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.loop import RunEvent
-from rolltree.train.metrics import read_metrics
 from rolltree.train.start import parts_of, train, with_knobs
 from rolltree.varying import schedule
-
-TRAIN_METRICS: Mapping[str, str] = {
-    "reward": "reward",
-    "solved": "solved",
-    "length": "length",
-    "flat_groups": "zero_variance",
-    "truncated": "truncated",
-    "failed": "failed",
-    "policy_entropy": "entropy",
-}
-"""Names in metrics.jsonl and what the lab calls them."""
-
 
 IDLE = 25
 """Steps in a row without a trained token after which a budget of trained tokens is given up."""
@@ -140,27 +134,25 @@ def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int) -
     """A run folder as a trace: costs add up over training steps, evaluations stand at the cost of the step before."""
     rows: list[dict[str, float]] = []
     cost = {"decoded": 0.0, "trained": 0.0, "seconds": 0.0}
-    numbers, items = noted(watched)
     for line in read_metrics(folder / "metrics.jsonl"):
         if line["kind"] == "train":
             cost = {
-                "decoded": float(line["decoded"]),
-                "trained": cost["trained"] + float(line.get("trained_tokens", 0.0)),
-                "seconds": float(line["seconds.total"]),
+                "decoded": float(line["budget/decoded_total"]),
+                "trained": cost["trained"] + float(line.get("budget/trained", 0.0)),
+                "seconds": float(line["time/total"]),
             }
-            seen = {lab: line[name] for name, lab in TRAIN_METRICS.items() if line.get(name) is not None}
-            rows.append({**cost, **_finite(seen), **_per_leaf(line), **numbers.get(line["step"], {})})
+            rows.append({**cost, **_finite({n: value_in(line, n) for n in COMPARED}), **_per_leaf(line)})
         elif line["kind"] == "eval":
-            names = dict.fromkeys(("pass@1", f"pass@{samples}"))
+            names = dict.fromkeys(("eval/pass@1", f"eval/pass@{samples}"))
             rows.append({**cost, **_finite({name: line[name] for name in names})})
-    return Trace(label, seed, tuple(rows), items, str(folder))
+    return Trace(label, seed, tuple(rows), noted(watched), str(folder))
 
 
 def _per_leaf(line: Mapping[str, Any]) -> dict[str, float]:
     """What a rollout cost: branches share what stands above them."""
-    leaves = float(line.get("spent.leaves") or 0.0)
-    names = ("decoded", "env_steps") if leaves else ()
-    return {f"{name}_per_leaf": float(line.get(f"spent.{name}") or 0.0) / leaves for name in names}
+    leaves = float(line.get("budget/leaves") or 0.0)
+    spent = {name: name.removesuffix("_per_leaf") for name in PER_LEAF} if leaves else {}
+    return {name: float(line.get(total) or 0.0) / leaves for name, total in spent.items()}
 
 
 class _Costs:
@@ -174,9 +166,9 @@ class _Costs:
         n = live.numbers
         if live.kind == "trained":
             if self._axis == "trained":
-                self.now += n.get("trained_tokens", 0.0)
+                self.now += n.get("budget/trained", 0.0)
             else:
-                self.now = n["decoded" if self._axis == "decoded" else "seconds.total"]
+                self.now = n["budget/decoded_total" if self._axis == "decoded" else "time/total"]
 
 
 def _recipe(spec: Spec) -> Any:
@@ -215,7 +207,7 @@ def _knobs(spec: Spec, owner: str) -> list[tuple[str, Any]]:
 
 
 def _trained(lines: list[dict[str, Any]]) -> float:
-    return sum(float(line.get("trained_tokens", 0.0)) for line in lines if line["kind"] == "train")
+    return sum(float(line.get("budget/trained", 0.0)) for line in lines if line["kind"] == "train")
 
 
 def _check_idle(lines: list[dict[str, Any]], spec: Spec) -> None:

@@ -1,4 +1,4 @@
-"""What the metrics file does not hold, noted while a run goes on: sharing, answers, and what each held-out item got.
+"""What the metrics file does not hold, noted while a run goes on: what each held-out item got.
 
 Lines go to a file of their own next to the run. A resumed run writes some steps again; the last line of a step counts.
 """
@@ -8,29 +8,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
+from typing import Any
 
 from rolltree.lab.trace import TraceTally
-from rolltree.task.solved import is_solved
+from rolltree.metrics.log import read_lines
 from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
-from rolltree.tree.views import leaf_counts
+from rolltree.tree.solved import is_solved
 
 
 class RunWatch:
-    """A listener that writes down numbers of rollouts and tallies of held-out items."""
+    """A listener that writes down tallies of held-out items."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, live: RunEvent) -> None:
-        """Take note of a step's rollouts or of an evaluation."""
-        if live.kind == "trained":
-            self._write({"kind": "train", "step": live.step, **rollout_numbers(live.trees)})
-        elif live.kind == "evaluated":
+        """Take note of an evaluation."""
+        if live.kind == "evaluated":
             items = {item: [t.samples, t.right, t.unique] for item, t in tallies(live.trees).items()}
             self._write({"kind": "eval", "step": live.step, "items": items})
 
@@ -39,36 +35,10 @@ class RunWatch:
             sink.write(json.dumps(line) + "\n")
 
 
-def noted(path: Path) -> tuple[dict[int, dict[str, float]], dict[str, TraceTally]]:
-    """Numbers by step, and the last evaluation's tallies."""
-    steps: dict[int, dict[str, float]] = {}
-    items: dict[str, TraceTally] = {}
-    for text in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if not text.endswith("\n"):
-            continue
-        line = cast("dict[str, Any]", json.loads(text))
-        if line["kind"] == "eval":
-            items = {k: TraceTally(*v) for k, v in line["items"].items()}
-        else:
-            steps[line["step"]] = {k: v for k, v in line.items() if k not in ("kind", "step")}
-    return steps, items
-
-
-def rollout_numbers(trees: Iterable[Tree]) -> dict[str, float]:
-    """Sharing (policy tokens on all paths over policy tokens decoded) and the share of different answers per group."""
-    own = on_paths = 0
-    unique: list[float] = []
-    for tree in trees:
-        counts = leaf_counts(tree)
-        for node in tree:
-            if node.role == "policy":
-                own += len(node)
-                on_paths += len(node) * counts[node.id]
-        tally = _tally(tree)
-        if tally.samples:
-            unique.append(tally.unique / tally.samples)
-    out = {"sharing": on_paths / own} if own else {}
-    return out | ({"unique": float(np.mean(unique))} if unique else {})
+def noted(path: Path) -> dict[str, TraceTally]:
+    """The last evaluation's tallies; none where nothing was evaluated."""
+    found = [line for line in read_lines(path) if line["kind"] == "eval"] if path.exists() else []
+    return {item: TraceTally(*tally) for item, tally in found[-1]["items"].items()} if found else {}
 
 
 def tallies(trees: Iterable[Tree]) -> dict[str, TraceTally]:

@@ -94,4 +94,4 @@ class EntropyBonus:
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The bonus (negative) and the weighted mean entropy."""
         total = (batch.weight * need(batch.entropy, "entropy", "an entropy bonus")).sum()
-        return -self.coefficient * total, {"entropy": total.detach()}
+        return -self.coefficient * total, {"entropy_bonus": total.detach()}

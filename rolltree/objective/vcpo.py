@@ -48,7 +48,7 @@ class Vcpo:
         paths = need_paths(batch, "vcpo")
         raw = sequence_weights(batch, "vcpo")
         credit = paths.entry_weight * paths.advantage * raw.clamp(max=self.cap)[paths.path]
-        metrics = {"ess": ess(raw)}
+        metrics = {"update_ess": ess(raw)}
         if len(raw):
             metrics |= {"sequence_weight_mean": raw.mean(), "sequence_weight_max": raw.max()}
         return -(credit * batch.logp[paths.index]).sum(), metrics

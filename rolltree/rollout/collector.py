@@ -85,8 +85,8 @@ class Collector:
             return {}
         whole = max(time.monotonic() - self._began, 1e-9)
         return self.underway.numbers(self.executor.scheduler, batch) | {
-            "seconds.engine_idle_share": max(0.0, 1.0 - (self.executor.busy_now() - self._busy) / whole),
-            "seconds.trainer_idle_share": max(0.0, 1.0 - learning / whole),
+            "time/engine_idle": max(0.0, 1.0 - (self.executor.busy_now() - self._busy) / whole),
+            "time/trainer_idle": max(0.0, 1.0 - learning / whole),
         }
 
     @property

@@ -18,9 +18,9 @@ from rolltree.filter.groups import GroupFilter, live_leaves
 from rolltree.rollout.merge import absorb
 from rolltree.rollout.rescore import score_bare, score_node
 from rolltree.task.protocol import Item, Task
-from rolltree.task.solved import is_solved
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
+from rolltree.tree.solved import is_solved
 
 MEASURED = "asked for to measure, not to teach"
 """Why such trees are dropped."""

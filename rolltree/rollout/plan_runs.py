@@ -124,7 +124,7 @@ class PlanRuns:
         names = {name for numbers in ended for name in numbers}
         # Some numbers exist in some plans only: those of an arm that was not needed every time.
         out = {name: float(np.mean([n[name] for n in ended if name in n])) for name in sorted(names)}
-        return out | {"rounds": float(sum(n["rounds"] for n in ended))}
+        return out | {"rollout/rounds": float(sum(n["rollout/rounds"] for n in ended))}
 
     def state(self) -> dict[str, Any]:
         """All of it, as `rolltree.tree.values` stores it."""
@@ -197,7 +197,7 @@ class PlanRuns:
         run.asked += len(rounds)
         if run.following.over:
             del self.live[run.number]
-            self._ended.append(allocation(run.following.out, run.builder.bands) | {"rounds": float(run.asked)})
+            self._ended.append(allocation(run.following.out, run.builder.bands) | {"rollout/rounds": float(run.asked)})
         return rounds
 
     def _now(self) -> dict[str, Any]:

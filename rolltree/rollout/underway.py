@@ -1,4 +1,4 @@
-"""What a schedule does to rollouts, in numbers: fates, lags, partials and their age, and if slow prompts get in."""
+"""What a schedule does to rollouts, in numbers: what became of them, partial ones, and if slow prompts get in."""
 
 from __future__ import annotations
 
@@ -36,20 +36,18 @@ class Underway:
         waiting = [*scheduler.unfinished.values(), *scheduler.ready.values()]
         rollouts = [r for g in trained for r in g.kept]
         partial = [r for g in scheduler.unfinished.values() for r in g.members if not (r.done or r.usage) and r.tokens]
-        ages = [scheduler.version + 1 - r.group.born for r in partial]
+        behind = [scheduler.version + 1 - r.group.born for r in partial]
         out = {
-            "schedule.lag_mean": float(np.mean([g.staleness for g in trained])) if trained else 0.0,
-            "schedule.lag_max": float(max((g.staleness for g in trained), default=0)),
-            "schedule.resumed": sum(r.stops > 0 for r in rollouts) / max(len(rollouts), 1),
-            "schedule.partials": float(len(partial)),
-            "schedule.partial_tokens": float(sum(r.tokens for r in partial)),
-            "schedule.partial_age_mean": float(np.mean(ages)) if ages else 0.0,
-            "schedule.partial_age_max": float(max(ages, default=0)),
-            "schedule.ready": float(len(scheduler.ready)),
-            "schedule.under_way": float(sum(not r.usage for g in waiting for r in g.members)),
+            "rollout/resumed": sum(r.stops > 0 for r in rollouts) / max(len(rollouts), 1),
+            "rollout/partial": float(len(partial)),
+            "rollout/partial_tokens": float(sum(r.tokens for r in partial)),
+            "staleness/partial_mean": float(np.mean(behind)) if behind else 0.0,
+            "staleness/partial_max": float(max(behind, default=0)),
+            "rollout/ready_groups": float(len(scheduler.ready)),
+            "rollout/under_way": float(sum(not r.usage for g in waiting for r in g.members)),
         }  # fmt: skip
-        out |= {f"schedule.rollouts.{usage}": float(n) for usage, n in sorted(scheduler.numbers.items())}
-        out |= {f"schedule.tokens.{usage}": float(n) for usage, n in sorted(scheduler.tokens.items())}
+        out |= {f"rollout/scheduled/{usage}": float(n) for usage, n in sorted(scheduler.numbers.items())}
+        out |= {f"budget/scheduled_tokens/{usage}": float(n) for usage, n in sorted(scheduler.tokens.items())}
         return out | self._slow([g for g in waiting if g.born < scheduler.version])
 
     def _slow(self, waiting: Sequence[Group]) -> dict[str, float]:
@@ -68,7 +66,7 @@ class Underway:
         out: dict[str, float] = {}
         for name, mine in (("slow", slow), ("other", ~slow)):
             if mine.any():
-                out[f"schedule.{name}_trained"] = float(there[mine].mean())
+                out[f"rollout/{name}_trained"] = float(there[mine].mean())
         return out
 
 

@@ -44,7 +44,7 @@ class StepKnobs:
 
     token_budget: int = 2048
     log_entropy: bool = True
-    gap_limit: float = 0.1
+    mismatch_limit: float = 0.1
     loss_limit: float = 1e4
     held: int = 4
 
@@ -190,6 +190,6 @@ def _note(update: Update, i: int, read: PolicyRead) -> None:
     if read.watched is not None:
         own = read.watched[torch.from_numpy(micro.weight > 0).to(read.watched.device)]
         if len(own):
-            update.told.add({"policy_entropy": own.mean()}, float(len(own)), 1.0)
+            update.told.add({"entropy": own.mean()}, float(len(own)), 1.0)
     for watcher in update.watchers:
         watcher.add(micro, fixed.old if fixed.old is not None else read.logp.detach())

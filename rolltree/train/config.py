@@ -121,9 +121,9 @@ class TrainConfig:
     """Steps between saved forests (the first step's is saved too); 0 = none."""
     log_entropy: bool = True
     """Whether the entropy of the policy is computed and logged."""
-    gap_limit: float = 0.1
-    """An engine-trainer gap in log-prob above this counts as a mismatch."""
-    gap_share: float = 0.5
+    mismatch_limit: float = 0.1
+    """A difference in log-prob between engine and trainer above this counts as a mismatch."""
+    mismatch_share: float = 0.5
     """The run ends where a larger share of actions than this mismatches: its engine writes another policy than the one
     in training, through another temperature, tokenizer or model. 1 = go on whatever is found."""
     loss_limit: float = 1e4
@@ -155,12 +155,19 @@ class TrainConfig:
         for name in ("items", "max_tokens", "decoded", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
+<<<<<<< HEAD
         check_varying(self.optim)
         for name in ("gap_limit", "loss_limit"):
+=======
+        check_optim(self.optim)
+        for name in ("mismatch_limit", "loss_limit"):
+>>>>>>> main
             if not getattr(self, name) > 0:
                 raise TrainError(f"{name}={getattr(self, name)} lets nothing pass; give a number above 0")
-        if not 0 <= self.gap_share <= 1:
-            raise TrainError(f"gap_share={self.gap_share} is no share; give a number from 0 to 1 (1 = go on anyhow)")
+        if not 0 <= self.mismatch_share <= 1:
+            raise TrainError(
+                f"mismatch_share={self.mismatch_share} is no share; give a number from 0 to 1 (1 = go on anyhow)"
+            )
         if not 0 < self.temperature < inf:
             raise TrainError(f"temperature={self.temperature} cannot explore; give a finite number above 0")
 

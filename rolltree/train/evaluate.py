@@ -12,10 +12,14 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
+<<<<<<< HEAD
 from rolltree.generate.strategy import TreeStrategy
+=======
+from rolltree.metrics.rollouts import Rollouts
+>>>>>>> main
 from rolltree.task.protocol import Task, distinct
-from rolltree.task.solved import is_solved
 from rolltree.tree import Forest
+from rolltree.tree.table import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +66,22 @@ async def evaluate(
         strategy or Independent(samples), engine, task, islice(task.items("test", seed), items), seed=seed,
         budget=budget, max_tokens=limit, sampling=Sampling(temperature=temperature),
     )  # fmt: skip
-    return summary(forest, samples) | {"decoded": float(budget.spent.decoded)}, forest
+    return summary(forest, samples) | {"eval/decoded": float(budget.spent.decoded)}, forest
 
 
 def summary(forest: Forest, k: int) -> dict[str, float]:
     """pass@1, pass@k, mean outcome and failures of an evaluation's forest. Failed leaves count in neither rate."""
-    ones: list[float] = []
-    many: list[float] = []
-    rewards: list[float] = []
-    lengths: list[int] = []
-    failed = 0
-    for tree in forest:
-        done = [n for n in tree.leaves() if n.status == "done" and "reward" in n.scores]
-        failed += sum(n.status == "failed" for n in tree.leaves())
-        if not done:
-            continue
-        solved = sum(is_solved(n.scores) for n in done)
-        ones.append(solved / len(done))
-        many.append(pass_at(solved, len(done), min(k, len(done))))
-        rewards.extend(n.scores["reward"] for n in done)
-        lengths.extend(sum(len(m) for m in tree.path(n) if m.trainable) for n in done)
-    out = {"reward": float(np.mean(rewards)) if rewards else math.nan}
+    r = Rollouts(table(forest))
+    done = r.count(r.judged)
+    items = np.flatnonzero(done > 0)
+    right = r.count(r.solved)
+    ones = [float(right[i] / done[i]) for i in items]
+    many = [pass_at(int(right[i]), int(done[i]), min(k, int(done[i]))) for i in items]
+    out = {"eval/reward": float(r.reward[r.judged].mean()) if len(items) else math.nan}
     for name, values in (("pass@1", ones), (f"pass@{k}", many)):
         rate = wilson(float(np.mean(values)) if values else math.nan, len(values))
-        out |= {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
+        out |= {f"eval/{name}": rate.value, f"eval/{name}_low": rate.low, f"eval/{name}_high": rate.high}
     return out | {
-        "items": float(len(ones)), "failed": float(failed), "length": float(np.mean(lengths)) if lengths else math.nan,
+        "eval/items": float(len(items)), "eval/failed": float(r.is_("status", "failed")[r.leaf].sum()),
+        "eval/length": float(r.own[r.judged].mean()) if len(items) else math.nan,
     }  # fmt: skip

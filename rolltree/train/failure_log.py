@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rolltree.metrics.log import MetricsLog
 from rolltree.train.failures import KIND, failures
 from rolltree.train.loop import RunEvent
-from rolltree.train.metrics import MetricsLog
 
 
 @dataclass(frozen=True, slots=True)

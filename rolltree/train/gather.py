@@ -1,4 +1,4 @@
-"""Metrics of a step gathered over its micro-batches, and the gap between engine and trainer."""
+"""Metrics of a step gathered over its micro-batches, and the train–inference mismatch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from rolltree.metrics.weights import ess
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.pack import Micro
-from rolltree.train.vitals import weight_numbers
 from rolltree.tree.node import TRAINER_LOGP
 from rolltree.tree.table import Floats, Table
 
 
 class Gathered:
-    """Weighted means of objectives' metrics; `…_max` are maxima, `kl_…` and `entropy` arrive as weighted sums."""
+    """Weighted means of objectives' metrics; `…_max` are maxima, `kl_…` and `entropy_bonus` arrive as weighted sums."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}
@@ -30,7 +30,7 @@ class Gathered:
             if name.endswith("_max"):
                 self._tops[name] = max(self._tops.get(name, -np.inf), number)
             else:
-                summed = name.startswith("kl_") or name == "entropy"
+                summed = name.startswith("kl_") or name == "entropy_bonus"
                 self._more(name, number / scale if summed else number * weight, weight)
 
     def add_one(self, name: str, value: float) -> None:
@@ -61,11 +61,11 @@ class Watcher(Protocol):
         ...
 
 
-class Gap:
+class Mismatch:
     """How far the trainer's log-probs are from the engine's, over actions written by the weights in training.
 
-    Two programs compute the same policy; kernels, batching and number types make them differ. A gap that grows turns
-    on-policy training off-policy without anybody deciding it (arXiv 2510.26788).
+    Two programs compute the same policy; kernels, batching and number types make them differ. A mismatch that grows
+    turns on-policy training off-policy without anybody deciding it (arXiv 2510.26788).
     """
 
     def __init__(self, limit: float, version: int) -> None:
@@ -79,25 +79,26 @@ class Gap:
 
     def means(self) -> dict[str, float]:
         """Mean, maximum and share beyond the limit; nothing where no action can be compared."""
-        gaps = np.concatenate(self._all) if self._all else np.zeros(0)
-        if not len(gaps):
+        found = np.concatenate(self._all) if self._all else np.zeros(0)
+        if not len(found):
             return {}
         return {
-            "gap_mean": float(gaps.mean()),
-            "gap_max": float(gaps.max()),
-            "gap_over": float((gaps > self._limit).mean()),
+            "policy/mismatch": float(found.mean()),
+            "policy/mismatch_max": float(found.max()),
+            "policy/mismatch_over": float((found > self._limit).mean()),
         }
 
 
-def check_gap(numbers: Mapping[str, float], config: TrainConfig) -> None:
-    """Refuse to go on with an engine that does not write the policy in training (`gap_share`)."""
-    share = numbers.get("gap_over", 0.0)
-    if share > config.gap_share:
+def check_mismatch(numbers: Mapping[str, float], config: TrainConfig) -> None:
+    """Refuse to go on with an engine that does not write the policy in training (`mismatch_share`)."""
+    share = numbers.get("policy/mismatch_over", 0.0)
+    if share > config.mismatch_share:
         raise TrainError(
             f"the engine does not write the policy in training: under the same weights {share:.0%} of the actions "
-            f"differ by more than gap_limit={config.gap_limit} in log-prob ({numbers['gap_mean']:.2g} on average); "
+            f"differ by more than mismatch_limit={config.mismatch_limit} in log-prob "
+            f"({numbers['policy/mismatch']:.2g} on average); "
             "let both use one model, tokenizer and precision, let the engine report log-probs at temperature 1, or "
-            f"allow it with a gap_share above {config.gap_share}"
+            f"allow it with a mismatch_share above {config.mismatch_share}"
         )
 
 
@@ -122,8 +123,7 @@ class Reread:
 
 
 class ImportanceWeights:
-    """Importance weights of whole rollouts, the policy at the start of the step over the distribution they were
-    sampled from.
+    """Importance weights of whole rollouts: the policy at the start of the step over the sampling distribution.
 
     Products along paths, over the actions that were trained on and have a sampling probability.
     """
@@ -141,9 +141,9 @@ class ImportanceWeights:
         self._known[at] = 1.0
 
     def means(self) -> dict[str, float]:
-        """Effective share of the rollouts and the heaviest one's share; nothing where no action has a weight."""
+        """Effective share of the rollouts; nothing where no action has a weight."""
         seen = self._along(self._known) > 0
-        return weight_numbers(self._along(self._log)[seen]) if seen.any() else {}
+        return {"policy/ess": ess(self._along(self._log)[seen])} if seen.any() else {}
 
     def _along(self, values: Floats) -> Floats:
         t = self._table

@@ -14,19 +14,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Forgetful
 from rolltree.generate.random import mix
+<<<<<<< HEAD
 from rolltree.generate.strategy import TreeStrategy
+=======
+from rolltree.metrics.registry import without_zeros
+from rolltree.metrics.rollouts import Rollouts
+from rolltree.metrics.staleness import staleness
+from rolltree.metrics.step import grown_metrics, trained_metrics
+from rolltree.metrics.usage import settle_rest, settle_usage
+>>>>>>> main
 from rolltree.objective.batch import Objective
 from rolltree.policy.publish import weights_of
 from rolltree.policy.team import release_team
 from rolltree.recipe.compose import Course
 from rolltree.recipe.recipe import Parts
-from rolltree.replay.age import age_numbers
 from rolltree.replay.recall import ReplayBuffer
 from rolltree.replay.rollout_batch import RolloutBatch
 from rolltree.rollout.collector import Collector
@@ -40,15 +45,19 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.corrected import corrected
 from rolltree.train.evaluate import evaluate
 from rolltree.train.failures import all_failed
+<<<<<<< HEAD
 from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
 from rolltree.train.gather import Reread, check_gap
 from rolltree.train.growth import growth
 from rolltree.train.peers import PeerPolicy, paths_by, written_by
+=======
+from rolltree.train.gather import Reread, check_mismatch
+from rolltree.train.peers import PeerPolicy, written_by
+>>>>>>> main
 from rolltree.train.readings import Readings
 from rolltree.train.stage import followed, log_entropies, optim_at
 from rolltree.train.step import Learner
 from rolltree.train.totals import RunTotals, StepClock
-from rolltree.train.vitals import vitals
 from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import Table, table
@@ -67,6 +76,8 @@ class RunEvent:
     note: str = ""
 
 
+LAPS = ("grow", "credit", "learn", "stop", "publish")
+"""What the time of a step is made of."""
 Listen = Callable[[RunEvent], str | None]
 """Told of everything that happens; what it answers is said and logged with the step."""
 
@@ -159,9 +170,14 @@ class Loop:
         Returns the step's metrics and everything that was settled in it.
         """
         clock = StepClock()
+<<<<<<< HEAD
         self._stage()
         batch = await self.collector.collect(self.version, self.recalls())
         numbers = outcomes(batch.fresh) | growth(batch.fresh) | batch.numbers
+=======
+        batch = await self.collector.collect(self.version, self.recalls(self.collector.next_plan(self.done)))
+        numbers = grown_metrics(batch.fresh) | batch.numbers
+>>>>>>> main
         clock.lap("grow")
         self.listen(RunEvent("grown", self.done + 1, numbers, tuple(batch.fresh)))
         began = time.monotonic()
@@ -173,15 +189,17 @@ class Loop:
         numbers |= await self.collector.trained(time.monotonic() - began)
         if not self.collector.lockstep:
             clock.lap("stop")
-        numbers |= self._spent() | {"leaves.waiting": float(self.collector.waiting)}
+        numbers |= self._spent() | {"rollout/waiting": float(self.collector.waiting)}
         await self.publish()
         clock.lap("publish")
         self.spent.seconds += sum(clock.laps.values())
-        numbers |= account_numbers(batch.trees) | vitals(batch.trees, batch.version)
-        numbers["decoded"] = float(self.spent.decoded)
+        # What a schedule says of unfinished rollouts goes before what the batch alone can tell.
+        numbers = trained_metrics(batch.trees, batch.version) | numbers
+        numbers["budget/decoded_total"] = float(self.spent.decoded)
         if (epoch := self.cursor.epoch) is not None:
-            numbers["epoch"] = epoch
-        numbers |= {f"seconds.{k}": v for k, v in clock.laps.items()} | {"seconds.total": self.spent.seconds}
+            numbers["budget/epoch"] = epoch
+        numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
+        numbers = without_zeros(numbers)
         self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
         return numbers, batch.trees
 
@@ -210,7 +228,7 @@ class Loop:
         view = table([*batch.kept, *again])
         if not len(view.leaf) or not view.live.any():
             settle_rest(batch.trees)
-            return {"trained_tokens": 0.0}
+            return {"budget/trained": 0.0}
         self.readings.write(view, self.config.token_budget, self.learner.policy)
         advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
@@ -227,32 +245,37 @@ class Loop:
             numbers = self._update(objective, view, folded, paths, reread)
         finally:  # also where it diverges: the offending trees are looked at afterwards
             write(view, folded)
-            settle_fates(view, weights)
+            settle_usage(view, weights)
             settle_rest(batch.trees)
             for read in reread:
                 read.write()
         numbers |= self.readings.learn(view, self.config.token_budget, again, self.learner.policy)
         release_team()
         clock.lap("learn")
-        written = view.flat("version", -1.0).astype(np.int64)[folded.weight > 0]
         if again:
+<<<<<<< HEAD
             numbers["recalled"] = float(len(again))
         numbers |= log_entropies(view) if self._texts else {}
         return numbers | age_numbers(written, self.version) | {"idle_share": _idle(folded)}
+=======
+            numbers["rollout/recalled_groups"] = float(len(again))
+        numbers |= staleness(Rollouts(view, self.version))
+        return numbers | {"policy/zero_advantage": _zero_advantage(folded)}
+>>>>>>> main
 
     def _update(
         self, objective: Objective, view: Table, folded: Folded, paths: Expanded | None, reread: list[Reread]
     ) -> dict[str, float]:
         """Update each policy with what it wrote; `reread` collects what they say of it under their weights before."""
         c = self.config
-        knobs = StepKnobs(c.token_budget, c.log_entropy, c.gap_limit, c.loss_limit, c.held)
+        knobs = StepKnobs(c.token_budget, c.log_entropy, c.mismatch_limit, c.loss_limit, c.held)
         mine = written_by(view, folded, self.peers, others=True) if self.peers else folded
         ours = paths_by(view, paths, self.peers, others=True) if self.peers else paths
         reread.append(Reread(view))
         numbers = self.learner.step(
             objective, view, mine, ours, version=self.version, knobs=knobs, watchers=reread[-1:]
         )
-        check_gap(numbers, c)
+        check_mismatch(numbers, c)
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 own, sequences = written_by(view, folded, [name]), paths_by(view, paths, [name])
@@ -260,7 +283,7 @@ class Loop:
                 theirs = peer.learner.step(
                     objective, view, own, sequences, version=peer.version, knobs=knobs, watchers=reread[-1:]
                 )
-                numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
+                numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         return numbers
 
     async def evaluate(self) -> dict[str, float]:
@@ -274,12 +297,12 @@ class Loop:
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)
-                numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
+                numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         # A run that is resumed behind this evaluation has not made it.
         for engine in (self.engine, *(peer.engine for peer in self.peers.values())):
             if isinstance(engine, Forgetful):
                 await engine.forget()
-        numbers["seconds.evaluate"] = time.perf_counter() - began
+        numbers["time/evaluate"] = time.perf_counter() - began
         self.listen(RunEvent("evaluated", self.done, numbers, tuple(forest)))
         return numbers
 
@@ -351,7 +374,7 @@ class Loop:
         self._trainer.shutdown()
 
 
-def _idle(folded: Folded) -> float:
+def _zero_advantage(folded: Folded) -> float:
     taught = folded.weight > 0
     idle = taught & (folded.gain == 0) & (folded.loss == 0)
     return float(idle.sum() / max(taught.sum(), 1))

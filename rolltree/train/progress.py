@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from math import nan
 from pathlib import Path
 from types import TracebackType
 
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
 from rolltree.train.failures import said_of
-from rolltree.train.loop import RunEvent
+from rolltree.train.loop import LAPS, RunEvent
 from rolltree.visible import visible
 
 TOLD = 8
@@ -55,16 +56,18 @@ class Reporter:
         """Take note of something that happened."""
         n = live.numbers
         if live.kind == "trained":
-            self._bar.update(self._task, completed=live.step, description=f"reward {n['reward']:.3f}")
+            self._bar.update(self._task, completed=live.step, description=f"reward {n.get('reward/mean', nan):.3f}")
             now = time.monotonic()
             every = self._console.is_terminal or now - self._spoke < 10
             self.say(_step_line(live, self._config), shown=not every)
             self._spoke = self._spoke if every else now
         elif live.kind == "evaluated":
             self._failures(live)
-            rates = [k for k in n if k.startswith("pass@") and not k.endswith(("_low", "_high"))]
-            said = ", ".join(f"{k} {n[k]:.1%} ({n[f'{k}_low']:.1%}–{n[f'{k}_high']:.1%})" for k in rates)
-            self.say(f"step {live.step}: held out {said if n['items'] else 'nothing was measured'}")
+            rates = [k for k in n if k.startswith("eval/pass@") and not k.endswith(("_low", "_high"))]
+            said = ", ".join(
+                f"{k.removeprefix('eval/')} {n[k]:.1%} ({n[f'{k}_low']:.1%}–{n[f'{k}_high']:.1%})" for k in rates
+            )
+            self.say(f"step {live.step}: held out {said if n['eval/items'] else 'nothing was measured'}")
         elif live.kind == "grown":
             self._failures(live)
         elif live.note:
@@ -100,9 +103,9 @@ class _Heard(logging.Handler):
 
 def _step_line(live: RunEvent, config: TrainConfig) -> str:
     n = live.numbers
-    laps = (k for k in n if k.startswith("seconds.") and k != "seconds.total" and not k.endswith("_share"))
-    spent = sum(n[k] for k in laps)
+    spent = sum(n.get(f"time/{lap}", 0.0) for lap in LAPS)
     return (
-        f"step {live.step}/{config.steps}: reward {n['reward']:.3f}, length {n['length']:.0f}, "
-        f"trained {n.get('trained_tokens', 0):,.0f} of {n['spent.decoded']:,.0f} tokens, {spent:.2f} s"
+        f"step {live.step}/{config.steps}: reward {n.get('reward/mean', nan):.3f}, "
+        f"length {n.get('rollout/length', nan):.0f}, trained {n.get('budget/trained', 0):,.0f} of "
+        f"{n['budget/decoded']:,.0f} tokens, {spent:.2f} s"
     )

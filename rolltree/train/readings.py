@@ -79,8 +79,8 @@ class Critic:
         nn.utils.clip_grad_norm_([*self.trunk.parameters(), *self.head.parameters()], self.clip_norm)
         self.optimizer.step()
         variance = float(np.var(np.concatenate([target[m.packed.action] for m in batches])))
-        explained = {"critic_explained": 1 - loss / variance} if variance > 0 else {}
-        return {"critic_loss": loss, **explained}
+        explained = {"optim/critic_explained": 1 - loss / variance} if variance > 0 else {}
+        return {"optim/critic_loss": loss, **explained}
 
     def state_dict(self) -> dict[str, Any]:
         """What must survive."""

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import rolltree
+from rolltree.metrics.log import read_metrics
 from rolltree.train.config import TrainError
 from rolltree.train.lock import LOCK, FolderLock
-from rolltree.train.metrics import TRACKERS, read_metrics
+from rolltree.train.trackers import TRACKERS
 from rolltree.tree.atomic import new_file, set_partial
 from rolltree.tree.json_text import read_json
 from rolltree.visible import visible
@@ -34,7 +35,7 @@ README = (
 | file | what it is |
 |---|---|
 | `config.json` | every knob, the seeds, the versions of what ran and a digest of the source |
-| `metrics.jsonl` | one line per step and per evaluation; `kind` says which (`failures`: what broke) |
+| `metrics.jsonl` | one line per step and per evaluation (docs/metrics.md); `kind` says which (`failures`: what broke) |
 | `prompt.json` | the first prompt as the model sees it, token by token |
 | `metrics.parquet` | the same as a table, once the run has ended |
 | `forests/step=N/` | rollouts of a step with every decision: `rolltree.tree.parquet.load`, or any Parquet reader |
@@ -43,7 +44,8 @@ README = (
 | `offending/` | only after a loss left all bounds: the batch that did it |
 | `log.txt` | what was printed |
 
-Leaves are accounted for in every line: `leaves.submitted` = `leaves.trained` + `leaves.dropped` + `leaves.running`.
+Leaves are accounted for in every line: `rollout/submitted` = `rollout/trained` + `rollout/kept` + `rollout/dropped` +
+`rollout/running`.
 
 Continue with the same command and `--resume`. Load the latest model with
 `transformers.AutoModelForCausalLM.from_pretrained("checkpoints/step-NNNNNN")`.

@@ -18,6 +18,7 @@ from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
+from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
 from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.policy.lora import load_lora
@@ -38,14 +39,17 @@ from rolltree.train.failures import all_failed
 from rolltree.train.fits import check_fits
 from rolltree.train.learner import compute_of, make_learner
 from rolltree.train.loop import Listen, Loop, RunEvent
-from rolltree.train.metrics import MetricsLog, Tracker, open_trackers, read_metrics
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
+<<<<<<< HEAD
 from rolltree.train.stage import optim_at
+=======
+from rolltree.train.trackers import open_trackers
+>>>>>>> main
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 from rolltree.varying import schedules

@@ -19,12 +19,14 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.batch import Anchors
 from rolltree.train.config import Optim, TrainError
-from rolltree.train.gather import Gap, Gathered, ImportanceWeights, Watcher
+from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Watcher
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.train.ranks_team import ALONE, Team
 from rolltree.train.rate import learning_rate
 from rolltree.tree.table import Table
 
+OF_UPDATES = frozenset({"loss", "grad_norm", "step_factor"})
+"""What an update says of itself; all else comes from its objective."""
 FUSED = ("cpu", "cuda", "xpu", "mps")
 """Devices on which torch has AdamW as one kernel."""
 
@@ -113,20 +115,26 @@ class Learner:
                 parts.append(part)
                 scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
+<<<<<<< HEAD
             return {"updates": 0.0, "trained_tokens": 0.0}
         gap, weights = Gap(knobs.gap_limit, version), ImportanceWeights(table)
         work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs, self.optim)
+=======
+            return {"optim/updates": 0.0, "budget/trained": 0.0}
+        mismatch, weights = Mismatch(knobs.mismatch_limit, version), ImportanceWeights(table)
+        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs)
+>>>>>>> main
         try:
-            told = (self if self.crew is None else self.crew).teach(work, (gap, weights, *watchers))
+            told = (self if self.crew is None else self.crew).teach(work, (mismatch, weights, *watchers))
         except DivergedError as error:
             error.trees = [table.trees[row] for row in error.rows]
             raise
-        return told.means() | gap.means() | weights.means() | {
-            "updates": float(self.optim.epochs * len(parts)),
-            "lr": self.lr,
-            "trained_tokens": float(sum((m.weight > 0).sum() for p in parts for m in p)),
-            "packed_tokens": float(sum(len(m.packed) for p in parts for m in p)),
-            "micro_batches": float(sum(len(p) for p in parts)),
+        return {_named(name): value for name, value in told.means().items()} | mismatch.means() | weights.means() | {
+            "optim/updates": float(self.optim.epochs * len(parts)),
+            "optim/lr": self.lr,
+            "budget/trained": float(sum((m.weight > 0).sum() for p in parts for m in p)),
+            "budget/packed": float(sum(len(m.packed) for p in parts for m in p)),
+            "optim/micro_batches": float(sum(len(p) for p in parts)),
         }  # fmt: skip
 
     def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
@@ -213,6 +221,11 @@ class Learner:
         told.add_one("grad_norm", norm)
         if factor is not None:
             told.add_one("step_factor", factor)
+
+
+def _named(name: str) -> str:
+    """A metric's name, from what an objective or an update calls its number."""
+    return f"{'optim' if name in OF_UPDATES else 'policy'}/{name}"
 
 
 def _settled(objective: Objective, table: Table, paths: Expanded | None, trees: Sequence[int]) -> Objective:

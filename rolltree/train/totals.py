@@ -26,7 +26,7 @@ class RunTotals:
         numbers = {n: getattr(spent, n) - (getattr(before, n) if before else 0) for n in RESOURCES}
         for name, value in numbers.items():
             setattr(self, name, getattr(self, name) + value)
-        return {f"spent.{n}": float(v) for n, v in numbers.items()}
+        return {f"budget/{n}": float(v) for n, v in numbers.items()}
 
 
 class StepClock:

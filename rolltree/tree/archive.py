@@ -6,23 +6,24 @@ parent's row precedes its children's and a subtree is a slice of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rolltree.tree import shape
 from rolltree.tree.arrow import ArrowColumn, ArrowTable, flatten, stored
 from rolltree.tree.node import Array
 from rolltree.tree.old_names import NODE_FIELDS
 from rolltree.tree.parquet import FILES, parts, read_trees, readable
 from rolltree.tree.part import Part
-from rolltree.tree.shape import Ints, offsets
+from rolltree.tree.shape import Ints, Shape, offsets, parent_rows
+from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import StoreError
 
@@ -53,41 +54,25 @@ class Archive:
         """Row of each tree's root, and the number of rows at the end."""
         return offsets(np.concatenate([p.sizes for p in self._parts]))
 
-    @cached_property
-    def tree_of(self) -> Ints:
-        """Index into `trees`, per row."""
-        return np.repeat(np.arange(len(self.trees)), np.diff(self.tree_start))
+    @property
+    def shape(self) -> Shape:
+        """Rows of parents, subtrees and leaves."""
+        return self._shape
 
     @cached_property
-    def parent(self) -> Ints:
-        """Row of each node's parent, -1 at roots."""
+    def _shape(self) -> Shape:
+        tree = np.repeat(np.arange(len(self.trees)), np.diff(self.tree_start))
         with readable(self.folder):
-            return shape.parent_rows(self.tree_of, self.numbers("id"), self.numbers("parent", missing=-1))
+            return Shape(tree, parent_rows(tree, self.numbers("id"), self.numbers("parent", missing=-1)))
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Names of the trees."""
+        return self._ids
 
     @cached_property
-    def depth(self) -> Ints:
-        """Number of nodes above each node."""
-        return shape.depths(self.parent)
-
-    @cached_property
-    def end(self) -> Ints:
-        """Row after each node's last descendant: the subtree of row i is i:end[i]."""
-        return shape.ends(self.parent, self.depth)
-
-    @cached_property
-    def is_leaf(self) -> NDArray[np.bool_]:
-        """Nodes without children."""
-        leaf = np.ones(len(self), np.bool_)
-        leaf[self.parent[self.parent >= 0]] = False
-        return leaf
-
-    def path(self, row: int) -> list[int]:
-        """Rows from the root to this one."""
-        out: list[int] = []
-        while row >= 0:
-            out.append(row)
-            row = int(self.parent[row])
-        return out[::-1]
+    def _ids(self) -> list[str]:
+        return [id for _, id in self.trees]
 
     def column(self, name: str) -> ArrowColumn:
         """A column of nodes.parquet over all parts, as Arrow's chunked array."""
@@ -109,7 +94,7 @@ class Archive:
         whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
         return whole.indices.fill_null(-1).to_numpy().astype(np.int64), whole.dictionary.to_pylist()
 
-    def flat(self, name: str) -> tuple[Array, Ints]:
+    def ragged(self, name: str) -> tuple[Array, Ints]:
         """A per-action column of all nodes laid end to end, and the rows' offsets; a node without it has no entries."""
         if name not in self._flat:
             self._flat[name] = flatten(self._read(name))
@@ -119,6 +104,29 @@ class Archive:
         """A named score per row; NaN where it was not given."""
         found = _COMPUTE.map_lookup(self.column("scores"), pa.scalar(str(stored(name))), "first")
         return found.fill_null(np.nan).to_numpy()
+
+    def score_names(self) -> set[str]:
+        """Names of all scores given anywhere."""
+        return {name for chunk in self.column("scores").chunks for name in chunk.keys.unique().to_pylist() if name}
+
+    def notes(self, rows: Ints) -> Iterator[Notes]:
+        """The notes of some nodes; their top level is plain JSON."""
+        texts = self.column("notes").take(rows).to_pylist()
+        return ({} if text is None else cast("Notes", json.loads(text)) for text in texts)
+
+    def events(self) -> EventColumns:
+        """All events."""
+        return self._events
+
+    @cached_property
+    def _events(self) -> EventColumns:
+        table = pa.concat_tables([p.events() for p in self._parts])
+        columns = {name: table[name].to_pylist() for name in ("kind", "why", "numbers")}
+        return EventColumns(
+            np.repeat(np.arange(len(self.trees)), np.concatenate([p.event_counts for p in self._parts])),
+            table["node"].fill_null(-1).to_numpy().astype(np.int64),
+            columns["kind"], columns["why"], table["at"].to_numpy(), columns["numbers"],
+        )  # fmt: skip
 
     def _read(self, name: str) -> ArrowColumn:
         chunks = [p.column(name) for p in self._parts]

@@ -32,9 +32,19 @@ class Part:
         self.ids: list[str] = self._heads["tree"].to_pylist()  # as stored, so that they can stand in an address
         self.sizes: Ints = self._heads["nodes"].to_numpy()
 
+    @property
+    def event_counts(self) -> Ints:
+        """Events of each tree."""
+        return self._heads["events"].to_numpy()
+
+    def events(self) -> ArrowTable:
+        """The events of all trees in order."""
+        with readable(self.folder / "events.parquet"):
+            return self._events.read()
+
     @cached_property
     def _starts(self) -> dict[str, Ints]:
-        return {"nodes": offsets(self.sizes), "events": offsets(self._heads["events"].to_numpy())}
+        return {"nodes": offsets(self.sizes), "events": offsets(self.event_counts)}
 
     @cached_property
     def _readers(self) -> dict[str, _Rows]:

@@ -1,92 +1,44 @@
-"""A columnar view of a forest: what credit, packing and reports compute on.
-
-Rows are nodes depth first, tree after tree, so parents precede children, a subtree is a slice of rows, and the leaves
-below a node are a slice of the leaves. Sums below are sums of slices, sums along paths go level by level; no recursion.
-"""
+"""Trees in memory as columns: what credit, packing and metrics compute on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.node import Node
+from rolltree.tree.node import Array, Node
+from rolltree.tree.shape import Bools, Floats, Ints, Shape, offsets
+from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.tree import Tree
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+__all__ = ["Bools", "Floats", "Ints", "Table", "table"]
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+class Table(Shape):
     """Arrays over the nodes (N), leaves (L) and actions (A) of some trees. Build it with `table(trees)`."""
 
-    trees: tuple[Tree, ...]
-    nodes: tuple[Node, ...]
-    tree: Ints
-    """Index into `trees`, per node."""
-    parent: Ints
-    """Row of the parent, -1 at roots."""
-    end: Ints
-    """Row after the last descendant: the subtree of row i is i:end[i]."""
-    depth: Ints
-    length: Ints
-    """Number of actions."""
-    trainable: Bools
+    def __init__(self, trees: tuple[Tree, ...], nodes: tuple[Node, ...], tree: Ints, parent: Ints) -> None:
+        super().__init__(tree, parent)
+        self.trees = trees
+        self.nodes = nodes
+        self.length: Ints = np.fromiter((len(n.actions) for n in nodes), np.int64, len(nodes))
+        """Number of actions."""
+        self.trainable: Bools = np.fromiter((n.trainable for n in nodes), np.bool_, len(nodes))
 
     @cached_property
     def start(self) -> Ints:
         """Offset of each node's first action in a flat array over all actions."""
-        return np.concatenate([[0], np.cumsum(self.length)[:-1]]) if len(self.nodes) else np.zeros(0, np.int64)
+        return offsets(self.length)[:-1]
 
     @property
     def actions(self) -> int:
         """Number of actions in all nodes: the size of flat per-action arrays."""
         return int(self.length.sum())
-
-    @cached_property
-    def is_leaf(self) -> Bools:
-        """Nodes without children."""
-        return self.end == np.arange(len(self.nodes)) + 1
-
-    @cached_property
-    def leaf(self) -> Ints:
-        """Rows of the leaves, in row order."""
-        return np.flatnonzero(self.is_leaf)
-
-    @cached_property
-    def _leaf_count(self) -> Ints:
-        return np.concatenate([[0], np.cumsum(self.is_leaf)])
-
-    @cached_property
-    def leaf_lo(self) -> Ints:
-        """First leaf (index into `leaf`) at or below each node."""
-        return self._leaf_count[:-1]
-
-    @cached_property
-    def leaf_hi(self) -> Ints:
-        """One past the last leaf at or below each node."""
-        return self._leaf_count[self.end]
-
-    @cached_property
-    def levels(self) -> tuple[Ints, ...]:
-        """Rows at each depth, from the roots down."""
-        order = np.argsort(self.depth, kind="stable")
-        return tuple(np.split(order, np.cumsum(np.bincount(self.depth))[:-1])) if len(order) else ()
-
-    @cached_property
-    def root(self) -> Ints:
-        """Row of each tree's root."""
-        return np.flatnonzero(self.parent < 0)
-
-    @cached_property
-    def leaf_tree(self) -> Ints:
-        """Tree index per leaf."""
-        return self.tree[self.leaf]
 
     @cached_property
     def live(self) -> Bools:
@@ -103,12 +55,11 @@ class Table:
     @cached_property
     def reward(self) -> Floats:
         """Outcome per leaf; NaN where there is none."""
-        return np.fromiter((self.nodes[i].scores.get("reward", np.nan) for i in self.leaf), np.float64, len(self.leaf))
+        return self.score("reward")[self.leaf]
 
     def with_reward(self, values: Floats) -> Table:
         """This table with other outcomes per leaf, everything else shared: how rewards are shaped before credit."""
-        other = replace(self)
-        vars(other).update(vars(self))
+        other = copy(self)
         vars(other)["reward"] = values
         return other
 
@@ -134,20 +85,13 @@ class Table:
                 out[self.start[i] : self.start[i] + self.length[i]] &= node.keep
         return out
 
-    def below(self, leaf_values: Floats) -> Floats:
+    def below(self, leaf_values: NDArray[Any]) -> Floats:
         """Per node, the sum of a value over the leaves at or below it."""
-        if not len(self.nodes):
-            return np.zeros(0)
-        # Sums of slices, not differences of running sums: one tree's NaN or 1e9 must not reach the others.
-        bounds = np.stack([self.leaf_lo, self.leaf_hi], axis=1).ravel()
-        return np.add.reduceat(np.append(leaf_values, 0.0), bounds)[::2]
+        return super().below(np.asarray(leaf_values, np.float64))
 
-    def down(self, node_values: Floats) -> Floats:
+    def down(self, node_values: NDArray[Any]) -> Floats:
         """Per node, the sum of a value over the path from its root to itself."""
-        out = np.array(node_values, np.float64)
-        for rows in self.levels[1:]:
-            out[rows] += out[self.parent[rows]]
-        return out
+        return super().down(np.asarray(node_values, np.float64))
 
     @cached_property
     def teaching(self) -> Ints:
@@ -158,10 +102,64 @@ class Table:
 
     def pairs(self) -> tuple[Ints, Ints]:
         """Every (node row, leaf index) with the leaf at or below the node: nodes repeated, leaves in order."""
-        counts = self.leaf_hi - self.leaf_lo
+        counts = self.leaf_count
         rows = np.repeat(np.arange(len(self.nodes)), counts)
         within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         return rows, self.leaf_lo[rows] + within
+
+    # -- columns, as an archive has them (`rolltree.tree.source`) ----------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """Itself."""
+        return self
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Names of the trees."""
+        return [t.id for t in self.trees]
+
+    def numbers(self, name: str, missing: Any = None) -> Array:
+        """A column of numbers or truth values."""
+        if name == "length":
+            return self.length
+        return np.array([missing if v is None else v for v in (getattr(n, name) for n in self.nodes)])
+
+    def words(self, name: str) -> tuple[Ints, list[str]]:
+        """A column of words as codes and words."""
+        code: dict[str, int] = {}
+        found = (getattr(n, name) for n in self.nodes)
+        codes = [-1 if v is None else code.setdefault(v, len(code)) for v in found]
+        return np.array(codes, np.int64), list(code)
+
+    def scores(self, name: str) -> Floats:
+        """A named score per node; NaN where it was not given."""
+        return self.score(name)
+
+    def score_names(self) -> set[str]:
+        """Names of all scores given anywhere."""
+        return set(chain.from_iterable(n.scores for n in self.nodes))
+
+    def ragged(self, name: str) -> tuple[Array, Ints]:
+        """A per-action column laid end to end, and the rows' offsets; a node without it has no entries."""
+        found = [getattr(n, name) for n in self.nodes]
+        present = [a for a in found if a is not None]
+        values = np.concatenate(present) if present else np.zeros(0)
+        return values, offsets([0 if a is None else len(a) for a in found])
+
+    def notes(self, rows: Ints) -> Iterator[Notes]:
+        """The notes of some nodes."""
+        return (self.nodes[i].notes for i in rows.tolist())
+
+    def events(self) -> EventColumns:
+        """All events."""
+        pairs = [(i, e) for i, t in enumerate(self.trees) for e in t.events]
+        return EventColumns(
+            np.array([i for i, _ in pairs], np.int64),
+            np.array([-1 if e.node is None else e.node for _, e in pairs], np.int64),
+            [e.kind for _, e in pairs], [e.why for _, e in pairs], np.array([e.at for _, e in pairs], np.float64),
+            [e.numbers for _, e in pairs],
+        )  # fmt: skip
 
 
 def table(trees: Iterable[Tree]) -> Table:
@@ -170,29 +168,11 @@ def table(trees: Iterable[Tree]) -> Table:
     nodes: list[Node] = []
     tree_of: list[int] = []
     parent: list[int] = []
-    depth: list[int] = []
     for t, tree in enumerate(all_trees):
         row: dict[int, int] = {}
         for node in tree.walk():
             row[node.id] = len(nodes)
-            above = -1 if node.parent is None else row[node.parent]
-            parent.append(above)
-            depth.append(0 if above < 0 else depth[above] + 1)
+            parent.append(-1 if node.parent is None else row[node.parent])
             tree_of.append(t)
             nodes.append(node)
-    end = np.arange(1, len(nodes) + 1)
-    parents = np.asarray(parent, np.int64)
-    for i in range(len(nodes) - 1, -1, -1):
-        above = parents[i]
-        if above >= 0 and end[i] > end[above]:
-            end[above] = end[i]
-    return Table(
-        trees=all_trees,
-        nodes=tuple(nodes),
-        tree=np.asarray(tree_of, np.int64),
-        parent=parents,
-        end=end,
-        depth=np.asarray(depth, np.int64),
-        length=np.fromiter((len(n.actions) for n in nodes), np.int64, len(nodes)),
-        trainable=np.fromiter((n.trainable for n in nodes), np.bool_, len(nodes)),
-    )
+    return Table(all_trees, tuple(nodes), np.asarray(tree_of, np.int64), np.asarray(parent, np.int64))

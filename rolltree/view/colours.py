@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from rolltree.view.sums import Floats
 
-Colouring = Literal["reward", "entropy", "gap", "advantage", "age", "author"]
+Colouring = Literal["reward", "entropy", "mismatch", "advantage", "staleness", "author"]
 COLOURINGS: Mapping[Colouring, str] = {
     "reward": "reward (mean of the leaves below)",
     "entropy": "entropy (nats, full softmax)",
-    "gap": "log-prob gap (log q − log p)",
+    "mismatch": "mismatch (log q − log p)",
     "advantage": "advantage ((gain + loss) / weight)",
-    "age": "age (weight versions behind the newest)",
+    "staleness": "staleness (weight versions behind the newest)",
     "author": "author (who wrote it)",
 }
 AUTHORS: Mapping[str, str] = {
@@ -35,7 +35,7 @@ _ANCHORS: Mapping[str, tuple[str, ...]] = {
     "sides": ("#b3482b", "#e9ab90", "#f3efe6", "#93bcda", "#245f9c"),
 }
 _PALETTE: Mapping[Colouring, str] = {
-    "reward": "worth", "entropy": "heat", "age": "heat", "gap": "sides", "advantage": "sides",
+    "reward": "worth", "entropy": "heat", "staleness": "heat", "mismatch": "sides", "advantage": "sides",
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def scale(colouring: Colouring, values: Floats) -> Scale:
         return Scale(colouring, 0, len(AUTHORS) - 1, tuple(AUTHORS.values()), tuple(AUTHORS))
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
-    if colouring in ("gap", "advantage"):
+    if colouring in ("mismatch", "advantage"):
         far = max(abs(low), abs(high)) or 1.0
         low, high = -far, far
     else:

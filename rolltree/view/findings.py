@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
+from rolltree.metrics import old_names
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 
@@ -29,7 +30,7 @@ class ShownFinding:
     message: str
     numbers: dict[str, Any]
     nodes: tuple[ShownPlace, ...]
-    lever: str
+    fix: str
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def findings(source: RunSource) -> Findings:
 
 def _finding(line: str, where: str) -> ShownFinding:
     try:
-        row = cast("dict[str, Any]", json.loads(line))
+        row = old_names.finding(cast("dict[str, Any]", json.loads(line)))
         step = row.get("step")
         places = tuple(
             ShownPlace(p.get("step", step), str(p["tree"]), None if p.get("node") is None else int(p["node"]))
@@ -77,7 +78,7 @@ def _finding(line: str, where: str) -> ShownFinding:
         )
         return ShownFinding(
             None if step is None else int(step), str(row["name"]), str(row.get("severity", "")),
-            str(row.get("message", "")), dict(row.get("numbers") or {}), places, str(row.get("lever") or ""),
+            str(row.get("message", "")), dict(row.get("numbers") or {}), places, str(row.get("fix") or ""),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ViewError(f"{where} is no finding ({error}); run the doctor again") from None

@@ -81,12 +81,12 @@ def icicle(
         rects.append(rect)
         holder.update((int(tree.ids[r]), rect.key) for r in run)
         for child in tree.children(run[-1]):
-            heapq.heappush(waiting, (child not in wanted, -int(tree.leaves[child]), child, rect.key))
+            heapq.heappush(waiting, (child not in wanted, -int(tree.leaf_count[child]), child, rect.key))
     for above, rows in left.items():
         rects.append(_fold(tree, above, rows, values, used))
         for row in rows:
             folded += int(tree.end[row]) - row
-    return Icicle(tuple(rects), used, int(tree.end[root]) - root, int(tree.leaves[root]), folded, holder)
+    return Icicle(tuple(rects), used, int(tree.end[root]) - root, int(tree.leaf_count[root]), folded, holder)
 
 
 def _run(tree: Outline, row: int) -> list[int]:
@@ -100,7 +100,7 @@ def _rect(
     tree: Outline, run: list[int], above: str, values: Floats, used: Scale, excerpt: Callable[[int], str]
 ) -> Rect:
     last = run[-1]
-    node, leaves = int(tree.ids[last]), int(tree.leaves[last])
+    node, leaves = int(tree.ids[last]), int(tree.leaf_count[last])
     value = float(values[last]) if used.names else _mean(values[run], tree.length[run])
     name = f"node {node}" if len(run) == 1 else f"nodes {int(tree.ids[run[0]])} to {node} ({len(run)} in a row)"
     facts = [tree.word("role", last), f"{int(tree.length[run].sum())} tokens", f"{leaves} leaves" if leaves > 1 else ""]
@@ -116,7 +116,7 @@ def _rect(
 
 
 def _fold(tree: Outline, above: str, rows: list[int], values: Floats, used: Scale) -> Rect:
-    leaves = tree.leaves[rows]
+    leaves = tree.leaf_count[rows]
     nodes = int((tree.end[rows] - np.array(rows)).sum())
     value = float("nan") if used.names else _mean(values[rows], leaves)
     words = f"{len(rows)} more branches, {nodes} nodes, {int(leaves.sum())} leaves"

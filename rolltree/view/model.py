@@ -34,7 +34,7 @@ def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]
     out = [
         ("written by", n.role if n.actor in (n.role, "policy") else f"{n.role}: {n.actor}"), ("birth", n.birth),
         ("status", n.status), ("finish", n.finish or ""), ("usage", n.usage), ("actions", str(len(n))),
-        ("leaves below", str(int(tree.leaves[row])) if not tree.is_leaf[row] else ""),
+        ("leaves below", str(int(tree.leaf_count[row])) if not tree.is_leaf[row] else ""),
         ("mean reward below", shown(float(tree.rewards[row])) if np.isfinite(tree.rewards[row]) else ""),
         ("may be trained on", "yes" if n.trainable else "no"), ("forced", "yes" if n.forced else ""),
         ("level", str(n.level) if n.level else ""), ("state key", n.state_key or ""),
@@ -48,7 +48,7 @@ def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]
 
 def excerpts(tree: Outline, pieces: Pieces) -> Callable[[int], str]:
     """A function from a row to a few words of its text."""
-    ids, at = tree.archive.flat("actions")
+    ids, at = tree.archive.ragged("actions")
 
     def few(row: int) -> str:
         lo, hi = int(at[tree.lo + row]), int(at[tree.lo + row + 1])

@@ -2,80 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rolltree.tree.archive import Archive
-from rolltree.tree.shape import Ints
+from rolltree.tree.parquet import readable
+from rolltree.tree.shape import Ints, Shape, parent_rows
 from rolltree.view.colours import Colouring, author
 from rolltree.view.links import ViewError
 from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
 
 
-@dataclass(frozen=True, eq=False)
-class Outline:
+class Outline(Shape):
     """The rows of one tree of an archive; rows count from the tree's root."""
 
-    archive: Archive
-    index: int
-    """Place of the tree among the archive's."""
+    def __init__(self, archive: Archive, index: int) -> None:
+        self.archive = archive
+        self.index = index
+        """Place of the tree among the archive's."""
+        self.lo = int(archive.tree_start[index])
+        """Row of the root in the archive."""
+        self.hi = int(archive.tree_start[index + 1])
+        """One past the tree's last row in the archive."""
+        whole = np.zeros(self.hi - self.lo, np.int64)
+        above = archive.numbers("parent", missing=-1)[self.lo : self.hi]
+        with readable(archive.folder):
+            super().__init__(whole, parent_rows(whole, self.ids, above))
 
     @property
     def id(self) -> str:
         """The tree's id."""
-        return self.archive.trees[self.index][1]
-
-    @property
-    def lo(self) -> int:
-        """Row of the root in the archive."""
-        return int(self.archive.tree_start[self.index])
-
-    @property
-    def hi(self) -> int:
-        """One past the tree's last row in the archive."""
-        return int(self.archive.tree_start[self.index + 1])
-
-    def __len__(self) -> int:
-        return self.hi - self.lo
+        return self.archive.ids[self.index]
 
     @cached_property
     def ids(self) -> Ints:
         """Node id per row."""
         return self.archive.numbers("id")[self.lo : self.hi].astype(np.int64)
-
-    @cached_property
-    def parent(self) -> Ints:
-        """Row of the parent, -1 at the root."""
-        above = self.archive.parent[self.lo : self.hi]
-        return np.where(above < 0, -1, above - self.lo)
-
-    @cached_property
-    def end(self) -> Ints:
-        """Row after each node's last descendant."""
-        return self.archive.end[self.lo : self.hi] - self.lo
-
-    @cached_property
-    def depth(self) -> Ints:
-        """Nodes above each node."""
-        return self.archive.depth[self.lo : self.hi]
-
-    @cached_property
-    def is_leaf(self) -> NDArray[np.bool_]:
-        """Nodes without children."""
-        return self.archive.is_leaf[self.lo : self.hi]
-
-    @cached_property
-    def leaves_before(self) -> Ints:
-        """Leaves before each row, and the number of all at the end."""
-        return np.concatenate([[0], np.cumsum(self.is_leaf)])
-
-    @cached_property
-    def leaves(self) -> Ints:
-        """Leaves at or below each node."""
-        return self.leaves_before[self.end] - self.leaves_before[:-1]
 
     @cached_property
     def length(self) -> Ints:
@@ -101,23 +64,6 @@ class Outline:
         if not len(found):
             raise ViewError(f"tree {self.id!r} has no node {node}; its ids run from 0 to {int(self.ids.max())}")
         return int(found[0])
-
-    def children(self, row: int) -> list[int]:
-        """Rows of a node's children in order."""
-        out: list[int] = []
-        child, end = row + 1, int(self.end[row])
-        while child < end:
-            out.append(child)
-            child = int(self.end[child])
-        return out
-
-    def path(self, row: int) -> list[int]:
-        """Rows from the root to this one."""
-        out: list[int] = []
-        while row >= 0:
-            out.append(row)
-            row = int(self.parent[row])
-        return out[::-1]
 
     @cached_property
     def rewards(self) -> Floats:
@@ -146,7 +92,7 @@ def node_means(archive: Archive, colouring: Colouring, lo: int, hi: int) -> Floa
     if colouring == "entropy":
         (entropy,), at = aligned(archive, ("entropy",), lo, hi)
         return segment_mean(entropy, at)
-    if colouring == "gap":
+    if colouring == "mismatch":
         (sampling_logprob, logp), at = aligned(archive, ("sampling_logprob", "logp"), lo, hi)
         return segment_mean(sampling_logprob - logp, at)
     if colouring == "advantage":
@@ -159,7 +105,7 @@ def node_means(archive: Archive, colouring: Colouring, lo: int, hi: int) -> Floa
 
 def newest(archive: Archive) -> int:
     """The newest weight version that wrote anything in the forest."""
-    versions, _ = archive.flat("version")
+    versions, _ = archive.ragged("version")
     return int(versions.max()) if len(versions) else 0
 
 

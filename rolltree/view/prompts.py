@@ -12,14 +12,13 @@ import numpy as np
 
 from rolltree.errors import unknown
 from rolltree.tree.archive import Archive
-from rolltree.tree.arrow import ArrowColumn
 from rolltree.view.outline import newest
 from rolltree.view.query import parse, passes
 from rolltree.view.rows import items
 from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
 from rolltree.view.text import Pieces
 
-SHOWN = ("reward", "spread", "leaves", "nodes", "tokens", "forks", "depth", "pruned", "failed")
+SHOWN = ("reward", "reward_std", "leaves", "nodes", "tokens", "forks", "depth", "pruned", "failed")
 """Metrics a table of prompts has from the start; they cost no look at single tokens."""
 Metric = Callable[[Archive], Floats]
 _COMPUTED: WeakKeyDictionary[Archive, dict[str, Floats]] = WeakKeyDictionary()
@@ -51,13 +50,24 @@ class ShownPrompts:
 def metrics(archive: Archive) -> dict[str, Metric]:
     """Everything the trees of a forest can be sorted by, name → number per tree."""
     out: dict[str, Metric] = {
-        "reward": _leaf_mean, "spread": _spread, "best": _best, "leaves": _leaves, "nodes": _nodes, "tokens": _tokens,
-        "forks": _forks, "depth": _depth, "pruned": partial(_status, word="pruned"),
-        "failed": partial(_status, word="failed"), "entropy": partial(_tokens_mean, kind="entropy"),
-        "gap": partial(_tokens_mean, kind="gap"), "advantage": partial(_tokens_mean, kind="advantage"),
-        "age": partial(_tokens_mean, kind="age"),
-    }  # fmt: skip
-    return out | {f"score.{name}": partial(_score, name=name) for name in score_names(archive) if name != "reward"}
+        "reward": _leaf_mean,
+        "reward_std": _reward_std,
+        "best": _best,
+        "leaves": _leaves,
+        "nodes": _nodes,
+        "tokens": _tokens,
+        "forks": _forks,
+        "depth": _depth,
+        "pruned": partial(_status, word="pruned"),
+        "failed": partial(_status, word="failed"),
+        "entropy": partial(_tokens_mean, kind="entropy"),
+        "mismatch": partial(_tokens_mean, kind="mismatch"),
+        "advantage": partial(_tokens_mean, kind="advantage"),
+        "staleness": partial(_tokens_mean, kind="staleness"),
+    }
+    return out | {
+        f"score.{name}": partial(_score, name=name) for name in sorted(archive.score_names()) if name != "reward"
+    }
 
 
 def prompts(
@@ -107,23 +117,14 @@ def neighbours(archive: Archive, tree: str) -> tuple[str | None, str | None]:
     return (ids[at - 1] if at else None, ids[at + 1] if at + 1 < len(ids) else None)
 
 
-def score_names(archive: Archive) -> list[str]:
-    """Names of all scores any node of a forest has."""
-    column: ArrowColumn = archive.column("scores")
-    found: set[Any] = set()
-    for chunk in column.chunks:
-        found.update(chunk.keys.unique().to_pylist())
-    return sorted(name for name in found if name)
-
-
 def _texts(archive: Archive, pieces: Pieces, trees: Any) -> list[str]:
-    ids, at = archive.flat("actions")
+    ids, at = archive.ragged("actions")
     roots = archive.tree_start[:-1][trees]
     return pieces.texts([ids[at[r] : at[r + 1]] for r in roots.tolist()])
 
 
 def _leaf_rewards(a: Archive) -> tuple[Floats, Any]:
-    values = np.where(a.is_leaf, a.scores("reward"), np.nan)
+    values = np.where(a.shape.is_leaf, a.scores("reward"), np.nan)
     return values, a.tree_start
 
 
@@ -131,7 +132,7 @@ def _leaf_mean(a: Archive) -> Floats:
     return segment_mean(*_leaf_rewards(a))
 
 
-def _spread(a: Archive) -> Floats:
+def _reward_std(a: Archive) -> Floats:
     values, at = _leaf_rewards(a)
     mean = segment_mean(values, at)
     return np.sqrt(segment_mean((values - np.repeat(mean, np.diff(at))) ** 2, at))
@@ -144,7 +145,7 @@ def _best(a: Archive) -> Floats:
 
 
 def _leaves(a: Archive) -> Floats:
-    return segment_sum(a.is_leaf, a.tree_start)
+    return segment_sum(a.shape.is_leaf, a.tree_start)
 
 
 def _nodes(a: Archive) -> Floats:
@@ -158,31 +159,30 @@ def _tokens(a: Archive) -> Floats:
 
 
 def _forks(a: Archive) -> Floats:
-    children = np.bincount(a.parent[a.parent >= 0], minlength=len(a))
-    return segment_sum(children > 1, a.tree_start)
+    return segment_sum(a.shape.child_count > 1, a.tree_start)
 
 
 def _depth(a: Archive) -> Floats:
-    return np.maximum.reduceat(a.depth, a.tree_start[:-1]).astype(np.float64) if len(a.trees) else np.zeros(0)
+    return np.maximum.reduceat(a.shape.depth, a.tree_start[:-1]).astype(np.float64) if len(a.trees) else np.zeros(0)
 
 
 def _status(a: Archive, word: str) -> Floats:
     codes, words = a.words("status")
-    hit = a.is_leaf & (codes == words.index(word)) if word in words else np.zeros(len(a), np.bool_)
+    hit = a.shape.is_leaf & (codes == words.index(word)) if word in words else np.zeros(len(a), np.bool_)
     return segment_sum(hit, a.tree_start)
 
 
 def _tokens_mean(a: Archive, kind: str) -> Floats:
-    names = {"entropy": ("entropy",), "gap": ("sampling_logprob", "logp"), "advantage": ("gain", "loss", "weight"),
-             "age": ("version",)}[kind]  # fmt: skip
+    names = {"entropy": ("entropy",), "mismatch": ("sampling_logprob", "logp"), "advantage": ("gain", "loss", "weight"),
+             "staleness": ("version",)}[kind]  # fmt: skip
     values, at = aligned(a, names, 0, len(a))
     by_tree = at[a.tree_start]
     if kind == "advantage":
         with np.errstate(invalid="ignore", divide="ignore"):
             return segment_sum(values[0] + values[1], by_tree) / segment_sum(values[2], by_tree)
-    if kind == "gap":
+    if kind == "mismatch":
         return segment_mean(np.abs(values[0] - values[1]), by_tree)
-    if kind == "age":
+    if kind == "staleness":
         return newest(a) - segment_mean(np.where(values[0] < 0, np.nan, values[0]), by_tree)
     return segment_mean(values[0], by_tree)
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from rolltree.train.metrics import read_metrics
+from rolltree.metrics.log import read_metrics
+from rolltree.metrics.registry import find, value_in
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 
 Axis = Literal["step", "decoded", "seconds"]
 AXES: dict[Axis, str] = {"step": "step", "decoded": "decoded tokens", "seconds": "seconds of training"}
-FIRST = ("eval pass@1", "train reward", "train policy_entropy", "train length", "train flat_groups")
+FIRST = ("eval/pass@1", "reward/mean", "policy/entropy", "rollout/length", "reward/zero_variance")
 """Curves shown before any is chosen, as far as runs have them."""
 
 
@@ -83,9 +84,14 @@ def summary(source: RunSource) -> Summary:
 
 
 def metric_names(runs: Sequence[list[dict[str, Any]]]) -> list[str]:
-    """Everything measured in any of some runs, as "kind name"."""
-    found = {f"{line['kind']} {k}" for lines in runs for line in lines for k in line if k not in ("kind", "step")}
-    return sorted(found)
+    """Everything measured in any of some runs."""
+    return sorted({k for lines in runs for line in lines for k in line if k not in ("kind", "step")})
+
+
+def tooltip(metric: str) -> str:
+    """What a metric is, in a sentence; "" for a name that is not registered."""
+    found = find(metric)
+    return "" if found is None else f"{found.about} ({found.unit})"
 
 
 def chosen(names: Sequence[str], asked: Sequence[str]) -> list[str]:
@@ -95,15 +101,14 @@ def chosen(names: Sequence[str], asked: Sequence[str]) -> list[str]:
 
 def curve(run: str, lines: Sequence[dict[str, Any]], metric: str, axis: Axis) -> Line:
     """A metric of one run along an axis; lines that did not measure it are left out."""
-    kind, _, name = metric.partition(" ")
     x: list[float] = []
     y: list[float] = []
     cost = 0.0
     for line in lines:
         here = _cost(line, axis) if line["kind"] == "train" else None
         cost = cost if here is None else here
-        value = line.get(name)
-        if line["kind"] == kind and isinstance(value, (int, float)) and math.isfinite(value):
+        value = value_in(line, metric)
+        if isinstance(value, (int, float)) and math.isfinite(value):
             x.append(float(line["step"]) if axis == "step" else cost)
             y.append(float(value))
     return Line(run, tuple(x), tuple(y))
@@ -119,8 +124,9 @@ class ShownStep:
     """Whether its rollouts can be opened."""
 
 
-STEP_NUMBERS = ("reward", "solved", "policy_entropy", "length", "flat_groups", "failed", "truncated", "spent.leaves",
-                "spent.decoded", "gap_mean")  # fmt: skip
+STEP_NUMBERS = ("reward/mean", "reward/solved", "policy/entropy", "rollout/length", "reward/zero_variance",
+                "rollout/failed", "rollout/truncated", "budget/leaves", "budget/decoded",
+                "policy/mismatch")  # fmt: skip
 
 
 def steps(source: RunSource) -> list[ShownStep]:
@@ -129,7 +135,7 @@ def steps(source: RunSource) -> list[ShownStep]:
     out: dict[int | None, ShownStep] = {step: ShownStep(step, {}, True) for step in saved}
     for line in lines_of(source):
         if line["kind"] == "train":
-            numbers = {n: float(line[n]) for n in STEP_NUMBERS if isinstance(line.get(n), (int, float))}
+            numbers = {n: float(v) for n in STEP_NUMBERS if isinstance(v := value_in(line, n), (int, float))}
             out[line["step"]] = ShownStep(line["step"], numbers, line["step"] in saved)
     return sorted(out.values(), key=lambda s: -1 if s.step is None else s.step, reverse=True)
 
@@ -144,10 +150,10 @@ def _facts(source: RunSource) -> dict[str, str]:
         "model": str(source.config.get("model", "")),
         "steps": str(train[-1]["step"]) if train else "0",
     }
-    for kind, name in (("train", "reward"), ("eval", "pass@1"), ("train", "decoded")):
-        line = next((x for x in reversed(lines) if x["kind"] == kind and x.get(name) is not None), None)
+    for name in ("reward/mean", "eval/pass@1", "budget/decoded_total"):
+        line = next((x for x in reversed(lines) if x.get(name) is not None), None)
         if line is not None:
-            out[name] = f"{line[name]:,.0f}" if name == "decoded" else f"{line[name]:.3g}"
+            out[name] = f"{line[name]:,.0f}" if name.startswith("budget/") else f"{line[name]:.3g}"
     if source.kind == "run" and not lines and not source.steps():
         out["state"] = "nothing yet"
     return out if source.kind == "run" else {"forests": "of another program" if source.kind == "nodes" else "saved"}
@@ -159,5 +165,5 @@ def _recipe(config: dict[str, Any]) -> str:
 
 
 def _cost(line: dict[str, Any], axis: Axis) -> float | None:
-    value = line.get({"step": "step", "decoded": "decoded", "seconds": "seconds.total"}[axis])
+    value = line.get({"step": "step", "decoded": "budget/decoded_total", "seconds": "time/total"}[axis])
     return float(value) if isinstance(value, (int, float)) else None

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.tree.archive import Archive
-from rolltree.view.prompts import score_names
 from rolltree.view.query import parse, passes
 from rolltree.view.sums import Floats
 from rolltree.view.text import Pieces
@@ -46,7 +45,7 @@ def search(archive: Archive, pieces: Pieces, text: str, limit: int = 200) -> Fou
     rows = np.flatnonzero(keep)
     if not asked:
         return Found((), 0, len(archive), "type what to look for: words, or conditions such as finish:length reward>0")
-    ids, at = archive.flat("actions")
+    ids, at = archive.ragged("actions")
     hits: list[Hit] = []
     looked = tokens = 0
     for start in range(0, len(rows), _BATCH):
@@ -70,7 +69,7 @@ def _hit(archive: Archive, row: int, text: str, place: int) -> Hit:
     words = [_word(archive, name, row) for name in ("role", "status", "finish")]
     start = max(0, place - 30)
     excerpt = ("…" if start else "") + text[start : start + 140] + ("…" if len(text) > start + 140 else "")
-    tree = archive.trees[int(archive.tree_of[row])][1]
+    tree = archive.trees[int(archive.shape.tree[row])][1]
     return Hit(tree, int(archive.numbers("id")[row]), " · ".join(w for w in words if w), excerpt)
 
 
@@ -82,11 +81,11 @@ def _word(archive: Archive, name: str, row: int) -> str:
 def _numbers(archive: Archive) -> dict[str, Callable[[], Floats]]:
     out: dict[str, Callable[[], Floats]] = {
         "length": lambda: archive.numbers("length").astype(np.float64),
-        "depth": lambda: archive.depth.astype(np.float64),
+        "depth": lambda: archive.shape.depth.astype(np.float64),
         "level": lambda: archive.numbers("level").astype(np.float64),
         "node": lambda: archive.numbers("id").astype(np.float64),
     }
-    for name in score_names(archive):
+    for name in sorted(archive.score_names()):
         out[name] = _score(archive, name)
     return out
 

@@ -93,12 +93,12 @@ def quantity(record: Record, colouring: Colouring, newest: int, reward: float) -
         return nothing if n.entropy is None else n.entropy.astype(np.float64)
     if colouring == "advantage":
         return _advantage(n)
-    if colouring == "age":
+    if colouring == "staleness":
         return nothing if n.version is None else np.where(n.version < 0, np.nan, newest - n.version.astype(np.float64))
-    return _gap(record)
+    return _mismatch(record)
 
 
-def _gap(record: Record) -> Floats:
+def _mismatch(record: Record) -> Floats:
     n = record.node
     trainer = _trainer(record)
     if trainer is not None and n.logp is not None:
@@ -177,18 +177,21 @@ def title(n: Node) -> str:
 
 
 def _note(path: Sequence[Record], colouring: Colouring, values: Floats) -> str:
-    if colouring == "gap" and any(_trainer(r) is not None for r in path):
-        return "gap: the engine's log-prob minus the trainer's"
+    if colouring == "mismatch" and any(_trainer(r) is not None for r in path):
+        return "mismatch: the engine's log-prob minus the trainer's"
     if np.isfinite(values).any():
-        if colouring == "gap":
-            return "gap: sampling minus policy log-prob, both as the engine reported them"
+        if colouring == "mismatch":
+            return (
+                "mismatch: log q under the sampling distribution minus log p under the policy, both as the engine "
+                "reported them"
+            )
         return ""
     return {
         "reward": "no leaf below this path has an outcome",
         "entropy": "no entropy was recorded on this path; recipes that need it ask the engine for it",
-        "gap": "no pair of log-probs was recorded on this path",
+        "mismatch": "no pair of log-probs was recorded on this path",
         "advantage": "nothing on this path was given credit",
-        "age": "no weight versions were recorded on this path",
+        "staleness": "no weight versions were recorded on this path",
         "author": "",
     }[colouring]
 

@@ -33,7 +33,7 @@ def segment_mean(values: NDArray[Any], at: Ints) -> Floats:
 
 def aligned(archive: Archive, names: Sequence[str], lo: int, hi: int) -> tuple[list[Floats], Ints]:
     """Per-action columns of rows lo:hi end to end, of those rows that have all of them, and the rows' offsets."""
-    flats = [archive.flat(name) for name in names]
+    flats = [archive.ragged(name) for name in names]
     counts = [np.diff(at[lo : hi + 1]) for _, at in flats]
     have = np.min(counts, axis=0) if hi > lo else np.zeros(0, np.int64)
     keep = np.all([c == have for c in counts], axis=0) & (have > 0)

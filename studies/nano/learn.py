@@ -73,7 +73,7 @@ def write(settings: LearnSettings, found: Mapping[str, Sequence[Trace]]) -> None
     figure = lines("Held-out pass@1", "decoded tokens", "pass@1", curves, log=False)
     (settings.out / "learning.svg").write_text(figure, encoding="utf-8")
     write_json(settings.out / "learning.json", {
-        task: [{"seed": t.seed, "rows": [dict(r) for r in t.rows if "pass@1" in r]} for t in traces]
+        task: [{"seed": t.seed, "rows": [dict(r) for r in t.evaluations]} for t in traces]
         for task, traces in found.items()
     })  # fmt: skip
     rows = [_row(task, traces) for task, traces in found.items()]

@@ -52,12 +52,12 @@ def test_a_run_over_a_file_counts_epochs_and_asks_each_held_out_item_once(here, 
     lines = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
     held = load_task("sums.jsonl", reward="contains").count("test")
     assert f"every evaluation asks {held} of {held} distinct held-out items, each 2 times" in said
-    assert [line["items"] for line in lines if line["kind"] == "eval"] == [held, held]
+    assert [line["eval/items"] for line in lines if line["kind"] == "eval"] == [held, held]
     trained = [line for line in lines if line["kind"] == "train"]
-    assert [line["epoch"] for line in trained] == [0.5, 1.0]
-    assert all("part.contains" in line and "part.regex" in line for line in trained)
-    assert "part.solved" not in trained[0]
-    assert trained[0]["solved"] == trained[0]["part.contains"]
+    assert [line["budget/epoch"] for line in trained] == [0.5, 1.0]
+    assert all("reward/part/contains" in line and "reward/part/regex" in line for line in trained)
+    assert "reward/part/solved" not in trained[0]
+    assert trained[0]["reward/solved"] == trained[0]["reward/part/contains"]
     prompt = json.loads((here / "r" / "prompt.json").read_text())
     assert "".join(token["text"] for token in prompt["tokens"]) == prompt["text"]
 

@@ -28,7 +28,7 @@ def test_exit_codes_say_whether_something_stands(sick: str, tmp_path: Path) -> N
 
 
 def test_a_run_folder_is_read_and_notes_do_not_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = log({"groups.flat": lambda t: 0.9 if 0.3 < t < 0.6 else 0.2})
+    lines = log({"reward/zero_variance_trained": lambda t: 0.9 if 0.3 < t < 0.6 else 0.2})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert main(["doctor", str(tmp_path)]) == 0
     said = capsys.readouterr().out

@@ -274,4 +274,4 @@ def test_the_command_line_runs_on_a_cluster(
     assert there["engines_lost"] == 0
     train = ["train", "grpo", "--task", "countdown", "--steps", "1", "--prompts", "2", "--group", "2", "--out", "run"]
     assert main([*train, "--eval-every", "0", "--cluster", "local:1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["train"]["decoded"] > 0
+    assert json.loads(capsys.readouterr().out)["train"]["budget/decoded_total"] > 0

@@ -90,8 +90,8 @@ def test_half_of_the_groups_foretell_and_are_graded_by_the_other_half():
     item = plain[0].item
     assert set(state.history.arms[item]) == {PLAIN, "meta"}
     assert state.history.tally(item).seen == 4, "what the meta arm is worth is no pass rate"
-    assert batch.numbers["control.meta_readable"] == 0.0
-    assert batch.numbers["control.arm.meta"] == 8
+    assert batch.numbers["budget/control/meta_readable"] == 0.0
+    assert batch.numbers["budget/arm/meta"] == 8
 
 
 @dataclass(frozen=True)

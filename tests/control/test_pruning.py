@@ -123,10 +123,10 @@ def test_pruned_rollouts_are_unknown_to_head_and_counts():
     assert sum(state.calibrator.wrong) == 0
     assert state.head.states[:, 0].tolist() == [1, 3, 5]
     told = in_flight(seen)
-    assert told["control.pruned"] == 3
-    assert told["control.tokens_pruned"] == 15
-    assert told["control.head_accuracy"] == 1.0
-    assert np.isnan(told["control.head_auc"])
+    assert told["budget/probe_pruned"] == 3
+    assert told["budget/probe_pruned_tokens"] == 15
+    assert told["budget/probe_accuracy"] == 1.0
+    assert np.isnan(told["budget/probe_auc"])
     assert set(in_flight([])) == set(told)
 
 

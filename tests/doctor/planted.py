@@ -9,51 +9,73 @@ from typing import Any
 import numpy as np
 
 from rolltree.doctor import CheckedRun
-from rolltree.train.rollouts import Rollouts
-from rolltree.train.sources import Held
+from rolltree.metrics.rollouts import Rollouts
 from rolltree.tree import Tree
+from rolltree.tree.table import table
 
 Value = float | Callable[[float], float]
 
 HEALTHY: dict[str, Value] = {
-    "reward": lambda t: 0.3 + 0.3 * t, "solved": lambda t: 0.3 + 0.3 * t, "length": 20.0, "truncated": 0.01,
-    "policy_entropy": lambda t: 0.5 - 0.15 * t, "gap_mean": 1e-6, "weight.ess": 0.98,
-    "groups.flat": 0.2, "groups.solved_tokens": 0.1, "groups.hopeless_tokens": 0.15, "groups.duplicated": 0.2,
-    "branches.effective": 6.0, "prefix.pull": 0.4, "prefix.tokens": 0.35, "lengths.bias": 0.1, "lengths.tail": 0.5,
-    "seconds.idle_share": 0.5, "starved.prompts": 0.0, "tools.failed": 0.2, "lag.mean": 0.5, "lag.replayed": 0.1,
-    "lag.replay_age": 3.0, "vote.wrong": 0.2, "failed.share": 0.0, "failed.verifier": 0.0, "failed.retries": 0.0,
-    "verdicts.split": 0.0, "verdicts.answer_split": 0.05, "part.taught": lambda t: 0.3 + 0.3 * t,
-    "part.format": lambda t: 0.6 + 0.3 * t,
-}  # fmt: skip
+    "reward/mean": lambda t: 0.3 + 0.3 * t,
+    "reward/solved": lambda t: 0.3 + 0.3 * t,
+    "rollout/length": 20.0,
+    "rollout/truncated": 0.01,
+    "policy/entropy": lambda t: 0.5 - 0.15 * t,
+    "policy/mismatch": 1e-6,
+    "policy/ess": 0.98,
+    "reward/zero_variance_trained": 0.2,
+    "reward/all_solved_tokens": 0.1,
+    "reward/all_wrong_tokens": 0.15,
+    "rollout/duplicates": 0.2,
+    "rollout/effective_branches": 6.0,
+    "policy/prefix_pull": 0.4,
+    "policy/prefix_tokens": 0.35,
+    "rollout/length_bias": 0.1,
+    "rollout/length_tail": 0.5,
+    "time/idle_load": 0.5,
+    "rollout/starved_prompts": 0.0,
+    "rollout/tool_failures": 0.2,
+    "staleness/mean": 0.5,
+    "staleness/replayed": 0.1,
+    "staleness/replayed_mean": 3.0,
+    "reward/vote_wrong": 0.2,
+    "rollout/failed_share": 0.0,
+    "rollout/failed/verifier": 0.0,
+    "rollout/retries": 0.0,
+    "reward/split_transcripts": 0.0,
+    "reward/split_answers": 0.05,
+    "reward/shaped": lambda t: 0.3 + 0.3 * t,
+    "reward/part/format": lambda t: 0.6 + 0.3 * t,
+}
 
 PLANTED: dict[str, dict[str, Value]] = {
-    "zero_variance": {"groups.flat": 0.9},
-    "solved_prompts": {"groups.solved_tokens": 0.9},
-    "hopeless_prompts": {"groups.hopeless_tokens": 0.9},
-    "entropy_collapse": {"policy_entropy": lambda t: 0.5 * math.exp(-8 * t)},
-    "entropy_explosion": {"policy_entropy": lambda t: 0.5 + 2 * t},
-    "branch_collapse": {"branches.effective": 1.05},
-    "duplicates": {"groups.duplicated": 0.8},
-    "prefix_overweight": {"prefix.pull": 0.9, "prefix.tokens": 0.1},
-    "length_drift": {"length": lambda t: 20 + 60 * t, "solved": 0.3, "part.format": 0.7},
-    "length_bias": {"lengths.bias": -0.9},
-    "truncated_answers": {"truncated": 0.6},
-    "stragglers": {"lengths.tail": 0.95},
-    "idle_engine": {"seconds.idle_share": 0.95},
-    "starved_prompts": {"starved.prompts": 0.3},
-    "tool_failures": {"tools.failed": 0.9},
-    "heavy_weights": {"weight.ess": 0.1},
-    "stale_rollouts": {"lag.mean": 5.0},
-    "old_replay": {"lag.replay_age": 100.0},
-    "engine_gap": {"gap_mean": 0.2},
+    "zero_variance": {"reward/zero_variance_trained": 0.9},
+    "solved_prompts": {"reward/all_solved_tokens": 0.9},
+    "all_wrong_prompts": {"reward/all_wrong_tokens": 0.9},
+    "entropy_collapse": {"policy/entropy": lambda t: 0.5 * math.exp(-8 * t)},
+    "entropy_explosion": {"policy/entropy": lambda t: 0.5 + 2 * t},
+    "branch_collapse": {"rollout/effective_branches": 1.05},
+    "duplicates": {"rollout/duplicates": 0.8},
+    "prefix_overweight": {"policy/prefix_pull": 0.9, "policy/prefix_tokens": 0.1},
+    "length_drift": {"rollout/length": lambda t: 20 + 60 * t, "reward/solved": 0.3, "reward/part/format": 0.7},
+    "length_bias": {"rollout/length_bias": -0.9},
+    "truncated_answers": {"rollout/truncated": 0.6},
+    "stragglers": {"rollout/length_tail": 0.95},
+    "idle_engine": {"time/idle_load": 0.95},
+    "starved_prompts": {"rollout/starved_prompts": 0.3},
+    "tool_failures": {"rollout/tool_failures": 0.9},
+    "heavy_weights": {"policy/ess": 0.1},
+    "stale_rollouts": {"staleness/mean": 5.0},
+    "old_replay": {"staleness/replayed_mean": 100.0},
+    "mismatch": {"policy/mismatch": 0.2},
     "held_out_falls": {"pass@1": lambda t: 0.6 - 0.5 * t},
-    "proxy_reward": {"reward": lambda t: 0.5 - 0.3 * t},
-    "form_over_substance": {"solved": 0.3, "part.format": lambda t: 0.1 + 0.8 * t},
-    "wrong_labels": {"vote.wrong": 0.8},
-    "crashes": {"failed.share": 0.2, "failed.verifier": 0.15},
-    "retries": {"failed.retries": 0.6},
-    "noisy_verifier": {"verdicts.split": 0.2},
-    "split_answers": {"verdicts.answer_split": 0.7},
+    "proxy_reward": {"reward/mean": lambda t: 0.5 - 0.3 * t},
+    "form_over_substance": {"reward/solved": 0.3, "reward/part/format": lambda t: 0.1 + 0.8 * t},
+    "wrong_labels": {"reward/vote_wrong": 0.8},
+    "crashes": {"rollout/failed_share": 0.2, "rollout/failed/verifier": 0.15},
+    "retries": {"rollout/retries": 0.6},
+    "noisy_verifier": {"reward/split_transcripts": 0.2},
+    "split_answers": {"reward/split_answers": 0.7},
 }
 
 
@@ -70,8 +92,8 @@ def log(over: Mapping[str, Value] | None = None, steps: int = 60, seed: int = 0)
         lines.append({"kind": "train", "step": step, **numbers})
         if step % 10 == 0:
             rate = held_out(t) if callable(held_out) else held_out
-            lines.append({"kind": "eval", "step": step, "pass@1": rate, "pass@1_low": rate - 0.08,
-                          "pass@1_high": rate + 0.08})  # fmt: skip
+            lines.append({"kind": "eval", "step": step, "eval/pass@1": rate, "eval/pass@1_low": rate - 0.08,
+                          "eval/pass@1_high": rate + 0.08})  # fmt: skip
     return lines
 
 
@@ -80,7 +102,7 @@ def logged(over: Mapping[str, Value] | None = None, **options: Any) -> CheckedRu
 
 
 def held(trees: Sequence[Tree], version: int | None = None) -> Rollouts:
-    return Rollouts(Held(list(trees)), version)
+    return Rollouts(table(trees), version)
 
 
 def forest_run(trees: Sequence[Tree]) -> CheckedRun:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from importlib import import_module
-from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from rolltree.cli.train import TrainArguments
 from rolltree.doctor import CheckedRun, detectors, examine, findings
 from rolltree.doctor.detector import thresholds
-from rolltree.doctor.lever import Lever
+from rolltree.doctor.fix import Fix
 from rolltree.doctor.page import reference
 from rolltree.errors import RolltreeError
 from rolltree.objective.named import CORRECTIONS
@@ -24,13 +23,24 @@ from tests.doctor.planted import PLANTED, logged
 
 FROM_FORESTS = {"near_duplicates"}
 LEVELS = {
-    "zero_variance": "groups.flat", "solved_prompts": "groups.solved_tokens", "duplicates": "groups.duplicated",
-    "hopeless_prompts": "groups.hopeless_tokens", "truncated_answers": "truncated", "stragglers": "lengths.tail",
-    "idle_engine": "seconds.idle_share", "starved_prompts": "starved.prompts", "tool_failures": "tools.failed",
-    "stale_rollouts": "lag.mean", "engine_gap": "gap_mean", "wrong_labels": "vote.wrong", "crashes": "failed.share",
-    "retries": "failed.retries", "noisy_verifier": "verdicts.split", "split_answers": "verdicts.answer_split",
-    "length_bias": "lengths.bias",
-}  # fmt: skip
+    "zero_variance": "reward/zero_variance_trained",
+    "solved_prompts": "reward/all_solved_tokens",
+    "duplicates": "rollout/duplicates",
+    "all_wrong_prompts": "reward/all_wrong_tokens",
+    "truncated_answers": "rollout/truncated",
+    "stragglers": "rollout/length_tail",
+    "idle_engine": "time/idle_load",
+    "starved_prompts": "rollout/starved_prompts",
+    "tool_failures": "rollout/tool_failures",
+    "stale_rollouts": "staleness/mean",
+    "mismatch": "policy/mismatch",
+    "wrong_labels": "reward/vote_wrong",
+    "crashes": "rollout/failed_share",
+    "retries": "rollout/retries",
+    "noisy_verifier": "reward/split_transcripts",
+    "split_answers": "reward/split_answers",
+    "length_bias": "rollout/length_bias",
+}
 
 
 def test_every_detector_has_a_planted_pathology() -> None:
@@ -44,8 +54,8 @@ def test_a_planted_pathology_is_found_and_nothing_else(name: str) -> None:
     only = found[0]
     assert only.until is None
     assert only.severity in ("warning", "critical")
-    assert only.lever
-    assert set(detectors()[name].defaults()) & set(only.numbers), "a finding states its thresholds"
+    assert only.fix
+    assert set(detectors()[name].thresholds) & set(only.numbers), "a finding states its thresholds"
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -69,7 +79,7 @@ def test_a_level_is_a_finding_exactly_beyond_its_threshold(name: str, level: flo
 
 
 def test_what_is_over_is_a_note_with_its_steps() -> None:
-    run = logged({"groups.flat": lambda t: 0.9 if 0.3 < t < 0.6 else 0.2})
+    run = logged({"reward/zero_variance_trained": lambda t: 0.9 if 0.3 < t < 0.6 else 0.2})
     (finding,) = findings(run)
     assert finding.severity == "note"
     assert finding.until is not None
@@ -77,17 +87,17 @@ def test_what_is_over_is_a_note_with_its_steps() -> None:
 
 
 def test_low_entropy_is_fine_once_the_task_is_solved() -> None:
-    over = {**PLANTED["entropy_collapse"], "solved": 0.95}
+    over = {**PLANTED["entropy_collapse"], "reward/solved": 0.95}
     assert "entropy_collapse" not in {f.name for f in findings(logged(over))}
 
 
 def test_longer_answers_are_fine_when_more_of_them_are_right() -> None:
-    over = {**PLANTED["length_drift"], "solved": lambda t: 0.3 + 0.5 * t}
+    over = {**PLANTED["length_drift"], "reward/solved": lambda t: 0.3 + 0.5 * t}
     assert findings(logged(over)) == []
 
 
 def test_form_that_is_not_rewarded_is_no_finding() -> None:
-    over = {**PLANTED["form_over_substance"], "part.taught": 0.3, "reward": 0.3}
+    over = {**PLANTED["form_over_substance"], "reward/shaped": 0.3, "reward/mean": 0.3}
     assert findings(logged(over)) == []
 
 
@@ -96,7 +106,7 @@ def test_a_fall_within_the_intervals_is_chance() -> None:
 
 
 def test_a_detector_without_data_says_what_it_lacks() -> None:
-    lines = [{"kind": "train", "step": s, "reward": 0.5} for s in range(1, 30)]
+    lines = [{"kind": "train", "step": s, "reward/mean": 0.5} for s in range(1, 30)]
     report = examine(CheckedRun("bare", lines))
     assert report.findings == report.healthy == ()
     assert set(report.not_checked) == set(detectors())
@@ -124,30 +134,25 @@ def test_thresholds_are_knobs_and_bad_ones_are_refused() -> None:
 @pytest.mark.parametrize("name", sorted(detectors()))
 def test_every_lever_and_knob_exists(name: str) -> None:
     found = detectors()[name]
-    for lever in found.levers:
-        _assert_exists(lever)
-    given = {p.name for p in signature(found.look).parameters.values() if p.kind is Parameter.KEYWORD_ONLY}
-    assert given == set(found.knobs), "every threshold is explained"
-    assert all(isinstance(value, int | float) for value in found.defaults().values())
-    assert "; " not in "".join(map(str, found.levers)), "levers are joined by it"
+    for fix in found.fixes:
+        _assert_exists(fix)
+    assert set(found.thresholds) == set(found.knobs), "every threshold is explained"
+    assert all(isinstance(value, int | float) for value in found.thresholds.values())
+    assert "; " not in "".join(map(str, found.fixes)), "fixes are joined by it"
 
 
-def _assert_exists(lever: Lever) -> None:
-    if lever.kind == "recipe":
-        assert lever.name in recipes()
-    elif lever.kind == "knob":
-        owner, _, knob = lever.name.partition(".")
+def _assert_exists(fix: Fix) -> None:
+    if fix.kind == "recipe":
+        assert fix.name in recipes()
+    elif fix.kind == "knob":
+        owner, _, knob = fix.name.partition(".")
         assert knob in knobs_of(owner)
-    elif lever.kind == "correction":
-        assert lever.name in CORRECTIONS
-    elif lever.kind == "run":
-        assert lever.name in {
-            *known_fields(TrainConfig),
-            *known_fields(Optim),
-            *(f.name for f in fields(TrainArguments)),
-        }
+    elif fix.kind == "correction":
+        assert fix.name in CORRECTIONS
+    elif fix.kind == "run":
+        assert fix.name in {*known_fields(TrainConfig), *known_fields(Optim), *(f.name for f in fields(TrainArguments))}
     else:
-        place, _, attribute = lever.name.rpartition(".")
+        place, _, attribute = fix.name.rpartition(".")
         module, _, cls = place.partition(":")
         assert attribute in {f.name for f in fields(getattr(import_module(module), cls))}
 

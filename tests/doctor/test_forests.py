@@ -13,17 +13,21 @@ from hypothesis import strategies as st
 from rolltree.doctor import examine, open_run
 from rolltree.doctor.finding import Finding
 from rolltree.filter.vote import MajorityVote
-from rolltree.train.rollouts import Rollouts
-from rolltree.train.sources import Events, Saved
-from rolltree.train.timing import idle
-from rolltree.train.vitals import FAMILIES, ess
+from rolltree.metrics.rollouts import Rollouts
+from rolltree.metrics.step import FROM_FORESTS, GROWN, TRAINED
+from rolltree.metrics.timing import idle
+from rolltree.metrics.weights import ess
 from rolltree.tree import Tree, jsonl
+from rolltree.tree.archive import open_forest
 from rolltree.tree.parquet import save, save_step
+from rolltree.tree.source import EventColumns
 from tests.doctor.planted import forest_run, group, held, mixed
+
+FAMILIES = (*GROWN, *TRAINED, *FROM_FORESTS)
 
 
 def numbers(trees: list[Tree], version: int | None = None) -> dict[str, float]:
-    return {k: v for family in FAMILIES.values() for k, v in family(held(trees, version)).items()}
+    return {k: v for family in FAMILIES for k, v in family(held(trees, version)).items()}
 
 
 def found(trees: list[Tree], name: str) -> Finding:
@@ -40,15 +44,15 @@ def test_healthy_groups_are_silent_and_numbers_are_as_counted_by_hand() -> None:
     report = examine(forest_run(mixed()))
     assert report.findings == ()
     n = numbers([group("a", [1, 0, 1]), group("b", [0, 0]), group("c", [1, 1])])
-    assert n["reward"] == pytest.approx(4 / 7)
-    assert n["groups.flat"] == pytest.approx(2 / 3)
-    assert n["groups.solved"] == n["groups.hopeless"] == pytest.approx(1 / 3)
-    assert n["groups.solved_tokens"] == n["groups.hopeless_tokens"] == pytest.approx(2 / 7)
-    assert n["length"] == 4
-    assert n["weight.ess"] == pytest.approx(1)
+    assert n["reward/mean"] == pytest.approx(4 / 7)
+    assert n["reward/zero_variance_trained"] == pytest.approx(2 / 3)
+    assert n["reward/all_solved"] == n["reward/all_wrong"] == pytest.approx(1 / 3)
+    assert n["reward/all_solved_tokens"] == n["reward/all_wrong_tokens"] == pytest.approx(2 / 7)
+    assert n["rollout/length"] == 4
+    assert n["policy/ess"] == pytest.approx(1)
 
 
-def test_flat_groups_are_shown_by_their_roots() -> None:
+def test_groups_without_variance_are_shown_by_their_roots() -> None:
     finding = found([group("flat", [0, 0, 0]), group("flat2", [1, 1]), group("mixed", [1, 0])], "zero_variance")
     assert shown(finding) == {("flat", 0), ("flat2", 0)}
 
@@ -57,7 +61,7 @@ def test_groups_that_were_dropped_do_not_count_as_taught() -> None:
     dropped = group("flat", [0, 0, 0])
     for leaf in dropped.leaves():
         leaf.usage = "dropped: all outcomes are 0"
-    assert numbers([dropped, group("mixed", [1, 0])])["groups.flat"] == 0
+    assert numbers([dropped, group("mixed", [1, 0])])["reward/zero_variance_trained"] == 0
 
 
 def test_copies_are_found_however_runs_were_cut_and_only_of_wrong_rollouts() -> None:
@@ -65,7 +69,7 @@ def test_copies_are_found_however_runs_were_cut_and_only_of_wrong_rollouts() -> 
     copies, learnt = group("copies", [0, 0, 0, 1], texts=same), group("learnt", [1, 1, 1, 0], texts=same)
     copies.cut(2, 1)
     copies.cut(3, 3)
-    assert numbers([copies, learnt])["groups.duplicated"] == 0.5
+    assert numbers([copies, learnt])["rollout/duplicates"] == 0.5
     finding = examine(forest_run([copies]), {"duplicates": {"most": 0.4}}, only=["duplicates"]).findings[0]
     assert shown(finding) == {("copies", 2), ("copies", 3)}
 
@@ -101,9 +105,9 @@ def test_trees_on_one_branch_collapse_at_their_first_fork() -> None:
             branch = tree.extend(trunk, [3], status="done")
             for i in range(count):
                 tree.extend(branch, [i], status="done", scores={"reward": i % 2})
-    assert numbers([wide])["branches.effective"] == pytest.approx(2)
+    assert numbers([wide])["rollout/effective_branches"] == pytest.approx(2)
     h = -(15 / 16 * math.log(15 / 16) + 1 / 16 * math.log(1 / 16))
-    assert numbers([lone])["branches.effective"] == pytest.approx(math.exp(h))
+    assert numbers([lone])["rollout/effective_branches"] == pytest.approx(math.exp(h))
     assert shown(found([lone], "branch_collapse")) == {("lone", 0)}
 
 
@@ -120,7 +124,7 @@ def test_failures_are_counted_by_what_broke() -> None:
     leaf = trees[0].extend(0, [4, 4])
     trees[0].close(leaf, "failed", "error", "the verifier: ValueError: boom")
     n = numbers(trees)
-    assert n["failed.share"] == n["failed.verifier"] == pytest.approx(1 / 25)
+    assert n["rollout/failed_share"] == n["rollout/failed/verifier"] == pytest.approx(1 / 25)
     finding = found(trees, "crashes")
     assert shown(finding) == {("t0", leaf.id)}
     assert "most often the verifier" in finding.message
@@ -132,10 +136,10 @@ def test_wrong_majorities() -> None:
         leaf.usage, leaf.notes["answer"] = "", answer
     MajorityVote()(tree, 8)
     n = numbers([tree])
-    assert n["vote.wrong"] == 1
-    assert n["vote.share"] == pytest.approx(2 / 3)
-    assert n["reward"] == pytest.approx(1 / 3), "the verifier's word"
-    assert n["part.taught"] == pytest.approx(2 / 3), "what credit saw"
+    assert n["reward/vote_wrong"] == 1
+    assert n["reward/vote_share"] == pytest.approx(2 / 3)
+    assert n["reward/mean"] == pytest.approx(1 / 3), "the verifier's word"
+    assert n["reward/shaped"] == pytest.approx(2 / 3), "what credit saw"
     assert shown(found([tree], "wrong_labels")) == {("vote", 0)}
 
 
@@ -145,7 +149,7 @@ def test_tools_that_fail() -> None:
         call = tree.extend(0, [5], status="done")
         answer = tree.extend(call, [6], role="env", notes={"failed": True} if failed else {})
         tree.extend(answer, [7], status="done", scores={"reward": 0.0})
-    assert numbers([tree])["tools.failed"] == 0.75
+    assert numbers([tree])["rollout/tool_failures"] == 0.75
     assert len(found([tree], "tool_failures").nodes) == 3
 
 
@@ -153,8 +157,8 @@ def test_age_of_tokens_and_of_grafted_branches() -> None:
     tree, old = group("new", [1, 0]), group("old", [1, 0])
     tree.graft(0, old, 1)
     n = numbers([tree], version=25)
-    assert n["lag.mean"] == n["lag.replay_age"] == 20
-    assert n["lag.replayed"] == pytest.approx(1 / 3)
+    assert n["staleness/mean"] == n["staleness/replayed_mean"] == 20
+    assert n["staleness/replayed"] == pytest.approx(1 / 3)
     run = forest_run([tree])
     run.rollouts(0)._version = 25  # pyright: ignore[reportPrivateUsage]
     assert {f.name for f in examine(run).findings} == {"stale_rollouts", "old_replay"}
@@ -164,7 +168,7 @@ def test_heavy_weights() -> None:
     tree = group("heavy", [1, 0, 1, 0])
     tree[1].sampling_logprob = np.full(4, -3.0, np.float32)
     w = np.array([math.exp(8.0), 1, 1, 1])
-    assert numbers([tree])["weight.ess"] == pytest.approx(w.sum() ** 2 / (4 * (w**2).sum()), rel=1e-4)
+    assert numbers([tree])["policy/ess"] == pytest.approx(w.sum() ** 2 / (4 * (w**2).sum()), rel=1e-4)
     assert ("heavy", 1) in shown(found([tree], "heavy_weights"))
 
 
@@ -185,8 +189,8 @@ def test_shared_prefixes_that_outweigh() -> None:
             gain=np.full(size, 0.05, np.float32), loss=np.zeros(size, np.float32),
         )  # fmt: skip
     n = numbers([tree])
-    assert n["prefix.tokens"] == pytest.approx(1 / 49)
-    assert n["prefix.pull"] == pytest.approx(8 / (8 + 48 * 0.05))
+    assert n["policy/prefix_tokens"] == pytest.approx(1 / 49)
+    assert n["policy/prefix_pull"] == pytest.approx(8 / (8 + 48 * 0.05))
     assert shown(found([tree], "prefix_overweight")) == {("stem", stem.id)}
 
 
@@ -204,7 +208,7 @@ def test_idle_time_of_an_engine_with_one_straggler() -> None:
     for node, end in zip(nodes, (2.0, 2.0, 2.0, 11.0), strict=True):
         tree.close(node, "done", "eos", at=end)
     assert idle(held([tree]).source.events()) == pytest.approx(1 - 13 / 40)
-    assert idle(Events(np.zeros(0, int), np.zeros(0, int), [], [], np.zeros(0), [])) is None
+    assert idle(EventColumns(np.zeros(0, int), np.zeros(0, int), [], [], np.zeros(0), [])) is None
 
 
 def rich() -> list[Tree]:
@@ -229,16 +233,16 @@ def test_memory_disk_and_interchange_say_the_same(tmp_path: Path) -> None:
     trees = rich()
     save(trees, tmp_path / "saved", states="drop")
     jsonl.write(trees, tmp_path / "nodes.jsonl")
-    from_disk = Rollouts(Saved(tmp_path / "saved"))
+    from_disk = Rollouts(open_forest(tmp_path / "saved"))
     said = numbers(trees)
-    assert said["seconds.idle_share"] > 0
-    assert said == {k: v for family in FAMILIES.values() for k, v in family(from_disk).items()}
+    assert said["time/idle_load"] > 0
+    assert said == {k: v for family in FAMILIES for k, v in family(from_disk).items()}
     read = numbers(list(jsonl.read(tmp_path / "nodes.jsonl")))
-    without_events = {k for k in said if k.startswith(("seconds.", "failed."))}
+    without_events = {k for k in said if k.startswith(("time/", "rollout/failed/", "rollout/retries"))}
     assert {k: v for k, v in read.items() if k not in without_events} == {
         k: v for k, v in said.items() if k not in without_events
     }
-    assert read["failed.share"] == said["failed.share"]
+    assert read["rollout/failed_share"] == said["rollout/failed_share"]
 
 
 def test_runs_open_from_whatever_was_written(tmp_path: Path) -> None:
@@ -248,7 +252,7 @@ def test_runs_open_from_whatever_was_written(tmp_path: Path) -> None:
     save_step(mixed(), tmp_path / "steps", 7)
     for path in (tmp_path / "other", tmp_path / "other" / "nodes.jsonl"):
         assert {p.step for f in examine(path).findings for p in f.nodes} == {0}
-        assert {f.name for f in examine(path).findings} >= {"zero_variance", "hopeless_prompts"}
+        assert {f.name for f in examine(path).findings} >= {"zero_variance", "all_wrong_prompts"}
     assert [s for s, _ in sorted(open_run(tmp_path / "steps").forests.items())] == [3, 7]
 
 

@@ -49,7 +49,7 @@ def play(monitor: Monitor, lines: list[dict[str, Any]]) -> list[str]:
 
 
 def test_a_finding_is_told_once_when_it_comes_and_once_when_it_goes(tmp_path: Path) -> None:
-    lines = log({"groups.flat": lambda t: 0.7 if 0.3 < t < 0.6 else 0.2})
+    lines = log({"reward/zero_variance_trained": lambda t: 0.7 if 0.3 < t < 0.6 else 0.2})
     said = play(Monitor(tmp_path / "run", every=5), lines)
     assert len(said) == 2
     assert said[0].startswith("warning: zero_variance: ")
@@ -58,11 +58,11 @@ def test_a_finding_is_told_once_when_it_comes_and_once_when_it_goes(tmp_path: Pa
     told = [json.loads(line) for line in (tmp_path / "run" / "findings.jsonl").read_text().splitlines()]
     assert [t["status"] for t in told] == ["open", "gone"]
     assert told[0]["step"] < told[1]["step"]
-    assert {"step", "name", "severity", "message", "numbers", "nodes", "lever"} <= told[0].keys()
+    assert {"step", "name", "severity", "message", "numbers", "nodes", "fix"} <= told[0].keys()
 
 
 def test_a_finding_that_gets_graver_is_told_again(tmp_path: Path) -> None:
-    said = play(Monitor(tmp_path / "run", every=5), log({"truncated": lambda t: t}))
+    said = play(Monitor(tmp_path / "run", every=5), log({"rollout/truncated": lambda t: t}))
     assert [text.split(":")[0] for text in said] == ["warning", "critical"]
 
 
@@ -73,7 +73,7 @@ def test_healthy_logs_stay_silent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stop", [23, 40])
 def test_a_resumed_run_says_what_an_uninterrupted_one_says(stop: int, tmp_path: Path) -> None:
-    lines = log({**PLANTED["duplicates"], "groups.flat": lambda t: 0.9 if 0.3 < t < 0.6 else 0.2})
+    lines = log({**PLANTED["duplicates"], "reward/zero_variance_trained": lambda t: 0.9 if 0.3 < t < 0.6 else 0.2})
     whole, parted = tmp_path / "whole", tmp_path / "parted"
     play(Monitor(whole, every=5), lines)
     play(Monitor(parted, every=5), [x for x in lines if x["step"] <= stop + 7])
@@ -92,7 +92,7 @@ def test_a_sick_run_is_told_while_it_trains(tmp_path: Path) -> None:
     told = {f.name: f for f in read_findings(out / "findings.jsonl")}
     assert set(told) == {"crashes", "retries"}, "a broken verifier is asked twice"
     crash = told["crashes"]
-    assert crash.numbers["failed.verifier"] == pytest.approx(crash.numbers["failed.share"])
+    assert crash.numbers["rollout/failed/verifier"] == pytest.approx(crash.numbers["rollout/failed_share"])
     assert "critical: crashes" in (out / "log.txt").read_text()
     report = examine(out, MODEST)
     (finding,) = (f for f in report.findings if f.name == "crashes")
@@ -119,15 +119,15 @@ def test_a_real_run_logs_what_its_forests_say_and_is_healthy(tmp_path: Path) -> 
     assert (out / "findings.jsonl").read_text() == ""
     report = examine(out)
     assert report.findings == ()
-    assert {"zero_variance", "duplicates", "near_duplicates", "crashes", "engine_gap"} <= set(report.healthy)
+    assert {"zero_variance", "duplicates", "near_duplicates", "crashes", "mismatch"} <= set(report.healthy)
     bare = examine(out / "forests")
     assert bare.findings == ()
     forests = open_run(out / "forests")
     for line in run.metrics:
-        for name in [k for k in line if k.startswith(("groups.", "lengths.", "part.", "verdicts.", "prefix.", "cut."))]:
+        for name in [k for k in line if k.startswith(("reward/", "rollout/length_", "policy/prefix_"))]:
             of_forests = forests.series(name)
             assert of_forests.values[of_forests.steps == line["step"]] == pytest.approx(line[name]), name
-        assert line["weight.ess"] == pytest.approx(1, abs=1e-3), "sampled from the policy's own distribution"
+        assert line["policy/ess"] == pytest.approx(1, abs=1e-3), "sampled from the policy's own distribution"
 
 
 def test_a_monitor_that_never_looks_is_refused(tmp_path: Path) -> None:

@@ -18,9 +18,12 @@ from rolltree.generate.rules import Rule, rule
 from rolltree.generate.runner import grow
 from rolltree.generate.stems import OneAtATime, TwoWaves
 from rolltree.generate.turnforks import TurnForks
+from rolltree.metrics.rollouts import Rollouts
+from rolltree.metrics.step import grown_metrics
+from rolltree.metrics.trees import sharing
 from rolltree.recipe.check import check
-from rolltree.train.growth import growth
 from rolltree.tree import Node
+from rolltree.tree.table import table
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "branching-rule.md"
 
@@ -67,7 +70,7 @@ def test_free_places_go_to_the_highest_scores() -> None:
         picks = [e for e in tree.events if e.kind == "select"]
         if any(any(c.role == "env" and c.status != "done" for c in tree.children(n)) for n in first):
             assert picks[0].numbers["score"] == 1.0
-    numbers = growth(forest)
-    assert numbers["tree.births.root"] == 72
-    assert numbers["tree.leaves"] == pytest.approx(np.mean([len(t.leaves()) for t in forest]))
-    assert 0 < numbers["tree.sharing_ratio"] < 1
+    assert sum(n.birth == "root" and n.parent is not None for tree in forest for n in tree) == 72
+    numbers = grown_metrics(forest)
+    assert numbers["rollout/group_size"] == pytest.approx(np.mean([len(t.leaves()) for t in forest]))
+    assert sharing(Rollouts(table(forest)))["rollout/sharing"] > 1

@@ -49,7 +49,7 @@ def simulate(spec: Spec, gain: float, noise: float, steps: int = 8, tick: Tick =
         rate = 0.2 + shared + gain * share + own.normal(0, noise)
         rows.append({
             "decoded": cost, "trained": cost / 2, "seconds": cost / 1000, "pass@1": rate,
-            f"pass@{spec.conditions.eval_samples}": rate + 0.2, "reward": rate, "zero_variance": 0.3, "unique": 0.5,
+            f"pass@{spec.conditions.eval_samples}": rate + 0.2, "mean": rate, "zero_variance": 0.3, "unique": 0.5,
             "sharing": 1.0 + gain,
         })  # fmt: skip
     return Trace(spec.arm.label, spec.seed, tuple(rows), folder="")

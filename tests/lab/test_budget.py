@@ -13,8 +13,8 @@ from rolltree.cli import main as cli
 from rolltree.control.registry import load_control
 from rolltree.lab.budget import BudgetConfig, main, page
 from rolltree.lab.trace import LabError
+from rolltree.metrics.log import read_metrics
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.metrics import read_metrics
 from tests.train.toy import KNOBS, Early, tiny_policy
 
 
@@ -33,10 +33,10 @@ def grids(run):
 
 def test_bands_add_up_to_everything_decoded(run):
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
-    decoded = sum(line["spent.decoded"] for line in lines)
+    decoded = sum(line["budget/decoded"] for line in lines)
     for what in ("tokens", "rollouts"):
-        told = sum(v for line in lines for k, v in line.items() if k.startswith(f"control.{what}."))
-        assert told == (decoded if what == "tokens" else sum(line["spent.leaves"] for line in lines))
+        told = sum(v for line in lines for k, v in line.items() if k.startswith(f"budget/{what}/"))
+        assert told == (decoded if what == "tokens" else sum(line["budget/leaves"] for line in lines))
     rows = {row[0]: row for row in grids(run)["By difficulty"].rows}
     assert sum(float(row[2].removesuffix(" %")) for row in rows.values() if row[2] != "–") == pytest.approx(
         100, abs=0.3
@@ -53,7 +53,7 @@ def test_prompts_arms_and_what_came_from_earlier_steps(run):
     assert [row[0] for row in found["Arms"].rows] == ["measured", "plain"]
     later = {row[0]: row[1:] for row in found["What came from earlier steps"].rows}
     assert later["groups recalled, a step"][1] == "2", "half of four prompts"
-    assert 0 < float(later["age of trained tokens in versions"][1]) <= 2
+    assert 0 < float(later["staleness of trained tokens in versions"][1]) <= 2
 
 
 def test_a_run_under_a_schedule_says_what_became_of_its_rollouts(tmp_path):

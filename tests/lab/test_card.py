@@ -71,7 +71,7 @@ def test_every_departure_is_counted_where_it_was_planted():
     d = numbers([tree]).departures
     assert d.forced == pytest.approx((1 + 2) / (policy + 2))
     assert d.tempered == pytest.approx(4 / policy)
-    assert d.tempered_gap == pytest.approx(4 * 0.5 / (policy - 1 - 5))
+    assert d.tempered_mismatch == pytest.approx(4 * 0.5 / (policy - 1 - 5))
     assert d.unknown_distribution == pytest.approx(5 / policy)
     assert d.foreign == pytest.approx(6 / policy)
     assert d.replayed == pytest.approx(7 / policy)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from rolltree.lab.progress import metered
 from rolltree.lab.trace import TraceTally
-from rolltree.lab.watch import RunWatch, noted, rollout_numbers, tallies
+from rolltree.lab.watch import RunWatch, noted, tallies
 from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
 
@@ -23,13 +23,6 @@ def tree(answers, item="i"):
     return made
 
 
-def test_sharing_and_unique_answers_by_hand():
-    made = rollout_numbers([tree(["7", "7", "3", None])])
-    assert made["sharing"] == pytest.approx(4 * 4 / (2 + 4 * 2))
-    assert made["unique"] == pytest.approx(3 / 4)
-    assert rollout_numbers([Tree("empty", [1])]) == {}
-
-
 def test_tallies_leave_out_what_could_not_be_judged():
     failed = Tree("f", [1], item="j")
     failed.extend(0, [2], status="failed")
@@ -38,15 +31,12 @@ def test_tallies_leave_out_what_could_not_be_judged():
 
 def test_the_last_line_of_a_step_counts_and_a_torn_line_does_not(tmp_path):
     watch = RunWatch(tmp_path / "deep" / "w.jsonl")
-    watch(RunEvent("trained", 1, {}, (tree(["7"]),)))
-    watch(RunEvent("trained", 1, {}, (tree(["7", "3"]),)))
+    watch(RunEvent("evaluated", 1, {}, (tree(["7"]),)))
     watch(RunEvent("evaluated", 1, {}, (tree(["3", "3"]),)))
     with watch.path.open("a") as sink:
-        sink.write(json.dumps({"kind": "train", "step": 2})[:9])
-    steps, items = noted(watch.path)
-    assert steps.keys() == {1}
-    assert steps[1]["unique"] == 1.0
-    assert items == {"i": TraceTally(2, 0, 1)}
+        sink.write(json.dumps({"kind": "eval", "step": 2, "items": {}})[:9])
+    assert noted(tmp_path / "nothing") == {}
+    assert noted(watch.path) == {"i": TraceTally(2, 0, 1)}
 
 
 def test_time_left_is_judged_by_runs_really_made():

@@ -100,9 +100,9 @@ def test_mismatch_report() -> None:
     gap = (batch.old - batch.sampled)[known]
     w = batch.weight[known] / batch.weight[known].sum()
     report = mismatch(batch, threshold=0.4)
-    assert report["gap_mean"].item() == pytest.approx((w * gap.abs()).sum().item())
-    assert report["gap_max"].item() == pytest.approx(gap.abs().max().item())
-    assert report["gap_beyond"].item() == pytest.approx((w * (gap.abs() > 0.4)).sum().item())
+    assert report["mismatch"].item() == pytest.approx((w * gap.abs()).sum().item())
+    assert report["mismatch_max"].item() == pytest.approx(gap.abs().max().item())
+    assert report["mismatch_over"].item() == pytest.approx((w * (gap.abs() > 0.4)).sum().item())
     assert report["sampling_k3"].item() == pytest.approx((w * (gap.exp() - 1 - gap)).sum().item())
     assert report["unsampled"].item() == pytest.approx(batch.weight[~known].sum().item())
     actions = mismatch(replace(batch, paths=None))
@@ -113,5 +113,7 @@ def test_mismatch_report() -> None:
 
 def test_no_mismatch_when_the_sampler_is_the_policy(pair) -> None:
     report = mismatch(replace(pair.folded, sampled=pair.folded.old))
-    assert [report[k].item() for k in ("gap_mean", "gap_max", "gap_beyond", "sampling_k3", "unsampled")] == [0] * 5
+    assert [report[k].item() for k in ("mismatch", "mismatch_max", "mismatch_over", "sampling_k3", "unsampled")] == [
+        0
+    ] * 5
     assert report["ess"].item() == pytest.approx(1.0)

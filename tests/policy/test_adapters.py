@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rolltree.policy.decoder import ModelError
+from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model
 from rolltree.policy.lora import load_lora, with_lora
 from tests.train.toy import tiny_policy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -42,14 +43,15 @@ def told(model: torch.nn.Module, packed: Packed, compute: Compute) -> list[torch
 
 def same(mine: list[torch.Tensor], theirs: list[torch.Tensor], near: float = 1e-5) -> None:
     for a, b in zip(mine, theirs, strict=True):
-        assert torch.allclose(a, b, atol=near * float(b.abs().max().clamp(min=1)), rtol=0)
+        assert float((a - b).abs().max()) <= near * float(b.abs().max().clamp(min=1))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**6), piece=st.sampled_from([1, 2, 7, 19]), checkpointing=st.booleans())
 def test_pieces_equal_the_whole(family: str, seed: int, piece: int, checkpointing: bool) -> None:
-    model = FAMILIES[family].eval()
+    # In double precision: other tests leave these models with large weights, and single precision rounds to 3e-5 then.
+    model = deepcopy(FAMILIES[family]).eval().double()
     view = forest(seed)
     packed = pack(view, view.loss_mask)
     same(told(model, packed, Compute(piece=piece, checkpointing=checkpointing)), told(model, packed, Compute()))

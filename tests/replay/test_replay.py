@@ -9,7 +9,6 @@ import pytest
 
 from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
-from rolltree.replay.age import age_numbers
 from rolltree.replay.recall import Recall, ReplayBuffer
 from rolltree.replay.rollout_batch import RolloutBatch, load_batches, save_batches
 from rolltree.tree import Tree
@@ -21,12 +20,6 @@ def tree(seed: int = 0, name: str = "t") -> Tree:
         if node.trainable:
             node.version = np.full(len(node), seed, np.int32)
     return made
-
-
-def test_ages_leave_out_what_no_weights_wrote() -> None:
-    told = age_numbers(np.array([-1, 5, 3, 5]), 5)
-    assert told == {"age.mean": pytest.approx(2 / 3), "age.max": 2.0, "age.stale": pytest.approx(1 / 3)}
-    assert age_numbers(np.array([-1]), 5) == {}
 
 
 def test_batches_on_disk_are_the_batches(tmp_path: Path) -> None:

@@ -267,6 +267,6 @@ def test_a_hint_under_changing_weights_is_trained_as_the_policy_reads_it(tmp_pat
         if n.trainable and len(n) and n.sampling_logprob is not None and (n.sampling_logprob != n.logp).any()
     ]
     assert guided, "what was sampled under a hint keeps that distribution beside the log-prob under the bare prompt"
-    told = [line for line in done.metrics if "control.prompts" in line]
+    told = [line for line in done.metrics if "budget/groups" in line]
     assert told, "a plan that ended says where its budget went, in the step after it"
-    assert sum(line["control.arm.guided"] for line in told) > 0
+    assert sum(line["budget/arm/guided"] for line in told) > 0

@@ -22,8 +22,8 @@ def test_shares_of_slow_and_other_groups() -> None:
         seen.settled(group(6 + i, 90, "dropped: age"))
     scheduler = fly(preset("sync"), updates=1).executor.scheduler
     told = seen.numbers(scheduler, [])
-    assert told["schedule.slow_trained"] == 0
-    assert told["schedule.other_trained"] == 1
+    assert told["rollout/slow_trained"] == 0
+    assert told["rollout/other_trained"] == 1
 
 
 def test_discarding_starves_what_is_slow_and_carrying_does_not() -> None:

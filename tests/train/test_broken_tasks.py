@@ -89,7 +89,7 @@ def test_a_step_without_an_evaluation_before_it_ends_the_run_too(tmp_path, sched
 
 def test_numbers_of_numpy_are_numbers(tmp_path):
     task = broken(Early, verify=answering(Verdict(np.float32(0.5), {"a": np.int64(1)})))
-    assert run(tmp_path, task, steps=1).last("eval")["reward"] == 0.5
+    assert run(tmp_path, task, steps=1).last("eval")["eval/reward"] == 0.5
 
 
 def test_failures_are_counted_said_with_their_place_and_none_runs_on(tmp_path, capfd):
@@ -107,10 +107,10 @@ def test_some_failures_do_not_end_a_run_and_all_leaves_are_accounted_for(tmp_pat
             return None if text[:1] > "c" else Verdict(float(text[:1] < "O"))
 
     last = run(tmp_path, Sometimes(), steps=2).last("train")
-    assert last["failed"] > 0
-    assert last["leaves.running"] == 0
-    assert last["leaves.submitted"] == last["leaves.trained"] + last["leaves.dropped"]
-    assert last["leaves.dropped: failed"] == last["failed"]
+    assert last["rollout/failed"] > 0
+    assert last.get("rollout/running", 0) == 0
+    assert last["rollout/submitted"] == last["rollout/trained"] + last.get("rollout/dropped", 0)
+    assert last["rollout/dropped/failed"] == last["rollout/failed"]
 
 
 def test_a_run_that_loses_everything_later_stops_after_three_steps(tmp_path):
@@ -126,7 +126,7 @@ def test_a_run_that_loses_everything_later_stops_after_three_steps(tmp_path):
 
 
 def test_the_last_line_of_a_run_knows_evaluations_that_measured_nothing(tmp_path):
-    lines = [{"kind": "eval", "pass@1": 0.5}, {"kind": "eval", "pass@1": None}]
+    lines = [{"kind": "eval", "eval/pass@1": 0.5}, {"kind": "eval", "eval/pass@1": None}]
     said = closing(Result(tmp_path, None, lines, "all is done"))
     assert said.startswith("pass@1 50.0% → not measured on held-out items; ended because all is done")
 

@@ -124,7 +124,7 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
         assert found.leaves > 0
         decoded = sum(len(n) for t in batch.trees for n in t if n.trainable and not n.forced)
         spent += decoded
-        assert sum(v for k, v in batch.numbers.items() if k.startswith("control.tokens.")) == decoded
+        assert sum(v for k, v in batch.numbers.items() if k.startswith("budget/tokens/")) == decoded
         for tree in batch.kept:
             assert tree.item.startswith("train-")
             assert "~" not in tree.item

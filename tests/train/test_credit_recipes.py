@@ -48,8 +48,8 @@ def test_a_few_real_steps(name: str, knobs: dict[str, Any], task: Early, tmp_pat
     done = rolltree.train(recipe, tiny_policy(), task, out=tmp_path / "run", **{**KNOBS, "prompts": 4})
     steps = [line for line in done.metrics if line["kind"] == "train"]
     assert len(steps) == 3
-    assert any(line["trained_tokens"] for line in steps)
+    assert any(line["budget/trained"] for line in steps)
     if name == "rorecomp":
-        assert [line.get("recalled", 0) for line in steps] == [0, 2, 2]
+        assert [line.get("rollout/recalled_groups", 0) for line in steps] == [0, 2, 2]
     if name == "otr":
-        assert all(0 < line["data_probability"] < 1 for line in steps)
+        assert all(0 < line["policy/data_probability"] < 1 for line in steps)

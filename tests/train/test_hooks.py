@@ -76,9 +76,9 @@ def test_vcpo_in_the_trainer_is_its_formula_path_by_path() -> None:
         wanted -= ((capped[here] * (reward[here] - b)).to(stacked)[:, None] * stacked[here]).sum(0)
     got = torch.cat([p.grad.flatten() for p in mine.policy.parameters() if p.grad is not None])
     assert torch.allclose(got, wanted, atol=1e-9)
-    assert told["step_factor"] == pytest.approx(step_scale(float(ess(w))), rel=1e-6)
-    assert told["ess"] == pytest.approx(float(ess(w)), rel=1e-6)
-    assert told["step_factor"] < 1
+    assert told["optim/step_factor"] == pytest.approx(step_scale(float(ess(w))), rel=1e-6)
+    assert told["policy/update_ess"] == pytest.approx(float(ess(w)), rel=1e-6)
+    assert told["optim/step_factor"] < 1
 
 
 def test_a_constant_added_to_a_groups_advantages_changes_nothing() -> None:
@@ -100,8 +100,8 @@ def test_no_tree_has_anything_to_teach() -> None:
     paths = expand(view, Advantage(leaf=0.0 * advantage.leaf), leaf_weights(view, "token"))
     mine = learner(Optim(lr=1e-2, warmup=1, weight_decay=0.0))
     told = mine.step(load_objective("vcpo", baseline=True), view, folded, paths, version=0, knobs=StepKnobs())
-    assert told["loss"] == told["grad_norm"] == told["baseline"] == 0
-    assert 0 < told["ess"] < 1
+    assert told["optim/loss"] == told["optim/grad_norm"] == told["policy/baseline"] == 0
+    assert 0 < told["policy/update_ess"] < 1
     assert torch.equal(flat(mine.policy.model), flat(tiny_llama()))
 
 
@@ -137,8 +137,8 @@ def test_an_objective_scales_the_step_and_only_this_one() -> None:
     full, half = learner(optim), learner(optim)
     full.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())
     told = half.step(Half(), view, folded, None, version=0, knobs=StepKnobs(token_budget=30))  # pyright: ignore
-    assert told["step_factor"] == 0.5
-    assert told["lr"] == half.optimizer.param_groups[0]["lr"] == 1e-2
+    assert told["optim/step_factor"] == 0.5
+    assert told["optim/lr"] == half.optimizer.param_groups[0]["lr"] == 1e-2
     assert torch.allclose(2 * (flat(half.policy.model) - start), flat(full.policy.model) - start, atol=1e-9)
 
 
@@ -160,7 +160,7 @@ def test_holding_forwards_is_reading_twice(name: str) -> None:
     for held in (1, 100):
         mine = learner()
         told = mine.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=25, held=held))
-        assert told["micro_batches"] > 3
+        assert told["optim/micro_batches"] > 3
         grads.append(grad(mine.policy.model))
     assert torch.equal(*grads)
 
@@ -184,7 +184,7 @@ def test_leaving_out_what_has_no_advantage_changes_no_update(name: str, minibatc
         mine = Learner(policy, make_optimizer(policy, optim), optim, {})
         mine.optimizer = torch.optim.SGD(policy.parameters(), lr=optim.lr)  # pyright: ignore
         told = mine.step(objective, view, folded, paths, version=0, knobs=StepKnobs())
-        taught.append(told["trained_tokens"])
+        taught.append(told["budget/trained"])
         models.append(flat(policy.model))
     assert taught[0] < taught[1]
     assert torch.allclose(*models, atol=1e-9)

@@ -11,11 +11,11 @@ import torch
 
 import rolltree
 from rolltree.credit.fold import Folded
+from rolltree.metrics.log import read_metrics
 from rolltree.policy.load import load_model
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.train.config import TrainError
-from rolltree.train.metrics import read_metrics
 from rolltree.train.peers import check_peers, written_by
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -48,9 +48,9 @@ def test_both_learn_and_differ_in_the_end_and_a_resumed_run_is_the_same(tmp_path
         # Two engines answer at their own pace, so what is computed in one batch, and its last digits, may differ.
         numbers = {key: value for key, value in line.items() if key != "kind"}
         assert numbers == pytest.approx({key: other[key] for key in numbers}, rel=1e-3, abs=1e-5, nan_ok=True)
-    assert any(line.get("peer.trained_tokens") for line in train)
-    assert all(line.get("peer.gap_max", 0.0) < 1e-4 for line in train), "each is read with its own weights"
-    assert "peer.pass@1" in next(line for line in reversed(whole) if line["kind"] == "eval")
+    assert any(line.get("peer/budget/trained") for line in train)
+    assert all(line.get("peer/policy/mismatch_max", 0.0) < 1e-4 for line in train), "each is read with its own weights"
+    assert "peer/eval/pass@1" in next(line for line in reversed(whole) if line["kind"] == "eval")
     last = tmp_path / "whole/checkpoints/step-000004"
     mine, theirs, start = weights(last), weights(last / "peers/peer"), tiny_policy().model.state_dict()
     for one, other in ((mine, start), (theirs, start), (mine, theirs)):
@@ -59,8 +59,8 @@ def test_both_learn_and_differ_in_the_end_and_a_resumed_run_is_the_same(tmp_path
 
 def test_a_peer_that_is_not_trained_stays_as_it_is(tmp_path: Path) -> None:
     lines = run(tmp_path / "run", 2, train_peer=False)
-    assert not any(key.startswith("peer.") for line in lines for key in line)
-    assert any(line.get("trained_tokens") for line in lines if line["kind"] == "train")
+    assert not any(key.startswith("peer/") for line in lines for key in line)
+    assert any(line.get("budget/trained") for line in lines if line["kind"] == "train")
     assert not (tmp_path / "run/checkpoints/step-000002/peers").exists()
 
 

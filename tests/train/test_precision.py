@@ -47,7 +47,7 @@ def test_half_precision_trains_float32_weights_and_loses_no_update(tmp_path: Pat
     assert (before.bfloat16() != (before + 2e-6).bfloat16()).float().mean() < 0.1, "in bfloat16 they would be lost"
     assert moved.float().mean() > 0.9
     line = low.last("train")
-    assert 0 < line["gap_mean"] < 0.02, "engine and trainer both compute in bfloat16"
+    assert 0 < line["policy/mismatch"] < 0.02, "engine and trainer both compute in bfloat16"
 
 
 def test_weights_in_half_precision_are_not_trained() -> None:
@@ -65,7 +65,7 @@ def test_less_memory_gives_the_same_run(more: dict[str, Any], tmp_path: Path) ->
     lean = rolltree.train(Grpo(kl=0.1), tiny_policy(), Early(), out=tmp_path / "lean", **{**knobs, **more})
     assert (flat(whole.model) - before).abs().max() > 1e-3
     assert torch.allclose(flat(whole.model), flat(lean.model), atol=1e-6)
-    assert lean.last("train")["grad_norm"] == pytest.approx(whole.last("train")["grad_norm"], rel=1e-4)
+    assert lean.last("train")["optim/grad_norm"] == pytest.approx(whole.last("train")["optim/grad_norm"], rel=1e-4)
 
 
 def test_a_tree_beyond_the_budget_is_one_micro_batch_in_pieces() -> None:
@@ -78,8 +78,8 @@ def test_a_tree_beyond_the_budget_is_one_micro_batch_in_pieces() -> None:
 
     knobs = StepKnobs(token_budget=12)
     a, b = (each.step(Grpo().build().objective, view, folded, None, version=0, knobs=knobs) for each in (whole, parts))
-    assert a["micro_batches"] == 1 < b["micro_batches"]
-    assert a["packed_tokens"] < b["packed_tokens"], "the trunk was read more than once"
+    assert a["optim/micro_batches"] == 1 < b["optim/micro_batches"]
+    assert a["budget/packed"] < b["budget/packed"], "the trunk was read more than once"
     assert torch.allclose(flat(whole.policy.model), flat(parts.policy.model), atol=2e-6)
 
 
@@ -107,7 +107,7 @@ def test_learning_rates_rise_and_fall() -> None:
 def test_a_falling_rate_resumes_exactly_and_not_with_another_end(tmp_path: Path) -> None:
     knobs = {**KNOBS, "eval_every": 0, "lr_schedule": "cosine", "minibatches": 2, "forests_every": 0}
     whole = rolltree.train("grpo", tiny_policy(), Early(), out=tmp_path / "whole", **knobs)
-    rates = [line["lr"] for line in whole.metrics]
+    rates = [line["optim/lr"] for line in whole.metrics]
     assert rates == sorted(rates, reverse=True)
     assert 0 < rates[-1] < 0.1 * rates[0]
     out = tmp_path / "parts"
@@ -147,7 +147,7 @@ def test_under_adapters_the_reference_is_the_model_itself() -> None:
         base = LanguagePolicy(tiny_llama(exact=False)).read(packed).logp
         assert torch.allclose(reference.read(packed).logp, base, atol=1e-6)
         assert not torch.allclose(learner.policy.read(packed).logp, base, atol=1e-2)
-    assert told["kl_reference"] > 0
+    assert told["policy/kl_reference"] > 0
     assert not learner.state_dict()["anchors"]["reference"], "a checkpoint holds the model once"
     first = Grpo(kl=0.1).build()
     again = make_learner(first, tiny_llama(exact=False), config, [first, replace(first, anchor=1)])
@@ -172,7 +172,7 @@ def test_a_checkpoint_of_adapters_is_a_policy(tmp_path: Path, monkeypatch: pytes
         "grpo", "nano", "arithmetic", out=tmp_path / "run", steps=1, prompts=4, lora=LoraKnobs(rank=2), lr=0.1,
         warmup=0, max_tokens=30, eval_every=0, forests_every=0, quiet=True,
     )  # fmt: skip
-    assert done.last("train")["grad_norm"] > 0
+    assert done.last("train")["optim/grad_norm"] > 0
     folder = checkpoints(done.path / "checkpoints")[-1].path
     loaded = load_model(folder)
     trained = weights_of(LanguagePolicy(done.model))
@@ -234,7 +234,7 @@ def test_what_a_critic_and_a_credits_reference_read_is_in_half_precision_too() -
     assert {p.dtype for p in readings.reference.model.parameters()} == {torch.bfloat16}
     assert {b.dtype for b in readings.reference.model.buffers()} == {torch.float32}, "rotations are not narrowed"
     assert {p.dtype for p in readings.critic.trunk.parameters()} == {torch.float32}
-    assert readings.learn(view, 10**6)["critic_loss"] > 0
+    assert readings.learn(view, 10**6)["optim/critic_loss"] > 0
     adapted = make_readings(frozenset({"action:reference"}), model, Optim(), compute, adapted=True)
     assert adapted.reference is None
     assert isinstance(adapted.beside(LanguagePolicy(model)).reference, Unadapted)

@@ -18,6 +18,7 @@ import torch
 import rolltree
 from rolltree.cli import main
 from rolltree.credit.fold import expand, leaf_weights
+from rolltree.metrics.log import read_metrics
 from rolltree.objective.batch import Batch, Level
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
@@ -29,7 +30,6 @@ from rolltree.train.config import LoraKnobs, Optim, TrainConfig, TrainError
 from rolltree.train.gather import Reread
 from rolltree.train.learner import make_learner
 from rolltree.train.loop import RunEvent
-from rolltree.train.metrics import read_metrics
 from rolltree.train.pack import micro_batches
 from rolltree.train.ranks import crewed, shared_out
 from rolltree.train.start import Result
@@ -91,11 +91,11 @@ def test_three_ranks_make_the_steps_that_one_makes() -> None:
             # A large budget leaves two ranks without work; the others are uneven.
             knobs = KNOBS_2 if seed < 4 else StepKnobs(token_budget=10**6)
             (a, read_a), (b, read_b) = step(alone, name, seed, knobs), step(together, name, seed, knobs)
-            assert a["micro_batches"] > 3 if seed < 4 else a["micro_batches"] == 2, a
+            assert a["optim/micro_batches"] > 3 if seed < 4 else a["optim/micro_batches"] == 2, a
             assert a.keys() == b.keys()
             for key, value in a.items():
                 assert b[key] == pytest.approx(value, rel=1e-7, abs=1e-9), (seed, key)
-            assert a["grad_norm"] > OPTIM.clip_norm
+            assert a["optim/grad_norm"] > OPTIM.clip_norm
             assert torch.allclose(flat(alone.policy.model), flat(together.policy.model), atol=1e-9), name
             assert read_a == read_b
             if seed == 2:
@@ -142,8 +142,8 @@ def test_two_ranks_train_adapters_as_one_does() -> None:
     with crewed(together, PARTS, 2):
         for seed in (0, 2):
             (a, read_a), (b, read_b) = step(alone, "clipped", seed), step(together, "clipped", seed)
-            assert a["micro_batches"] > 2
-            assert a["grad_norm"] > 0
+            assert a["optim/micro_batches"] > 2
+            assert a["optim/grad_norm"] > 0
             for key, value in a.items():
                 assert b[key] == pytest.approx(value, rel=1e-7, abs=1e-9), (seed, key)
             assert torch.allclose(trained(alone), trained(together), atol=1e-9)
@@ -172,7 +172,7 @@ def test_ranks_compute_in_half_precision_beside_a_reference_under_the_adapters()
             (a, _), (b, _) = step(alone, "clipped", seed), step(together, "clipped", seed)
             for key, value in a.items():
                 assert b[key] == pytest.approx(value, rel=1e-3, abs=1e-4), (seed, key)
-    assert a["kl_reference"] > 0
+    assert a["policy/kl_reference"] > 0
     for mine, theirs in zip(alone.policy.parameters(), together.policy.parameters(), strict=True):
         assert theirs.dtype == torch.float32
         assert torch.allclose(mine, theirs, atol=1e-5)
@@ -244,6 +244,14 @@ def test_the_command_line_trains_with_two_ranks_what_it_trains_with_one(tmp_path
     one, two = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))
     assert [line["step"] for line in one] == [line["step"] for line in two] == [1, 2]
     for a, b in zip(one, two, strict=True):
-        assert a["grad_norm"] > 0.01
-        for name in ("loss", "grad_norm", "policy_entropy", "trained_tokens", "micro_batches", "decoded", "reward"):
+        assert a["optim/grad_norm"] > 0.01
+        for name in (
+            "optim/loss",
+            "optim/grad_norm",
+            "policy/entropy",
+            "budget/trained",
+            "optim/micro_batches",
+            "budget/decoded_total",
+            "reward/mean",
+        ):
             assert b[name] == pytest.approx(a[name], rel=1e-4, abs=1e-6), (a["step"], name)

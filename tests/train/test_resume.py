@@ -17,14 +17,14 @@ from safetensors.torch import load_file, save_file
 
 import rolltree
 from rolltree.errors import RolltreeError
+from rolltree.metrics.log import read_metrics
 from rolltree.recipe.gspo import Gspo
 from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import TrainError
-from rolltree.train.metrics import read_metrics
 from rolltree.train.start import Result
 from tests.train.toy import KNOBS, RUNS, Early, timeless, tiny_policy
 
-OF_ENGINE = frozenset({"gap_mean", "gap_max", "gap_over", "weight.ess", "weight.most"})
+OF_ENGINE = frozenset({"policy/mismatch", "policy/mismatch_max", "policy/mismatch_over", "policy/ess"})
 """Read off the engine's own log-probs. Where dialogues go on whenever their reply is there, which of them stand in one
 batch is a matter of timing, and with it the last digit; tokens, losses and weights are the same bits."""
 
@@ -56,7 +56,7 @@ def test_killed_in_the_middle_of_a_step_and_resumed(name: str, tmp_path: Path) -
             assert b[key] == pytest.approx(a[key], abs=1e-6), (a["step"], key)
     for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
-    turns = [line.get("spent.env_steps", 0) for line in whole.metrics if line["kind"] == "train"]
+    turns = [line.get("budget/env_steps", 0) for line in whole.metrics if line["kind"] == "train"]
     assert (sum(turns) > 0) == (task.max_turns > 0)
 
 
@@ -70,7 +70,7 @@ def test_resuming_with_a_reference_policy_and_adapters(tmp_path: Path) -> None:
     rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "parts", **{**knobs, "steps": 4})
     again = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "parts", resume=True, **knobs)
     assert timeless(again.metrics) == timeless(whole.metrics)
-    assert whole.last("train")["kl_reference"] > 0
+    assert whole.last("train")["policy/kl_reference"] > 0
 
 
 def test_a_checkpoint_is_a_hugging_face_model(tmp_path: Path) -> None:

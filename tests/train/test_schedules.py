@@ -19,6 +19,7 @@ from rolltree.control.schedule import ScheduleCorrection, preset
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Generation, Request, Sample
 from rolltree.errors import RolltreeError
+from rolltree.metrics.log import read_metrics
 from rolltree.objective.decoupled import Decoupled
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Peer
@@ -28,7 +29,6 @@ from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import TrainError
 from rolltree.train.corrected import corrected
 from rolltree.train.loop import RunEvent
-from rolltree.train.metrics import read_metrics
 from rolltree.train.start import Result
 from rolltree.tree import Tree
 from rolltree.tree.parquet import load
@@ -61,7 +61,7 @@ def test_recalled_trees_teach_beside_those_of_a_schedule(tmp_path: Path) -> None
     plain, before = run(tmp_path / "plain", "", recipe, steps=5)
     for schedule in ("sync", "april", "verl"):
         done, seen = run(tmp_path / schedule, schedule, recipe, steps=5)
-        assert [line.get("recalled", 0) for line in done.metrics] == [0, 2, 2, 2, 0]
+        assert [line.get("rollout/recalled_groups", 0) for line in done.metrics] == [0, 2, 2, 2, 0]
         assert [len([t for t in trees if t.leaves()[0].usage == "trained"]) for trees in seen] == [4, 2, 2, 2, 4]
         if schedule == "sync":
             assert [written(t) for t in before] == [written(t) for t in seen]
@@ -72,26 +72,28 @@ def test_recalled_trees_teach_beside_those_of_a_schedule(tmp_path: Path) -> None
 def test_old_tokens_are_told_apart_and_weighed(tmp_path: Path) -> None:
     done, seen = run(tmp_path / "run", "areal", lr=1e-2)
     last = done.metrics[-1]
-    assert 1 <= last["age.max"] <= last["schedule.lag_max"] <= 4
-    assert last["is_weight_max"] > 1.001, "the proximal policy is not the one that sampled"
-    assert last["schedule.rollouts.trained"] == 7 * 4 * 8
+    assert 1 <= last["staleness/max"] <= 4
+    assert last["policy/is_weight_max"] > 1.001, "the proximal policy is not the one that sampled"
+    assert last["rollout/scheduled/trained"] == 7 * 4 * 8
     assert all(leaf.usage == "trained" for trees in seen for t in trees for leaf in t.leaves())
-    assert all(line["leaves.running"] == 0 for line in done.metrics)
-    under_way = last["schedule.under_way"] + last["schedule.rollouts.trained"]
-    assert last["schedule.rollouts.submitted"] == under_way
+    assert all(line.get("rollout/running", 0) == 0 for line in done.metrics)
+    under_way = last["rollout/under_way"] + last["rollout/scheduled/trained"]
+    assert last["rollout/scheduled/submitted"] == under_way
 
 
 def test_partials_are_carried_first_served_and_trained(tmp_path: Path) -> None:
     done, seen = run(tmp_path / "run", "april")
     lines = done.metrics
-    assert max(line["schedule.partials"] for line in lines) > 0
-    assert max(line["schedule.resumed"] for line in lines) > 0
+    assert max(line.get("rollout/partial", 0) for line in lines) > 0
+    assert max(line.get("rollout/resumed", 0) for line in lines) > 0
     nodes = [n for trees in seen for t in trees for n in t if n.version is not None and len(n)]
     mixed = [n for n in nodes if len(set(n.version.tolist())) > 1]
     assert mixed, "rollouts that went on hold tokens of two versions"
     assert all((np.diff(n.version) >= 0).all() for n in mixed)
-    assert all(line.get("gap_max", 0.0) < 1e-4 for line in lines), "what was resumed is scored as it was written"
-    assert all("schedule.slow_trained" in line for line in lines[2:])
+    assert all(line.get("policy/mismatch_max", 0.0) < 1e-4 for line in lines), (
+        "what was resumed is scored as it was written"
+    )
+    assert all("rollout/slow_trained" in line for line in lines[2:])
 
 
 def test_april_is_repeatable_on_the_embedded_engine(tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_april_is_repeatable_on_the_embedded_engine(tmp_path: Path) -> None:
     (one, seen), (two, again) = runs
     assert timeless(one.metrics) == timeless(two.metrics)
     assert [written(t) for t in seen] == [written(t) for t in again]
-    assert max(line.get("schedule.resumed", 0.0) for line in one.metrics) > 0
+    assert max(line.get("rollout/resumed", 0.0) for line in one.metrics) > 0
 
 
 @pytest.mark.parametrize("schedule", ["april", "dart"])
@@ -119,11 +121,11 @@ def test_killed_while_it_trains_and_resumed(tmp_path: Path, schedule: str) -> No
     lines = [line for line in again.metrics if line["kind"] == "train"]
     assert [line["step"] for line in lines] == [*range(1, 8)]
     assert lines[:4] == before
-    assert lines[-1]["schedule.rollouts.trained"] == 7 * 4 * 8, "none lost, none trained twice"
+    assert lines[-1]["rollout/scheduled/trained"] == 7 * 4 * 8, "none lost, none trained twice"
     assert (
-        lines[-1]["schedule.rollouts.submitted"]
-        == sum(n for k, n in lines[-1].items() if k.startswith("schedule.rollouts.") and not k.endswith("submitted"))
-        + lines[-1]["schedule.under_way"]
+        lines[-1]["rollout/scheduled/submitted"]
+        == sum(n for k, n in lines[-1].items() if k.startswith("rollout/scheduled/") and not k.endswith("submitted"))
+        + lines[-1]["rollout/under_way"]
     )
     parts = [(n.actions, n.logp, n.version) for t in saved for n in t if n.status == "paused" and len(n)]
     assert parts, "rollouts were cut when the checkpoint was written"
@@ -179,7 +181,7 @@ def test_an_engine_that_writes_another_policy_is_refused(tmp_path: Path, schedul
         rolltree.train("grpo", policy, Early(), out=tmp_path / "run", engine=engine, **knobs)
     honest = LocalEngine(policy, version=-1)
     done = rolltree.train("grpo", policy, Early(), out=tmp_path / "fine", engine=honest, **knobs)
-    assert done.metrics[0]["gap_over"] == 0
+    assert done.metrics[0]["policy/mismatch_over"] == 0
 
 
 def test_what_cannot_follow_a_schedule_is_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -48,11 +48,13 @@ def test_batches_are_trained_so_many_versions_late(tmp_path: Path) -> None:
     done = run("grpo", tmp_path / "run", staleness=2, steps=5, listen=listen)
     assert trained == [{0}, {0}, {0}, {1}, {2}]
     assert grown == [3 * KNOBS["prompts"], *[KNOBS["prompts"]] * 4]
-    assert [line["age.max"] for line in done.metrics] == [0, 1, 2, 2, 2]
+    assert [line["staleness/max"] for line in done.metrics] == [0, 1, 2, 2, 2]
     for line in done.metrics:
-        assert line["leaves.submitted"] == line["leaves.trained"] + line["leaves.dropped"]
-        assert line["leaves.waiting"] == 2 * 8 * KNOBS["prompts"]
-        assert ("gap_max" in line) == (line["age.max"] == 0), "only actions of this version can be compared"
+        assert line["rollout/submitted"] == line["rollout/trained"] + line.get("rollout/dropped", 0)
+        assert line.get("rollout/waiting", 0) == 2 * 8 * KNOBS["prompts"]
+        assert ("policy/mismatch_max" in line) == (line["staleness/max"] == 0), (
+            "only actions of this version can be compared"
+        )
 
 
 def test_the_same_rollouts_wait_or_do_not(tmp_path: Path) -> None:
@@ -76,12 +78,17 @@ def test_what_waits_survives_an_interruption(tmp_path: Path, parts: Parts | None
 
 
 def test_recalled_trees_teach_beside_fresh_ones(tmp_path: Path) -> None:
+<<<<<<< HEAD
     remix = load_recipe("remix", share=0.5, window=1, phase="mixed, fresh at 4")
     done = run(remix, tmp_path / "run", steps=6)
     fresh = [line["leaves.submitted"] / 8 for line in done.metrics]
+=======
+    done = run(recalling(share=0.5, window=1, until=4), tmp_path / "run", steps=6)
+    fresh = [line["rollout/submitted"] / 8 for line in done.metrics]
+>>>>>>> main
     assert fresh == [4, 2, 2, 2, 4, 4]
-    assert [line.get("recalled", 0) for line in done.metrics] == [0, 2, 2, 2, 0, 0]
-    assert all((line["age.stale"] > 0) == (line.get("recalled", 0) > 0) for line in done.metrics)
+    assert [line.get("rollout/recalled_groups", 0) for line in done.metrics] == [0, 2, 2, 2, 0, 0]
+    assert all((line["staleness/mean"] > 0) == (line.get("rollout/recalled_groups", 0) > 0) for line in done.metrics)
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ def test_a_batch_that_waited_recalls_no_more_than_there_still_is(tmp_path: Path)
     """When the third batch was grown two trees could be recalled; when it is trained the past holds none."""
     parts = recalling(share=0.5, window=1, informative=True)
     done = rolltree.train(parts, tiny_policy(), Dusk(), out=tmp_path / "run", **{**QUIET, "staleness": 1, "steps": 4})
-    assert [line.get("recalled", 0) for line in done.metrics] == [0, 0, 0, 0]
+    assert [line.get("rollout/recalled_groups", 0) for line in done.metrics] == [0, 0, 0, 0]
 
 
 def test_importance_weights_see_how_stale_a_batch_is(tmp_path: Path) -> None:
@@ -111,10 +118,10 @@ def test_importance_weights_see_how_stale_a_batch_is(tmp_path: Path) -> None:
     weighed = replace(parts, objective=load_objective("clipped", correction="sequence_tis"))
     fresh = run(weighed, tmp_path / "fresh", steps=5, lr=1e-2)
     stale = run(weighed, tmp_path / "stale", steps=5, lr=1e-2, staleness=3)
-    assert all(abs(line["is_weight_max"] - 1) < 1e-3 for line in fresh.metrics)
-    assert stale.metrics[0]["is_weight_max"] == pytest.approx(1, abs=1e-3)
-    assert stale.metrics[-1]["is_weight_max"] > 1.1
-    assert np.isfinite([line["loss"] for line in stale.metrics]).all()
+    assert all(abs(line["policy/is_weight_max"] - 1) < 1e-3 for line in fresh.metrics)
+    assert stale.metrics[0]["policy/is_weight_max"] == pytest.approx(1, abs=1e-3)
+    assert stale.metrics[-1]["policy/is_weight_max"] > 1.1
+    assert np.isfinite([line["optim/loss"] for line in stale.metrics]).all()
 
 
 def test_a_negative_wait_is_refused(tmp_path: Path) -> None:
@@ -134,12 +141,12 @@ def test_dots_replays_whole_groups_as_they_were_sampled(tmp_path: Path) -> None:
     done = run(parts, tmp_path / "run", steps=6, listen=listen)
     assert all(sizes == {4} for sizes in seen)
     lines = [line for line in done.metrics if line["kind"] == "train"]
-    assert lines[0].get("recalled", 0) == 0
-    assert max(line.get("recalled", 0) for line in lines) == KNOBS["prompts"] / 2
+    assert lines[0].get("rollout/recalled_groups", 0) == 0
+    assert max(line.get("rollout/recalled_groups", 0) for line in lines) == KNOBS["prompts"] / 2
     for line in lines:
-        assert line["control.prompts"] == KNOBS["prompts"] - line.get("recalled", 0)
-        assert line["age.max"] <= 2
-        assert (line["age.max"] > 0) == (line.get("recalled", 0) > 0)
+        assert line["budget/groups"] == KNOBS["prompts"] - line.get("rollout/recalled_groups", 0)
+        assert line["staleness/max"] <= 2
+        assert (line["staleness/max"] > 0) == (line.get("rollout/recalled_groups", 0) > 0)
     assert any("weight" in key or "ratio" in key for key in lines[-1])
 
 
@@ -149,5 +156,5 @@ def test_an_arm_that_only_some_batches_need_is_told_with_all(tmp_path: Path) -> 
         "guide", "nano", "arithmetic?level=3", out=tmp_path / "run", seed=1, staleness=3, steps=3, prompts=2,
         quiet=True, eval_every=0, checkpoint_every=0, forests_every=0,
     )  # fmt: skip
-    assert done.metrics[0]["control.arm.plain"] == 16
-    assert "control.arm.guided" in done.metrics[0]
+    assert done.metrics[0]["budget/arm/plain"] == 16
+    assert "budget/arm/guided" in done.metrics[0]

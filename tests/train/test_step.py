@@ -55,10 +55,17 @@ def test_the_token_budget_does_not_change_the_step(name: str) -> None:
     one, many = (learner(reference=LanguagePolicy(tiny_llama(seed=1))) for _ in range(2))
     a = one.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=10**6))
     b = many.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=25))
-    assert a["micro_batches"] == 1
-    assert b["micro_batches"] > 3
+    assert a["optim/micro_batches"] == 1
+    assert b["optim/micro_batches"] > 3
     assert torch.allclose(grad(one.policy.model), grad(many.policy.model), atol=1e-12)
-    for key in ("loss", "grad_norm", "clip_high", "policy_entropy", "kl_reference", "trained_tokens"):
+    for key in (
+        "optim/loss",
+        "optim/grad_norm",
+        "policy/clip_high",
+        "policy/entropy",
+        "policy/kl_reference",
+        "budget/trained",
+    ):
         assert a[key] == pytest.approx(b[key], abs=1e-9), key
 
 
@@ -81,9 +88,9 @@ def test_several_updates_move_the_ratio_and_clip() -> None:
     view, folded, _ = rollouts()
     many = learner(replace(OPTIM, lr=0.1, minibatches=2, epochs=3))
     told = many.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())
-    assert told["updates"] == 6
-    assert told["ratio_max"] > 1.05
-    assert told["clip_high"] + told["clip_low"] > 0
+    assert told["optim/updates"] == 6
+    assert told["policy/ratio_max"] > 1.05
+    assert told["policy/clip_high"] + told["policy/clip_low"] > 0
 
 
 def test_penalties_see_the_reference_and_the_last_step() -> None:
@@ -97,7 +104,7 @@ def test_penalties_see_the_reference_and_the_last_step() -> None:
     before = flat(mine.policy.model)
     told = mine.step(objective, view, folded, None, version=0, knobs=StepKnobs(token_budget=40))
     k3 = np.exp(last - now) - 1 + (now - last)
-    assert told["kl_previous"] == pytest.approx((micro.weight * k3).sum() / micro.weight.sum(), rel=1e-9)
+    assert told["policy/kl_previous"] == pytest.approx((micro.weight * k3).sum() / micro.weight.sum(), rel=1e-9)
     assert torch.equal(flat(previous.model), before), "the next step's `previous` is where this one began"
     assert torch.equal(flat(reference.model), flat(tiny_llama(seed=1)))
 
@@ -109,7 +116,7 @@ def test_actions_without_advantage_are_left_out_only_where_nothing_reads_them() 
     lean, full = learner(), learner()
     a = lean.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())
     b = full.step(load_objective("clipped", entropy_bonus=1e-12), view, folded, None, version=0, knobs=StepKnobs())
-    assert a["trained_tokens"] < b["trained_tokens"]
+    assert a["budget/trained"] < b["budget/trained"]
     assert torch.allclose(grad(lean.policy.model), grad(full.policy.model), atol=1e-9)
 
 
@@ -126,10 +133,14 @@ def test_the_gap_to_the_engine_is_measured_on_this_version_only() -> None:
         node.version = np.full(length, 7, np.int32)
         if start <= off < start + length:
             node.logp[off - start] += 0.5
-    told = deepcopy(mine).step(load_objective("clipped"), view, folded, None, version=7, knobs=StepKnobs(gap_limit=0.1))
-    assert told["gap_max"] == pytest.approx(0.5, abs=1e-5)
-    assert told["gap_over"] == pytest.approx(1 / len(micro.gain))
-    assert "gap_max" not in mine.step(load_objective("clipped"), view, folded, None, version=8, knobs=StepKnobs())
+    told = deepcopy(mine).step(
+        load_objective("clipped"), view, folded, None, version=7, knobs=StepKnobs(mismatch_limit=0.1)
+    )
+    assert told["policy/mismatch_max"] == pytest.approx(0.5, abs=1e-5)
+    assert told["policy/mismatch_over"] == pytest.approx(1 / len(micro.gain))
+    assert "policy/mismatch_max" not in mine.step(
+        load_objective("clipped"), view, folded, None, version=8, knobs=StepKnobs()
+    )
 
 
 def test_nodes_keep_what_the_trainer_read_before_the_step() -> None:
@@ -188,7 +199,8 @@ def test_the_learning_rate_warms_up() -> None:
     view, folded, _ = rollouts()
     mine = learner(replace(OPTIM, lr=1.0, warmup=4))
     rates = [
-        mine.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())["lr"] for _ in range(5)
+        mine.step(load_objective("clipped"), view, folded, None, version=0, knobs=StepKnobs())["optim/lr"]
+        for _ in range(5)
     ]
     assert rates == [0.25, 0.5, 0.75, 1.0, 1.0]
 
@@ -202,7 +214,7 @@ def test_statistics_of_a_step_do_not_depend_on_how_it_is_split(name: str) -> Non
     one, many = learner(), learner()
     a = one.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=10**6))
     b = many.step(objective, view, folded, paths, version=0, knobs=StepKnobs(token_budget=25))
-    assert (a["micro_batches"], b["micro_batches"] > 3) == (1, True)
+    assert (a["optim/micro_batches"], b["optim/micro_batches"] > 3) == (1, True)
     assert torch.allclose(grad(one.policy.model), grad(many.policy.model), atol=1e-10)
 
 
@@ -221,6 +233,6 @@ def test_gpg_counts_silent_groups_and_trains_the_others_alone() -> None:
             by_update = [np.where(mine, factor * x, x) for x in by_update]
         scaled = Folded(*by_update, folded.weight)
         want = plain.step(load_objective("reinforce"), view, scaled, None, version=0, knobs=StepKnobs(token_budget=25))
-        assert told["packed_tokens"] == want["packed_tokens"]
-        assert told["loss"] == pytest.approx(want["loss"])
+        assert told["budget/packed"] == want["budget/packed"]
+        assert told["optim/loss"] == pytest.approx(want["optim/loss"])
         assert torch.allclose(grad(ours.policy.model), grad(plain.policy.model), atol=1e-12)

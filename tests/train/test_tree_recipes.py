@@ -56,11 +56,11 @@ def test_a_few_real_steps(name: str, knobs: dict[str, Any], task: Early, tmp_pat
     lines = rolltree.train(recipe, tiny_policy(), task, out=tmp_path / "run", **KNOBS).metrics
     steps = [line for line in lines if line["kind"] == "train"]
     assert len(steps) == 3
-    trained = [line for line in steps if line["trained_tokens"]]
+    trained = [line for line in steps if line["budget/trained"]]
     assert trained
     for line in trained:
-        assert np.isfinite(line["loss"])
-        assert line["gap_max"] < 1e-4, "what the engine reported is what the trainer computes, forced and spliced too"
-    assert {"tree.answers", "tree.sharing_ratio", "tree.effective_branches", "tree.without_sampling_logprob"} <= steps[
-        0
-    ].keys()
+        assert np.isfinite(line["optim/loss"])
+        assert line["policy/mismatch_max"] < 1e-4, (
+            "what the engine reported is what the trainer computes, forced and spliced too"
+        )
+    assert {"rollout/unique", "rollout/sharing", "rollout/depth"} <= steps[0].keys()

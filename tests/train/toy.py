@@ -91,7 +91,7 @@ KNOBS: dict[str, Any] = {
 
 def timeless(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Metrics without what a clock says."""
-    return [{k: v for k, v in line.items() if not k.startswith("seconds.")} for line in lines]
+    return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in lines]
 
 
 def several_turns() -> Recipe:

@@ -34,11 +34,11 @@ def test_shape_agrees_with_a_walk_over_the_trees(tmp_path: Path, forest: Forest)
     nodes = list(forest.nodes())
     row = {(t.id, n.id): i for i, (t, n) in enumerate(nodes)}
     assert len(archive) == len(nodes)
-    assert archive.parent.tolist() == [-1 if n.parent is None else row[t.id, n.parent] for t, n in nodes]
-    assert archive.depth.tolist() == [t.depth(n) for t, n in nodes]
-    assert archive.end.tolist() == [row[t.id, n.id] + len(list(t.walk(n))) for t, n in nodes]
-    assert archive.is_leaf.tolist() == [n.is_leaf for _, n in nodes]
-    assert [archive.trees[i][1] for i in archive.tree_of] == [t.id for t, _ in nodes]
+    assert archive.shape.parent.tolist() == [-1 if n.parent is None else row[t.id, n.parent] for t, n in nodes]
+    assert archive.shape.depth.tolist() == [t.depth(n) for t, n in nodes]
+    assert archive.shape.end.tolist() == [row[t.id, n.id] + len(list(t.walk(n))) for t, n in nodes]
+    assert archive.shape.is_leaf.tolist() == [n.is_leaf for _, n in nodes]
+    assert [archive.trees[i][1] for i in archive.shape.tree] == [t.id for t, _ in nodes]
     for tree in forest:
         assert_same_tree(tree, archive.tree(tree.id))
 
@@ -56,7 +56,7 @@ def test_columns_over_all_steps(run: tuple[dict[int, Forest], Path]):
     steps, folder = run
     archive = open_forest(folder)
     nodes = [n for forest in steps.values() for _, n in forest.nodes()]
-    values, offsets = archive.flat("logp")
+    values, offsets = archive.ragged("logp")
     for i, node in enumerate(nodes):
         expected = [] if node.logp is None else node.logp
         np.testing.assert_array_equal(values[offsets[i] : offsets[i + 1]], expected)
@@ -66,9 +66,9 @@ def test_columns_over_all_steps(run: tuple[dict[int, Forest], Path]):
     assert [words[c] for c in codes] == [n.role for n in nodes]
     codes, _ = archive.words("finish")
     assert set(codes) == {-1}
-    leaf = int(np.flatnonzero(archive.is_leaf)[5])
-    assert archive.numbers("id")[archive.path(leaf)].tolist() == [
-        n.id for n in steps[2][archive.trees[archive.tree_of[leaf]][1]].path(int(archive.numbers("id")[leaf]))
+    leaf = int(np.flatnonzero(archive.shape.is_leaf)[5])
+    assert archive.numbers("id")[archive.shape.path(leaf)].tolist() == [
+        n.id for n in steps[2][archive.trees[archive.shape.tree[leaf]][1]].path(int(archive.numbers("id")[leaf]))
     ]
 
 
@@ -103,8 +103,8 @@ def test_steps_with_other_kinds_of_actions_stand_in_one_archive(tmp_path: Path):
     save_step([Tree("ids", [1, 2])], tmp_path, 1)
     save_step([Tree("latents", np.ones((1, 3), np.float32))], tmp_path, 2)
     archive = open_forest(tmp_path)
-    assert archive.flat("actions")[1].tolist() == [0, 2, 2]
-    assert archive.flat("actions_float32")[1].tolist() == [0, 0, 3]
+    assert archive.ragged("actions")[1].tolist() == [0, 2, 2]
+    assert archive.ragged("actions_float32")[1].tolist() == [0, 0, 3]
     assert archive.sql("select count(actions_float32) n from nodes").to_pylist() == [{"n": 1}]
     with pytest.raises(StoreError, match="has no column 'rewards'; it has tree, id, parent"):
         archive.column("rewards")

@@ -34,7 +34,7 @@ def test_a_forest_of_0_1_is_read_column_by_column():
     assert archive.numbers("trainable").tolist() == [False, True, False]
     codes, words = archive.words("usage")
     assert [words[c] for c in codes] == ["", "trained", "dropped: filter"]
-    assert archive.flat("sampling_logprob")[0][0] == pytest.approx(-0.25)
+    assert archive.ragged("sampling_logprob")[0][0] == pytest.approx(-0.25)
 
 
 def test_sql_over_a_forest_of_0_1_knows_the_new_names_only():

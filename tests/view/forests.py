@@ -101,8 +101,8 @@ def a_run(folder: Path, *, hostile: bool = False, steps: int = 2, trees: int = 3
 
 
 def a_line(step: int) -> dict[str, object]:
-    return {"kind": "train", "step": step, "reward": 0.25 * step, "policy_entropy": 1.0 / step, "decoded": 100.0 * step,
-            "seconds.total": 2.0 * step}  # fmt: skip
+    return {"kind": "train", "step": step, "reward/mean": 0.25 * step, "policy/entropy": 1.0 / step,
+            "budget/decoded_total": 100.0 * step, "time/total": 2.0 * step}  # fmt: skip
 
 
 def add_step(folder: Path, step: int, *, trees: int = 3, hostile: bool = False) -> None:

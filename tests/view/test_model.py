@@ -59,7 +59,7 @@ def bushes(draw: st.DrawFn) -> Tree:
 def test_an_icicle_loses_no_leaf_however_it_is_folded(tmp_path_factory: pytest.TempPathFactory, tree: Tree, limit: int):
     rows = outline(saved(tmp_path_factory.mktemp("bush") / "f", tree), "bush")
     counts = leaf_counts(tree)
-    assert {int(i): int(n) for i, n in zip(rows.ids, rows.leaves, strict=True)} == counts
+    assert {int(i): int(n) for i, n in zip(rows.ids, rows.leaf_count, strict=True)} == counts
     selected = len(rows) - 1
     drawn = icicle(rows, "reward", selected=selected, limit=limit)
     below: dict[str, int] = {}
@@ -90,7 +90,7 @@ def test_prompt_metrics_are_those_of_the_trees(tmp_path: Path):
     archive = saved(tmp_path / "f", one, two)
     got = {name: metric(archive) for name, metric in metrics(archive).items()}
     assert got["reward"].tolist() == pytest.approx([0.5, np.nan], nan_ok=True)
-    assert got["spread"].tolist() == pytest.approx([0.5, np.nan], nan_ok=True)
+    assert got["reward_std"].tolist() == pytest.approx([0.5, np.nan], nan_ok=True)
     assert got["best"].tolist() == pytest.approx([1.0, np.nan], nan_ok=True)
     assert got["leaves"].tolist() == [3, 1]
     assert got["tokens"].tolist() == [sum(len(n) for n in t if n.role == "policy") for t in (one, two)]
@@ -103,13 +103,13 @@ def test_prompt_metrics_are_those_of_the_trees(tmp_path: Path):
     gaps = np.concatenate(
         [n.sampling_logprob - n.logp for n in one if n.sampling_logprob is not None and n.logp is not None]
     )
-    assert got["gap"][0] == pytest.approx(np.abs(gaps).mean(), rel=1e-5)
+    assert got["mismatch"][0] == pytest.approx(np.abs(gaps).mean(), rel=1e-5)
     gain, loss, weight = (
         sum(float(getattr(n, k).sum()) for n in one if n.gain is not None) for k in ("gain", "loss", "weight")
     )
     assert got["advantage"][0] == pytest.approx((gain + loss) / weight)
     versions = np.concatenate([n.version for n in one if n.version is not None])
-    assert got["age"][0] == pytest.approx(4 - versions.mean())
+    assert got["staleness"][0] == pytest.approx(4 - versions.mean())
     assert got["score.format"][0] == 1.0
 
 
@@ -149,8 +149,8 @@ def test_a_path_has_its_text_colours_numbers_and_alternatives(run):
     assert "step reward 0.5" in answer.title
     assert json.loads(answer.state) == {"board": MARKUP, "turn": 1}
     assert good.facts["advantage"] == [1.0] * 4
-    assert strips["gap"].runs[1].shades[0] == 32
-    assert set(strips["age"].runs[3].shades) == {0}
+    assert strips["mismatch"].runs[1].shades[0] == 32
+    assert set(strips["staleness"].runs[3].shades) == {0}
     assert strips["author"].runs[2].shades[0] == strips["author"].scale.names.index("env")
     assert set(strips["reward"].runs[3].shades) == {32}
 
@@ -159,7 +159,7 @@ def test_a_trainers_log_probs_make_the_gap_where_they_are_recorded(tmp_path: Pat
     tree = Tree("t", [0])
     tree.extend(0, [1, 2], logp=np.array([-1, -2], np.float32), sampling_logprob=np.array([-1, -2], np.float32),
                 notes={"trainer_logp": [-1.5, -2.0]})  # fmt: skip
-    drawn, _ = path_strip(outline(saved(tmp_path / "f", tree), "t"), [0, 1], Pieces(None), "gap")
+    drawn, _ = path_strip(outline(saved(tmp_path / "f", tree), "t"), [0, 1], Pieces(None), "mismatch")
     assert drawn.runs[1].facts["log p (trainer)"] == [-1.5, -2.0]
     assert drawn.scale.high == 0.5
     assert "engine" in drawn.note
@@ -233,7 +233,7 @@ def test_findings_are_read_in_order_of_gravity_and_found_by_tree(run):
     assert "rolltree doctor" in findings(run).note
     lines = [
         {"step": 1, "name": "mild", "severity": "warning", "message": "m", "numbers": {"x": 1}, "nodes": []},
-        {"step": 2, "name": "grave", "severity": "bad", "message": MARKUP, "numbers": {}, "lever": "",
+        {"step": 2, "name": "grave", "severity": "bad", "message": MARKUP, "numbers": {}, "fix": "",
          "nodes": [{"step": 1, "tree": "t0", "node": 3}, {"step": 1, "tree": "t0", "node": None}]},
     ]  # fmt: skip
     path = run.path / "findings.jsonl"
@@ -252,9 +252,9 @@ def test_findings_are_read_in_order_of_gravity_and_found_by_tree(run):
 
 def test_runs_have_curves_steps_and_facts(run, tmp_path: Path):
     lines = lines_of(run)
-    assert curve("a", lines, "train reward", "decoded").x == (100.0, 200.0)
-    assert curve("a", lines, "train reward", "step").y == (0.25, 0.5)
-    assert chosen(metric_names([lines]), ["no such"]) == ["train reward", "train policy_entropy"]
+    assert curve("a", lines, "reward/mean", "decoded").x == (100.0, 200.0)
+    assert curve("a", lines, "reward/mean", "step").y == (0.25, 0.5)
+    assert chosen(metric_names([lines]), ["no such"]) == ["reward/mean", "policy/entropy"]
     assert [(s.step, s.saved) for s in steps(run)] == [(2, True), (1, True)]
     assert summary(run).facts["recipe"] == "grpo"
     (tmp_path / "bad").mkdir()
@@ -332,7 +332,7 @@ def test_characters_of_several_tokens_stand_at_the_last_of_them():
 def test_scales_cover_their_values_and_inks_read():
     assert scale("reward", np.array([np.nan])).high == 1.0
     assert scale("advantage", np.array([-3.0, 1.0])).low == -3.0
-    used = scale("gap", np.array([-1.0, 0.0, 1.0]))
+    used = scale("mismatch", np.array([-1.0, 0.0, 1.0]))
     assert used.index(np.array([-1.0, 0.0, 1.0, np.nan, 9.0])).tolist() == [0, 16, 32, -1, 32]
     assert (ink("#ffffff"), ink("#000000")) == ("#16181b", "#ffffff")
 

@@ -25,9 +25,9 @@ def test_a_real_run_from_its_curves_down_to_a_token(window: Window):
     page.click("text=treepo >> nth=0")
     page.wait_for_selector("a.row-link:has-text('step 2')")
     page.click("a.row-link:has-text('step 1')")
-    page.wait_for_selector("th:has-text('spread')")
-    page.click("th a:has-text('spread')")
-    page.wait_for_selector("th[aria-sort=ascending]:has-text('spread')")
+    page.wait_for_selector("th:has-text('reward_std')")
+    page.click("th a:has-text('reward_std')")
+    page.wait_for_selector("th[aria-sort=ascending]:has-text('reward_std')")
     spreads = [float(t) for t in page.locator("tbody td:nth-child(3)").all_inner_texts()]
     assert spreads == sorted(spreads)
     page.click("tbody a.row-link >> nth=0")
@@ -119,7 +119,7 @@ PLACES = (
 @pytest.mark.parametrize("place", PLACES)
 def test_text_is_text_wherever_it_is_shown(window: Window, viewer: Viewer, place: str):
     finding = {"step": 1, "name": MARKUP, "severity": MARKUP, "message": MARKUP, "numbers": {MARKUP: MARKUP},
-               "nodes": [{"step": 1, "tree": MARKUP, "node": 3}], "lever": MARKUP}  # fmt: skip
+               "nodes": [{"step": 1, "tree": MARKUP, "node": 3}], "fix": MARKUP}  # fmt: skip
     (viewer.folder / "hostile" / "findings.jsonl").write_text(json.dumps(finding) + "\n")
     page = window.open(place)
     if place.startswith("/tree") and "t0" in place:
@@ -221,7 +221,7 @@ def test_a_million_nodes_open(started: Callable[..., Viewer], browser: Any, tmp_
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
-    page.goto(f"{there.address}/step?step=1&sort=spread")
+    page.goto(f"{there.address}/step?step=1&sort=reward_std")
     page.wait_for_selector(f"text={nodes:,} nodes")
     page.click("a.row-link >> nth=0")
     page.wait_for_selector(".icicle[data-drawn='7']")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
 from rolltree.adapt.finish import finish
@@ -23,13 +23,15 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.metrics.reward import outcomes
+from rolltree.metrics.rollouts import Rollouts
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.rollout.widths import at_width
 from rolltree.task.protocol import Item, Task
-from rolltree.train.fates import outcomes
 from rolltree.train.start import task_of
 from rolltree.tree import Forest
+from rolltree.tree.table import table
 
 Watch = Callable[[int, Forest], None]
 """Told the trainer's step and the trees that were grown for it."""
@@ -112,10 +114,10 @@ class TreeRollouts:
             out += chosen + [blank(prompt, engine.codec.eos_id, item.id)] * missing
         found = sum(len(rows) for rows in by_item.values())
         handed = sum(row.reward is not None for row in out)
-        seen = outcomes(forest)
-        told = {"outcome": seen["reward"], "solved": seen["solved"]}
+        seen = outcomes(Rollouts(table(forest)))
+        told = {"outcome": seen.get("reward/mean", nan), "solved": seen.get("reward/solved", nan)}
         return out, {name: value for name, value in told.items() if isfinite(value)} | {
             "rows": float(len(out)), "blank_rows": float(len(out) - handed), "surplus_leaves": float(found - handed),
             "idle_rows": float(sum(row.reward is not None and not row.loss_mask for row in out)),
-            "failed_leaves": seen["failed"],
+            "failed_leaves": seen.get("rollout/failed", 0.0),
         }  # fmt: skip

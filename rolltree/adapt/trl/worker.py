@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import cycle, islice
+from math import nan
 from typing import Any
 
 from torch import Tensor
@@ -26,11 +27,13 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.metrics.reward import outcomes
+from rolltree.metrics.rollouts import Rollouts
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.task.protocol import Item, Task
-from rolltree.train.fates import outcomes
 from rolltree.train.start import task_of
+from rolltree.tree.table import table
 
 try:
     from rolltree.adapt.trl.samples import samples
@@ -149,10 +152,11 @@ class TreeWorker:
             made = 0
             for tree, of_tree in zip(forest, rows, strict=True):
                 made += await self._queue(of_tree, self._groups + place[tree.item])
-            seen = outcomes(forest)
+            seen = outcomes(Rollouts(table(forest)))
             self.metrics_queue.put({
                 "rolltree/leaves": float(sum(1 for _ in forest.leaves())), "rolltree/samples": float(made),
-                "rolltree/failed_leaves": seen["failed"], "rolltree/outcome": seen["reward"],
+                "rolltree/failed_leaves": seen.get("rollout/failed", 0.0),
+                "rolltree/outcome": seen.get("reward/mean", nan),
                 "rolltree/decoded": float(budget.spent.decoded),
             })  # fmt: skip
             self._alive = time.monotonic()

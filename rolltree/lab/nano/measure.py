@@ -17,8 +17,8 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.lab.trace import LabError
 from rolltree.task.protocol import Split, Task
-from rolltree.task.solved import is_solved
 from rolltree.train.evaluate import pass_at
+from rolltree.tree.solved import is_solved
 
 Z95 = 1.96
 

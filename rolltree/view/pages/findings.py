@@ -43,7 +43,7 @@ async def _draw(source: RunSource) -> None:
 
 
 def draw_finding(source: RunSource, finding: ShownFinding, *, links: bool = True) -> None:
-    """One finding with its numbers, its lever and the nodes that show it."""
+    """One finding with its numbers, its fix and the nodes that show it."""
     grave = finding.severity in ("bad", "error", "critical")
     with ui.element("div").classes("finding" + (" grave" if grave else "")):
         at = "" if finding.step is None else f" at step {finding.step}"
@@ -51,8 +51,8 @@ def draw_finding(source: RunSource, finding: ShownFinding, *, links: bool = True
         ui.label(finding.message)
         if finding.numbers:
             facts([(name, in_words(value)) for name, value in finding.numbers.items()])
-        if finding.lever:
-            ui.label(f"Lever: {finding.lever}").classes("soft")
+        if finding.fix:
+            ui.label(f"Suggested fix: {finding.fix}").classes("soft")
         if links:
             with ui.element("div").classes("bar"):
                 for place in finding.nodes[:40]:

@@ -38,7 +38,7 @@ def add(site: Site) -> None:
 def _open(source: RunSource, step: int | None, id: str, nodes: tuple[int | None, int | None]):
     archive = source.archive(step)
     tree = outline(archive, id or archive.trees[0][1])
-    first = int(tree.leaves_before.searchsorted(1) - 1) if nodes[0] is None else tree.row(nodes[0])
+    first = int(tree.leaf[0]) if nodes[0] is None else tree.row(nodes[0])
     second = other_leaf(tree, first) if nodes[1] is None else tree.row(nodes[1])
     return tree, pieces_of(source), first, second
 

@@ -40,6 +40,8 @@ class Column:
     kind: str = ""
     href: str = ""
     sorted: str = ""
+    title: str = ""
+    """What is said of it where one points at it."""
 
 
 class PageTable(Element, component="../assets/grid.js"):

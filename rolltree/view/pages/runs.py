@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 
 from nicegui import ui
@@ -11,7 +12,7 @@ from rolltree.errors import RolltreeError
 from rolltree.view.links import link
 from rolltree.view.pages.frame import Crumb, Site, follow, frame, shown
 from rolltree.view.pages.parts import Cell, Column, PageTable, curve_figure, heading, says, trouble
-from rolltree.view.runs import AXES, Axis, chosen, curve, lines_of, metric_names, summary
+from rolltree.view.runs import AXES, Axis, chosen, curve, lines_of, metric_names, summary, tooltip
 
 
 def add(site: Site) -> None:
@@ -38,7 +39,7 @@ async def _draw(site: Site, asked: list[str], axis: Axis) -> None:
     rows = await asyncio.to_thread(lambda: [summary(s) for s in site.sources])
     columns = list(dict.fromkeys(k for row in rows for k in row.facts))
     PageTable(
-        [Column("run"), *(Column(c) for c in columns)],
+        [Column("run"), *(Column(c, title=tooltip(c)) for c in columns)],
         [[Cell(r.name, link("run", run=r.name)), *(Cell(r.facts.get(c, "–")) for c in columns)] for r in rows],
     )
     measured = {}
@@ -67,7 +68,7 @@ async def _draw(site: Site, asked: list[str], axis: Axis) -> None:
     with ui.element("div").classes("curves"):
         for metric in picked:
             lines = [curve(name, measured[name], metric, axis) for name in runs]
-            with ui.element("div").classes("curve"):
+            with ui.element("div").classes("curve").props(f"title={json.dumps(tooltip(metric))}"):
                 ui.plotly(curve_figure(metric, AXES[axis], [line for line in lines if line.x], runs))
 
 

@@ -9,7 +9,7 @@ from nicegui import ui
 from rolltree.view.links import link
 from rolltree.view.pages.frame import Crumb, Site, live, paged
 from rolltree.view.pages.parts import Cell, Column, PageTable, facts, number, says, trouble
-from rolltree.view.runs import STEP_NUMBERS, steps, summary
+from rolltree.view.runs import STEP_NUMBERS, steps, summary, tooltip
 from rolltree.view.source import RunSource, nothing
 
 
@@ -44,4 +44,4 @@ async def _draw(source: RunSource) -> None:
         href = link("step", run=source.name, step=s.step) if s.saved else ""
         kept = "saved" if s.saved else "–"
         rows.append([Cell(name, href), Cell(kept), *(Cell(number(s.numbers.get(n, float("nan")))) for n in used)])
-    PageTable([Column("step"), Column("rollouts"), *(Column(n) for n in used)], rows)
+    PageTable([Column("step"), Column("rollouts"), *(Column(n, title=tooltip(n)) for n in used)], rows)

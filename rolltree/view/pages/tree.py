@@ -100,7 +100,7 @@ async def _draw(
     before, after = neighbours(tree.archive, tree.id)
     heading(tree.id, 1)
     about = [known["task"], known["item"] if known["item"] != tree.id else "", f"{len(tree):,} nodes",
-             f"{int(tree.leaves[0]):,} leaves"]  # fmt: skip
+             f"{int(tree.leaf_count[0]):,} leaves"]  # fmt: skip
     ui.label(" · ".join(a for a in about if a)).classes("soft")
     if known["notes"].get("failed"):
         says(f"This tree failed: {known['notes']['failed']}")

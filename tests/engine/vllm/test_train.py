@@ -16,4 +16,4 @@ def test_rolltree_train_with_the_vllm_engine(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     trained = [line for line in lines if line["kind"] == "train"]
     assert len(trained) == 2
-    assert all(line["gap_max"] < 1e-3 for line in trained)
+    assert all(line["policy/mismatch_max"] < 1e-3 for line in trained)

@@ -24,4 +24,4 @@ def test_page_figure_and_numbers_agree(tmp_path: Path) -> None:
     assert "--tasks grid --seeds 2" in page
     assert (tmp_path / "learning.svg").read_text().count("grid, seed") == 2
     kept = json.loads((tmp_path / "learning.json").read_text())
-    assert [row["pass@1"] for row in kept["grid"][1]["rows"]] == [0.1, 0.3, 0.7]
+    assert [row["eval/pass@1"] for row in kept["grid"][1]["rows"]] == [0.1, 0.3, 0.7]

@@ -1,4 +1,4 @@
-"""Rollouts of one step as columns over nodes and leaves: what the numbers of a step and the doctor compute on.
+"""Rollouts of one step as columns over nodes and leaves: what every metric and the doctor compute on.
 
 Nothing here walks objects, so a forest of a million nodes takes seconds. Rows are nodes; leaves are rows without
 children, a prompt from which nothing grew left out.
@@ -7,46 +7,48 @@ children, a prompt from which nothing grew left out.
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.task.solved import SOLVED
-from rolltree.train.sources import Source
-from rolltree.tree import shape
 from rolltree.tree.node import Array
-from rolltree.tree.shape import offsets
-from rolltree.tree.table import Bools, Floats, Ints
+from rolltree.tree.shape import Bools, Floats, Ints, Shape
+from rolltree.tree.solved import SOLVED
+from rolltree.tree.source import TreeColumns
 
-CUT = ("length", "budget", "depth")
-"""Finishes of a rollout that a limit ended."""
+SAME = 1e-9
+"""Outcomes that differ by no more are the same."""
+Numbers = dict[str, float]
 
 
 class Rollouts:
-    """A columnar view of trees. `version` is the weights' current version, where it is known."""
+    """The leaves of some trees, in memory or in files, and what is known of them.
 
-    def __init__(self, source: Source, version: int | None = None) -> None:
+    `version` is the weights' current version, where it is known.
+    """
+
+    def __init__(self, source: TreeColumns, version: int | None = None) -> None:
         self.source = source
+        self.shape = source.shape
         self._version = version
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def tree(self) -> Ints:
         """Index of each node's tree."""
-        return np.repeat(np.arange(len(self.source.ids)), self.source.sizes)
+        return self.shape.tree
+
+    @property
+    def parent(self) -> Ints:
+        """Row of each node's parent, -1 at roots."""
+        return self.shape.parent
 
     @cached_property
     def id(self) -> Ints:
         """Id of each node within its tree."""
         return self.source.numbers("id").astype(np.int64)
-
-    @cached_property
-    def parent(self) -> Ints:
-        """Row of each node's parent, -1 at roots."""
-        return shape.parent_rows(self.tree, self.id, self.source.numbers("parent", -1))
 
     @cached_property
     def length(self) -> Ints:
@@ -61,7 +63,7 @@ class Rollouts:
     @cached_property
     def newest(self) -> int:
         """The current version of the weights; where nobody said, the newest that wrote anything here."""
-        return int(self.flat("version")[0].max(initial=-1)) if self._version is None else self._version
+        return int(self.ragged("version")[0].max(initial=-1)) if self._version is None else self._version
 
     def is_(self, column: str, *values: str) -> Bools:
         """Which nodes have one of these words in a column."""
@@ -73,42 +75,51 @@ class Rollouts:
         codes, words = self._words(column)
         return np.isin(codes, [i for i, word in enumerate(words) if word.startswith(text)])
 
+    def words_of(self, column: str, rows: Bools) -> dict[str, int]:
+        """How many of some nodes have each word of a column."""
+        codes, words = self._words(column)
+        counts = np.bincount(codes[rows & (codes >= 0)], minlength=len(words))
+        return {word: int(count) for word, count in zip(words, counts, strict=True) if count}
+
     def score(self, name: str) -> Floats:
         """A named score per node; NaN where it was not given."""
         return self.source.scores(name)
 
-    def flat(self, name: str) -> tuple[Array, Ints]:
+    def ragged(self, name: str) -> tuple[Array, Ints]:
         """A per-action column laid end to end with the rows' offsets."""
-        return self.source.flat(name)
+        held = self.__dict__.setdefault("_ragged", {})
+        if name not in held:
+            held[name] = self.source.ragged(name)
+        return held[name]
+
+    def dense(self, name: str, fill: float) -> Floats:
+        """A per-action column over the actions of every node; `fill` where a node has none."""
+        values, at = self.ragged(name)
+        out = np.full(int(self.length.sum()), fill, np.float64)
+        out[np.repeat(np.diff(at) > 0, self.length)] = values
+        return out
 
     def per_node(self, name: str, values: Array) -> Floats:
-        """Per node, the sum of values that stand beside a flat per-action column."""
-        at = self.flat(name)[1]
+        """Per node, the sum of values that stand beside a per-action column."""
+        at = self.ragged(name)[1]
         return np.diff(np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])[at])
 
-    def down(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Per node, the sum of a value over the path from its root to itself."""
-        out = values.copy()
-        for rows in self._levels[1:]:
-            out[rows] += out[self.parent[rows]]
-        return out
-
-    def below(self, leaf_values: NDArray[Any]) -> Ints:
-        """Per node, the sum of whole numbers over the leaves at or below it."""
-        out = np.zeros(len(self.parent), np.int64)
-        out[self.leaf] = leaf_values
-        for rows in reversed(self._levels[1:]):
-            np.add.at(out, self.parent[rows], out[rows])
-        return out
+    def below(self, leaves: NDArray[Any]) -> Ints:
+        """Per node, how many of some leaves are at or below it."""
+        padded = np.zeros(len(self.shape.leaf), np.int64)
+        padded[self._grown] = leaves
+        return self.shape.below(padded).astype(np.int64)
 
     # -- leaves ----------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _grown(self) -> Bools:
+        return self.parent[self.shape.leaf] >= 0
+
+    @cached_property
     def leaf(self) -> Ints:
         """Rows of the leaves."""
-        bare = np.ones(len(self.parent), np.bool_)
-        bare[self.parent[self.parent >= 0]] = False
-        return np.flatnonzero(bare & (self.parent >= 0))
+        return self.shape.leaf[self._grown]
 
     @cached_property
     def leaf_tree(self) -> Ints:
@@ -138,8 +149,13 @@ class Rollouts:
         return self.judged & (np.where(np.isnan(said), self.outcome, said) >= SOLVED)
 
     @cached_property
+    def wrong(self) -> Bools:
+        """Judged leaves that are not right."""
+        return self.judged & ~self.solved
+
+    @cached_property
     def trained(self) -> Bools:
-        """Leaves that were trained on; where nobody recorded fates, all judged ones."""
+        """Leaves that were trained on; where nobody recorded what became of them, all judged ones."""
         said = self.is_("usage", "trained")[self.leaf]
         known = said.any() or self.starts("usage", "dropped")[self.leaf].any()
         return said if known else self.judged
@@ -154,7 +170,7 @@ class Rollouts:
         """A hash of everything after the prompt on each leaf's path, the same however runs were cut; who wrote what
         counts. Empty where actions are not tokens.
         """
-        actions, at = self.flat("actions")
+        actions, at = self.ragged("actions")
         if actions.dtype.kind not in "iu" or actions.ndim > 1 or not np.array_equal(np.diff(at), self.length):
             return np.zeros(0, np.uint64)
         begin = self.down(self.length) - self.length
@@ -166,36 +182,48 @@ class Rollouts:
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(spread, dtype=np.uint64)])
         return self.down(sums[at[1:]] - sums[at[:-1]])[self.leaf]
 
-    def answers(self) -> list[str | None]:
-        """The final answer of each leaf in normal form; None where none was given."""
-        found = (notes.get("answer") for notes in self.source.notes(self.leaf))
-        return [None if answer is None else str(answer) for answer in found]
+    @cached_property
+    def answer(self) -> Ints:
+        """The final answer of each leaf in normal form, as a number; -1 where none was given."""
+        code: dict[str, int] = {}
+        said = (notes.get("answer") for notes in self.source.notes(self.leaf))
+        return np.array([-1 if a is None else code.setdefault(str(a), len(code)) for a in said], np.int64)
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
+    @property
+    def trees(self) -> int:
+        """Number of trees."""
+        return len(self.source.ids)
+
+    @cached_property
+    def all(self) -> Bools:
+        """Every leaf."""
+        return np.ones(len(self.leaf), np.bool_)
+
     def count(self, leaves: Bools) -> Ints:
         """Per tree, how many of its leaves are among these."""
-        return np.bincount(self.leaf_tree[leaves], minlength=len(self.source.ids))
+        return np.bincount(self.leaf_tree[leaves], minlength=self.trees)
 
     def spread(self, values: Floats, leaves: Bools) -> Floats:
         """Per tree, largest less smallest of a value over some leaves; NaN for trees without any."""
-        high, low = np.full(len(self.source.ids), -np.inf), np.full(len(self.source.ids), np.inf)
+        high, low = np.full(self.trees, -np.inf), np.full(self.trees, np.inf)
         np.maximum.at(high, self.leaf_tree[leaves], values[leaves])
         np.minimum.at(low, self.leaf_tree[leaves], values[leaves])
         return np.where(np.isfinite(high), high - np.where(np.isfinite(low), low, 0), np.nan)
 
     def mean(self, values: NDArray[Any], leaves: Bools) -> Floats:
         """Per tree, the mean of a value over some leaves; NaN for trees without any."""
-        total = np.bincount(self.leaf_tree[leaves], values[leaves], len(self.source.ids))
+        total = np.bincount(self.leaf_tree[leaves], values[leaves], self.trees)
         count = self.count(leaves)
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
-    @cached_property
-    def _levels(self) -> list[Ints]:
-        depth = shape.depths(self.parent)
-        order = np.argsort(depth, kind="stable")
-        at = offsets(np.bincount(depth)) if len(depth) else offsets([])
-        return [order[a:b] for a, b in pairwise(at.tolist())]
+    def down(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Per node, the sum of a value over the path from its root to itself, in the value's own type.
+
+        Hashes wrap around, and no float holds them.
+        """
+        return Shape.down(self.shape, values)
 
     def _words(self, column: str) -> tuple[Ints, list[str]]:
         held = self.__dict__.setdefault("_coded", {})

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from rolltree.train.sources import Events
+from rolltree.metrics.rollouts import Numbers, Rollouts
+from rolltree.tree.source import EventColumns
 
 BEGINS = frozenset({"extend", "fork"})
 ENDS = frozenset({"extend", "fork", "stop", "fail", "pause", "prune", "act", "verify"})
 
 
-def idle(events: Events) -> float | None:
+def timing(r: Rollouts) -> Numbers:
+    """Share of the engine's peak load that stood idle while the rollouts grew; from the clock times of events."""
+    share = idle(r.source.events())
+    return {} if share is None else {"time/idle_load": share}
+
+
+def idle(events: EventColumns) -> float | None:
     """1 − mean over most requests in flight, from the first request to the last answer; None without clock times.
 
     A request begins with the event that names its node among its `children`, and ends with the node's next event.
@@ -30,7 +37,7 @@ def idle(events: Events) -> float | None:
     return 1.0 - float((end - begin).sum()) / (most * whole) if most > 0 else None
 
 
-def _spans(events: Events) -> list[tuple[float, float]]:
+def _spans(events: EventColumns) -> list[tuple[float, float]]:
     running: dict[tuple[int, int], float] = {}
     out: list[tuple[float, float]] = []
     trees, nodes, at = events.tree.tolist(), events.node.tolist(), events.at.tolist()

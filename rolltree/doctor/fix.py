@@ -9,8 +9,8 @@ Kind = Literal["recipe", "knob", "run", "correction", "part"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lever:
-    """One thing to turn, and what it does."""
+class Fix:
+    """A suggested fix: one thing to change, and what that does."""
 
     kind: Kind
     name: str
@@ -25,26 +25,26 @@ _SHOWN = {
 }  # fmt: skip
 
 
-def recipe(name: str, does: str) -> Lever:
+def recipe(name: str, does: str) -> Fix:
     """A recipe that treats the cause."""
-    return Lever("recipe", name, does)
+    return Fix("recipe", name, does)
 
 
-def knob(name: str, does: str) -> Lever:
+def knob(name: str, does: str) -> Fix:
     """A recipe's knob, as "recipe.knob"."""
-    return Lever("knob", name, does)
+    return Fix("knob", name, does)
 
 
-def option(name: str, does: str) -> Lever:
+def option(name: str, does: str) -> Fix:
     """An option of `rolltree train`: a field of `TrainConfig`, `Optim` or the command's own."""
-    return Lever("run", name, does)
+    return Fix("run", name, does)
 
 
-def correction(name: str, does: str) -> Lever:
+def correction(name: str, does: str) -> Fix:
     """An off-policy correction: `load_objective(..., correction=name)`."""
-    return Lever("correction", name, does)
+    return Fix("correction", name, does)
 
 
-def part(name: str, does: str) -> Lever:
+def part(name: str, does: str) -> Fix:
     """A field of a class that compositions are made of, as "module:Class.field"."""
-    return Lever("part", name, does)
+    return Fix("part", name, does)

@@ -1,4 +1,4 @@
-"""Where numbers go: a JSON-lines file, a Parquet table at the end, and trackers where asked for."""
+"""Where the numbers of a run go: a JSON-lines file, a Parquet table at the end, and trackers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rolltree.train.config import TrainError
-
-TRACKERS = {"tensorboard": "trackers", "wandb": "wandb", "trackio": "trackers"}
-"""Trackers by name, with the extra that brings each."""
+from rolltree.metrics.old_names import renamed
 
 
 class Tracker(Protocol):
@@ -45,7 +42,7 @@ class MetricsLog:
         self._sink.write(json.dumps(line) + "\n")
         self._sink.flush()
         for tracker in self._trackers:
-            tracker.log(step, {f"{kind}/{k}": v for k, v in numbers.items() if math.isfinite(v)})
+            tracker.log(step, {k: v for k, v in numbers.items() if math.isfinite(v)})
         return line
 
     def write_words(self, kind: str, step: int, **said: float | str) -> None:
@@ -66,7 +63,12 @@ class MetricsLog:
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
-    """All whole lines of a metrics file; a last line cut short by a kill is left out."""
+    """All whole lines of a metrics file, old ones under present names; a line cut short by a kill is left out."""
+    return [renamed(line) for line in read_lines(path)]
+
+
+def read_lines(path: Path | str) -> list[dict[str, Any]]:
+    """All whole lines of a file of JSON objects; a last line cut short by a kill is left out."""
     out: list[dict[str, Any]] = []
     for text in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
         if text.endswith("\n"):
@@ -78,53 +80,7 @@ def forget_after(path: Path, step: int) -> None:
     """Cut off lines of steps after a checkpoint's: they are about to be written again."""
     if not path.exists():
         return
-    kept = [line for line in read_metrics(path) if line["step"] <= step]
+    kept = [line for line in read_lines(path) if line["step"] <= step]
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
     partial.replace(path)
-
-
-def open_trackers(names: tuple[str, ...], folder: Path, config: Mapping[str, Any]) -> tuple[Tracker, ...]:
-    """The trackers asked for; one that is unknown or not installed is refused in one sentence."""
-    return tuple(_open(name, folder, config) for name in names)
-
-
-def _open(name: str, folder: Path, config: Mapping[str, Any]) -> Tracker:
-    if name not in TRACKERS:
-        raise TrainError(f"no tracker {name!r}; there are {', '.join(TRACKERS)}")
-    try:
-        return _TensorBoard(folder) if name == "tensorboard" else _Logged(name, folder, config)
-    except ImportError:
-        raise TrainError(f"the tracker {name} is not installed; install rolltree[{TRACKERS[name]}]") from None
-
-
-class _TensorBoard:
-    def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        for name, value in numbers.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Logged:
-    """wandb, and trackio, which has its interface."""
-
-    def __init__(self, name: str, folder: Path, config: Mapping[str, Any]) -> None:
-        import importlib
-
-        module: Any = importlib.import_module(name)
-        options: dict[str, Any] = {"dir": str(folder)} if name == "wandb" else {}
-        self._module = module
-        module.init(project="rolltree", name=folder.name, config=json.loads(json.dumps(config, default=str)), **options)
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        self._module.log(dict(numbers), step=step)
-
-    def close(self) -> None:
-        self._module.finish()

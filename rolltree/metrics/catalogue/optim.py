@@ -1,0 +1,19 @@
+"""Metrics of the optimizer's steps."""
+
+from __future__ import annotations
+
+from rolltree.metrics.metric import Metric
+
+STEP = "train.step:Learner.step"
+METRICS = (
+    Metric("optim/loss", "number", "Loss of an update, mean over the updates of the step.", STEP),
+    Metric("optim/grad_norm", "number", "Norm of the gradient before clipping, mean over updates.", STEP),
+    Metric("optim/lr", "number", "Learning rate of the last update.", STEP),
+    Metric("optim/updates", "count", "Updates made.", STEP),
+    Metric("optim/micro_batches", "count", "Micro-batches of one pass over the step.", STEP),
+    Metric("optim/step_factor", "number", "What the objective scales the optimizer's step with.", STEP),
+    Metric("optim/critic_loss", "number", "Squared error of the critic, mean over tokens.",
+           "train.readings:Critic.learn", "lower"),
+    Metric("optim/critic_explained", "share", "Share of the variance of returns that the critic explains.",
+           "train.readings:Critic.learn", "higher"),
+)  # fmt: skip

@@ -1,0 +1,61 @@
+"""The rollout metrics of a step: families of them, each a function of the rollouts whose numbers it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from rolltree.metrics.copies import copies
+from rolltree.metrics.failures import failures, unfinished_rollouts
+from rolltree.metrics.groups import groups
+from rolltree.metrics.lengths import lengths
+from rolltree.metrics.lost import lost_tokens
+from rolltree.metrics.registry import find
+from rolltree.metrics.reward import outcomes, parts
+from rolltree.metrics.rollouts import Numbers, Rollouts
+from rolltree.metrics.staleness import partial_rollouts, replayed, staleness
+from rolltree.metrics.timing import timing
+from rolltree.metrics.tools import tools
+from rolltree.metrics.trees import branches, sharing, trees
+from rolltree.metrics.usage import usage
+from rolltree.metrics.verifier import verdicts, vote
+from rolltree.metrics.weights import entropy, prefix, weights
+from rolltree.tree import Tree
+from rolltree.tree.table import table
+
+Family = Callable[[Rollouts], Numbers]
+GROWN: tuple[Family, ...] = (outcomes, trees, lost_tokens)
+"""Of everything that was grown in a step, before anything is trained."""
+TRAINED: tuple[Family, ...] = (
+    parts, groups, branches, sharing, copies, lengths, failures, unfinished_rollouts, verdicts, vote, tools, replayed,
+    partial_rollouts, prefix, timing,
+)  # fmt: skip
+"""Of the batch that was trained, once it is known what became of each leaf."""
+FROM_FORESTS: tuple[Family, ...] = (staleness, weights, entropy)
+"""What training measures itself, and saved forests can tell where there is no log."""
+BY_WHERE: Mapping[str, Family] = {
+    f"{f.__module__.removeprefix('rolltree.')}:{f.__name__}": f for f in (*GROWN, *TRAINED, *FROM_FORESTS)
+} | {"train.backward:backward": entropy}
+
+
+def family_of(name: str) -> Family | None:
+    """The function that computes a metric from rollouts alone; None where rollouts cannot tell it."""
+    metric = find(name)
+    return None if metric is None else BY_WHERE.get(metric.where)
+
+
+def grown_metrics(grown: Iterable[Tree]) -> Numbers:
+    """Metrics of the trees that a step grew."""
+    return _of(GROWN, Rollouts(table(grown)))
+
+
+def trained_metrics(batch: Iterable[Tree], version: int) -> Numbers:
+    """Metrics of a batch that was trained by weights of this version. Raises if a leaf was lost."""
+    batch = list(batch)
+    return usage(batch) | _of(TRAINED, Rollouts(table(batch), version))
+
+
+def _of(families: tuple[Family, ...], rollouts: Rollouts) -> Numbers:
+    out: Numbers = {}
+    for family in families:
+        out |= family(rollouts)
+    return out
