@@ -4,8 +4,8 @@
     0.5->10->0.5 over 200 after 20        0.5 for 20 steps, then two stretches of 100 steps
     1, 0.75 at 100, 0.5 at 200            a staircase: each value from its step on
     macro, micro every 10                 values in turn, so many steps each
-    0.96->0.875 by moved in 0..0.01       between two values, by a number of the last step's metrics
-    last log_entropy.pivot or none        that number itself; before the first step what stands behind "or"
+    0.96->0.875 by policy/kl_old in 0..0.01       between two values, by a number of the last step's metrics
+    last policy/log_entropy_pivot or none        that number itself; before the first step what stands behind "or"
 
 Steps are finished ones: the first step is made with the value at 0. A schedule has no state: what it says follows from
 the step and the last step's numbers, which a checkpoint holds, so a run resumes exactly.

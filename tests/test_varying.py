@@ -37,17 +37,17 @@ def test_what_a_text_means(text: str, values: dict[int, object]) -> None:
 
 
 def test_a_knob_may_follow_the_last_steps_numbers() -> None:
-    text = "0.96->0.875 by prior.moved in 0..0.01"
+    text = "0.96->0.875 by optim/prior_moved in 0..0.01"
     assert at(text, 0) == pytest.approx(0.96)
     told = {0.0: 0.96, 0.005: 0.9175, 0.02: 0.875, -1.0: 0.96}
     found = schedule(text)
     assert found is not None
     for moved, value in told.items():
-        assert found.at(7, {"prior.moved": moved}) == pytest.approx(value)
-    last = schedule("last log_entropy.pivot or none")
+        assert found.at(7, {"optim/prior_moved": moved}) == pytest.approx(value)
+    last = schedule("last policy/log_entropy_pivot or none")
     assert last is not None
     assert last.at(0, {}) is None
-    assert last.at(3, {"log_entropy.pivot": -2.5}) == -2.5
+    assert last.at(3, {"policy/log_entropy_pivot": -2.5}) == -2.5
 
 
 @given(st.text(max_size=30))

@@ -72,53 +72,5 @@ def length_bias(run: CheckedRun, *, most: float = 0.6, worse: float = 1.2, windo
         )  # fmt: skip
 
 
-<<<<<<< HEAD
-@detector(
-    "truncated_answers",
-    "Many answers are cut off at the length limit; most are scored as wrong, which they may not be.",
-    reads=("truncated", "cut.wrong"),
-    levers=(option("max_tokens", "more room"), knob("dapo.overlong", "a soft penalty before the limit"),
-            knob("treepo.repeat", "ends paths that only repeat themselves")),
-    knobs={"most": "share of leaves that end at the limit", "worse": "the same, for critical", "window": WINDOW},
-)  # fmt: skip
-def truncated_answers(run: CheckedRun, *, most: float = 0.2, worse: float = 0.5, window: int = 10) -> Iterator[Symptom]:
-    """DAPO (arXiv 2503.14476) section 3.4."""
-    spell = run.series("truncated").beyond(most, worse, window)
-    if spell is not None:
-        yield Symptom(
-            spell.start, spell.severity,
-            f"{spell.value:.0%} of the rollouts end at the length limit (limit {most:.0%})",
-            {"truncated": spell.value, "most": most, "worse": worse},
-            run.show(spell, lambda r: leaves(r, r.is_("finish", "length")[r.leaf])), spell.until,
-        )  # fmt: skip
-
-
-@detector(
-    "stragglers",
-    "A few very long rollouts hold up the step: the rest has ended long before.",
-    reads=("lengths.tail", "lengths.most", "lengths.median"),
-    levers=(option("max_tokens", "a lower limit"),
-            knob("treepo.repeat", "ends paths that only repeat themselves"),
-            knob("dapo.overlong", "a soft penalty near the limit")),
-    knobs={"most": "share of the longest rollout's time in which nine tenths have ended",
-           "worse": "the same, for critical", "window": WINDOW},
-)  # fmt: skip
-def stragglers(run: CheckedRun, *, most: float = 0.75, worse: float = 0.9, window: int = 10) -> Iterator[Symptom]:
-    """APRIL (arXiv 2509.18521): one step waits for its longest rollout."""
-    spell = run.series("lengths.tail").beyond(most, worse, window)
-    if spell is not None:
-        yield Symptom(
-            spell.start, spell.severity,
-            f"nine in ten rollouts have ended for {spell.value:.0%} of the longest one's tokens (limit {most:.0%})",
-            {"lengths.tail": spell.value, "most": most, "worse": worse}, run.show(spell, _longest), spell.until,
-        )  # fmt: skip
-
-
-def _longest(r: Rollouts) -> Ints:
-    return r.leaf[np.argsort(-r.own, kind="stable")]
-
-
-=======
->>>>>>> main
 def _shortest(r: Rollouts) -> Ints:
     return r.leaf[np.argsort(r.own, kind="stable")]

@@ -102,7 +102,7 @@ LEVELS: tuple[Detector, ...] = (
               show=lambda r, _: leaves(r, r.is_("finish", "length")[r.leaf])),
         limit="share of leaves that end at the limit",
         fixes=(option("max_tokens", "more room"), knob("dapo.overlong", "a soft penalty before the limit"),
-               knob("treepo.repeat_times", "ends paths that only repeat themselves")),
+               knob("treepo.repeat", "ends paths that only repeat themselves")),
         why="DAPO (arXiv 2503.14476) section 3.4.",
     ),
     level(
@@ -111,7 +111,7 @@ LEVELS: tuple[Detector, ...] = (
               "nine in ten rollouts have ended for {value:.0%} of the longest one's tokens (limit {limit:.0%})",
               show=longest),
         limit="share of the longest rollout's time in which nine tenths have ended",
-        fixes=(SHORTER, knob("treepo.repeat_times", "ends paths that only repeat themselves"),
+        fixes=(SHORTER, knob("treepo.repeat", "ends paths that only repeat themselves"),
                knob("dapo.overlong", "a soft penalty near the limit")),
         why="APRIL (arXiv 2509.18521): one step waits for its longest rollout.", also=("rollout/length_max",),
     ),

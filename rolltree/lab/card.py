@@ -20,11 +20,8 @@ from rich.markdown import Markdown
 from rolltree.errors import RolltreeError
 from rolltree.lab.card_numbers import Numbers, numbers
 from rolltree.lab.trace import LabError, write_json
-<<<<<<< HEAD
-from rolltree.recipe.compose import compose
-=======
 from rolltree.metrics.log import read_metrics
->>>>>>> main
+from rolltree.recipe.compose import compose
 from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.terminal import Terminal

@@ -10,12 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-<<<<<<< HEAD
 from rolltree.control.registry import CONTROLS
-=======
-from rolltree.control.registry import CONTROLS, load_control
 from rolltree.lab.names import COMPARED, PER_LEAF
->>>>>>> main
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace

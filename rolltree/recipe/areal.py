@@ -18,7 +18,7 @@ class AReaL:
     The clip bounds what the updates of a step do; a constant weight, proximal over sampling policy and masked above
     `high`, corrects for what happened since. `prox="loglinear"` saves the forward pass that recomputes the proximal
     policy (A-3PO, 2512.06547). With a single update the clip could never act: a step has four, as the paper's, and
-    `clip_fraction` counts what the clip stopped. Current code leaves the weight out by default. Running ahead is the
+    `policy/clip_high` counts what the clip stopped. Current code leaves the weight out by default. Running ahead is the
     trainer's: `train.staleness`, the paper's η.
     """
 

@@ -18,8 +18,8 @@ class Cleaner:
     Repaired calls were sampled with the error in sight and are trained without it, at ratio 1: off-policy, on purpose,
     and without importance correction (the `shift` of each splice is on record). How to recover from an error is not
     taught, so a baseline must get as many tool calls, and evaluation without repairs measures another thing: held-out
-    items are answered both ways, the paper's with repairs as `repaired.pass@1`. The advice after two failures in a row
-    is left out.
+    items are answered both ways, the paper's with repairs as `repaired/eval/pass@1`. The advice after two failures in a
+    row is left out.
     """
 
     card: ClassVar[Card] = Card(

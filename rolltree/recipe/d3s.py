@@ -19,7 +19,7 @@ class D3s:
 
     Selection is over the whole step: within a group normalised advantages already have variance 1. Both shares grow
     over training, because a small fixed one overfits; the ends and the length of the ramps were not found and are
-    reconstructed. `trained_tokens` counts what was selected. At an equal budget of decoded tokens the
+    reconstructed. `budget/trained` counts what was selected. At an equal budget of decoded tokens the
     saving in trained tokens does not show: give `rolltree compare --axis trained` for that.
     """
 

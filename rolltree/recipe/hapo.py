@@ -23,9 +23,9 @@ class Hapo:
     Uncertain actions may rise further, certain ones fall further; certain ones learn less while their ratio is near 1.
     The group's mean runs over tokens, so that a group's credit sums to zero. Rollouts are drawn hotter where they are
     uncertain and colder where they are certain, by up to `tau`, on the scale of the last step's log-entropies
-    (`log_entropy.pivot`, their 0.8-quantile, and their ends); the first step is drawn as it is. Ratios are against the
-    distribution that sampled. Released code gives the normalised entropy one sign only, so certain actions are treated
-    as uncertain ones; here it has both.
+    (`policy/log_entropy_pivot`, their 0.8-quantile, and their ends); the first step is drawn as it is. Ratios are
+    against the distribution that sampled. Released code gives the normalised entropy one sign only, so certain actions
+    are treated as uncertain ones; here it has both.
     """
 
     card: ClassVar[Card] = Card(
@@ -47,9 +47,9 @@ class Hapo:
     dual: float = 10.0
     tau: float = 0.05
     """How far the sampler's temperature follows the entropy; 0 = not at all."""
-    pivot: Knob | None = "last log_entropy.pivot or none"
-    most: Knob = "last log_entropy.most or 0"
-    least: Knob = "last log_entropy.least or 0"
+    pivot: Knob | None = "last policy/log_entropy_pivot or none"
+    most: Knob = "last policy/log_entropy_most or 0"
+    least: Knob = "last policy/log_entropy_least or 0"
     """Log-entropies of temperature 1, 1 + `tau` and 1 − `tau`."""
     updates: int = 4
     rounds: int = 4

@@ -18,9 +18,9 @@ class Mssr:
     The success rate is a forgetful Beta posterior that lives in the trainer and its checkpoints, 0.5 for a prompt never
     seen; advantages are whitened over the step. It can only help where prompts come back: the evidence is on the
     easiest countdown, which has a few hundred, against the mean of the step. How much of the past an outcome leaves
-    follows the KL by which recent steps moved the policy: `prior.moved` and `prior.forgetting`, between 0.96 and 0.875.
-    The paper's first rollout of every prompt by the starting policy is left out: streams have no end. The
-    released bonus uses −p log p of the sampled action, this one the entropy.
+    follows the KL by which recent steps moved the policy: `optim/prior_moved` and `optim/prior_forgetting`, between
+    0.96 and 0.875. The paper's first rollout of every prompt by the starting policy is left out: streams have no end.
+    The released bonus uses −p log p of the sampled action, this one the entropy.
     """
 
     card: ClassVar[Card] = Card(

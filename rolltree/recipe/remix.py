@@ -21,8 +21,8 @@ class Remix:
     Two passes over a batch, and a KL divided between the base and the policy one step back: λ of it falls by a tenth
     every ten steps from step 50 on. At step 100 the base is replaced by the present policy, and fresh rollouts follow
     alone, with one pass, the ordinary clip and the new base's KL (the paper switches at 50 or 100; at 50 its λ would
-    never fall). Whole groups are recalled, so their statistics hold; `recalled` counts them. `phase="mixed"` goes on as
-    it began. The paper counts rollouts, not steps, and so does its evidence.
+    never fall). Whole groups are recalled, so their statistics hold; `rollout/recalled_groups` counts them.
+    `phase="mixed"` goes on as it began. The paper counts rollouts, not steps, and so does its evidence.
     """
 
     card: ClassVar[Card] = Card(

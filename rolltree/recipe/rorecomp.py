@@ -22,7 +22,7 @@ class RoRecomp:
     No length enters the reward: which responses are seen makes the policy brief. What the share is taken of is
     reconstructed (of each kind, at least one). What is left aside waits in a queue: `compensate` is the share of a
     step's prompts whose places the oldest of it take, each once, under the ordinary clip against the distribution they
-    were sampled from (`recalled` counts them). That the share falls, from 0.3, is
+    were sampled from (`rollout/recalled_groups` counts them). That the share falls, from 0.3, is
     reconstructed; at a steady 0.5 all of it is taught. What has
     waited `window` steps is forgotten, so that no age is without bound. The evidence counts moves on the easiest grid.
     """

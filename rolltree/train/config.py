@@ -155,13 +155,8 @@ class TrainConfig:
         for name in ("items", "max_tokens", "decoded", "seconds"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
-<<<<<<< HEAD
         check_varying(self.optim)
-        for name in ("gap_limit", "loss_limit"):
-=======
-        check_optim(self.optim)
         for name in ("mismatch_limit", "loss_limit"):
->>>>>>> main
             if not getattr(self, name) > 0:
                 raise TrainError(f"{name}={getattr(self, name)} lets nothing pass; give a number above 0")
         if not 0 <= self.mismatch_share <= 1:

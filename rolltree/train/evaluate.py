@@ -12,11 +12,8 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
-<<<<<<< HEAD
 from rolltree.generate.strategy import TreeStrategy
-=======
 from rolltree.metrics.rollouts import Rollouts
->>>>>>> main
 from rolltree.task.protocol import Task, distinct
 from rolltree.tree import Forest
 from rolltree.tree.table import table

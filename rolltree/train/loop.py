@@ -18,15 +18,12 @@ from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
 from rolltree.engine.protocol import Engine, Forgetful
 from rolltree.generate.random import mix
-<<<<<<< HEAD
 from rolltree.generate.strategy import TreeStrategy
-=======
 from rolltree.metrics.registry import without_zeros
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.staleness import staleness
 from rolltree.metrics.step import grown_metrics, trained_metrics
 from rolltree.metrics.usage import settle_rest, settle_usage
->>>>>>> main
 from rolltree.objective.batch import Objective
 from rolltree.policy.publish import weights_of
 from rolltree.policy.team import release_team
@@ -45,15 +42,8 @@ from rolltree.train.config import TrainConfig
 from rolltree.train.corrected import corrected
 from rolltree.train.evaluate import evaluate
 from rolltree.train.failures import all_failed
-<<<<<<< HEAD
-from rolltree.train.fates import account_numbers, outcomes, settle_fates, settle_rest
-from rolltree.train.gather import Reread, check_gap
-from rolltree.train.growth import growth
-from rolltree.train.peers import PeerPolicy, paths_by, written_by
-=======
 from rolltree.train.gather import Reread, check_mismatch
-from rolltree.train.peers import PeerPolicy, written_by
->>>>>>> main
+from rolltree.train.peers import PeerPolicy, paths_by, written_by
 from rolltree.train.readings import Readings
 from rolltree.train.stage import followed, log_entropies, optim_at
 from rolltree.train.step import Learner
@@ -170,22 +160,14 @@ class Loop:
         Returns the step's metrics and everything that was settled in it.
         """
         clock = StepClock()
-<<<<<<< HEAD
         self._stage()
         batch = await self.collector.collect(self.version, self.recalls())
-        numbers = outcomes(batch.fresh) | growth(batch.fresh) | batch.numbers
-=======
-        batch = await self.collector.collect(self.version, self.recalls(self.collector.next_plan(self.done)))
         numbers = grown_metrics(batch.fresh) | batch.numbers
->>>>>>> main
         clock.lap("grow")
         self.listen(RunEvent("grown", self.done + 1, numbers, tuple(batch.fresh)))
         began = time.monotonic()
         numbers |= await asyncio.get_running_loop().run_in_executor(self._trainer, self.learn, batch, clock)
         self.done += 1
-        self.told = followed(self._texts | schedules(self.config.optim), numbers)
-        if self._parts_at(self.done, self.told).anchor != self.recipe.anchor:
-            self.learner.reanchor("reference")
         numbers |= await self.collector.trained(time.monotonic() - began)
         if not self.collector.lockstep:
             clock.lap("stop")
@@ -199,6 +181,9 @@ class Loop:
         if (epoch := self.cursor.epoch) is not None:
             numbers["budget/epoch"] = epoch
         numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
+        self.told = followed(self._texts | schedules(self.config.optim), numbers)
+        if self._parts_at(self.done, self.told).anchor != self.recipe.anchor:
+            self.learner.reanchor("reference")
         numbers = without_zeros(numbers)
         self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
         return numbers, batch.trees
@@ -253,15 +238,9 @@ class Loop:
         release_team()
         clock.lap("learn")
         if again:
-<<<<<<< HEAD
-            numbers["recalled"] = float(len(again))
-        numbers |= log_entropies(view) if self._texts else {}
-        return numbers | age_numbers(written, self.version) | {"idle_share": _idle(folded)}
-=======
             numbers["rollout/recalled_groups"] = float(len(again))
-        numbers |= staleness(Rollouts(view, self.version))
+        numbers |= staleness(Rollouts(view, self.version)) | (log_entropies(view) if self._texts else {})
         return numbers | {"policy/zero_advantage": _zero_advantage(folded)}
->>>>>>> main
 
     def _update(
         self, objective: Objective, view: Table, folded: Folded, paths: Expanded | None, reread: list[Reread]
@@ -293,7 +272,7 @@ class Loop:
         self.blind = all_failed(forest)
         for name, strategy in self.recipe.evaluations.items():
             theirs, _ = await self._evaluated(self.engine, strategy)
-            numbers |= {f"{name}.{key}": value for key, value in theirs.items()}
+            numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         for name, peer in self.peers.items():
             if peer.learner is not None:
                 theirs, _ = await self._evaluated(peer.engine)

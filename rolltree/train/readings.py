@@ -150,7 +150,7 @@ class Readings:
             if policy is not None:
                 moved = _moved(view, _read(view, budget, lambda packed: policy.read(packed).logp))
                 self.priors.move(moved)
-                numbers = {"prior.moved": moved, "prior.forgetting": self.priors.forgetting}
+                numbers = {"optim/prior_moved": moved, "optim/prior_forgetting": self.priors.forgetting}
         return numbers if self.critic is None else numbers | self.critic.learn(view, budget)
 
     def state_dict(self) -> dict[str, Any]:

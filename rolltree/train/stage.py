@@ -37,5 +37,5 @@ def log_entropies(view: Table) -> dict[str, float]:
     if not len(entropy):
         return {}
     e = np.log(np.maximum(entropy, FLOOR))
-    return {"log_entropy.pivot": float(np.quantile(e, PIVOT)), "log_entropy.most": float(e.max()),
-            "log_entropy.least": float(e.min())}  # fmt: skip
+    return {"policy/log_entropy_pivot": float(np.quantile(e, PIVOT)), "policy/log_entropy_most": float(e.max()),
+            "policy/log_entropy_least": float(e.min())}  # fmt: skip

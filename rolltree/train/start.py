@@ -45,11 +45,8 @@ from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
-<<<<<<< HEAD
 from rolltree.train.stage import optim_at
-=======
 from rolltree.train.trackers import open_trackers
->>>>>>> main
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save, save_step
 from rolltree.varying import schedules

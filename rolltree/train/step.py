@@ -115,15 +115,9 @@ class Learner:
                 parts.append(part)
                 scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
-<<<<<<< HEAD
-            return {"updates": 0.0, "trained_tokens": 0.0}
-        gap, weights = Gap(knobs.gap_limit, version), ImportanceWeights(table)
-        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs, self.optim)
-=======
             return {"optim/updates": 0.0, "budget/trained": 0.0}
         mismatch, weights = Mismatch(knobs.mismatch_limit, version), ImportanceWeights(table)
-        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs)
->>>>>>> main
+        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs, self.optim)
         try:
             told = (self if self.crew is None else self.crew).teach(work, (mismatch, weights, *watchers))
         except DivergedError as error:

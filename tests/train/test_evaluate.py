@@ -39,12 +39,11 @@ def test_failed_rollouts_count_neither_as_right_nor_as_wrong() -> None:
             if reward is not None:
                 leaf.scores["reward"] = reward
     told = summary(forest, 3)
-<<<<<<< HEAD
-    assert told["items"] == 2
-    assert told["failed"] == 4
-    assert told["pass@1"] == pytest.approx((1 / 2 + 2 / 3) / 2)
-    assert told["pass@3"] == 1.0
-    assert told["reward"] == pytest.approx(3.5 / 5)
+    assert told["eval/items"] == 2
+    assert told["eval/failed"] == 4
+    assert told["eval/pass@1"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert told["eval/pass@3"] == 1.0
+    assert told["eval/reward"] == pytest.approx(3.5 / 5)
 
 
 def test_held_out_items_are_answered_with_and_without_repairs(tmp_path: Path) -> None:
@@ -52,15 +51,8 @@ def test_held_out_items_are_answered_with_and_without_repairs(tmp_path: Path) ->
     recipe = load_recipe("cleaner", group=2)
     knobs = {**KNOBS, "steps": 1, "eval_every": 1}
     told = rolltree.train(recipe, tiny_policy(), Talk(), out=tmp_path / "run", **knobs).last("eval")
-    assert {"pass@1", "repaired.pass@1", "repaired.length"} <= told.keys()
-    assert told["items"] == told["repaired.items"] == KNOBS["eval_items"]
+    assert {"eval/pass@1", "repaired/eval/pass@1", "repaired/eval/length"} <= told.keys()
+    assert told["eval/items"] == told["repaired/eval/items"] == KNOBS["eval_items"]
     plain = load_recipe("cleaner", group=2, evaluate_repaired=False)
     told = rolltree.train(plain, tiny_policy(), Talk(), out=tmp_path / "plain", **knobs).last("eval")
-    assert not any(key.startswith("repaired.") for key in told)
-=======
-    assert told["eval/items"] == 2
-    assert told["eval/failed"] == 4
-    assert told["eval/pass@1"] == pytest.approx((1 / 2 + 2 / 3) / 2)
-    assert told["eval/pass@3"] == 1.0
-    assert told["eval/reward"] == pytest.approx(3.5 / 5)
->>>>>>> main
+    assert not any(key.startswith("repaired/") for key in told)

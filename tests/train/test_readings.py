@@ -122,7 +122,7 @@ def test_an_outcome_that_comes_back_is_counted_once(tmp_path: Path) -> None:
                 for leaf in tree.leaves():
                     expected.update(tree.item, leaf.scores["reward"] > 0.5)
         if live.kind == "trained":
-            expected.move(live.numbers["prior.moved"])
+            expected.move(live.numbers["optim/prior_moved"])
 
     recipe = replace(load_recipe("grpo").build(), credit=load_credit("prior_baseline"), recall=Recall(0.5, 1))
     knobs = {**KNOBS, "steps": 3, "eval_every": 0, "checkpoint_every": 3}
@@ -142,10 +142,10 @@ def test_the_memory_forgets_faster_the_further_the_policy_moves(tmp_path: Path) 
             "mssr", tiny_policy(), Early(), out=tmp_path / str(lr), **{**KNOBS, "eval_every": 0, "lr": lr}
         )
         told[lr] = run.last("train")
-    assert told[1e-6]["prior.forgetting"] == pytest.approx(0.96, abs=1e-3)
-    assert 0 <= told[1e-6]["prior.moved"] < 1e-4
-    assert told[3e-2]["prior.moved"] > 1e-3
-    assert 0.875 - 1e-9 <= told[3e-2]["prior.forgetting"] < 0.955
+    assert told[1e-6]["optim/prior_forgetting"] == pytest.approx(0.96, abs=1e-3)
+    assert 0 <= told[1e-6]["optim/prior_moved"] < 1e-4
+    assert told[3e-2]["optim/prior_moved"] > 1e-3
+    assert 0.875 - 1e-9 <= told[3e-2]["optim/prior_forgetting"] < 0.955
 
 
 def test_a_critic_whose_loss_is_no_number_stops_the_run_and_learns_nothing() -> None:
@@ -188,8 +188,7 @@ def test_resuming_goes_on_with_the_same_reference_and_critic(name: str, tmp_path
     for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
     if name == "ppo":
-<<<<<<< HEAD
-        assert whole.last("train")["critic_loss"] > 0
+        assert whole.last("train")["optim/critic_loss"] > 0
 
 
 def test_switch_subgoal_and_action_have_advantages_of_their_own(tmp_path: Path) -> None:
@@ -233,6 +232,3 @@ def test_switch_subgoal_and_action_have_advantages_of_their_own(tmp_path: Path) 
         assert all(len(found) == 1 for found in values.values()), "one number for each span, tags included"
         assert len({next(iter(found)) for found in values.values()}) > 1
         assert (values["subgoal"] == {0.0}) == (node.scores["switch"] == 0.0), "a kept subgoal is not credited anew"
-=======
-        assert whole.last("train")["optim/critic_loss"] > 0
->>>>>>> main

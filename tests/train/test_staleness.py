@@ -78,14 +78,9 @@ def test_what_waits_survives_an_interruption(tmp_path: Path, parts: Parts | None
 
 
 def test_recalled_trees_teach_beside_fresh_ones(tmp_path: Path) -> None:
-<<<<<<< HEAD
     remix = load_recipe("remix", share=0.5, window=1, phase="mixed, fresh at 4")
     done = run(remix, tmp_path / "run", steps=6)
-    fresh = [line["leaves.submitted"] / 8 for line in done.metrics]
-=======
-    done = run(recalling(share=0.5, window=1, until=4), tmp_path / "run", steps=6)
     fresh = [line["rollout/submitted"] / 8 for line in done.metrics]
->>>>>>> main
     assert fresh == [4, 2, 2, 2, 4, 4]
     assert [line.get("rollout/recalled_groups", 0) for line in done.metrics] == [0, 2, 2, 2, 0, 0]
     assert all((line["staleness/mean"] > 0) == (line.get("rollout/recalled_groups", 0) > 0) for line in done.metrics)

@@ -45,8 +45,8 @@ def test_a_strategys_width_and_the_optimizers_rate_follow_the_step(tmp_path: Pat
     assert widths(recipe, tmp_path / "a") == [2, 3, 4, 5, 6, 6]
     done = run("grpo", tmp_path / "b", lr="1e-3->3e-3 over 4", minibatches="1, 2 at 3")
     lines = [line for line in done.metrics if line["kind"] == "train"]
-    assert [line["lr"] for line in lines] == pytest.approx([1e-3, 1.5e-3, 2e-3, 2.5e-3, 3e-3, 3e-3])
-    assert [line["updates"] for line in lines] == [1, 1, 1, 2, 2, 2]
+    assert [line["optim/lr"] for line in lines] == pytest.approx([1e-3, 1.5e-3, 2e-3, 2.5e-3, 3e-3, 3e-3])
+    assert [line["optim/updates"] for line in lines] == [1, 1, 1, 2, 2, 2]
 
 
 def test_the_step_uses_the_credit_and_objective_of_its_step(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_the_step_uses_the_credit_and_objective_of_its_step(tmp_path: Path) -> N
     recipe = load_recipe("grpo", kl="0, 0.1 at 2", use_credit="downsampled(leaves='1->0.5 over 3', tokens=1)")
     done = run(recipe, tmp_path / "run")
     lines = [line for line in done.metrics if line["kind"] == "train"]
-    assert ["kl_reference" in line for line in lines] == [False, False, True, True, True, True]
-    taught = [line["trained_tokens"] for line in lines]
+    assert ["policy/kl_reference" in line for line in lines] == [False, False, True, True, True, True]
+    taught = [line["budget/trained"] for line in lines]
     assert taught[3] <= taught[0] / 2 + 8
 
 
@@ -70,7 +70,7 @@ def test_a_controls_knobs_vary_too() -> None:
         load_recipe("remix", phase="mixed, fresh at 3", mixing="1->0.5 over 4"),
         load_recipe("hapo", updates=2),
         load_recipe("rorecomp", compensate="0.5->0 over 5"),
-        load_recipe("grpo", clip="0.2->0.1 by policy_entropy in 0..4"),
+        load_recipe("grpo", clip="0.2->0.1 by policy/entropy in 0..4"),
     ],
     ids=["remix", "hapo", "rorecomp", "by entropy"],
 )
@@ -115,7 +115,7 @@ def test_hapo_tempers_by_the_last_steps_entropies(tmp_path: Path) -> None:
     done = run(load_recipe("hapo", rounds=1), tmp_path / "run", steps=3, listen=listen)
     lines = [line for line in done.metrics if line["kind"] == "train"]
     assert tempered[0] == set(), "the first step is drawn as it is"
-    assert tempered[1:] == [{line["log_entropy.pivot"]} for line in lines[:2]]
+    assert tempered[1:] == [{line["policy/log_entropy_pivot"]} for line in lines[:2]]
 
 
 def test_remix_replaces_its_base_once_and_then_is_on_policy() -> None:
@@ -133,7 +133,7 @@ def test_the_anchor_moves_where_its_name_changes(tmp_path: Path) -> None:
     """The reference's KL begins anew at the switch: 0 on the first step after it."""
     recipe = load_recipe("remix", phase="mixed, fresh at 3", mixing=1.0, beta=0.1)
     lines = [line for line in run(recipe, tmp_path / "run").metrics if line["kind"] == "train"]
-    kl = [line["kl_reference"] for line in lines]
+    kl = [line["policy/kl_reference"] for line in lines]
     assert kl[2] > 0
     assert kl[3] == pytest.approx(0, abs=1e-7)
     assert kl[4] > 0

@@ -16,4 +16,8 @@ METRICS = (
            "train.readings:Critic.learn", "lower"),
     Metric("optim/critic_explained", "share", "Share of the variance of returns that the critic explains.",
            "train.readings:Critic.learn", "higher"),
+    Metric("optim/prior_moved", "nats", "KL by which the step moved the policy, where success rates are remembered.",
+           "train.readings:Readings.learn"),
+    Metric("optim/prior_forgetting", "share", "What an outcome leaves of the success rates remembered before it.",
+           "train.readings:Readings.learn"),
 )  # fmt: skip

@@ -8,6 +8,11 @@ WINDOW, WEIGHTING = "objective.window:clip_metrics", "objective.correction:Impor
 METRICS = (
     Metric("policy/entropy", "nats", "Entropy of the policy, mean over the trained tokens.",
            "train.backward:backward"),
+    Metric("policy/log_entropy_pivot", "number", "Quantile 0.8 of the log-entropies that the trained tokens had.",
+           "train.stage:log_entropies"),
+    Metric("policy/log_entropy_most", "number", "Largest log-entropy of a trained token.", "train.stage:log_entropies"),
+    Metric("policy/log_entropy_least", "number", "Smallest log-entropy of a trained token.",
+           "train.stage:log_entropies"),
     Metric("policy/mismatch", "nats",
            "Train–inference mismatch: |log-prob of the trainer − of the engine| at the same weights, mean over tokens.",
            "train.gather:Mismatch", "lower"),
