@@ -86,7 +86,7 @@ def _link(card: Card) -> str:
 
 def example_task(recipe: Recipe) -> str:
     """A task the recipe accepts: that of its evidence, else one with an environment where it needs one."""
-    named = recipe.card.evidence.task if recipe.card.evidence else ""
+    named = recipe.card.task or (recipe.card.evidence.task if recipe.card.evidence else "")
     parts = recipe.build()
     needs = parts.strategy.needs | parts.credit.needs
     return named or ("lookup" if needs & (TASK_NEEDS | FROM_TASK) else "countdown")

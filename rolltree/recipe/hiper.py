@@ -31,6 +31,7 @@ class Hiper:
         "ppo",
         Evidence("pass@1 area", "ppo", "higher", 0.02, "grid", 50_000, level=3,
                  settings=("ppo:decay=1.0", "hiper:subgoals=paid")),
+        task="spoken:grid",
     )  # fmt: skip
     group: int = 8
     subgoals: Literal["written", "paid"] = "written"

@@ -21,7 +21,7 @@ class Portool:
     reconstructed. A step shared by several trajectories has one reward, the discounted mean outcome below it and
     `format` where its call worked (reconstructed: the paper's granular terms are read off the environment's word). Its
     advantage is that among its siblings blended with the trajectory's among all leaves. The evidence samples this
-    generator on an exact chain of tool calls whose first choice decides; `tree.pruned` counts candidates not kept.
+    generator on an exact chain of tool calls whose first choice decides; `rollout/pruned/…` counts candidates not kept.
     """
 
     card: ClassVar[Card] = Card(

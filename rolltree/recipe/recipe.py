@@ -67,6 +67,8 @@ class Card:
     """Of generate, filter, control, replay, credit, objective: where it differs from its baseline."""
     baseline: str | None = None
     evidence: Evidence | None = None
+    task: str = ""
+    """A task that it runs on as it is, where that of its evidence takes other knobs."""
 
 
 @dataclass(frozen=True, slots=True)

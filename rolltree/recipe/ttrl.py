@@ -17,8 +17,8 @@ class Ttrl:
     """Learns without labels: independent rollouts vote, and agreeing with the majority is the reward.
 
     More rollouts vote than teach: the first `samples` of them do. It is what tree methods without labels (ETTRL, ECHO)
-    are to be held against, at as many votes. Where the majority is wrong, training makes it certain; `vote.wrong` says
-    how often it is, `solved` and `true_reward` report the truth.
+    are to be held against, at as many votes. Where the majority is wrong, training makes it certain;
+    `reward/vote_wrong` says how often it is, `solved` and `true_reward` report the truth.
     """
 
     card: ClassVar[Card] = Card(

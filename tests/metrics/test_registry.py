@@ -34,8 +34,8 @@ from tests.train.toy import Early, Talk, tiny_policy
 
 CASES: dict[str, dict[str, Any]] = {
     name: {} for name in (
-        "treeps_rag", "arrol", "vcpo", "self_pretraining", "sapo", "hiper", "minpro", "bapo", "m2po", "kl_cov", "remix",
-        "gpg", "masa", "adhint", "hapo", "otr", "mars2",
+        "treeps_rag", "arrol", "vcpo", "self_pretraining", "soft_sapo", "hiper", "minpro", "bapo", "m2po", "kl_cov",
+        "remix", "gpg", "masa", "adhint", "hapo", "otr", "mars2", "mssr",
     )
 } | {"grpo": {"scheduler": "areal"}, "arpo": {"scheduler": "sync"}}  # fmt: skip
 
@@ -53,8 +53,8 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "without_zeros", recorded)
         for name, config in CASES.items():
-            recipe = load_recipe(name).build()
-            task = Talk() if "turns" in recipe.strategy.needs else Early()
+            recipe = load_recipe(name, **{"hiper": {"subgoals": "paid"}}.get(name, {}))
+            task = Talk() if "turns" in recipe.build().strategy.needs else Early()
             steps = {"arpo": 2, "remix": 3, "arrol": 2}.get(name, 1)
             knobs = {"prompts": 4, "eval_items": 2, "eval_samples": 2, "forests_every": 0, "checkpoint_every": 0}
             out = tmp_path_factory.mktemp("runs") / name

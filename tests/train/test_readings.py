@@ -217,7 +217,7 @@ def test_switch_subgoal_and_action_have_advantages_of_their_own(tmp_path: Path) 
     view = table(trees)
     readings = make_readings(load_credit("hiper"), tiny_policy().model, Optim())
     torch.nn.init.normal_(readings.critic.head.weight)  # type: ignore[union-attr]
-    readings.write(view, 512)
+    readings.write(view, 512, LanguagePolicy(tiny_policy().model))
     assert any(n.scores["value_low"] != n.scores["value_high"] for n in view.nodes if n.trainable and len(n))
     assert all(n.scores["value_term"] == n.scores["value_high"] for n in view.nodes if n.trainable and len(n))
     action = load_credit("hiper", whiten=False)(view).action
