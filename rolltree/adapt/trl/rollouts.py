@@ -95,8 +95,7 @@ class TreeRollouts:
         return rows, numbers | {"decoded": float(budget.spent.decoded), "version": float(engine.version)}
 
     def _strategy(self, count: int) -> TreeStrategy:
-        strategy = self.parts.strategy
-        return (at_width(strategy, count) or strategy) if isinstance(strategy, TreeStrategy) else strategy
+        return at_width(self.parts.strategy, count) or self.parts.strategy
 
     def _fitted(
         self, forest: Forest, items: Sequence[Item], engine: Engine, count: int, *, limit: int, seed: int
