@@ -11,7 +11,7 @@ from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.control.probe import Judgement, Over, State
 from rolltree.generate.independent import Independent
-from rolltree.generate.probed import InFlight, ProbeError, check_probe, observed
+from rolltree.generate.probed import InFlight, Observed, ProbeError, check_probe
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Forest
@@ -39,13 +39,13 @@ class Fixed:
 
 
 def grown(
-    probe: Fixed | None, *, limit: int | None = None, strategy: object = None, task: object = None,
+    probe: Fixed | None, *, strategy: object = None, task: object = None,
     budget: Budget | None = None, trees: int = 3, shuffle: int | None = None,
 ) -> tuple[Forest, dict[str, InFlight]]:  # fmt: skip
     task = task or SpellTask()
     items = [item for item, _ in zip(task.items("train"), range(trees), strict=False)]
-    flights = {item.id: InFlight(probe, limit) for item in items}
-    made = observed(strategy or Independent(6), flights)
+    flights = {item.id: InFlight(probe) for item in items}
+    made = Observed(strategy or Independent(6), flights)
     forest = asyncio.run(grow(made, tiny_engine(shuffle=shuffle), task, items, seed=3, budget=budget))
     return forest, flights
 
@@ -136,20 +136,11 @@ def test_a_budget_that_ends_where_rollouts_wait_loses_nothing():
         assert budget.spent.decoded <= left
 
 
-def test_an_order_of_its_own_limit_ends_its_rollouts_there():
-    forest, _ = grown(None, limit=2)
-    for tree in forest:
-        assert all(len(leaf) <= 2 and leaf.status == "done" and "reward" in leaf.scores for leaf in tree.leaves())
-    assert any(leaf.finish == "length" for tree in forest for leaf in tree.leaves())
-    assert observed(Independent(2), {"a": InFlight()}) == Independent(2)
-
-
 def test_what_cannot_be_looked_at_is_refused_before_the_first_token():
     tree = load_recipe("treepo", **SMALL["treepo"]).build().strategy
     for over, strategy, task, said in (
         ("group", tree, SpellTask(), "grows a tree; give over='recent'"),
         ("batch", Independent(2), Walk(), "plays turns of 'tiny-walk'"),
-        ("recent", object(), SpellTask(), "grows all prompts at once"),
     ):
         with pytest.raises(ProbeError, match=said):
             check_probe(over, "the control", strategy, tiny_engine(), task)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rolltree.contract.tiny import CODEC, tiny_engine
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.texts import CHARACTERS, tokens_of
+from rolltree.errors import RolltreeError
 from rolltree.generate.runner import check_item
 from rolltree.rollout.config import RolloutError
 from rolltree.rollout.cursor import Cursor
@@ -107,7 +108,7 @@ def test_json_that_python_cannot_read_is_one_kind_of_error(text: str, told: str,
             read(str(file))
     with pytest.raises(StoreError, match="not JSON"):
         loads(text)
-    with pytest.raises(TaskError):
+    with pytest.raises(RolltreeError):
         load_task(f"countdown?use_all={text}&nothing=1")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -222,20 +223,25 @@ def test_no_gpu_is_one_sentence(verb: str, tmp_path: Path, capsys: pytest.Captur
     assert not out.exists()
 
 
+def needing(*fields: str) -> Any:
+    """A credit of which only its needs are asked."""
+    return SimpleNamespace(needs=frozenset(fields))
+
+
 def test_what_a_critic_and_a_credits_reference_read_is_in_half_precision_too() -> None:
     from rolltree.train.readings import make_readings
 
     model, compute = tiny_llama(exact=False), Compute(torch.bfloat16)
     view, _, _ = rollouts(2)
-    readings = make_readings(frozenset({"action:reference", "action:value"}), model, Optim(), compute)
+    readings = make_readings(needing("action:reference", "action:value"), model, Optim(), compute)
     assert readings.critic is not None
     assert readings.reference is not None
-    readings.write(view, 10**6)
+    readings.write(view, 10**6, LanguagePolicy(model))
     assert {p.dtype for p in readings.reference.model.parameters()} == {torch.bfloat16}
     assert {b.dtype for b in readings.reference.model.buffers()} == {torch.float32}, "rotations are not narrowed"
     assert {p.dtype for p in readings.critic.trunk.parameters()} == {torch.float32}
     assert readings.learn(view, 10**6)["optim/critic_loss"] > 0
-    adapted = make_readings(frozenset({"action:reference"}), model, Optim(), compute, adapted=True)
+    adapted = make_readings(needing("action:reference"), model, Optim(), compute, adapted=True)
     assert adapted.reference is None
     assert isinstance(adapted.beside(LanguagePolicy(model)).reference, Unadapted)
     assert len(table(view.trees).nodes) == len(view.nodes)

@@ -40,19 +40,18 @@ class Data:
         self._given = {key: value for key, value in locals().items() if key not in ("self", "name", "__class__")}
         if chat not in ("auto", "off"):
             raise TaskError(f"--chat {chat} is neither auto nor off")
-        self.name, self.level, self.max_tokens = name, 0, max_tokens
+        self.name, self.level, self.max_tokens, self._stop = name, 0, max_tokens, _several("stop", stop)
         self.path = name.removeprefix(JSONL)
-        self.tools = toolbox(_several(tool), _several(mcp))
+        self.tools = toolbox(_several("tool", tool), _several("mcp", mcp))
         self.max_turns = 0 if self.tools is None else max_turns
         if self.tools is not None and max_turns < 1:
             raise TaskError(f"max_turns is {max_turns}, but a tool answers at least once")
-        self.rewards = reward_sum(_several(reward) or ("math",), solved_at)
+        self.rewards = reward_sum(_several("reward", reward) or ("math",), solved_at)
         self.think = think_tags(think)
         self.chat: Chat | None = None
         self.chat_tools: ChatTools | None = None
         self.sets = self._read(prompt, answer, str(holdout), "row" if name == self.path else "jsonl")
         self._wants_chat, self._system = chat == "auto", _system(system)
-        self._stop = _several(stop)
         self._check_answers()
         self._try_rewards()
 
@@ -201,8 +200,12 @@ def _again(kind: type[Data], name: str, given: Mapping[str, Any], tokenizer: Any
     return made if tokenizer is None else made.spoken_by(tokenizer)
 
 
-def _several(told: OneOrMore) -> tuple[str, ...]:
-    return (told,) if isinstance(told, str) and told else tuple(told)
+def _several(name: str, told: OneOrMore) -> tuple[str, ...]:
+    several = (told,) if isinstance(told, str) and told else tuple(told)
+    for one in several:
+        if not isinstance(one, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TaskError(f"{name}={told!r} makes no sense; give text, or a list of texts")
+    return several
 
 
 def _system(told: str) -> str:
