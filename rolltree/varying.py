@@ -38,7 +38,7 @@ _LAST = re.compile(r"\s*last\s+(\S+)\s+or\s+([\w.+-]+)\s*")
 _WAYS = "write 0.2->1 over 100, or 1, 0.5 at 100, or a, b every 10, or 1->0.5 by METRIC in 0..0.1"
 
 
-class Schedule(Protocol):
+class KnobSchedule(Protocol):
     """What a knob is at each step."""
 
     def at(self, step: int, told: Told) -> Value:
@@ -154,7 +154,7 @@ class Last:
         return told.get(self.name, self.otherwise)
 
 
-def schedule(text: str) -> Schedule | None:
+def schedule(text: str) -> KnobSchedule | None:
     """The schedule that a text is; None where it is none. One that cannot be meant otherwise is refused."""
     if found := _RAMP.fullmatch(text):
         made = Ramp(tuple(float(v) for v in found[1].split("->")), int(found[2]), int(found[3] or 0))

@@ -30,7 +30,7 @@ Store = list[tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class RowPiece:
     """Rows start … stop of a packed row."""
 
     start: int
@@ -43,13 +43,13 @@ class Piece:
     """Its rows whose output is needed, counted from its first."""
 
 
-def cut(packed: Packed, size: int) -> list[Piece]:
+def cut(packed: Packed, size: int) -> list[RowPiece]:
     """Pieces of at most `size` rows."""
     last, edges = packed.spans.last(), range(0, len(packed), size)
     return [_piece(packed, last, start, min(start + size, len(packed))) for start in edges]
 
 
-def _piece(packed: Packed, last: Ints, start: int, stop: int) -> Piece:
+def _piece(packed: Packed, last: Ints, start: int, stop: int) -> RowPiece:
     above = np.flatnonzero(last[:start] > start)
     ends = np.minimum(np.concatenate([last[above], last[start:stop]]), stop) - start + len(above)
     # Neighbours with one end are a run without a fork; the piece's own rows begin a run of their own.
@@ -58,7 +58,7 @@ def _piece(packed: Packed, last: Ints, start: int, stop: int) -> Piece:
     first = np.flatnonzero(opens)
     spans = Spans(np.diff(np.append(first, len(ends))), ends[first] - first)
     low, high = np.searchsorted(packed.reads, (start, stop))
-    return Piece(start, stop, above, spans, packed.reads[low:high] - start)
+    return RowPiece(start, stop, above, spans, packed.reads[low:high] - start)
 
 
 def hidden_in_pieces(
@@ -136,7 +136,7 @@ class _Work:
                         sent.index_add_(0, above, leaf.grad.transpose(0, 1).to(sent.dtype))
             stop = start
 
-    def _run(self, piece: Piece, past: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Store]:
+    def _run(self, piece: RowPiece, past: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Store]:
         first, rows = len(piece.above), slice(piece.start, piece.stop)
         attend = along(piece.spans, self.kernel, self.device, first=first, keep=not self.compute.checkpointing)
         reads = torch.from_numpy(piece.reads).to(self.device)
@@ -145,7 +145,7 @@ class _Work:
             checkpointing=self.compute.checkpointing,
         )  # fmt: skip
 
-    def _above(self, piece: Piece, store: Store) -> list[tuple[Tensor, Tensor]]:
+    def _above(self, piece: RowPiece, store: Store) -> list[tuple[Tensor, Tensor]]:
         index = torch.from_numpy(piece.above).to(self.device)
         return [(k.index_select(0, index).transpose(0, 1), v.index_select(0, index).transpose(0, 1)) for k, v in store]
 
@@ -162,7 +162,7 @@ class _Work:
         return self.compute.context(self.device)
 
 
-def _put(store: Store, piece: Piece, own: Store) -> None:
+def _put(store: Store, piece: RowPiece, own: Store) -> None:
     for pair, new in zip(store, own, strict=True):
         for whole, mine in zip(pair, new, strict=True):
             whole[piece.start : piece.stop] = mine.transpose(0, 1)

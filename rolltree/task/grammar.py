@@ -64,7 +64,7 @@ class Grammar:
         tag = self[name]
         return text[span[0] + len(tag.opens) : span[1] - len(tag.closes)]
 
-    def tokens(self, codec: Codec, actions: Array) -> Spans:
+    def tokens(self, codec: TextCodec, actions: Array) -> Spans:
         """Spans in tokens. A token that stands across a boundary belongs to the span it ends in."""
         ends = _ends(codec, [int(a) for a in actions])
         out: Spans = {}
@@ -87,7 +87,7 @@ class Grammar:
         return found
 
 
-class Codec(Protocol):
+class TextCodec(Protocol):
     """What is asked of a tokenizer."""
 
     def decode(self, ids: Sequence[int] | Array) -> str:
@@ -115,7 +115,7 @@ class Planned(Protocol):
         ...
 
 
-def _ends(codec: Codec, ids: Sequence[int]) -> list[int]:
+def _ends(codec: TextCodec, ids: Sequence[int]) -> list[int]:
     """Where each token's text ends in the text of all."""
     alone, end = list[int](), 0
     for token in ids:

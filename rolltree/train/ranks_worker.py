@@ -50,7 +50,7 @@ class Beginning:
 
 
 @dataclass(slots=True)
-class Recorder:
+class LogprobRecorder:
     """Keeps what the policy said of each micro-batch, in order."""
 
     read: list[Floats] = field(default_factory=list[Floats])
@@ -99,7 +99,7 @@ def join(beginning: Beginning, rank: int, size: int, store: Any) -> Learner:
 
 def teach(learner: Learner, work: Work) -> Lesson:
     """Make a step on this rank's share."""
-    seen = Recorder()
+    seen = LogprobRecorder()
     told = learner.teach(work, [seen])
     return Lesson(told, seen.read, trained_weights(learner.policy))
 

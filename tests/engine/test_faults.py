@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rolltree.engine.local import core as core_module
-from rolltree.engine.local.shortage import Limits, is_shortage, smaller
+from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.engine.run import carried
 from rolltree.engine.tabular import Letters, TabularEngine
@@ -303,7 +303,7 @@ def test_what_a_future_cannot_carry_is_wrapped():
 
 
 def test_giving_up_memory_ends_at_one_request_that_reads_little():
-    limits, inside, steps = Limits(256, 10_000, 5_000, 128, 8), 200, 0
+    limits, inside, steps = AdmissionLimits(256, 10_000, 5_000, 128, 8), 200, 0
     while (less := smaller(limits, inside)) is not None:
         limits, inside, steps = less, min(inside, less.max_batch), steps + 1
     assert (limits.max_batch, limits.cache) == (1, 0)

@@ -14,7 +14,7 @@ from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.methods.echo import GatedForks
 from rolltree.generate.methods.echo_doubt import Doubt
-from rolltree.generate.methods.echo_gates import Gate, Gauge, Reading
+from rolltree.generate.methods.echo_gates import Gate, GateReading, Gauge
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import Signal, SignalError
 from rolltree.generate.stems import TwoWaves
@@ -31,8 +31,8 @@ def test_keeps_the_strategy_contract(ending: str) -> None:
     check_strategy(replace(FORKS, doubt=replace(FORKS.doubt, ending=ending)))  # type: ignore[type-var]
 
 
-def reading(entropy: list[float], confidence: list[float]) -> Reading:
-    return Reading(np.arange(len(entropy)), np.array(entropy), np.array(confidence))
+def reading(entropy: list[float], confidence: list[float]) -> GateReading:
+    return GateReading(np.arange(len(entropy)), np.array(entropy), np.array(confidence))
 
 
 def test_all_three_conditions_must_hold_at_once() -> None:

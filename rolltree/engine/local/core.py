@@ -22,7 +22,7 @@ from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import PrefixCache
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import wide
-from rolltree.engine.local.shortage import Limits, is_shortage, smaller
+from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
@@ -52,7 +52,7 @@ class Core:
     what they have and lets in fewer; anything else ends all with an error, and later requests start afresh.
     """
 
-    def __init__(self, decoder: Decoder, codec: Codec, limits: Limits, version: int) -> None:
+    def __init__(self, decoder: Decoder, codec: Codec, limits: AdmissionLimits, version: int) -> None:
         self.decoder, self.limits, self.version = decoder, limits, version
         self.queue: deque[LocalRun] = deque()
         self.batch = DecodeBatch(decoder.vocab_size, limits.max_top)

@@ -17,7 +17,7 @@ from rolltree.engine.local.check import check_room, check_sampling, check_tokens
 from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
-from rolltree.engine.local.shortage import Limits
+from rolltree.engine.local.shortage import AdmissionLimits
 from rolltree.engine.local.streams import passed_over, stream_key
 from rolltree.engine.local.worker import Worker
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
@@ -73,7 +73,7 @@ class LocalEngine:
             raise EngineError(f"max_batch is {max_batch} and max_tokens_in_memory {memory}; both must be positive.")
         kept = memory // 4 if share_prefixes else 0
         max_top = min(decoder.vocab_size, _MAX_TOP)
-        limits = Limits(max_batch, memory - kept, kept, context, max_top)
+        limits = AdmissionLimits(max_batch, memory - kept, kept, context, max_top)
         self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         """What it can do."""
         self._rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ _LEAST = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AdmissionLimits:
     """Sizes of one engine."""
 
     max_batch: int
@@ -35,7 +35,7 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
 
 
-def smaller(limits: Limits, inside: int) -> Limits | None:
+def smaller(limits: AdmissionLimits, inside: int) -> AdmissionLimits | None:
     """Limits under which `inside` requests at once need about half; None where nothing is left to give up."""
     if inside > 1:
         halves = {"cache": limits.cache // 2, **_reading(limits)}
@@ -45,10 +45,10 @@ def smaller(limits: Limits, inside: int) -> Limits | None:
     return None
 
 
-def reads_less(limits: Limits) -> Limits | None:
+def reads_less(limits: AdmissionLimits) -> AdmissionLimits | None:
     """Limits under which half as much is read at once; None where it is little already."""
     return replace(limits, **_reading(limits)) if limits.chunk > _LEAST else None
 
 
-def _reading(limits: Limits) -> dict[str, int]:
+def _reading(limits: AdmissionLimits) -> dict[str, int]:
     return {"chunk": max(_LEAST, limits.chunk // 2), "prefill": max(_LEAST, limits.prefill // 2)}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.generate.hand import Hand
-from rolltree.generate.methods.echo_gates import Gauge, Reading
+from rolltree.generate.methods.echo_gates import GateReading, Gauge
 from rolltree.generate.signals import check_threshold, rise, trailing_mean
 from rolltree.tree import Node
 
@@ -44,7 +44,7 @@ class Doubt:
             check_threshold(self.gauge.confidence, "<=", value, vocabulary, where=f"doubt's {name}")
         check_threshold(self.gauge.entropy, ">=", self.spike, vocabulary, where="doubt's spike")
 
-    def first(self, reading: Reading) -> tuple[int, str] | None:
+    def first(self, reading: GateReading) -> tuple[int, str] | None:
         """Index and name of the first sign."""
         tail = trailing_mean(reading.confidence, self.tail)
         climb = rise(reading.entropy, self.before)

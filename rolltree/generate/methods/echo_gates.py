@@ -17,7 +17,7 @@ from rolltree.generate.signals import Floats, Signal, SignalError, check_thresho
 from rolltree.tree import Node, Tree
 
 
-class Reading(NamedTuple):
+class GateReading(NamedTuple):
     """Signals along a path, one number per policy action."""
 
     position: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Gauge:
     entropy: Signal = field(default_factory=lambda: Signal("entropy:top-normalised", 10))
     confidence: Signal = field(default_factory=lambda: Signal("confidence:mass", 5))
 
-    def read(self, tree: Tree, leaf: Node) -> Reading:
+    def read(self, tree: Tree, leaf: Node) -> GateReading:
         """Both signals along the path to a leaf."""
         at: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
         entropy, confidence = [np.zeros(0)], [np.zeros(0)]
@@ -48,7 +48,7 @@ class Gauge:
                 entropy.append(self.entropy.read(node))
                 confidence.append(self.confidence.read(node))
             before += len(node)
-        return Reading(np.concatenate(at), np.concatenate(entropy), np.concatenate(confidence))
+        return GateReading(np.concatenate(at), np.concatenate(entropy), np.concatenate(confidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Gate:
         if self.high <= self.low:
             raise SignalError(f"the gate's high={self.high:g} must be above low={self.low:g}, or no width is defined")
 
-    def first(self, reading: Reading) -> int | None:
+    def first(self, reading: GateReading) -> int | None:
         """Index of the first action where it opens."""
         group = trailing_mean(reading.confidence, self.group)
         open_ = (reading.entropy >= self.entropy) & (group <= self.confidence)
@@ -98,7 +98,7 @@ class Gate:
         open_[: self.depth] = False
         return int(open_.argmax()) if open_.any() else None
 
-    def width(self, reading: Reading, index: int) -> int:
+    def width(self, reading: GateReading, index: int) -> int:
         """How many alternatives to force there."""
         group = float(trailing_mean(reading.confidence, self.group)[index])
         return self.formula(float(reading.entropy[index]), group)
