@@ -170,6 +170,11 @@ class TrainConfig:
 def check_varying(optim: Optim) -> None:
     """Refuse optimizer knobs that make no sense at some step of the run."""
     texts = schedules(optim)
+    if "lr" in texts and optim.lr_schedule != "constant":
+        raise TrainError(
+            f"optim.lr={texts['lr']!r} varies by itself, and optim.lr_schedule={optim.lr_schedule!r} would multiply "
+            "it; give one of them"
+        )
     for step, told in corners(texts):
         check_optim(settled(optim, step, told), rests="lr" in texts)
 

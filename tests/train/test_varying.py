@@ -147,3 +147,8 @@ def test_the_papers_stages_and_ramps_are_the_defaults() -> None:
     stages = [compose(load_recipe("conciser"), step) for step in (0, 100)]
     assert [bool(parts.filters) for parts in stages] == [True, False]
     assert [parts.credit.weight for parts in stages] == [0.0, 0.2]  # type: ignore[attr-defined]
+
+
+def test_a_rate_that_varies_in_two_ways_is_refused() -> None:
+    with pytest.raises(TrainError, match="give one of them"):
+        TrainConfig(optim=Optim(lr="1e-4->0 over 10", lr_schedule="cosine", lr_updates=10))  # pyright: ignore[reportArgumentType]
