@@ -48,9 +48,11 @@ class Hapo:
     tau: float = 0.05
     """How far the sampler's temperature follows the entropy; 0 = not at all."""
     pivot: Knob | None = "last policy/log_entropy_pivot or none"
+    """Log-entropy at which actions are drawn at temperature 1."""
     most: Knob = "last policy/log_entropy_most or 0"
+    """Log-entropy at which the temperature is 1 + `tau`."""
     least: Knob = "last policy/log_entropy_least or 0"
-    """Log-entropies of temperature 1, 1 + `tau` and 1 − `tau`."""
+    """Log-entropy at which the temperature is 1 − `tau`."""
     updates: int = 4
     rounds: int = 4
 

@@ -51,6 +51,7 @@ class Mars2:
     in_place: bool = False
     """Shape in node order, so that children see shaped parents, as the released function does."""
     ratio: Literal["sequence", "token"] = "sequence"
+    """Whether the clip bounds the ratio of an attempt as a whole or of each token."""
     clip_low: float = 0.0
     clip_high: float = 0.0
     """Bounds of the ratio's clip; 0 = 3e-4 and 4e-4 for sequences (GSPO's), 0.2 for tokens."""

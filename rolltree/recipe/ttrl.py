@@ -32,7 +32,9 @@ class Ttrl:
     samples: int = 8
     """Of those, rollouts that teach; 32 in the paper."""
     ties: Literal["first", "shared", "drop"] = "first"
+    """Equal shares: the answer of the earlier rollout wins, every tied answer is right, or no group."""
     silent: Literal["wrong", "vote", "drop"] = "wrong"
+    """Rollouts without an answer: they are wrong, they vote for "no answer", or they are left out."""
     clip: float = 0.2
     kl: float = 0.0
 

@@ -89,8 +89,8 @@ def test_a_step_samples_others_in_place_of_what_filters_drop_and_drops_what_is_t
         reasons = [tree.leaves()[0].usage for tree in batch.dropped]
         assert all(r == "dropped: the step had enough prompts" or "all outcomes are" in r for r in reasons)
         assert reasons == sorted(reasons, key=lambda r: "enough" in r), "refused groups stand first"
-        assert 1 <= batch.numbers["rounds"] <= 4
-        assert (batch.numbers["rounds"] > 1) == (sum("all outcomes" in r for r in reasons) > 0)
+        assert 1 <= batch.numbers["rollout/rounds"] <= 4
+        assert (batch.numbers["rollout/rounds"] > 1) == (sum("all outcomes" in r for r in reasons) > 0)
         assert_conserved([*batch.dropped])
         seen.append(len(batch.trees))
     assert max(seen) > PROMPTS
@@ -99,7 +99,7 @@ def test_a_step_samples_others_in_place_of_what_filters_drop_and_drops_what_is_t
 def test_a_step_whose_groups_are_all_dropped_is_an_empty_batch() -> None:
     for batch in batches(parts(lambda tree: "all alike", rounds=3), 3):
         assert not batch.kept
-        assert batch.numbers["rounds"] == 3
+        assert batch.numbers["rollout/rounds"] == 3
         assert {leaf.usage for tree in batch.dropped for leaf in tree.leaves()} == {"dropped: all alike"}
 
 

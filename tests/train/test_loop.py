@@ -65,7 +65,7 @@ def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
     assert np.mean(solved[-5:]) > np.mean(solved[:2]) + 0.2
     updated = [line for line in metrics if line["budget/trained"]]
     assert len(updated) > 15
-    compared = [line for line in updated if line["staleness/mean"] == 0]  # a batch may be of earlier weights as a whole
+    compared = [line for line in updated if "policy/mismatch_max" in line]  # a batch may be all of earlier weights
     assert len(compared) > 5
     assert all(line["policy/mismatch_max"] < 1e-4 for line in compared), (
         "engine and trainer must compute the same policy"
