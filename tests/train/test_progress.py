@@ -12,9 +12,16 @@ from rolltree.train.progress import Reporter
 
 
 def test_what_an_engine_warns_of_stands_in_the_runs_log_while_the_run_lasts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = logging.getLogger("rolltree.engine")
+    # Libraries of other tests configure logging for the whole process, and silence loggers that existed before.
+    for logger in (engine, logging.getLogger("rolltree")):
+        monkeypatch.setattr(logger, "disabled", False)
+        monkeypatch.setattr(logger, "propagate", True)
+        monkeypatch.setattr(logger, "level", logging.NOTSET)
+    monkeypatch.setattr(logging.root.manager, "disable", 0)
+    engine.manager._clear_cache()  # type: ignore[attr-defined]
     with Reporter(tmp_path / "log.txt", TrainConfig(), quiet=True):
         engine.warning("The local engine ran out of memory with %d requests inside.", 7)
         engine.info("not this")
