@@ -24,7 +24,7 @@ def broken_json(rng: random.Random, text: str) -> str:
         a = rng.randrange(len(text) + 1)
         b = min(len(text), a + rng.randrange(6))
         piece = rng.choice(
-            ["", text[a:b] * 2, text[a:b][::-1], rng.choice('{}[]",:\\\x00\ud800e-'), "[" * 200, "1e999"]
+            ["", text[a:b] * 2, text[a:b][::-1], rng.choice('{}[]",:\\\x00\ud800e-'), "[" * 3000, "1e999"]
         )
         text = text[:a] + piece + text[b:]
     return text
