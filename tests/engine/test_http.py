@@ -1,6 +1,9 @@
 """The HTTP engine against a real server on loopback: the contract, and what it does when the server misbehaves."""
 
 import asyncio
+import socket
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from rolltree.contract.engine import check_running
 from rolltree.contract.tiny import CODEC, SpellTask, policy, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.http import connect
-from rolltree.engine.http.client import Wire, _wait_asked
+from rolltree.engine.http.client import Client, Wire, _wait_asked
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.engine.segments import SegmentPatience
 from rolltree.engine.tabular import Letters, TabularEngine
@@ -412,3 +415,40 @@ def test_the_cache_is_counted_where_the_server_tells():
             await engine.close()
 
     run(main())
+
+
+def test_a_connection_the_server_has_left_is_not_used_again(monkeypatch):
+    """uvicorn hangs up on a connection idle for five seconds; a request sent over it would be lost."""
+    left, answer = (
+        threading.Event(),
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+    )
+
+    def serve(listening):
+        for last in (False, True):
+            connection, _ = listening.accept()
+            while not connection.recv(65536).endswith(b"}"):
+                pass
+            connection.sendall(answer)
+            if last:
+                connection.recv(1)
+            connection.close()
+            left.set()
+
+    async def main(address):
+        client = Client(address, Wire())
+        try:
+            assert await client.post("/first", {}) == {}
+            assert left.wait(30)  # the loop stands still, as it does while weights are written: it sees no hanging up
+            later = time.monotonic() + 4
+            monkeypatch.setattr("aiohttp.connector.monotonic", lambda: later)
+            assert await client.post("/second", {}) == {}
+        finally:
+            await client.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=(listening,))
+        server.start()
+        asyncio.run(main(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        server.join(30)
+        assert not server.is_alive()

@@ -42,6 +42,9 @@ LONGEST_WAIT = 600.0
 """Most seconds that a busy server is left alone, whatever it asks for."""
 ANSWER = 1 << 24
 """Most bytes of an answer whose size is not known beforehand."""
+IDLE = 2.0
+"""Seconds after which a connection that nobody used is not used again: the servers (uvicorn) hang up after five, and a
+request sent in that moment would be lost, an update of the weights among them."""
 
 
 class GoneError(BrokenError):
@@ -126,7 +129,8 @@ class Client:
             timeout = aiohttp.ClientTimeout(
                 None, sock_connect=self._wire.connect_seconds, sock_read=self._wire.silence_seconds
             )
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
         return self._session
 
     async def _json(self, answer: aiohttp.ClientResponse, most: int) -> Any:
