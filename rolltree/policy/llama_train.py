@@ -61,15 +61,22 @@ def continued(
         last = reads if i == len(layers) - 1 else None
         inputs = (layer, x, (cos, sin), attend, last, None if past is None else past[i])
         # Pieces run backward inside a backward pass, where a module's own hooks do not find their way.
-        call = partial(through, layer, _layer) if past is None else _layer
+        call = partial(through, layer, _states) if past is None else _layer
         if checkpointing and torch.is_grad_enabled():
             told = checkpoint(call, *inputs, use_reentrant=False, preserve_rng_state=False)
-            x, k, v = cast("tuple[Tensor, Tensor, Tensor]", told)
         else:
-            x, k, v = call(*inputs)
-        if past is not None:
+            told = call(*inputs)
+        if past is None:
+            x = cast(Tensor, told)
+        else:
+            x, k, v = cast("tuple[Tensor, Tensor, Tensor]", told)
             own.append((k, v))
     return _norm(trunk.norm, x), own
+
+
+def _states(*inputs: Any) -> Tensor:
+    """One block's output alone."""
+    return _layer(*inputs)[0]
 
 
 def _layer(

@@ -55,8 +55,11 @@ def needs(
     narrow = where.dtype.itemsize
     trained = size.parameters if lora is None else size.adapters(lora.rank, lora.targets)
     frozen = 0 if lora is None else size.parameters
-    # On a processor all ranks share the memory; with a card each, the first holds what the driver holds too.
-    copies = 1 if ranks == 1 else (1 + ranks if where.device.type == "cpu" else 2)
+    # The driver's whole copy and the parts of all: on a processor all ranks share the memory, with a card each the first
+    # holds what the driver holds too.
+    share = 1.0 if where.device.type == "cpu" else 1 / ranks
+    copies = 1.0 if ranks == 1 else 1 + share
+    block = 0.0 if ranks == 1 else 3 * 4 * size.parameters / (size.layers + 1) * (ranks if share == 1 else 1)
     frozen_width = narrow if ranks == 1 else 4
     credit, objective = parts.credit.needs, parts.objective
     fixed = _fixed(size, objective, where, adapted=lora is not None and not moving)
@@ -65,8 +68,9 @@ def needs(
     return {
         "weights": copies * (4 * trained + frozen_width * frozen),
         "weights in bfloat16": narrow * trained if half else 0,
-        "gradients": 4 * trained * max(1, copies - 1),
-        "AdamW": 8 * trained if where.device.type == "cpu" else 8 * trained / ranks,
+        "blocks that stand whole": block,
+        "gradients": 4 * trained * share,
+        "AdamW": 8 * trained * share,
         "fixed policies": fixed,
         "critic": 16 * size.parameters if credit & VALUES else 0,
         "activations": _activations(size, config, where),

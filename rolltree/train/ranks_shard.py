@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import torch
@@ -80,7 +80,10 @@ class RankPolicy(LanguagePolicy):
         self.attention, self.compute = form.attention, form.compute
         shard(self.model, device)
         load_weights(self.model, weights)
-        if any(True for _ in self.parameters()):
+        if not any(True for _ in self.parameters()):
+            # Without a way back nothing is kept, so rows need no pieces.
+            self.compute = replace(self.compute, piece=0)
+        else:
             # FSDP2 takes note of which weights are trained in the first pass, and adapters may be off in the next one.
             _blank_pass(self)
             self.model.zero_grad(set_to_none=True)

@@ -40,6 +40,12 @@ def launched(environment: Mapping[str, str] = os.environ) -> Place | None:
     return Place(rank, size, local) if size > 1 else None
 
 
+def leads() -> bool:
+    """Whether this process is the one that drives, as it is where there are no others."""
+    mine = launched()
+    return mine is None or mine.rank == 0
+
+
 def settled(config: TrainConfig) -> TrainConfig:
     """The configuration with as many ranks as torchrun started, which meet here."""
     mine = launched()
