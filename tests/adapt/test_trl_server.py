@@ -50,15 +50,14 @@ def by_server(trainer: Any, address: str) -> Any:
 
 
 def test_trees_come_from_trls_server_even_where_the_model_is_sharded(tmp_path: Any) -> None:
-    trees: list[Any] = []
+    forests: list[Any] = []
     with served() as server:
         trainer = by_server(trainer_of("treepo", rolltree.load_task("arithmetic"), tmp_path), server.address)
-        trainer.rollout_func.watch = lambda _, forest: trees.extend(forest)
+        trainer.rollout_func.watch = lambda _, forest: forests.append(forest)
         for step in (0, 3):
             trainer.state.global_step = step
-            del trees[:]
             out = trainer._generate_and_score_completions(batch_of(trainer))
-            written = {int(v) for t in trees for n in t.nodes if n.version is not None for v in n.version}
+            written = {int(v) for _, n in forests[-1].nodes() if n.version is not None for v in n.version}
             assert written == {step}
     assert len([a for a in server.asked if a.get("stream")]) > 4
     ids, seen = (torch.cat([out[f"prompt_{x}"], out[f"completion_{x}"]], 1) for x in ("ids", "mask"))
