@@ -92,6 +92,7 @@ class LanguagePolicy:
                 f"a path of {deepest} tokens does not fit the model's context of {self.max_context}; "
                 "grow shorter rollouts or train a model with a longer context"
             )
+
         def told() -> tuple[Tensor | None, ...]:
             hidden = self._hidden(packed)
             read, target = self._to(packed.read), self._to(packed.target)

@@ -55,8 +55,8 @@ def needs(
     narrow = where.dtype.itemsize
     trained = size.parameters if lora is None else size.adapters(lora.rank, lora.targets)
     frozen = 0 if lora is None else size.parameters
-    # The driver's whole copy and the parts of all: on a processor all ranks share the memory, with a card each the first
-    # holds what the driver holds too.
+    # The driver's whole copy and the parts of all: on a processor all ranks share the memory, with a card each the
+    # first holds what the driver holds too.
     share = 1.0 if where.device.type == "cpu" else 1 / ranks
     copies = 1.0 if ranks == 1 else 1 + share
     # Pieces find weights whole and leave the gradient whole (see `rolltree.train.ranks_shard`).

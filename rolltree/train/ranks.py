@@ -92,9 +92,7 @@ class Crew:
     def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
         """See `RankGroup.teach`."""
         shares = shared_out(work, self._others.size)
-        lesson, others = self._together(
-            rank.teach, [(share,) for share in shares], (self._learner.policy.model,)
-        )
+        lesson, others = self._together(rank.teach, [(share,) for share in shares], (self._learner.policy.model,))
         told: Gathered = lesson.told
         for other in others:
             told.merge(other.told)
@@ -128,7 +126,7 @@ class Crew:
     def _together(
         self, order: Callable[..., Any], inputs: Sequence[tuple[Any, ...]], more: tuple[Any, ...] = ()
     ) -> tuple[Any, list[Any]]:
-        """Let every rank do the same with its own inputs, the driver's with more; what it returned, and their answers."""
+        """Let every rank do the same with its own inputs, the driver with more: what it and they answered."""
         self._send([(order, *theirs) for theirs in inputs[1:]])
         with self._blaming():
             mine = order(self._own, *inputs[0], *more)

@@ -111,7 +111,9 @@ def teach(learner: Learner, work: Work, into: Any | None = None) -> Lesson:
     return Lesson(told, seen.read)
 
 
-def load(learner: Learner, updates: int, whole: Whole | None = None, optimizer: Mapping[str, Any] | None = None) -> None:
+def load(
+    learner: Learner, updates: int, whole: Whole | None = None, optimizer: Mapping[str, Any] | None = None
+) -> None:
     """Go to these weights and this state, which rank 0 has."""
     learner.updates = updates
     load_weights(learner.policy.model, None if whole is None else whole[""])

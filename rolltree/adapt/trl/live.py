@@ -1,4 +1,4 @@
-"""The engine that writes for a TRL trainer: an embedded one that follows its weights, or the vLLM server that TRL feeds."""
+"""The engine that writes for a TRL trainer: an embedded one that follows its weights, or the server that TRL feeds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rolltree.policy.publish import weights_of
 class LiveEngine:
     """One engine for one trainer.
 
-    An embedded one gets the weights when the trainer's step has moved on. With `use_vllm` and `vllm_mode="server"` it is
-    TRL's server, which TRL gives the weights before it asks for rollouts, gathered from FSDP or DeepSpeed if need be.
+    An embedded one gets the weights when the trainer's step has moved on. With `use_vllm` and `vllm_mode="server"` it
+    is TRL's server, which TRL gives the weights before it asks for rollouts, gathered from FSDP or DeepSpeed if need be.
     """
 
     def __init__(self) -> None:
@@ -96,6 +96,6 @@ def _check_whole(trainer: Any) -> None:
     for flag, name in (("is_deepspeed_enabled", "DeepSpeed"), ("is_fsdp_enabled", "FSDP")):
         if getattr(trainer, flag, False):
             raise AdaptError(
-                f"Rolltree's embedded engine needs the whole model, but {name} shards it; let TRL hand the weights to a "
-                "server (use_vllm=True, vllm_mode='server'), or train with data parallelism"
+                f"Rolltree's embedded engine needs the whole model, but {name} shards it; let TRL hand the weights to "
+                "a server (use_vllm=True, vllm_mode='server'), or train with data parallelism"
             )
