@@ -4,9 +4,10 @@
 
 A Llama with random weights in single precision learns from one packed tree per rank, twice: the second step has the
 optimizer's state. The height is the most memory that stood at once during that step (VmHWM of Linux, reset before it),
-less what Python, torch and the group of ranks took before there was a model; it is told in sizes of the model's weights,
-of which a single process needs four (weights, gradient, two moments) and activations. Those are of one tree of 192 tokens,
-half as large as this small model; each number of ranks is measured with them kept and computed again (checkpointing).
+less what Python, torch and the group of ranks took before there was a model; it is told in sizes of the model's
+weights, of which a single process needs four (weights, gradient, two moments) and activations. Those are of one tree of
+192 tokens, half as large as this small model; each number of ranks is measured with them kept and with them computed
+again (gradient checkpointing).
 What stands between steps is told beside it.
 The run's driver, which keeps one more whole copy, is not a part of this.
 """

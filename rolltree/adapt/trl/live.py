@@ -19,7 +19,7 @@ class LiveEngine:
     """One engine for one trainer.
 
     An embedded one gets the weights when the trainer's step has moved on. With `use_vllm` and `vllm_mode="server"` it
-    is TRL's server, which TRL gives the weights before it asks for rollouts, gathered from FSDP or DeepSpeed if need be.
+    is TRL's server, which TRL gives the weights before it asks for rollouts, gathered from FSDP or DeepSpeed.
     """
 
     def __init__(self) -> None:
