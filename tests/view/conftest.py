@@ -44,7 +44,7 @@ class Window:
     def open(self, place: str) -> Any:
         """Go to a place of the viewer and wait until it has drawn all it will draw."""
         self.page.goto(self.address + place)
-        self.page.wait_for_selector("div.page")
+        self.page.wait_for_selector(".page")
         self.page.wait_for_function("window.socket?.connected && !document.querySelector('.waiting')")
         return self.page
 

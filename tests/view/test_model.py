@@ -254,7 +254,7 @@ def test_runs_have_curves_steps_and_facts(run, tmp_path: Path):
     lines = lines_of(run)
     assert curve("a", lines, "reward/mean", "decoded").x == (100.0, 200.0)
     assert curve("a", lines, "reward/mean", "step").y == (0.25, 0.5)
-    assert chosen(metric_names([lines]), ["no such"]) == ["reward/mean", "policy/entropy"]
+    assert chosen(metric_names([lines]), ["no such"]) == ["eval/pass@1", "reward/mean", "policy/entropy"]
     assert [(s.step, s.saved) for s in steps(run)] == [(2, True), (1, True)]
     assert summary(run).facts["recipe"] == "grpo"
     (tmp_path / "bad").mkdir()

@@ -15,7 +15,7 @@ from nicegui.events import GenericEventArguments
 
 from rolltree.view.colours import COLOURINGS, Scale
 from rolltree.view.icicle import Icicle
-from rolltree.view.runs import Line
+from rolltree.view.runs import Line, smoothed
 from rolltree.view.strip import Strip
 
 Pick = Callable[[Any], Any]
@@ -30,6 +30,10 @@ class Cell:
 
     text: str
     href: str = ""
+    kind: str = ""
+    """How it looks: `badge running`, `badge grave`."""
+    title: str = ""
+    """What is said of it where one points at it."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,37 @@ class Column:
 class PageTable(Element, component="../assets/grid.js"):
     """A table; the first column's links are what j and k move through."""
 
-    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], name: str = "table") -> None:
         super().__init__()
+        self._props["name"] = name
+        self._set(columns, rows)
+
+    def show(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+        """Other texts in the same table."""
+        self._set(columns, rows)
+        self.update()
+
+    def _set(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
         self._props["columns"] = [asdict(c) for c in columns]
         self._props["rows"] = [[asdict(c) for c in row] for row in rows]
+
+
+class Section:
+    """A part of a page that is drawn again only when what it shows has changed, and then at one go."""
+
+    def __init__(self) -> None:
+        self.place = ui.element("div")
+        self._shown: Any = None
+
+    def show(self, data: Any, draw: Callable[[], None]) -> bool:
+        """Draw what stands for some data, unless it is drawn already; `draw` waits for nothing."""
+        if self._shown is not None and self._shown == (data,):
+            return False
+        self._shown = (data,)
+        self.place.clear()
+        with self.place:
+            draw()
+        return True
 
 
 class Tokens(Element, component="../assets/tokens.js"):
@@ -128,22 +159,38 @@ def icicle_figure(drawn: Icicle, selected: str) -> dict[str, Any]:
     return {"data": [trace], "layout": layout}
 
 
-def curve_figure(title: str, axis: str, lines: Sequence[Line], names: Sequence[str]) -> dict[str, Any]:
-    """One metric of several runs as a Plotly figure that reads in the light and in the dark."""
-    data = [
-        {
-            "type": "scatter", "mode": "lines+markers" if len(line.x) < 60 else "lines", "name": plain(line.run),
-            "x": line.x, "y": line.y, "line": {"color": LINES[names.index(line.run) % len(LINES)], "width": 2},
-            "hovertemplate": f"%{{y:.4g}} at {plain(axis)} %{{x:,}}<extra>{plain(line.run)}</extra>",
-        }
-        for line in lines
-    ]  # fmt: skip
+def curve_figure(
+    title: str, axis: str, lines: Sequence[Line], names: Sequence[str], smooth: int = 1
+) -> dict[str, Any]:
+    """One metric of several runs as a Plotly figure that reads in the light and in the dark.
+
+    Intervals are bands; a curve that is smoothed stands over the faint values it was made of.
+    """
+    data: list[dict[str, Any]] = []
+    for line in lines:
+        colour = LINES[names.index(line.run) % len(LINES)]
+        own = {"type": "scatter", "x": line.x, "name": plain(line.run), "legendgroup": plain(line.run)}
+        quiet = {**own, "hoverinfo": "skip", "showlegend": False}
+        if line.low:
+            data.append({
+                **quiet, "x": [*line.x, *reversed(line.x)], "y": [*line.high, *reversed(line.low)], "fill": "toself",
+                "fillcolor": colour, "opacity": 0.16, "mode": "none",
+            })  # fmt: skip
+        drawn = smoothed(line, smooth)
+        if drawn is not line:
+            data.append({**quiet, "y": line.y, "mode": "lines", "opacity": 0.3, "line": {"color": colour, "width": 1}})
+        data.append({
+            **own, "mode": "lines+markers" if len(line.x) < 60 else "lines", "y": drawn.y,
+            "line": {"color": colour, "width": 2},
+            "customdata": [f" ({a:.3g}–{b:.3g})" for a, b in zip(line.low, line.high, strict=True)] or [""] * len(line.x),
+            "hovertemplate": f"%{{y:.4g}}%{{customdata}} at {plain(axis)} %{{x:,}}<extra>{plain(line.run)}</extra>",
+        })  # fmt: skip
     grid = {"gridcolor": "rgba(130,135,140,0.22)", "zeroline": False, "linecolor": _INK}
     layout = {
         "title": {"text": plain(title), "font": {"size": 14}, "x": 0.02}, "font": {"color": _INK, "size": 11},
         "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": len(names) > 1,
-        "legend": {"orientation": "h", "y": -0.25}, "margin": {"l": 48, "r": 12, "t": 36, "b": 40},
-        "xaxis": {**grid, "title": {"text": plain(axis)}}, "yaxis": grid, "uirevision": "kept",
+        "legend": {"orientation": "h", "y": -0.3}, "margin": {"l": 48, "r": 12, "t": 36, "b": 40},
+        "xaxis": {**grid, "title": {"text": plain(axis), "standoff": 4}}, "yaxis": grid, "uirevision": "kept",
     }  # fmt: skip
     return {"data": data, "layout": layout, "config": {"displayModeBar": False}}
 
@@ -190,12 +237,15 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) and abs(value) >= 10 else f"{value:.4g}"
 
 
-def facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and values, one under the other."""
+def facts(pairs: Sequence[tuple[str, str]], explain: Callable[[str], str] = lambda name: "") -> None:
+    """Names and values, one under the other; `explain` says of a name what it is, where one points at it."""
     with ui.element("dl").classes("facts"):
         for name, value in pairs:
             with ui.element("dt"):
-                ui.label(name)
+                said = explain(name)
+                label = ui.label(name)
+                if said:
+                    label.props["title"] = said
             with ui.element("dd"):
                 ui.label(value)
 
