@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from rolltree.errors import RolltreeError
 from rolltree.tree import parquet
 from rolltree.tree.archive import Archive, open_forest
 from rolltree.view.convert import converted
@@ -68,6 +69,14 @@ class RunSource:
         found = [step for step, path in parquet.parts(folder) if (path / "trees.parquet").exists()]
         broken = [path for step, path in parquet.parts(folder) if step is None and (path / "nodes.parquet").exists()]
         return [*found] or ([None] if broken else [])
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one forest without steps, which opens at its prompts; a damaged one says so on its page."""
+        try:
+            return self.kind != "run" and self.steps() == [None]
+        except RolltreeError:
+            return False
 
     def archive(self, step: int | None) -> Archive:
         """The columns of one step's forest, opened once and kept while it does not change."""

@@ -120,10 +120,10 @@ async def shown(draw: Callable[[], Awaitable[None]], *, quiet: bool = False) -> 
         waiting.delete()
 
 
-async def paged(draw: Callable[[], Awaitable[None]]) -> None:
+async def paged(draw: Callable[[], Awaitable[Any]]) -> Any:
     """Draw a page that makes its own frame; an address that leads nowhere gets one with the reason in it."""
     try:
-        await draw()
+        return await draw()
     except RolltreeError as error:
         with frame(Crumb("Nothing here")):
             trouble(str(error))

@@ -14,13 +14,12 @@ from nicegui.elements.mixins.text_element import TextElement
 from nicegui.events import GenericEventArguments
 
 from rolltree.view.colours import COLOURINGS, Scale
-from rolltree.view.icicle import Icicle
+from rolltree.view.icicle import MARKS, Icicle
 from rolltree.view.runs import Line, smoothed
 from rolltree.view.strip import Strip
 
 Pick = Callable[[Any], Any]
 LINES = ("#3b8fc4", "#dd7a2f", "#3d9f6b", "#b065b1", "#b8952a", "#d2566b", "#6478d3", "#868d95")
-_NEUTRAL = "rgba(130,135,140,0.28)"
 _INK = "#7d858c"
 
 
@@ -96,16 +95,16 @@ class Tokens(Element, component="../assets/tokens.js"):
 
 
 class Picture(Element, component="../assets/icicle.js"):
-    """A tree as a Plotly icicle."""
+    """A tree as an icicle on a canvas."""
 
     def __init__(self, drawn: Icicle, selected: str, pick: Pick) -> None:
         super().__init__()
-        self._props["figure"] = icicle_figure(drawn, selected)
+        self._props["drawing"] = drawing(drawn, selected)
         self.on("pick", lambda e: pick(_first(e)))
 
     def show(self, drawn: Icicle, selected: str) -> None:
         """Draw another state of the tree in place."""
-        self._props["figure"] = icicle_figure(drawn, selected)
+        self._props["drawing"] = drawing(drawn, selected)
         self.update()
 
 
@@ -125,38 +124,15 @@ def plain(text: str) -> str:
     return html.escape(text, quote=False).replace("\n", "⏎")
 
 
-def icicle_figure(drawn: Icicle, selected: str) -> dict[str, Any]:
-    """A drawn tree as a Plotly figure."""
-    rects = drawn.rects
-    palette = drawn.scale.palette
-    above = {r.key: r.above for r in rects}
-    levels = 1
-    for first in above.values():
-        depth, at = 1, first
-        while at:
-            depth, at = depth + 1, above[at]
-        levels = max(levels, depth)
-    trace = {
-        "type": "icicle", "branchvalues": "total", "sort": False, "hoverinfo": "text", "textinfo": "label",
-        "ids": [r.key for r in rects], "parents": [r.above for r in rects], "values": [r.leaves for r in rects],
-        "labels": [plain(r.label) for r in rects],
-        "hovertext": ["<br>".join(plain(line) for line in r.lines) for r in rects],
-        "marker": {
-            "colors": [_NEUTRAL if r.shade < 0 else palette[r.shade] for r in rects],
-            "line": {
-                "width": [4 if r.key == selected else 1 for r in rects],
-                "color": ["#1f6fd0" if r.key == selected else "rgba(120,125,130,0.55)" for r in rects],
-            },
-        },
-        "textfont": {"color": [_INK if r.shade < 0 else drawn.scale.inks[r.shade] for r in rects]},
-        "leaf": {"opacity": 1}, "tiling": {"orientation": "v", "pad": 1}, "pathbar": {"visible": False},
-        "textposition": "middle left", "hoverlabel": {"align": "left", "namelength": -1},
+def drawing(drawn: Icicle, selected: str) -> dict[str, Any]:
+    """A drawn tree as the canvas takes it."""
+    kept = ("key", "label", "lines", "leaves", "shade", "marks", "level", "at")
+    about = f"a tree of {drawn.nodes:,} nodes and {drawn.leaves:,} leaves; the arrow keys move through it"
+    return {
+        "rects": [{name: getattr(r, name) for name in kept} for r in drawn.rects], "levels": drawn.levels,
+        "leaves": drawn.leaves, "selected": selected, "palette": list(drawn.scale.palette),
+        "inks": list(drawn.scale.inks), "about": about,
     }  # fmt: skip
-    layout = {
-        "height": max(180, min(620, 30 * levels + 20)), "margin": {"l": 2, "r": 2, "t": 2, "b": 2},
-        "paper_bgcolor": "rgba(0,0,0,0)", "uniformtext": {"minsize": 9, "mode": "hide"},
-    }  # fmt: skip
-    return {"data": [trace], "layout": layout}
 
 
 def curve_figure(
@@ -205,10 +181,22 @@ def says(sentence: str) -> None:
     ui.label(sentence).classes("says")
 
 
-def heading(text: str, level: int = 2) -> None:
-    """A heading."""
-    with ui.element(f"h{level}"):
+def heading(text: str, level: int = 2, *, live: bool = False) -> None:
+    """A heading; a `live` one is read out when it changes."""
+    with ui.element(f"h{level}") as made:
         ui.label(text)
+    if live:
+        made.props('aria-live="polite"')
+
+
+def marks_legend(drawn: Icicle) -> None:
+    """What the marks mean that are on some rectangle."""
+    here = {mark for rect in drawn.rects for mark in rect.marks}
+    if here:
+        with ui.element("div").classes("legend marks"):
+            for mark, (sign, words) in MARKS.items():
+                if mark in here:
+                    ui.label(f"{sign} {words}")
 
 
 def legend(scale: Scale, note: str = "") -> None:

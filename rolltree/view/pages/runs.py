@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastapi.responses import RedirectResponse
 from nicegui import ui
 
 from rolltree.errors import RolltreeError
@@ -48,15 +49,19 @@ def add(site: Site) -> None:
     @ui.page("/", response_timeout=60)
     async def page(  # pyright: ignore[reportUnusedFunction]
         metrics: str = "", axis: str = "step", columns: str = "", smooth: str = "1"
-    ) -> None:
+    ) -> Any:
         known: Mapping[str, Axis] = {a: a for a in AXES}
         width = next((w for w in SMOOTH if str(w) == smooth), 1)
         asked = Asked(_list(metrics), known.get(axis, "step"), _list(columns), width)
+        only = site.sources[0] if len(site.sources) == 1 else None
+        if only is not None and await asyncio.to_thread(lambda: only.single):
+            return RedirectResponse(link("step", run=only.name))
         with frame(Crumb("Runs")):
             heading("Runs", 1)
             drawn = RunsView(site, asked)
             await shown(drawn.draw)
             watch(lambda: [(s.name, s.stamp(), state_of(s)) for s in site.sources], drawn.draw)
+        return None
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
+from fastapi.responses import RedirectResponse
 from nicegui import ui
 
 from rolltree.view.findings import badge
@@ -22,16 +24,20 @@ def add(site: Site) -> None:
     """Register the page."""
 
     @ui.page("/run", response_timeout=120)
-    async def page(run: str = "", columns: str = "") -> None:  # pyright: ignore[reportUnusedFunction]
-        async def whole() -> None:
+    async def page(run: str = "", columns: str = "") -> Any:  # pyright: ignore[reportUnusedFunction]
+        async def whole() -> Any:
             source = site.get(run)
+            if await asyncio.to_thread(lambda: source.single):
+                return RedirectResponse(link("step", run=source.name))
             with frame(Crumb(source.name, source, up="/")):
                 heading(source.name, 1)
                 drawn = RunView(source, tuple(c for c in columns.split(",") if c))
                 await shown(drawn.draw)
                 follow((source,), drawn.draw)
 
-        await paged(whole)
+            return None
+
+        return await paged(whole)
 
 
 class RunView:
