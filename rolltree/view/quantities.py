@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rolltree.tree.archive import Archive
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.shape import Ints, offsets
 from rolltree.view.colours import Colouring
 from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
+
+_COMPUTE: Any = pc
+"""Arrow's functions are generated at import, where no type checker sees them."""
 
 
 def token_values(archive: Archive, colouring: Colouring, lo: int, hi: int) -> tuple[Floats, Ints]:
@@ -55,23 +60,23 @@ def recorded(archive: Archive, colouring: Colouring, lo: int, hi: int) -> bool:
     """Whether any action of the rows has such a number."""
     if colouring in ("entropy", "mismatch"):
         names = ("entropy",) if colouring == "entropy" else ("sampling_logprob", "logp")
-        if any(np.isfinite(sum(aligned(archive, names, lo, hi)[0], np.zeros(1)))):
+        if np.isfinite(np.sum(aligned(archive, names, lo, hi)[0], axis=0)).any():
             return True
-        key = f'"{TRAINER_ENTROPY if colouring == "entropy" else TRAINER_LOGP}"'
-        return any(key in text for text in archive.column("notes").slice(lo, hi - lo).to_pylist() if text)
+        return bool(len(_with_note(archive, TRAINER_ENTROPY if colouring == "entropy" else TRAINER_LOGP, lo, hi)))
     return bool(np.isfinite(token_values(archive, colouring, lo, hi)[0]).any())
 
 
 def noted(archive: Archive, name: str, lo: int, hi: int, rows: Ints) -> dict[int, Floats]:
     """A list of numbers out of the notes of some rows, counted from lo; rows without it are left out."""
-    texts = archive.column("notes").slice(lo, hi - lo).to_pylist()
-    key = f'"{name}"'
-    out: dict[int, Floats] = {}
-    for row in rows.tolist():
-        text = texts[row]
-        if text and key in text:
-            out[row] = _numbers(json.loads(text).get(name))
-    return out
+    have = np.intersect1d(_with_note(archive, name, lo, hi), rows)
+    texts = archive.column("notes").take(have + lo).to_pylist()
+    return {row: _numbers(json.loads(text).get(name)) for row, text in zip(have.tolist(), texts, strict=True)}
+
+
+def _with_note(archive: Archive, name: str, lo: int, hi: int) -> Ints:
+    """The rows, counted from lo, whose notes hold a name."""
+    has = _COMPUTE.match_substring(archive.column("notes").slice(lo, hi - lo), f'"{name}"')
+    return np.flatnonzero(has.fill_null(False).to_numpy())
 
 
 def newest(archive: Archive) -> int:

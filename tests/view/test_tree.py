@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolltree.task.protocol import EXPECTED, Item, expected
 from rolltree.tree import Forest, Tree
 from rolltree.tree.archive import open_forest
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.parquet import save
+from rolltree.tree.shape import ends
 from rolltree.view.differ import differing, first_difference, sides
 from rolltree.view.fork import parting
 from rolltree.view.icicle import icicle
@@ -162,3 +165,16 @@ def test_a_tree_notes_the_answer_that_its_item_asks_for():
     assert expected(Item("i", "", {"a": 1})) == {}
 
 
+
+
+@given(st.lists(st.integers(0, 30), max_size=60), st.booleans())
+def test_ends_of_deep_and_of_wide_forests_are_those_of_the_tree_walk(above: list[int], chain: bool):
+    depth: list[int] = []
+    for pick in above:  # depth first: each row hangs from one on the path to the row before it
+        depth.append(0 if not depth else depth[-1] + 1 if chain and pick else min(pick, depth[-1] + 1))
+    parent = [max((j for j in range(i) if depth[j] == d - 1), default=-1) if d else -1 for i, d in enumerate(depth)]
+    want = [next((j for j in range(i + 1, len(depth)) if depth[j] <= d), len(depth)) for i, d in enumerate(depth)]
+    assert ends(np.array(parent, np.int64), np.array(depth, np.int64)).tolist() == want
+    wide = depth + [0] * (40 * len(depth))
+    found = ends(np.array(parent + [-1] * (40 * len(depth)), np.int64), np.array(wide, np.int64))
+    assert found.tolist() == want + list(range(len(depth) + 1, len(wide) + 1))
