@@ -49,6 +49,19 @@ class Window:
         return self.page
 
 
+def rectangle(page: Any, key: str) -> tuple[float, float]:
+    """Where the middle of a rectangle of the icicle is in the window: n3 is node 3."""
+    page.locator(".icicle").scroll_into_view_if_needed()
+    at = page.evaluate(
+        """key => {
+            const all = document.querySelector(".icicle"), box = all.boxOf(key), edge = all.getBoundingClientRect();
+            return [edge.x + box.x + box.w / 2, edge.y + box.y + box.h / 2];
+        }""",
+        key,
+    )
+    return at[0], at[1]
+
+
 def start(*arguments: str | Path) -> Viewer:
     """Start a viewer as its own process and wait until it listens."""
     outside = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "NICEGUI"))}
