@@ -1,4 +1,4 @@
-"""How two paths differ: the first token that is not the same, what is the same further on, and the facts that differ."""
+"""How two paths differ: their first token that is not the same, what is the same behind it, and their facts."""
 
 from __future__ import annotations
 

@@ -39,9 +39,7 @@ def first_prompt(source: RunSource) -> FirstPrompt | None:
         return None
     try:
         told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        tokens = [
-            ShownToken(int(t["id"]), visible(str(t["text"])), bool(t.get("special"))) for t in told["tokens"]
-        ]
+        tokens = [ShownToken(int(t["id"]), visible(str(t["text"])), bool(t.get("special"))) for t in told["tokens"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ViewError(f"{path} cannot be read ({error}); delete it, or restore the run's own") from None
     return FirstPrompt(str(told.get("item", "")), tuple(tokens[:MOST]), max(0, len(tokens) - MOST))

@@ -199,9 +199,17 @@ def _rect(
         lines.append(f"{used.colouring}: {used.names[int(value)] if used.names else f'{value:.4g}'}")
     text = excerpt(row)
     turns = sum(tree.word("role", int(r)) == "env" for r in run) if count < 200 else 0
-    short = f"{node} {text}" if count == 1 else f"{node} ({turns} turns) {text}" if turns else f"{node} ({count:,} nodes) {text}"
+    short = (
+        f"{node} {text}"
+        if count == 1
+        else f"{node} ({turns} turns) {text}"
+        if turns
+        else f"{node} ({count:,} nodes) {text}"
+    )
     shade = int(used.index(np.array([value]))[0])
-    return Rect(f"n{node}", above, node, short.strip(), (*lines, text) if text else tuple(lines), leaves, value, shade, marks)
+    return Rect(
+        f"n{node}", above, node, short.strip(), (*lines, text) if text else tuple(lines), leaves, value, shade, marks
+    )
 
 
 def _marks(tree: Outline, run: np.ndarray, last: int) -> tuple[Mark, ...]:

@@ -26,9 +26,7 @@ UNSAID = ("rng", TRAINER_LOGP, TRAINER_ENTROPY)
 """Notes that are no facts of a node: its randomness, and numbers that stand at the tokens."""
 
 
-def path_strip(
-    tree: Outline, rows: Sequence[int], pieces: Pieces, colouring: Colouring
-) -> tuple[Strip, list[Record]]:
+def path_strip(tree: Outline, rows: Sequence[int], pieces: Pieces, colouring: Colouring) -> tuple[Strip, list[Record]]:
     """The tokens of some rows of a tree, in order, and their records."""
     rows = list(rows)
     passed = 0

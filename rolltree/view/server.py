@@ -16,7 +16,6 @@ from rolltree.view.guard import Guard, is_loopback
 from rolltree.view.links import ViewError
 from rolltree.view.source import FoundSources, RunSource
 
-
 PATIENCE = 60.0
 """Seconds a page may be silent (busy drawing, asleep, offline) before the viewer forgets it and it starts anew."""
 

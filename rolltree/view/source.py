@@ -171,7 +171,7 @@ def _is_source(folder: Path) -> bool:
     # A model's folder has a config.json too, so that alone makes no run.
     if any((folder / name).exists() for name in ("metrics.jsonl", "forests", "nodes.parquet")):
         return True
-    return (folder / "config.json").exists() and (folder / "in-use.json").exists() or any(folder.glob("step=*"))
+    return ((folder / "config.json").exists() and (folder / "in-use.json").exists()) or any(folder.glob("step=*"))
 
 
 def _name(found: Path, root: Path, *, alone: bool) -> str:

@@ -125,8 +125,8 @@ def test_a_tree_says_its_question_marks_and_where_one_is(tab: Window):
     assert "◆ forked here" in marks
     assert "pruned" in marks
     page.mouse.move(*rectangle(page, "n6"))
-    page.wait_for_selector(".tip[data-key=n6]")
-    assert "pruned" in page.locator(".tip[data-key=n6]").inner_text()
+    page.wait_for_selector(".rect-tip[data-key=n6]")
+    assert "pruned" in page.locator(".rect-tip[data-key=n6]").inner_text()
     page.hover(".events.there li:has-text('was pruned')")
     page.wait_for_selector(".icicle[data-marked='n6']")
     page.hover("h1")
@@ -185,7 +185,8 @@ CHECK = """() => {
   const said = (e) => (e.getAttribute('aria-label') || e.getAttribute('title') || e.textContent || '').trim() ||
     (e.id && document.querySelector(`label[for="${e.id}"]`)?.textContent) || e.closest('label')?.textContent || '';
   const parts = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const behind = (e) => {
     for (let at = e; at; at = at.parentElement) {

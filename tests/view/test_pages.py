@@ -126,12 +126,12 @@ def test_text_is_text_wherever_it_is_shown(window: Window, viewer: Viewer, place
         page.wait_for_selector(".icicle[data-drawn]")
         for node in range(7):
             page.mouse.move(*rectangle(page, f"n{node}"))
-            page.wait_for_selector(f".tip[data-key=n{node}]")
+            page.wait_for_selector(f".rect-tip[data-key=n{node}]")
         page.hover(".run.chosen .token >> nth=0")
         page.click("summary")
     assert "<script>window.planted=1</script>" in page.locator("body").inner_text()
     assert page.evaluate("window.planted") is None
-    assert page.locator(".page img, .page script, .page b, .tip img, .q-dialog img").count() == 0
+    assert page.locator(".page img, .page script, .page b, .tip img, .rect-tip img, .q-dialog img").count() == 0
 
 
 def test_an_empty_run_and_damaged_files_say_one_sentence(window: Window):

@@ -165,8 +165,6 @@ def test_a_tree_notes_the_answer_that_its_item_asks_for():
     assert expected(Item("i", "", {"a": 1})) == {}
 
 
-
-
 @given(st.lists(st.integers(0, 30), max_size=60), st.booleans())
 def test_ends_of_deep_and_of_wide_forests_are_those_of_the_tree_walk(above: list[int], chain: bool):
     depth: list[int] = []

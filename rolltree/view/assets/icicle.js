@@ -15,7 +15,7 @@ export default {
   props: { drawing: Object },
   mounted() {
     this.canvas = this.$el.querySelector("canvas");
-    this.tip = put(document.body, "div", "tip");
+    this.tip = put(document.body, "div", "rect-tip");
     this.tip.setAttribute("role", "tooltip");
     this.marked = new Set();
     this.canvas.addEventListener("mousemove", (event) => this.point(event));

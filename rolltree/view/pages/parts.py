@@ -135,9 +135,7 @@ def drawing(drawn: Icicle, selected: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def curve_figure(
-    title: str, axis: str, lines: Sequence[Line], names: Sequence[str], smooth: int = 1
-) -> dict[str, Any]:
+def curve_figure(title: str, axis: str, lines: Sequence[Line], names: Sequence[str], smooth: int = 1) -> dict[str, Any]:
     """One metric of several runs as a Plotly figure that reads in the light and in the dark.
 
     Intervals are bands; a curve that is smoothed stands over the faint values it was made of.
@@ -153,12 +151,13 @@ def curve_figure(
                 "fillcolor": colour, "opacity": 0.16, "mode": "none",
             })  # fmt: skip
         drawn = smoothed(line, smooth)
+        ends = [f" ({low:.3g}–{high:.3g})" for low, high in zip(line.low, line.high, strict=True)]
         if drawn is not line:
             data.append({**quiet, "y": line.y, "mode": "lines", "opacity": 0.3, "line": {"color": colour, "width": 1}})
         data.append({
             **own, "mode": "lines+markers" if len(line.x) < 60 else "lines", "y": drawn.y,
             "line": {"color": colour, "width": 2},
-            "customdata": [f" ({a:.3g}–{b:.3g})" for a, b in zip(line.low, line.high, strict=True)] or [""] * len(line.x),
+            "customdata": ends if drawn is line and line.low else [""] * len(line.x),
             "hovertemplate": f"%{{y:.4g}}%{{customdata}} at {plain(axis)} %{{x:,}}<extra>{plain(line.run)}</extra>",
         })  # fmt: skip
     grid = {"gridcolor": "rgba(130,135,140,0.22)", "zeroline": False, "linecolor": _INK}

@@ -16,7 +16,17 @@ from rolltree.view.links import link
 from rolltree.view.pages.frame import Crumb, Site, frame, shown, watch
 from rolltree.view.pages.parts import Cell, Column, PageTable, Section, curve_figure, heading, says, trouble
 from rolltree.view.runs import (
-    AXES, COLUMNS, PLAIN, Axis, Summary, chosen, curve, lines_of, metric_names, summary, tooltip,
+    AXES,
+    COLUMNS,
+    PLAIN,
+    Axis,
+    Summary,
+    chosen,
+    curve,
+    lines_of,
+    metric_names,
+    summary,
+    tooltip,
 )  # fmt: skip
 from rolltree.view.source import RunSource
 from rolltree.view.state import ABOUT, state_of
@@ -89,7 +99,9 @@ class RunsView:
         sentences = list(dict.fromkeys(row.trouble for row in rows if row.trouble))
         self.troubles.show(sentences, lambda: [trouble(one) for one in sentences] and None)
         self.bar.show((names, picked), lambda: self._draw_bar(names, picked))
-        lines = {m: [found for run in runs if (found := curve(run, measured[run], m, self.asked.axis)).x] for m in picked}
+        lines = {
+            m: [found for run in runs if (found := curve(run, measured[run], m, self.asked.axis)).x] for m in picked
+        }
         figures = {m: curve_figure(m, AXES[self.asked.axis], lines[m], runs, self.asked.smooth) for m in picked}
         if not self.curves.show(picked, lambda: self._draw_curves(figures)):
             for metric, plot in self.plots.items():
@@ -97,7 +109,9 @@ class RunsView:
 
     def _show_table(self, rows: Sequence[Summary], badges: Sequence[Cell], columns: Sequence[str]) -> None:
         heads = [Column("run"), Column("state", "left", title="what the run does now"), Column("findings")]
-        heads += [Column(c, "knobs" if c == "knobs" else "left" if c in PLAIN else "", title=tooltip(c)) for c in columns]
+        heads += [
+            Column(c, "knobs" if c == "knobs" else "left" if c in PLAIN else "", title=tooltip(c)) for c in columns
+        ]
         cells = [
             [
                 Cell(row.name, link("run", run=row.name)),
@@ -128,9 +142,9 @@ class RunsView:
             ui.select(dict(AXES), value=asked.axis, label="along", on_change=lambda e: asked.go(axis=e.value)).props(
                 "dense outlined"
             )
-            ui.select(SMOOTH, value=asked.smooth, label="smoothing", on_change=lambda e: asked.go(smooth=e.value)).props(
-                "dense outlined"
-            ).classes("smooth-select")
+            ui.select(
+                SMOOTH, value=asked.smooth, label="smoothing", on_change=lambda e: asked.go(smooth=e.value)
+            ).props("dense outlined").classes("smooth-select")
             ui.select(
                 known, value=now, label="columns of the table", multiple=True,
                 on_change=lambda e: asked.go(columns=e.value),

@@ -85,7 +85,9 @@ class RunView:
                 with ui.element("span").classes(f"badge {about.state}").tooltip(ABOUT[about.state]):
                     Words(about.state)
             if flag[1]:
-                ui.link(f"findings: {flag[0]}", link("findings", run=self.source.name)).classes(flag[1]).tooltip(flag[2])
+                ui.link(f"findings: {flag[0]}", link("findings", run=self.source.name)).classes(flag[1]).tooltip(
+                    flag[2]
+                )
 
     def _draw_bar(self, names: Sequence[str], used: Sequence[str]) -> None:
         with ui.element("div").classes("bar"):
@@ -121,15 +123,17 @@ def _few(knobs: Sequence[tuple[str, str]]) -> str:
 def _draw_prompt(prompt: FirstPrompt | None) -> None:
     if prompt is None:
         return
-    with ui.expansion(f"the first prompt, token by token: {len(prompt.tokens):,} tokens").classes("shared first-prompt"):
+    with ui.expansion(f"the first prompt, token by token: {len(prompt.tokens):,} tokens").classes(
+        "shared first-prompt"
+    ):
         says(f"item {prompt.item}")
         with ui.element("div").classes("run-text"):
             for token in prompt.tokens:
-                with ui.element("span").classes("piece" + (" special" if token.special else "")).props(
-                    f'title="id {token.id}"'
+                with (
+                    ui.element("span")
+                    .classes("piece" + (" special" if token.special else ""))
+                    .props(f'title="id {token.id}"')
                 ):
                     Words(token.text)
         if prompt.hidden:
             says(f"{prompt.hidden:,} more tokens stand in prompt.json")
-
-

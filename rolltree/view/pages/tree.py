@@ -21,8 +21,8 @@ from rolltree.view.outline import Outline, outline
 from rolltree.view.pages.findings import draw_finding
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Picture, Tokens, Words, button, facts, heading, legend, marks_legend, says
-from rolltree.view.prompts import by_spread, neighbours
 from rolltree.view.pages.tree_head import draw_tree_head, tree_head
+from rolltree.view.prompts import by_spread, neighbours
 from rolltree.view.rows import events_of
 from rolltree.view.source import RunSource
 from rolltree.view.text import Pieces, pieces_of
@@ -169,7 +169,8 @@ class View:
             self.path.clear()
             with self.path:
                 heading(f"The path to node {int(look.tree.ids[look.row])}: {strip.tokens:,} tokens")
-                legend(strip.scale, strip.note)
+                if strip.note:
+                    ui.label(strip.note).classes("legend")
                 if strip.hidden:
                     says(f"{strip.hidden:,} tokens in the middle are left out; choose a node nearer to the root")
                 Tokens(strip, int(look.tree.ids[look.row]), self.pick_node)
