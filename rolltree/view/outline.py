@@ -113,7 +113,7 @@ class Outline(Shape):
         if np.isfinite(self.rewards).any():
             known.append("reward")
         more: tuple[Colouring, ...] = ("entropy", "mismatch", "advantage", "staleness")
-        known += [c for c in more if recorded(self.archive, c, self.lo, self.hi)]
+        known.extend(c for c in more if recorded(self.archive, c, self.lo, self.hi))
         return tuple(known)
 
     @cached_property

@@ -97,7 +97,7 @@ class RunsView:
         picked = chosen(names, self.asked.metrics)
         self._show_table(rows, badges, [c for c in columns if any(c in row.facts for row in rows)])
         sentences = list(dict.fromkeys(row.trouble for row in rows if row.trouble))
-        self.troubles.show(sentences, lambda: [trouble(one) for one in sentences] and None)
+        self.troubles.show(sentences, lambda: _tell(sentences))
         self.bar.show((names, picked), lambda: self._draw_bar(names, picked))
         lines = {
             m: [found for run in runs if (found := curve(run, measured[run], m, self.asked.axis)).x] for m in picked
@@ -158,6 +158,11 @@ class RunsView:
                     self.plots[metric] = ui.plotly(figure)
                     with ui.element("figcaption"):
                         ui.label(tooltip(metric) or metric).classes("soft about")
+
+
+def _tell(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        trouble(sentence)
 
 
 def _read(sources: Sequence[RunSource], columns: Sequence[str]) -> tuple[list[Summary], dict[str, Lines], list[Cell]]:

@@ -309,7 +309,7 @@ class View:
             if row is not None:
                 await self.go(row)
         elif name == "c":
-            names = [c for c in COLOURINGS if c in tree.colourings]
+            names: list[Colouring] = [c for c in COLOURINGS if c in tree.colourings]
             await self._colour(names[(names.index(look.colour) + 1) % len(names) if look.colour in names else 0])()
         elif name == "z":
             look.root = 0 if look.root == look.row else look.row
