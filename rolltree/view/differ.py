@@ -20,6 +20,9 @@ from rolltree.view.words import shown
 ALIGNED = 2000
 """Tokens up to which two sides are aligned; longer ones are compared place by place."""
 
+BLOCK = 4
+"""Tokens in a row that count as the same between two differences."""
+
 
 @dataclass(frozen=True)
 class Side:
@@ -104,6 +107,9 @@ def _same(a: Sequence[object], b: Sequence[object]) -> tuple[list[bool], list[bo
             left[i] = right[i] = a[i] == b[i]
         return left, right
     for i, j, size in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
+        edge = i == j == 0 or (i + size, j + size) == (len(a), len(b))
+        if size < BLOCK and not edge:
+            continue  # a few tokens that are somewhere on the other side too say nothing
         left[i : i + size] = [True] * size
         right[j : j + size] = [True] * size
     return left, right

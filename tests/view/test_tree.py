@@ -139,6 +139,7 @@ def test_a_pair_begins_with_its_first_difference(tmp_path: Path):
     right = tree.extend(0, [1, 2, 4, 5, 9], logp=np.log(np.array([1, 1, 0.75, 1, 1], np.float32)), status="done")
     left.scores["reward"], right.scores["reward"] = 0.0, 1.0
     short = tree.extend(0, [1, 2], status="done")
+    far = tree.extend(0, [7, 1, 2, 7, 3, 7], status="done")
     rows = opened(tmp_path / "f", tree)
     one, two = sides(rows, parting(rows, rows.row(left.id), rows.row(right.id)), NONE, "author")
     found = first_difference(one, two, NONE)
@@ -148,6 +149,9 @@ def test_a_pair_begins_with_its_first_difference(tmp_path: Path):
     assert (found.right.text, found.right.chance, found.right.reward) == ("“4 ”", "75.0 %", "1")
     assert [run.same for run in one.strip.runs] == [[True, True, False, True]]
     assert [run.same for run in two.strip.runs] == [[True, True, False, False, True]]
+    assert sides(rows, parting(rows, rows.row(left.id), rows.row(far.id)), NONE, "author")[0].strip.runs[0].same == [
+        False, False, False, False,
+    ], "tokens that stand elsewhere on the other side are not the same"  # fmt: skip
     told = {name: (a, b) for name, a, b in differing(rows, one, two)}
     assert told["actions"] == ("4", "5")
     assert "written by" not in told
