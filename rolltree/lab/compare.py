@@ -59,7 +59,7 @@ class CompareConfig:
     """What the verdict is about: pass@1 or pass@k at the budget, "pass@1 area" on the way, or a metric of rollouts
     by the last part of its name, such as length or zero_variance (docs/metrics.md lists them)."""
     least: float = 0.0
-    """Smallest gain of interest, as a share (0.02 = 2 points): an interval below it is a "fails"."""
+    """Smallest gain of interest, as a share (0.02 = 2 points): what an interval below it means is in docs/howto/compare.md."""
     confidence: float = 0.95
     """Level of every interval."""
     target: float | None = None

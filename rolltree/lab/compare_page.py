@@ -10,6 +10,7 @@ from rolltree.lab.curves import FEW, band
 from rolltree.lab.names import is_share, less_is_better, row_name
 from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, duration, shown
 from rolltree.lab.stats import Interval
+from rolltree.lab.stats.verdict import GAIN
 from rolltree.lab.trace import AXIS_NAMES, Trace
 
 ROLLOUTS: tuple[tuple[str, str, str], ...] = (
@@ -137,7 +138,7 @@ def _grids(result: Comparison) -> list[ReportTable]:
     few = len(result.seeds) < FEW
     spread = "(lowest–highest run)" if few else "± half of its interval"
     tests = [
-        [c.subject, _difference(c.effect, result.metric), f"{100 * c.effect.level:.3g} %", shown(c.p), shown(c.p_holm),
+        [c.subject, _difference(c.effect, result.metric), shown(c.p), shown(c.p_holm), shown(c.p_bh),
          shown(c.p_sign_flip), c.outcome]
         for c in result.contrasts
     ]  # fmt: skip
@@ -148,7 +149,9 @@ def _grids(result: Comparison) -> list[ReportTable]:
         ),
         ReportTable(
             f"Against {result.arms[0].label} in {result.metric}",
-            ["recipe", "difference", "level", "p (t)", "p (Holm)", "p (sign flips)", "verdict"], tests,
+            ["recipe", "difference", "p (t)", "p (Holm)", "q (BH)", "p (sign flips)", "verdict"], tests,
+            f"p: the chance of so large a gain where there is none, from one side; Holm's and Benjamini and Hochberg's "
+            f"adjustments over the {len(tests)} comparisons of this table.",
         ),
         ReportTable("Rollouts while training", ["recipe", *(r[1] for r in rollouts), "decoded", "trained"], habits,
              "Means over whole runs."),
@@ -191,13 +194,13 @@ def _notes(result: Comparison) -> list[str]:
         "straight line between the two evaluations around it.",
         "Differences are paired by seed. Intervals are t intervals, which suit few seeds; the sign-flip p-value "
         f"assumes nothing about shape but cannot be below {2 / 2**seeds:.3g} with {seeds} seeds.",
-        *(["Several comparisons: each interval has the level that Holm's procedure gives it, so the chance that any "
-           f"verdict finds a difference where there is none is at most {100 * (1 - result.confidence):.3g} %."]
+        *(["Several comparisons: the ends of each interval stand where Holm's procedure puts them, lower ends for gains "
+           "and upper ends for the claimed effect, so the chance that any verdict is wrong is at most "
+           f"{100 * (1 - result.confidence):.3g} %."]
           if several else []),
         "“On the way” is the average over the learning curve up to the budget.",
-        "“No difference found” does not mean equal: the interval says which differences are still possible.",
-        f"“Holds” means the interval lies {'below' if less else 'above'} 0. “Fails” means it lies "
-        f"{'above' if less else 'below'} the smallest gain of interest{', and less is better' if less else ''}.",
+        *(f"“{rule.outcome.capitalize()}”: the interval {rule.when}." for rule in GAIN),
+        *(["Less is better here: above means below."] if less else []),
         "pass@k is the unbiased estimator from all samples of an item. Sharing is tokens on paths per token decoded.",
     ]  # fmt: skip
 

@@ -11,19 +11,18 @@ from rolltree.errors import unknown
 from rolltree.lab.curves import area, value_at
 from rolltree.lab.names import of_rollouts, row_name, short_names
 from rolltree.lab.stats import (
+    Asked,
     Direction,
     Interval,
     Outcome,
     TargetReach,
+    corrected,
     describe,
+    differences,
     first_reach,
-    holm,
-    holm_alphas,
     median_reach,
-    paired_interval,
     sign_flip_test,
     t_interval,
-    t_test,
 )  # fmt: skip
 from rolltree.lab.trace import Axis, LabError, Trace
 
@@ -44,10 +43,11 @@ class Contrast:
     baseline: str
     metric: str
     effect: Interval
-    """Judged at the level Holm's procedure gives it, so that several comparisons together err as seldom as one."""
+    """Its ends stand where Holm's procedure puts them, so that several comparisons together err as seldom as one."""
     p: float
-    """Two-sided paired t test."""
+    """One-sided paired t test of what the verdict *holds* rejects: that there is no gain."""
     p_holm: float
+    p_bh: float
     p_sign_flip: float
     outcome: Outcome
     words: str
@@ -103,16 +103,16 @@ def contrasts(
     """Every other arm against the baseline over the seeds both have."""
     subjects = [label for label in arms if label != baseline]
     pairs = {label: _paired(arms[label], arms[baseline], label, baseline) for label in subjects}
-    p = [t_test(*pairs[label]) for label in subjects]
-    adjusted, alphas = holm(p), holm_alphas(p, 1 - level)
+    asked = [Asked(tuple(differences(*pairs[label]).tolist()), direction, least, "arms") for label in subjects]
     out: list[Contrast] = []
-    for i, label in enumerate(subjects):
-        effect = paired_interval(*pairs[label], level=1 - alphas[i])
+    for label, found in zip(subjects, corrected(asked, level), strict=True):
         said = describe(
-            effect, subject=label, baseline=baseline, metric=metric, direction=direction, least=least, unit=unit
+            found.effect, subject=label, baseline=baseline, metric=metric, direction=direction, least=least, unit=unit
         )  # fmt: skip
         flip = sign_flip_test(*pairs[label])
-        out.append(Contrast(label, baseline, metric, effect, p[i], adjusted[i], flip, said.outcome, said.words))
+        out.append(Contrast(
+            label, baseline, metric, found.effect, found.p, found.p_holm, found.p_bh, flip, said.outcome, said.words
+        ))  # fmt: skip
     return out
 
 
