@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.errors import unknown
-from rolltree.lab.curves import area, value_at
+from rolltree.lab.curves import area, endpoint
 from rolltree.lab.names import of_rollouts, row_name, short_names
 from rolltree.lab.stats import (
     Asked,
@@ -54,7 +54,8 @@ class Contrast:
 
 
 def measures(traces: Sequence[Trace], metric: str, budget: float, axis: Axis, level: float = 0.95) -> Measure:
-    """A held-out metric at the budget, or with " area" its average on the way there; of rollouts the run's mean."""
+    """A held-out metric at the budget (mean of the last evaluations), or with " area" its average on the way there; of
+    rollouts the run's mean."""
     name, wants_area = metric.removesuffix(" area"), metric.endswith(" area")
     if not held_out(metric):
         found = run_means(traces, metric, level)
@@ -63,7 +64,7 @@ def measures(traces: Sequence[Trace], metric: str, budget: float, axis: Axis, le
                 f"not every run of {traces[0].label!r} measured {metric!r}; it has {', '.join(traces[0].metrics())}"
             )
         return found
-    per_seed = {t.seed: (area if wants_area else value_at)(t, name, budget, axis) for t in traces}
+    per_seed = {t.seed: (area if wants_area else endpoint)(t, name, budget, axis) for t in traces}
     return Measure(per_seed, t_interval(list(per_seed.values()), level))
 
 

@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 from urllib.parse import unquote
 
 from rolltree.lab.arms import Arm
 from rolltree.lab.report.page import versions
 from rolltree.lab.sources import closure, combined, hashes
 from rolltree.lab.trace import Axis, LabError, Trace, load_trace, save_trace, write_json
+from rolltree.recipe.recipe import Parts
 from rolltree.task.data.flags import folder_name
 
 Tick = Callable[[float, str], None]
@@ -60,6 +61,15 @@ class Runner(Protocol):
 
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
         """Make the run, or continue the unfinished one that stands in the folder."""
+        ...
+
+
+@runtime_checkable
+class Composes(Protocol):
+    """A runner that can say what an arm is made of."""
+
+    def parts(self, spec: Spec) -> Parts:
+        """The composition that the arm trains with."""
         ...
 
 

@@ -85,6 +85,11 @@ class Trace:
         seen = [r[name] for r in self.rows if name in r and np.isfinite(r[name])]
         return float(np.mean(seen)) if seen else None
 
+    def total(self, name: str) -> float | None:
+        """Sum over the steps of what each spent; None when it was never measured."""
+        seen = [r[name] for r in self.rows if name in r and np.isfinite(r[name])]
+        return float(np.sum(seen)) if seen else None
+
     def cost(self, axis: Axis) -> float:
         """What the whole run cost."""
         return max((r[axis] for r in self.rows if axis in r), default=0.0)

@@ -37,6 +37,7 @@ from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted, schedule_of
 from rolltree.task.protocol import Task
+from rolltree.train.apart import credit_apart
 from rolltree.train.backward import StepKnobs
 from rolltree.train.config import TrainConfig
 from rolltree.train.corrected import corrected
@@ -159,7 +160,7 @@ class Loop:
 
         Returns the step's metrics and everything that was settled in it.
         """
-        clock = StepClock()
+        clock, processor = StepClock(), time.process_time()
         self._stage()
         batch = await self.collector.collect(self.version, self.recalls())
         numbers = grown_metrics(batch.fresh) | batch.numbers
@@ -181,6 +182,7 @@ class Loop:
         if (epoch := self.cursor.epoch) is not None:
             numbers["budget/epoch"] = epoch
         numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
+        numbers |= {"time/processor": time.process_time() - processor, "budget/flops": self._flops(numbers)}
         self.told = followed(self._texts | schedules(self.config.optim), numbers)
         if self._parts_at(self.done, self.told).anchor != self.recipe.anchor:
             self.learner.reanchor("reference")
@@ -195,6 +197,12 @@ class Loop:
         numbers = self.spent.add(budget, self._booked)
         self._booked = budget.spent
         return numbers
+
+    def _flops(self, numbers: Mapping[str, float]) -> float:
+        """What a step cost: 2 operations a weight and token read or sampled, 6 a token trained in each epoch."""
+        weights = sum(p.numel() for p in self.learner.policy.parameters())
+        read = numbers["budget/decoded"] + numbers["budget/prefilled"]
+        return weights * (2 * read + 6 * numbers.get("budget/packed", 0.0) * self.learner.optim.epochs)
 
     def recalls(self) -> int:
         """How many trees of the next batch are to come from earlier steps."""
@@ -240,6 +248,7 @@ class Loop:
         if again:
             numbers["rollout/recalled_groups"] = float(len(again))
         numbers |= staleness(Rollouts(view, self.version)) | (log_entropies(view) if self._texts else {})
+        numbers |= credit_apart(view, folded, weights, self.recipe.multiplicity)
         return numbers | {"policy/zero_advantage": _zero_advantage(folded)}
 
     def _update(

@@ -15,9 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable
+from rolltree.lab.stats import Outcome
 
 _MARK = {
-    "holds": "✓", "worse": "✗", "claim excluded": "✗", "no effect above x": "✗", "no difference found": "≈", "void": "∅",
+    "holds": "✓", "worse": "✗", "claim excluded": "✗", "no effect above x": "✗", "no difference found": "≈",
+    "void": "∅",
 }  # fmt: skip
 
 

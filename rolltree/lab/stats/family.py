@@ -1,10 +1,10 @@
 """Several comparisons judged as one family, each on the hypotheses that its own verdict is about.
 
-A claim of an effect of at least x has two: that there is no effect (*holds* rejects it), and that the effect is x or more
-(*worse*, *claim excluded* and *no effect above x* reject it). Each is tested from one side, and Holm's procedure (1979)
-goes over the family once for either, at half of α each. So the chance that any *holds* of the family is wrong is α/2 at
-most, the same for the others, and α for both together. The ends of an interval stand at the level that Holm's procedure
-gave its comparison on that side, so the interval says what the tests say.
+A claim of an effect of at least x has two: that there is no effect (*holds* rejects it), and that the effect is x or
+more (*worse*, *claim excluded* and *no effect above x* reject it). Each is tested from one side, and Holm's procedure
+(1979) goes over the family once for either, at half of α each. So the chance that any *holds* of the family is wrong
+is α/2 at most, the same for the others, and α for both together. The ends of an interval stand at the level that
+Holm's procedure gave its comparison on that side, so the interval says what the tests say.
 """
 
 from __future__ import annotations
@@ -80,9 +80,8 @@ def corrected(asked: Sequence[Asked], level: float = 0.95) -> list[Corrected]:
     ends = zip(holm_alphas(gain, half), holm_alphas(short, half), strict=True)
     adjusted, shares = holm(gain), benjamini_hochberg(gain)
     out: list[Corrected] = []
-    for i, (a, m, (low, high)) in enumerate(zip(asked, means, ends, strict=True)):
-        if a.direction == "equal":
-            low = high = min(low, high)
+    for i, (a, m, pair) in enumerate(zip(asked, means, ends, strict=True)):
+        low, high = (min(pair), min(pair)) if a.direction == "equal" else pair
         method = "paired t" + (", moderated" if a.pool in priors else "")
         method += f", Holm over {len(asked)}" if len(asked) > 1 else ""
         found = Interval(m.mean, m.mean - m.reach(low), m.mean + m.reach(high), level, method, len(a.differences))

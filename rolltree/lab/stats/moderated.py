@@ -1,8 +1,8 @@
 """Variances of many comparisons that help one another: the moderated t of limma (Smyth 2004).
 
-Each variance s² with d degrees of freedom is drawn towards a common s₀² that counts as d₀ more: (d₀ s₀² + d s²)/(d₀ + d).
-Both are fitted to all variances by moments of their logarithms. With few seeds this keeps a variance that is small by
-chance from making a comparison look certain.
+Each variance s² with d degrees of freedom is drawn towards a common s₀² that counts as d₀ more: (d₀ s₀² + d s²)/(d₀ +
+d). Both are fitted to all variances by moments of their logarithms. With few seeds this keeps a variance that is small
+by chance from making a comparison look certain.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A verdict in plain words about a claimed difference, with error rates that follow from the interval alone.
 
 The rules below are the only statement of what a verdict means: `judge` walks them, and pages print their sentences.
-"Above" is in the direction of the claim. With an interval of level 1 − α, *holds* is wrong with chance α/2 at most where
-there is no effect, and *worse*, *claim excluded* and *no effect above x* together with chance α/2 at most where the claim
-is true. A claim of equality is judged by two one-sided tests (Schuirmann 1987).
+"Above" is in the direction of the claim. With an interval of level 1 − α, *holds* is wrong with chance α/2 at most
+where there is no effect, and *worse*, *claim excluded* and *no effect above x* together with chance α/2 at most where
+the claim is true. A claim of equality is judged by two one-sided tests (Schuirmann 1987).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A family of comparisons: exact where it is one, error rates of each verdict, moderated variances against a reference."""
+"""A family of comparisons: exact where it is one, error rates of each verdict, variances against a reference."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,9 @@ def test_wrong_verdicts_of_a_family_with_claims_of_a_size(least):
 
 
 def test_equality_is_two_one_sided_tests():
-    near, far = corrected([Asked((0.01, -0.01, 0.0, 0.005), "equal", 0.05), Asked((0.2, 0.21, 0.19, 0.2), "equal", 0.05)])
+    near, far = corrected(
+        [Asked((0.01, -0.01, 0.0, 0.005), "equal", 0.05), Asked((0.2, 0.21, 0.19, 0.2), "equal", 0.05)]
+    )
     assert judge(near.effect, direction="equal", least=0.05) == "holds"
     assert judge(far.effect, direction="equal", least=0.05) == "claim excluded"
     assert near.p < 0.01
@@ -85,7 +87,9 @@ def test_the_prior_of_variances_is_recovered():
     prior = variance_prior((true * rng.chisquare(d, 20_000) / d).tolist(), [d] * 20_000)
     assert prior.df == pytest.approx(d0, rel=0.1)
     assert prior.variance == pytest.approx(s0, rel=0.05)
-    assert prior.moderate(4.0, d) == pytest.approx(((prior.df * prior.variance + d * 4.0) / (prior.df + d), prior.df + d))
+    assert prior.moderate(4.0, d) == pytest.approx(
+        ((prior.df * prior.variance + d * 4.0) / (prior.df + d), prior.df + d)
+    )
 
 
 def test_equal_variances_are_pooled_and_few_are_left_alone():

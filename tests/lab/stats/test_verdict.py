@@ -34,8 +34,13 @@ def test_outcomes_of_a_claimed_gain(low, high, least, outcome):
 
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
-    [(-0.01, 0.01, "holds"), (0.001, 0.01, "holds"), (-0.01, 0.03, "no difference found"),
-     (0.01, 0.03, "no difference found"), (0.021, 0.03, "claim excluded")],
+    [
+        (-0.01, 0.01, "holds"),
+        (0.001, 0.01, "holds"),
+        (-0.01, 0.03, "no difference found"),
+        (0.01, 0.03, "no difference found"),
+        (0.021, 0.03, "claim excluded"),
+    ],
 )
 def test_outcomes_of_a_claimed_equality(low, high, outcome):
     assert judge(around(low, high), direction="equal", least=0.02) == outcome
