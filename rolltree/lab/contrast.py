@@ -64,8 +64,21 @@ def measures(traces: Sequence[Trace], metric: str, budget: float, axis: Axis, le
                 f"not every run of {traces[0].label!r} measured {metric!r}; it has {', '.join(traces[0].metrics())}"
             )
         return found
+    if metric.endswith(HARD):
+        return _hard(traces, level)
     per_seed = {t.seed: (area if wants_area else endpoint)(t, name, budget, axis) for t in traces}
     return Measure(per_seed, t_interval(list(per_seed.values()), level))
+
+
+HARD = " hard"
+"""Behind pass@1: on the third of the held-out items that the first policy solved least."""
+
+
+def _hard(traces: Sequence[Trace], level: float) -> Measure:
+    found = {t.seed: value for t in traces if (value := t.hard()) is not None}
+    if len(found) < len(traces):
+        raise LabError(f"the runs of {traces[0].label!r} have no tallies of single items; make them again")
+    return Measure(found, t_interval(list(found.values()), level))
 
 
 def held_out(metric: str) -> bool:
@@ -76,6 +89,7 @@ def held_out(metric: str) -> bool:
 def check_metric(metric: str, samples: int) -> str:
     """The metric that was asked for, with k put in; one that no run could have is refused before anything is spent."""
     known = [f"{name}{what}" for name in ("pass@1", "pass@k", f"pass@{samples}") for what in ("", " area")]
+    known.append(f"pass@1{HARD}")
     asked = metric.removeprefix("eval/")
     if asked not in known and not of_rollouts(metric):
         raise unknown("metric", metric, [*known, *short_names()])

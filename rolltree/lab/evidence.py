@@ -18,7 +18,7 @@ from rich.console import Console
 
 from rolltree.lab.claim import Claim
 from rolltree.lab.compare import Comparison, compare
-from rolltree.lab.contrast import held_out
+from rolltree.lab.contrast import HARD, held_out
 from rolltree.lab.curves import LAST, endpoint
 from rolltree.lab.entry import EvidenceEntry, SeedResult
 from rolltree.lab.names import is_share, of_rollouts
@@ -163,7 +163,7 @@ def _results(
     )
     if len(done.seeds) < len(seeds):
         raise KeyboardInterrupt
-    name = done.metric.removesuffix(" area")
+    name = done.metric.removesuffix(" area").removesuffix(HARD)
     out: list[SeedResult] = []
     for seed in done.seeds:
         learned: dict[str, tuple[float, float]] = {}

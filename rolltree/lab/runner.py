@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 from urllib.parse import unquote
@@ -37,6 +37,8 @@ class Conditions:
     eval_items: int = 64
     eval_samples: int = 8
     """Samples per held-out item: the k of pass@k."""
+    end_items: int | None = None
+    """Held-out items of the first and the last evaluation; None = as many as of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Shelf:
         if not path.is_file():
             return None
         found = load_trace(path)
-        return Trace(spec.arm.label, found.seed, found.rows, found.items, found.folder)
+        return replace(found, label=spec.arm.label)
 
     def make(self, spec: Spec, tick: Tick) -> Trace:
         """The finished run; one that was interrupted goes on where its runner can."""

@@ -41,6 +41,7 @@ SHARED: Mapping[str, str] = {
     "eval_every": "--eval-every",
     "eval_items": "--eval-items",
     "eval_samples": "--eval-samples",
+    "end_items": "--eval-items",
 }
 """Knobs of the trainer that a comparison sets for all arms and seeds, and the option that does."""
 
@@ -120,6 +121,7 @@ def settings(spec: Spec) -> TrainConfig:
         eval_every=on.eval_every,
         eval_items=on.eval_items,
         eval_samples=on.eval_samples,
+        end_items=on.end_items,
         keep_checkpoints=1,
     )
     own = dict(_knobs(spec, "train") + _knobs(spec, "optim"))
@@ -151,7 +153,8 @@ def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int, c
         elif line["kind"] == "eval":
             names = dict.fromkeys(("eval/pass@1", f"eval/pass@{samples}"))
             rows.append({**cost, **_finite({name: line[name] for name in names})})
-    return Trace(label, seed, tuple(rows), noted(watched), str(folder))
+    first, last = noted(watched)
+    return Trace(label, seed, tuple(rows), last, str(folder), first)
 
 
 def _per_leaf(line: Mapping[str, Any]) -> dict[str, float]:

@@ -274,17 +274,17 @@ class Loop:
                 numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         return numbers
 
-    async def evaluate(self) -> dict[str, float]:
+    async def evaluate(self, *, end: bool = False) -> dict[str, float]:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
         began = time.perf_counter()
-        numbers, forest = await self._evaluated(self.engine)
+        numbers, forest = await self._evaluated(self.engine, end=end)
         self.blind = all_failed(forest)
         for name, strategy in self.recipe.evaluations.items():
-            theirs, _ = await self._evaluated(self.engine, strategy)
+            theirs, _ = await self._evaluated(self.engine, strategy, end=end)
             numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         for name, peer in self.peers.items():
             if peer.learner is not None:
-                theirs, _ = await self._evaluated(peer.engine)
+                theirs, _ = await self._evaluated(peer.engine, end=end)
                 numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         # A run that is resumed behind this evaluation has not made it.
         for engine in (self.engine, *(peer.engine for peer in self.peers.values())):
@@ -295,11 +295,12 @@ class Loop:
         return numbers
 
     async def _evaluated(
-        self, engine: Engine, strategy: TreeStrategy | None = None
+        self, engine: Engine, strategy: TreeStrategy | None = None, *, end: bool
     ) -> tuple[dict[str, float], Forest]:  # fmt: skip
         c = self.config
+        items = (c.end_items if end else None) or c.eval_items
         return await evaluate(
-            engine, self.task, items=c.eval_items, samples=c.eval_samples, seed=mix(c.seed, "evaluation"),
+            engine, self.task, items=items, samples=c.eval_samples, seed=mix(c.seed, "evaluation"),
             limit=self.limit, temperature=c.temperature, strategy=strategy,
         )  # fmt: skip
 

@@ -71,3 +71,13 @@ def test_the_end_of_a_curve_is_the_mean_of_its_last_evaluations():
     assert endpoint(trace(xs=(0,), ys=(0.9,)), "m") == 0.9
     with pytest.raises(LabError, match="only up to 100 of 200"):
         endpoint(long, "m", 200)
+
+
+def test_the_hard_third_is_that_of_the_policy_all_arms_start_from(tmp_path):
+    start = {f"i{k}": TraceTally(4, k % 5) for k in range(5)} | {"only at first": TraceTally(4, 0)}
+    end = {f"i{k}": TraceTally(4, 4 - k % 5) for k in range(5)}
+    made = Trace("a", 0, trace().rows, end, first=start)
+    assert made.hard() == pytest.approx((4 / 4 + 3 / 4) / 2), "i0 and i1 of five, as they stand at the end"
+    assert trace().hard() is None
+    save_trace(made, tmp_path / "t.json")
+    assert load_trace(tmp_path / "t.json").hard() == made.hard()
