@@ -122,15 +122,15 @@ def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
         f"{'–' if r.true == 0 else f'{100 * r.power:.0f} %'} | {r.seeds:.1f} |"
         for r in found
     )
+    looks = ", ".join(map(str, LOOKS))
     lead = (
         f"Written by `python -m studies.power`: {settings.trials} simulated studies a row. Each screens "
         f"{settings.methods} methods on {SCREEN} seeds against one shared baseline, hands on at most {CANDIDATES} with "
-        f"p ≤ {DROP}, and confirms them on up to {LOOKS[-1]} fresh seeds with looks at {', '.join(map(str, LOOKS))}, "
-        f"by Holm's procedure over the candidates at a one-sided level of {100 * ALPHA:g} %, with moderated variances. A "
-        f"paired difference has a standard deviation of {settings.spread:g} points. Methods without an effect have "
-        "none at all. Noise is normal, heavy-tailed (t with 4 degrees of freedom), or normal with one run in fifty falling "
-        "by 30 points: such collapses make the spread twice as large, and what is found with them needs an effect as "
-        "much larger."
+        f"p ≤ {DROP}, and confirms them on up to {LOOKS[-1]} fresh seeds with looks at {looks}, by Holm's procedure "
+        f"over the candidates at a one-sided level of {100 * ALPHA:g} %, with moderated variances. A paired difference "
+        f"has a standard deviation of {settings.spread:g} points. Methods without an effect have none at all. Noise is "
+        "normal, heavy-tailed (t with 4 degrees of freedom), or normal with one run in fifty falling by 30 points: "
+        "such collapses make the spread twice as large, and what is found with them needs an effect as much larger."
     )
     return (
         f"# Error rates of a whole study\n\n{fill(lead, 120)}\n\n"

@@ -1,13 +1,14 @@
 """Looks at a growing number of seeds that together err as seldom as one test (Lan and DeMets 1983).
 
 α is spent over the looks as O'Brien and Fleming's boundary does: hardly any at first, nearly all at the last. Several
-hypotheses are tested by Holm's procedure at every look (Ye et al. 2013): what one that is rejected leaves goes to others.
+hypotheses are tested by Holm's procedure at every look (Ye et al. 2013): what a rejected one leaves goes to the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def look_levels(looks: tuple[int, ...], alpha: float) -> tuple[float, ...]:
     """The one-sided level at each look (a number of seeds), so that all looks together are wrong with chance alpha."""
     from scipy.special import ndtr, ndtri
 
-    if not looks or any(a >= b for a, b in zip(looks, looks[1:], strict=False)) or looks[0] < 2:
+    if not looks or any(a >= b for a, b in pairwise(looks)) or looks[0] < 2:
         raise StatsError(f"looks at {looks} seeds make no sense; give rising numbers from 2 on, as in (8, 14, 20)")
     if not 0 < alpha < 0.5:
         raise StatsError(f"a one-sided alpha lies between 0 and 0.5 (0.025, say), got {alpha}")
