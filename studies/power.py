@@ -38,7 +38,7 @@ Noise = Literal["normal", "heavy", "collapses"]
 class PowerSettings:
     """What is simulated."""
 
-    trials: int = 2000
+    trials: int = 1000
     methods: int = 28
     spread: float = 3.7
     """Standard deviation of a paired difference, in points: the median of the stored entries."""

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from studies.power import PowerSettings, main, page, rates
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "measured"
@@ -26,9 +24,10 @@ def test_the_page_says_what_was_simulated(tmp_path):
     assert len(json.loads((tmp_path / "error-rates.json").read_text())) == len(found)
 
 
-@pytest.mark.parametrize("noise", ["normal", "heavy", "collapses"])
-def test_the_committed_numbers_keep_the_promises(noise):
-    rows = [r for r in json.loads((COMMITTED / "error-rates.json").read_text()) if r["noise"] == noise]
-    assert rows
+def test_the_committed_numbers_keep_the_promises():
+    """False claims are rare under any noise. The stated effect, four points, is found where runs do not collapse."""
+    rows = json.loads((COMMITTED / "error-rates.json").read_text())
+    assert {r["noise"] for r in rows} == {"normal", "heavy", "collapses"}
     assert all(r["false_holds"] <= 0.05 for r in rows)
-    assert max(r["power"] for r in rows if r["true"]) >= 0.8
+    stated = {r["noise"]: r["power"] for r in rows if r["true"] and r["effect"] == 4.0}
+    assert min(stated["normal"], stated["heavy"]) >= 0.8
