@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import tyro
@@ -141,9 +141,9 @@ def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
 
 def main(settings: PowerSettings) -> list[ErrorRates]:
     """Simulate and write."""
-    cases: list[tuple[Noise, int, float]] = [(noise, 0, 0.0) for noise in ("normal", "heavy", "collapses")]
-    cases += [(noise, settings.true, settings.effect) for noise in ("normal", "heavy", "collapses")]
-    cases += [("normal", settings.true, e) for e in (2.0, 3.0, 6.0)]
+    kinds: tuple[Noise, ...] = get_args(Noise)
+    cases = [(noise, 0, 0.0) for noise in kinds] + [(noise, settings.true, settings.effect) for noise in kinds]
+    cases += [(kinds[0], settings.true, e) for e in (2.0, 3.0, 6.0)]
     cases.append(("collapses", settings.true, 6.0))
     found = [rates(settings, *case) for case in cases]
     settings.out.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,7 @@ def make(plan: Sequence[Priced], shelf: Shelf, kept: Callable[[Trace, Spec], Non
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Generator[None]:
     """One study at a time: two would share the processors and spoil each other's costs."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "study.lock").open("w") as held:

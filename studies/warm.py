@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import torch
 import tyro
@@ -21,11 +22,11 @@ from torch.nn.functional import cross_entropy
 
 from rolltree.engine.local import LocalEngine
 from rolltree.errors import unknown
-from rolltree.lab.nano.corpus import document
+from rolltree.lab.nano.corpus import Document, document
 from rolltree.lab.nano.measure import measure
 from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches
 from rolltree.lab.trace import LabError
-from rolltree.policy.load import load_model
+from rolltree.policy.load import LoadedModel, load_model
 from rolltree.task.nano.expert import NanoTask, play
 from rolltree.task.registry import load_task
 
@@ -80,7 +81,7 @@ def main(settings: WarmSettings) -> Path:
     loaded, began = load_model("nano"), time.process_time()
     task = load_task(start.task, level=start.level)
     assert isinstance(task, NanoTask)
-    model, rng = loaded.model, Random(f"warm/{settings.name}/{settings.seed}")
+    model, rng = cast(Any, loaded.model), Random(f"warm/{settings.name}/{settings.seed}")
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.0)
     items, seen, rate = task.items("train", settings.seed), 0, _rate(loaded, task, settings)
     while rate < start.low:
@@ -94,14 +95,14 @@ def main(settings: WarmSettings) -> Path:
         raise LabError(f"{settings.name}: pass@1 is {rate:.3f}, above {start.high}; give a smaller --chunk or --lr")
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
-    loaded.codec.tokenizer.save_pretrained(folder)
+    cast(Any, loaded.codec).tokenizer.save_pretrained(folder)
     note = {**asdict(start), "demonstrations": seen, "pass@1": rate, "seed": settings.seed, "lr": settings.lr,
             "batch": settings.batch, "processor_seconds": round(time.process_time() - began)}  # fmt: skip
     (folder / "made.json").write_text(json.dumps(note, indent=2) + "\n")
     return folder
 
 
-def _rate(loaded, task: NanoTask, settings: WarmSettings) -> float:
+def _rate(loaded: LoadedModel, task: NanoTask, settings: WarmSettings) -> float:
     async def rated() -> float:
         engine = LocalEngine(loaded)
         try:
@@ -112,7 +113,9 @@ def _rate(loaded, task: NanoTask, settings: WarmSettings) -> float:
     return asyncio.run(rated())
 
 
-def _imitate(model, documents, optimizer, settings: WarmSettings) -> None:
+def _imitate(
+    model: Any, documents: Sequence[Document], optimizer: torch.optim.Optimizer, settings: WarmSettings
+) -> None:
     model.train()
     knobs = PretrainSettings(out=Path(), batch=settings.batch)
     for slices in batches(documents, knobs):

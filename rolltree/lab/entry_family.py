@@ -35,9 +35,9 @@ def together(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
     return out
 
 
-def counted(verdicts: Mapping[str, FamilyVerdict]) -> dict[Outcome, int]:
+def counted(verdicts: Mapping[str, FamilyVerdict]) -> dict[str, int]:
     """How many of each verdict there are; void is counted as what it is."""
-    found = [v.outcome for v in verdicts.values()]
+    found: list[str] = [v.outcome for v in verdicts.values()]
     return {outcome: found.count(outcome) for outcome in sorted(set(found))}
 
 

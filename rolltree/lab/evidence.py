@@ -219,7 +219,8 @@ def rejudged(claim: Claim, entry: EvidenceEntry) -> EvidenceEntry:
 
     Runs of a question that the card no longer asks are no verdict on what it claims.
     """
-    asked = Evidence(**{**entry.question, "settings": tuple(entry.question["settings"])})
+    told: dict[str, Any] = {**entry.question, "settings": tuple(entry.question["settings"])}
+    asked = Evidence(**told)
     results = tuple(_learned(r) if asked.metric.removesuffix(" area") == "pass@1" else r for r in entry.results)
     effect, said = judged(claim.card, asked, entry.kind, results)
     if fields := _asked_otherwise(claim, entry):
