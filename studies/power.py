@@ -142,8 +142,10 @@ def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
 def main(settings: PowerSettings) -> list[ErrorRates]:
     """Simulate and write."""
     kinds: tuple[Noise, ...] = get_args(Noise)
-    cases = [(noise, 0, 0.0) for noise in kinds] + [(noise, settings.true, settings.effect) for noise in kinds]
-    cases += [(kinds[0], settings.true, e) for e in (2.0, 3.0, 6.0)]
+    cases = list[tuple[Noise, int, float]]()
+    for true, effect in ((0, 0.0), (settings.true, settings.effect)):
+        cases.extend((noise, true, effect) for noise in kinds)
+    cases.extend(("normal", settings.true, effect) for effect in (2.0, 3.0, 6.0))
     cases.append(("collapses", settings.true, 6.0))
     found = [rates(settings, *case) for case in cases]
     settings.out.mkdir(parents=True, exist_ok=True)
