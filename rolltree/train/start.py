@@ -268,7 +268,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     await loop.publish()
     loop.listen(RunEvent("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
-        metrics.write("eval", 0, await loop.evaluate())
+        metrics.write("eval", 0, await loop.evaluate(end=True))
         if loop.blind:
             raise TrainError(
                 f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine"
@@ -295,7 +295,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
                 f"{'start again' if loop.done == 1 else 'resume from the newest checkpoint'}"
             )
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
-            metrics.write("eval", loop.done, await loop.evaluate())
+            metrics.write("eval", loop.done, await loop.evaluate(end=bool(over)))
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
             _save(loop, loaded, folder)
