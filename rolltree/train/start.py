@@ -43,6 +43,7 @@ from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
+from rolltree.train.ranks_torchrun import follow, leads, settled
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.stage import optim_at
@@ -61,7 +62,7 @@ class Result:
 
     path: Path
     model: Any
-    """The trained module, in memory."""
+    """The trained module, in memory; None on ranks beside the first."""
     metrics: list[dict[str, Any]]
     """All lines of metrics.jsonl."""
     why: str
@@ -81,9 +82,13 @@ def train(
 
     `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one, or none where there were
     some, is refused unless `fallback` allows an older one or the beginning. `engine` is one on this model, or the name
-    of one to start (see `rolltree.engine.choose`).
+    of one to start (see `rolltree.engine.choose`). Under torchrun every process calls this: rank 0 trains with the help
+    of the others, and theirs return a result without model and metrics.
     """
-    settings = with_knobs(config or TrainConfig(), knobs)
+    settings = settled(with_knobs(config or TrainConfig(), knobs))
+    if not leads():
+        follow(settings)
+        return Result(Path(out), None, [], "the first rank has let go")
     course = course_of(recipe)
     stages = course.corners()
     where = place(settings.device, settings.dtype)
