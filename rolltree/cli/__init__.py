@@ -59,11 +59,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write says of a place that takes no more; it names no file."""
+
+
 def _sentence(error: RolltreeError | OSError) -> str:
     """What is said of bad input, and of a place the system refuses; other failures are defects and are raised again."""
     if isinstance(error, RolltreeError):
         return str(error)
-    if error.filename is None and error.errno != errno.ENOSPC:
+    if error.filename is None and error.errno not in _FULL:
         raise error
     where = "" if error.filename is None else f"{error.filename}: "
     return f"{where}{error.strerror}; give another place or mend this one"

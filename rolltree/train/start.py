@@ -388,7 +388,7 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     if old and old != new:  # the same weights may lie in another place now
         raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
     knobs: Any = now["train"]["optim"]
-    steps = [about["train"]["steps"] for about in (before, now) if "train" in about]
+    steps = [about["train"].get("steps") for about in (before, now) if "train" in about]
     if knobs["lr_schedule"] != "constant" and knobs["lr_updates"] is None and len(set(steps)) > 1:
         raise TrainError(
             f"the run was started with train.steps={steps[0]}, over which its learning rate falls, and cannot be "

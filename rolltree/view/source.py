@@ -6,7 +6,6 @@ that somebody sent cannot lead elsewhere.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -15,6 +14,7 @@ from typing import Any, Literal, cast
 
 from rolltree.tree import parquet
 from rolltree.tree.archive import Archive, open_forest
+from rolltree.tree.json_text import read_json
 from rolltree.view.convert import converted
 from rolltree.view.links import ViewError
 
@@ -47,7 +47,7 @@ class RunSource:
         if self.kind != "run" or not path.is_file():
             return {}
         try:
-            found: Any = json.loads(path.read_text(encoding="utf-8"))
+            found: Any = read_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ViewError(f"{path} cannot be read ({error}); the run's settings are not known") from None
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
