@@ -230,9 +230,7 @@ class Hub:
             member.give(job, self.replicas.offset)
         except ClusterError as error:
             job.fail(EngineError(str(error)))
-        except (
-            Exception
-        ) as error:  # what it holds; those behind it are placed all the same
+        except Exception as error:  # what it holds; those behind it are placed all the same
             job.fail(EngineError(f"a request cannot be sent to an engine's process: {error_line(error)}"))
 
     def _joined(self) -> None:

@@ -29,7 +29,7 @@ from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.scheduled import schedule_of
-from rolltree.rollout.widths import check_width
+from rolltree.rollout.widths import check_batch, check_width
 from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
@@ -194,6 +194,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         for parts in job.stages:
             check(parts, engine, job.task)
             check_width(parts.strategy, parts.control)
+            check_batch(config.prompts, parts.strategy)
             check_peers(parts)
             check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
