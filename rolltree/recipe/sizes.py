@@ -9,8 +9,8 @@ from typing import Any
 from rolltree.recipe.recipe import RecipeError
 
 COUNTS = (
-    "group", "leaves", "width", "rollouts", "n", "nodes", "samples", "stems", "branches", "first", "pool", "votes", "ways",
-    "vines",
+    "group", "leaves", "width", "rollouts", "n", "nodes", "samples", "stems", "branches", "first", "pool", "votes",
+    "ways", "vines",
 )  # fmt: skip
 """Knobs that say how many rollouts, or parts of them, there are of one prompt."""
 MOST = 100_000
