@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from rolltree.cli.common import at_least, emit, first_name, parse, refuse_rest, take, varying
+from rolltree.cli.common import at_least, at_most, emit, first_name, parse, refuse_rest, take, varying
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
@@ -164,6 +164,7 @@ def _take(asked: TrainArguments) -> None:
         import torch  # here, because --help needs none of it
 
         at_least(1, threads=asked.threads)
+        at_most(4096, threads=asked.threads)
         torch.set_num_threads(asked.threads)
 
 

@@ -98,5 +98,10 @@ class Monitor:
 
 def read_findings(path: Path) -> list[Finding]:
     """The latest line of each finding in a findings.jsonl."""
-    found = [from_json(old_names.finding(line)) for line in read_lines(path)]
+    try:
+        found = [from_json(old_names.finding(line)) for line in read_lines(path)]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DoctorError(
+            f"{path} holds something else than findings ({error}); delete it, they are found again"
+        ) from None
     return list({f.name: f for f in found}.values())

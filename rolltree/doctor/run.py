@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,13 +13,14 @@ import numpy as np
 from rolltree.doctor.finding import Place
 from rolltree.doctor.series import NotChecked, Series, Spell, series
 from rolltree.errors import RolltreeError
-from rolltree.metrics.log import read_metrics
+from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.step import Family, family_of
 from rolltree.train.failures import KIND
 from rolltree.tree import jsonl
 from rolltree.tree.archive import open_forest
+from rolltree.tree.json_text import read_json
 from rolltree.tree.parquet import parts
 from rolltree.tree.table import Bools, Ints, table
 
@@ -178,7 +178,9 @@ def _opener(path: Path) -> Callable[[], Rollouts]:
 def _lines(path: Path) -> list[dict[str, Any]]:
     try:
         lines = read_metrics(path / "metrics.jsonl")
-    except (ValueError, OSError) as error:
+    except MetricsError as error:
+        raise DoctorError(str(error)) from None
+    except OSError as error:
         raise DoctorError(f"{path / 'metrics.jsonl'} cannot be read ({error}); restore it or train again") from None
     # A resumed run may have written a step twice; the last line counts.
     return list({(line["kind"], line["step"]): line for line in lines}.values())
@@ -186,6 +188,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        return cast("dict[str, Any]", json.loads((path / "config.json").read_text(encoding="utf-8")))
+        told: Any = read_json((path / "config.json").read_text(encoding="utf-8"))
     except (ValueError, OSError):
         return {}
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.train.config import TrainError
+from rolltree.tree.json_text import read_json
 
 LOCK = "in-use.json"
 
@@ -69,7 +70,7 @@ class FolderLock:
 def _holder(file: Path) -> str:
     """Who holds a lock, for people."""
     try:
-        told: dict[str, Any] = json.loads(file.read_text())
+        told: dict[str, Any] = read_json(file.read_text())
         return f"process {int(told['pid'])}" + (f" on {told['host']}" if told["host"] != platform.node() else "")
     except (ValueError, KeyError, TypeError, OSError):
         return "another process"

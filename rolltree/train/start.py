@@ -29,7 +29,7 @@ from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.scheduled import schedule_of
-from rolltree.rollout.widths import check_width
+from rolltree.rollout.widths import check_batch, check_width
 from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
@@ -204,6 +204,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         for parts in job.stages:
             check(parts, engine, job.task)
             check_width(parts.strategy, parts.control)
+            check_batch(config.prompts, parts.strategy)
             check_peers(parts)
             check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
@@ -398,7 +399,7 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     if old and old != new:  # the same weights may lie in another place now
         raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
     knobs: Any = now["train"]["optim"]
-    steps = [about["train"]["steps"] for about in (before, now) if "train" in about]
+    steps = [about["train"].get("steps") for about in (before, now) if "train" in about]
     if knobs["lr_schedule"] != "constant" and knobs["lr_updates"] is None and len(set(steps)) > 1:
         raise TrainError(
             f"the run was started with train.steps={steps[0]}, over which its learning rate falls, and cannot be "

@@ -21,6 +21,7 @@ from rolltree.tree import columns
 from rolltree.tree.arrow import ArrowSchema, ArrowTable, restored
 from rolltree.tree.atomic import new_folder, set_aside
 from rolltree.tree.forest import Forest
+from rolltree.tree.json_text import read_json
 from rolltree.tree.node import BIRTHS, FINISHES, ROLES, STATUSES, Node
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import StoreError
@@ -77,7 +78,7 @@ def open_file(folder: Path, name: str) -> pq.ParquetFile:
     with readable(path):
         words = columns.AS_DICTIONARIES & {*pq.read_schema(path, memory_map=True).names} if name == "nodes" else None
         file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True, read_dictionary=words)
-        found: dict[str, Any] = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
+        found: dict[str, Any] = read_json((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
     if "version" not in found:
         raise StoreError(f"{path} was not written by Rolltree; write forests with rolltree.tree.parquet.save")
     if found["version"] > columns.SCHEMA_VERSION:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
 from rolltree.metrics import old_names
+from rolltree.tree.json_text import read_json
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 
@@ -62,8 +62,8 @@ def findings(source: RunSource) -> Findings:
         way = f"rolltree doctor {source.path}"
         return Findings((), f"The doctor has not looked at {source.name} yet. Let it: {way}")
     out: list[ShownFinding] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
-        if line.strip() and line.endswith("\n"):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        if line.strip():
             out.append(_finding(line, f"{path} line {number}"))
     out.sort(key=lambda f: (_ORDER.get(f.severity, 2), -(f.step or 0)))
     return Findings(tuple(out), "" if out else f"The doctor found nothing wrong with {source.name}.")
@@ -93,7 +93,7 @@ def badge(source: RunSource) -> tuple[str, str, str]:
 
 def _finding(line: str, where: str) -> ShownFinding:
     try:
-        row = old_names.finding(cast("dict[str, Any]", json.loads(line)))
+        row = old_names.finding(cast("dict[str, Any]", read_json(line)))
         step = row.get("step")
         places = tuple(
             ShownPlace(p.get("step", step), str(p["tree"]), None if p.get("node") is None else int(p["node"]))
