@@ -33,7 +33,6 @@ from rolltree.tree.old_names import NODE_FIELDS, todays_table
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import States, StoreError, dumps, loads
 
-
 SCHEMA_VERSION = 2
 WORDS = ("tree", "role", "actor", "birth", "status", "finish", "usage")
 """Columns of few distinct strings."""

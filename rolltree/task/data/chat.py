@@ -111,7 +111,7 @@ class Chat:
         return rest.partition(self.ends)[2] if self.ends else rest
 
     def around_user(self) -> tuple[str, str]:
-        """What stands around a user's message between two turns of the model: from the one's end to the next's begin."""
+        """What stands around a user's message between two turns of the model."""
         turn: Mapping[str, Any] = {"role": "assistant", "content": MARK}
         talk = self.render([*self.messages(ASKED), turn, {"role": "user", "content": HEARD}], begin=True)
         before, heard, after = talk.rpartition(MARK)[2].partition(HEARD)

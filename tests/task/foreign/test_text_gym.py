@@ -119,7 +119,7 @@ def test_a_chat_model_plays_in_its_template(template):
     env = Guess()
     env.reset(seed=item.answer)
     turns = ["abc<|im_end|>", "<think>is it\nDEF?</think>\nABC!<|im_end|>", f"{env.word}<|im_end|>"]
-    replies, state, verdict = asyncio.run(contract.perform(task, item, turns))
+    replies, _, verdict = asyncio.run(contract.perform(task, item, turns))
     assert [(r.failed, r.done) for r in replies] == [(False, False), (True, False), (False, True)]
     assert (verdict.score, verdict.answer) == (1, "right!")
     # The whole conversation stands as the template itself writes it.
