@@ -35,8 +35,9 @@ class Reporter:
         self._narrow = self._console.width < 100
         bar = () if self._narrow else (BarColumn(24),)
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False), *bar, MofNCompleteColumn(), TimeRemainingColumn(compact=True),
-            console=self._console, disable=quiet or not self._console.is_terminal,
+            TextColumn("{task.description}", markup=False), *bar, MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True), console=self._console,
+            disable=quiet or not self._console.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("starting", total=config.steps)
         self._step = ""
