@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.generate.needs import TASK_NEEDS
+from rolltree.knob_help import COMMON, sentences
 from rolltree.lab.entry import load_entries, load_entry
 from rolltree.lab.evidence_pages import found, overview
 from rolltree.recipe.check import FROM_TASK
@@ -33,7 +34,8 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
     """One recipe: what it is, its claim, its knobs, its parts and what was found."""
     recipe: Any = load_recipe(name)
     card, parts = recipe.card, compose(recipe)
-    knobs = "\n".join(f"| `{k}` | `{v}` |" for k, v in asdict(recipe).items())
+    told = COMMON | sentences(type(recipe))
+    knobs = "\n".join(f"| `{k}` | `{v}` | {_cell(told.get(k, ''))} |" for k, v in asdict(recipe).items())
     made = "\n".join(
         f"| {f.name} | `{_shown(getattr(parts, f.name))}` |"
         for f in fields(parts)
@@ -46,7 +48,8 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
         f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
         f"**Baseline.** {card.baseline or 'none'}.\n\n"
         f"```\nrolltree train {card.name} --task {example_task(recipe)} --out runs/{card.name}\n```\n\n"
-        f"## Knobs\n\n| knob | default |\n|---|---|\n{knobs}\n\n## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
+        f"## Knobs\n\n| knob | default | meaning |\n|---|---|---|\n{knobs}\n\n"
+        f"## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
         f"## Evidence\n\n{found(load_entry(card.name, evidence))}\n"
     )
 
@@ -72,6 +75,11 @@ def write(folder: Path = DOCS, evidence: Path = EVIDENCE) -> list[Path]:
     for name, text in texts.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
     return [folder / f"{name}.md" for name in texts]
+
+
+def _cell(text: str) -> str:
+    """A sentence in a table: bars would end its cell."""
+    return text.replace("|", "\\|")
 
 
 def _shown(part: Any) -> str:
