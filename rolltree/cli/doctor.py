@@ -17,7 +17,6 @@ from rolltree.cli.common import console, emit, first_name, grid, kept, parse
 from rolltree.doctor.detector import detectors, thresholds
 from rolltree.doctor.examination import Report, examine
 from rolltree.doctor.finding import SEVERITIES, Finding
-from rolltree.doctor.live import note_report
 from rolltree.doctor.run import DoctorError
 from rolltree.errors import unknown
 from rolltree.lab.arms import setting
@@ -89,6 +88,8 @@ def _note(run: Path, report: Report) -> None:
     log = run / "metrics.jsonl"
     if not log.is_file() or held(run):
         return
+    from rolltree.doctor.live import note_report  # it loads torch, which --help does not need
+
     steps = [int(line["step"]) for line in read_metrics(log)]
     with suppress(PermissionError):  # of a run that may only be read
         note_report(run, report, max(steps, default=0))

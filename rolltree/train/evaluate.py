@@ -54,7 +54,7 @@ def wilson(mean: float, items: int, z: float = 1.959964) -> Rate:
 
 async def evaluate(
     engine: Engine, task: Task, *, items: int, samples: int, seed: int, limit: int, temperature: float = 1.0,
-    strategy: TreeStrategy | None = None, tell: Callable[[int, int], None] = lambda done, items: None,
+    strategy: TreeStrategy | None = None, tell: Callable[[int, int], object] = lambda done, items: None,
 ) -> tuple[dict[str, float], Forest]:  # fmt: skip
     """Grow independent samples of the first held-out items; the same items and streams at every call.
 

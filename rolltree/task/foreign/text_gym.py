@@ -103,7 +103,7 @@ class TextGym(Foreign):
                 "know when it is its turn; use --chat off"
             )
         bound = object.__new__(TextGym)
-        bound.__dict__.update(self.__dict__)
+        vars(bound).update(vars(self))
         bound.chat, bound._around, bound.stop = chat, chat.around_user(), (chat.ends,)
         return bound
 
