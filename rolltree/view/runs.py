@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import find, value_in
