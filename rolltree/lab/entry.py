@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, cast
 from rolltree.lab.stats import Interval, Outcome
 from rolltree.lab.trace import LabError, write_json
 from rolltree.metrics.old_names import compared_name
+from rolltree.tree.json_text import read_json
 
 FORMAT = 1
 
@@ -27,6 +27,8 @@ class SeedResult:
     )
     also: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     """Other numbers of the same two runs, the recipe's and the baseline's: what its own number may have cost."""
+    learned: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """Held-out pass@1 of each arm before the first step and at the end."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def load_entry(name: str, folder: Path) -> EvidenceEntry | None:
     if not path.is_file():
         return None
     try:
-        raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+        raw = cast("dict[str, Any]", read_json(path.read_text(encoding="utf-8")))
         raw["format"] = _known_format(raw["format"])
         results = tuple(_result(r) for r in raw.pop("results"))
         effect = Interval(**raw.pop("effect"))
@@ -91,4 +93,5 @@ def _known_format(found: Any) -> int:
 def _result(raw: dict[str, Any]) -> SeedResult:
     curves = {str(k): (list(map(float, x)), list(map(float, y))) for k, (x, y) in raw["curves"].items()}
     also = {compared_name(str(k)): (float(a), float(b)) for k, (a, b) in raw.get("also", {}).items()}
-    return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves, also)
+    learned = {str(k): (float(a), float(b)) for k, (a, b) in raw.get("learned", {}).items()}
+    return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves, also, learned)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from rolltree.generate.needs import TASK_NEEDS
+from rolltree.knob_help import COMMON, sentences
 from rolltree.lab.entry import load_entries, load_entry
+from rolltree.lab.entry_family import FamilyVerdict, together
 from rolltree.lab.evidence_pages import found, overview
 from rolltree.recipe.check import FROM_TASK
 from rolltree.recipe.compose import compose
@@ -33,7 +36,8 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
     """One recipe: what it is, its claim, its knobs, its parts and what was found."""
     recipe: Any = load_recipe(name)
     card, parts = recipe.card, compose(recipe)
-    knobs = "\n".join(f"| `{k}` | `{v}` |" for k, v in asdict(recipe).items())
+    told = COMMON | sentences(type(recipe))
+    knobs = "\n".join(f"| `{k}` | `{v}` | {_cell(told.get(k, ''))} |" for k, v in asdict(recipe).items())
     made = "\n".join(
         f"| {f.name} | `{_shown(getattr(parts, f.name))}` |"
         for f in fields(parts)
@@ -44,17 +48,20 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
     return (
         f"# {card.name}\n\n**{card.title}** ({card.year}, {_link(card)})\n\n{inspect.getdoc(type(recipe))}\n\n"
         f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
-        f"**Baseline.** {card.baseline or 'none'}.\n\n"
+        f"**Baseline.** {card.baseline or 'none'}. "
+        f"**Acted where** {_counter(card)}.\n\n"
         f"```\nrolltree train {card.name} --task {example_task(recipe)} --out runs/{card.name}\n```\n\n"
-        f"## Knobs\n\n| knob | default |\n|---|---|\n{knobs}\n\n## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
+        f"## Knobs\n\n| knob | default | meaning |\n|---|---|---|\n{knobs}\n\n"
+        f"## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
         f"## Evidence\n\n{found(load_entry(card.name, evidence))}\n"
     )
 
 
 def index(evidence: Path = EVIDENCE) -> str:
     """The paper index: every recipe with its paper, its stages and where its evidence stands."""
+    verdicts = together(load_entries(evidence))
     rows = "\n".join(
-        f"| [{c.name}]({c.name}.md) | {c.title} | {_link(c)} | {', '.join(c.stages)} | {_verdict(c, evidence)} |"
+        f"| [{c.name}]({c.name}.md) | {c.title} | {_link(c)} | {', '.join(c.stages)} | {_verdict(c, verdicts)} |"
         for c in list_recipes()
     )
     return (
@@ -74,9 +81,21 @@ def write(folder: Path = DOCS, evidence: Path = EVIDENCE) -> list[Path]:
     return [folder / f"{name}.md" for name in texts]
 
 
+def _cell(text: str) -> str:
+    """A sentence in a table: bars would end its cell."""
+    return text.replace("|", "\\|")
+
+
 def _shown(part: Any) -> str:
     """A part as text that is the same in every process: no addresses, and sets in order."""
     return _SET.sub(lambda found: ", ".join(sorted(found[0].split(", "))), _ADDRESS.sub("", repr(part)))
+
+
+def _counter(card: Card) -> str:
+    """What proves in a run that the mechanism acted."""
+    if card.counter is None:
+        return "nothing says"
+    return f"`{card.counter.metric}` is not {card.counter.rest:g}"
 
 
 def _link(card: Card) -> str:
@@ -92,9 +111,8 @@ def example_task(recipe: Recipe) -> str:
     return named or ("lookup" if needs & (TASK_NEEDS | FROM_TASK) else "countdown")
 
 
-def _verdict(card: Card, evidence: Path) -> str:
-    entry = load_entry(card.name, evidence)
-    return "not measured yet" if entry is None else entry.outcome
+def _verdict(card: Card, verdicts: Mapping[str, FamilyVerdict]) -> str:
+    return verdicts[card.name].outcome if card.name in verdicts else "not measured yet"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,10 @@ from rolltree.varying import corners, schedules, settled
 SCHEDULES = ("constant", "linear", "cosine")
 
 
+MOST = {"prompts": 100_000, "eval_items": 1_000_000, "eval_samples": 100_000}
+"""Counts above which the plan of a step, or of an evaluation, is itself too much."""
+
+
 class TrainError(RolltreeError):
     """A run cannot start or go on: names the thing, the value and the way out."""
 
@@ -116,6 +120,8 @@ class TrainConfig:
     """Held-out items of each evaluation."""
     eval_samples: int = 8
     """Samples per held-out item; pass@k is reported for k = 1 and for this many."""
+    end_items: int | None = None
+    """Held-out items of the first and the last evaluation; as many as of the others when left out."""
     checkpoint_every: int = 20
     """Steps between checkpoints (also after the last); 0 = only after the last."""
     keep_checkpoints: int = 2
@@ -146,6 +152,8 @@ class TrainConfig:
         for name in counts:
             if getattr(self, name) < 1:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give a whole number of at least 1")
+        for name in [name for name, most in MOST.items() if getattr(self, name) > most]:
+            raise TrainError(f"{name}={getattr(self, name)} fits no memory; give at most {MOST[name]}")
         ways = {
             **dict.fromkeys(("eval_every", "checkpoint_every", "forests_every"), "(never) or a number of steps"),
             "staleness": "or the number of versions to wait", "piece": "(at once) or a number of tokens",
@@ -155,7 +163,7 @@ class TrainConfig:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 {way}")
         if self.scheduler:
             preset(self.scheduler)  # an unknown name is refused here
-        for name in ("items", "max_tokens", "decoded", "seconds"):
+        for name in ("items", "max_tokens", "decoded", "seconds", "end_items"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
         check_varying(self.optim)

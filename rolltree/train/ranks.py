@@ -97,9 +97,9 @@ class Crew:
         for other in others:
             told.merge(other.told)
         for share, mine in zip(shares, [lesson, *others], strict=True):
-            for micro, logp in zip((m for part in share.parts for m in part), mine.read, strict=True):
+            for micro, (logp, entropy) in zip((m for part in share.parts for m in part), mine.read, strict=True):
                 for watcher in watchers:
-                    watcher.add(micro, torch.from_numpy(logp))
+                    watcher.add(micro, torch.from_numpy(logp), None if entropy is None else torch.from_numpy(entropy))
         self._learner.updates = self._own.updates
         return told
 

@@ -29,7 +29,7 @@ from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.scheduled import schedule_of
-from rolltree.rollout.widths import check_width
+from rolltree.rollout.widths import check_batch, check_width
 from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
@@ -204,6 +204,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         for parts in job.stages:
             check(parts, engine, job.task)
             check_width(parts.strategy, parts.control)
+            check_batch(config.prompts, parts.strategy)
             check_peers(parts)
             check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
@@ -273,7 +274,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     await loop.publish()
     loop.listen(RunEvent("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
-        metrics.write("eval", 0, await loop.evaluate())
+        metrics.write("eval", 0, await loop.evaluate(end=True))
         if loop.blind:
             raise TrainError(
                 f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine"
@@ -300,7 +301,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
                 f"{'start again' if loop.done == 1 else 'resume from the newest checkpoint'}"
             )
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
-            metrics.write("eval", loop.done, await loop.evaluate())
+            metrics.write("eval", loop.done, await loop.evaluate(end=bool(over)))
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
             _save(loop, loaded, folder)
@@ -398,7 +399,7 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     if old and old != new:  # the same weights may lie in another place now
         raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
     knobs: Any = now["train"]["optim"]
-    steps = [about["train"]["steps"] for about in (before, now) if "train" in about]
+    steps = [about["train"].get("steps") for about in (before, now) if "train" in about]
     if knobs["lr_schedule"] != "constant" and knobs["lr_updates"] is None and len(set(steps)) > 1:
         raise TrainError(
             f"the run was started with train.steps={steps[0]}, over which its learning rate falls, and cannot be "
