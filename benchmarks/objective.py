@@ -40,7 +40,8 @@ from rolltree.policy.packed import Packed
 from rolltree.train.backward import StepKnobs
 from rolltree.train.config import Optim
 from rolltree.train.memory import keep_freed
-from rolltree.train.step import Learner, make_optimizer
+from rolltree.train.optimizer import make_optimizer
+from rolltree.train.step import Learner
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

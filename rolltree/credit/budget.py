@@ -9,11 +9,10 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import leaf_scores, outcomes
 from rolltree.credit.registry import register
 from rolltree.credit.reward_shaping import path_length
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Floats, Table
 
 

@@ -7,7 +7,7 @@ so the packed tree has the gradient of the batch with every path written out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -51,6 +51,20 @@ class Expanded:
     """(paths,) index into `Table.leaf`."""
     share: Floats | None = None
     """(P,) the part of its path's weight that each action keeps; None = all of it ("per_leaf")."""
+
+
+def prompt_weighted(table: Table, advantage: Advantage) -> Advantage:
+    """Advantages of each tree times its prompt's score `prompt_weight`; as they are where no prompt has one."""
+    weight = table.score("prompt_weight")[table.root]
+    if not np.isfinite(weight).any():
+        return advantage
+    per_tree = np.where(np.isfinite(weight), weight, 1.0)
+    return replace(
+        advantage,
+        leaf=_weighted(advantage.leaf, per_tree[table.leaf_tree]),
+        node=_weighted(advantage.node, per_tree[table.tree]),
+        action=_weighted(advantage.action, np.repeat(per_tree[table.tree], table.length)),
+    )
 
 
 def leaf_weights(
@@ -200,6 +214,10 @@ def _over_leaves(
         out[1, here] += w * np.minimum(value, 0.0)
         out[2, here] += w
     return out
+
+
+def _weighted(term: Floats | None, weight: Floats) -> Floats | None:
+    return None if term is None else term * weight
 
 
 def _times(trained_below: Floats, multiplicity: Multiplicity) -> Floats:

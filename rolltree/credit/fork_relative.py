@@ -9,11 +9,10 @@ import numpy as np
 
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.backup import Backup, backup
-from rolltree.credit.centre import centred
 from rolltree.credit.grpo import GRPO
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Table
 
 

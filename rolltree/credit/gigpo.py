@@ -9,10 +9,9 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import Singleton, centred
+from rolltree.credit.normalise import Singleton, centred, scaled
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted, to_go
-from rolltree.credit.scale import scaled
 from rolltree.credit.steps import over_steps, require_states, state_ids, steps
 from rolltree.tree.table import Floats, Table
 

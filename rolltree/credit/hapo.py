@@ -9,12 +9,11 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, Credit, CreditError
-from rolltree.credit.centre import centred
 from rolltree.credit.entropy_shaping import shaped
 from rolltree.credit.grpo import GRPO
+from rolltree.credit.normalise import centred, scaled
 from rolltree.credit.outcome import action_values, outcomes
 from rolltree.credit.registry import register, resolve
-from rolltree.credit.scale import scaled
 from rolltree.tree.table import Floats, Table
 
 

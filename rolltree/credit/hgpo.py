@@ -9,11 +9,10 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import centred
 from rolltree.credit.gigpo import episode_advantage
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted, to_go
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.credit.steps import over_steps, require_states, state_ids, state_nodes, steps
 from rolltree.tree.table import Table
 

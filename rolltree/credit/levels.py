@@ -10,10 +10,9 @@ import numpy as np
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.backup import backup
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import outcomes, where
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import baseline
+from rolltree.credit.normalise import baseline, scaled, spread_of
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import scaled, spread_of
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, Eps, centred, scaled
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, Eps, scaled
 from rolltree.tree.table import Floats, Table
 
 Over = Literal["tokens", "leaves"]

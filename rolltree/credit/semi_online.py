@@ -8,11 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import node_scores, outcomes
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.credit.steps import over_steps, steps
 from rolltree.tree.table import Bools, Floats, Ints, Table
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import outcomes, where
 from rolltree.credit.partition import ids, leaf_groups
 from rolltree.credit.registry import register

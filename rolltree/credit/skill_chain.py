@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import node_scores, outcomes, where
 from rolltree.credit.registry import register
 from rolltree.tree.table import Table

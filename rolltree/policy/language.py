@@ -66,15 +66,12 @@ class LanguagePolicy:
             attention if attention != "auto" else "flex" if self.device.type == "cuda" else "blocks"
         )
         _check(core_of(model).config)
+        self.max_context = exact_context(core_of(model).config)
+        """Longest path that is read exactly."""
         if self.attention != "dense":
             core_of(model).set_attn_implementation(NAME)
             if not covers(core_of(model)):
                 self._cope()
-
-    @property
-    def max_context(self) -> int:
-        """Longest path that is read exactly (see `exact_context`)."""
-        return exact_context(core_of(self.model).config)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """What is trained."""

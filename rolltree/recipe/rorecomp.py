@@ -11,7 +11,7 @@ from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
-from rolltree.replay.recall import Recall
+from rolltree.replay.buffer import Recall
 from rolltree.varying import Knob
 
 

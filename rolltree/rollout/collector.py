@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rolltree.control.schedule import Group
 from rolltree.generate.garbage import rare_collections
-from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.replay.buffer import RolloutBatch
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.state import load_state, save_state
 from rolltree.rollout.underway import Underway

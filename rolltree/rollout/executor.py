@@ -23,8 +23,7 @@ from rolltree.rollout.control_state import ControlState
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.discarded import Discarded
 from rolltree.rollout.group_queue import GroupQueue
-from rolltree.rollout.groups import RolloutSlot
-from rolltree.rollout.slots import Surroundings
+from rolltree.rollout.slots import RolloutSlot, Surroundings
 from rolltree.rollout.units import Unit, unit_of
 from rolltree.task.protocol import Task
 

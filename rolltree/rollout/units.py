@@ -19,7 +19,7 @@ from rolltree.filter.groups import drop, live_leaves
 from rolltree.generate.runner import settle
 from rolltree.generate.strategy import SampleStrategy, TreeStrategy, on_each
 from rolltree.generate.turns import hands_over
-from rolltree.rollout.groups import RolloutSlot
+from rolltree.rollout.slots import RolloutSlot
 from rolltree.tree import Node, Tree
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 from types import TracebackType
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rolltree.metrics.log import MetricsLog
 from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
-from rolltree.train.failures import said_of
+from rolltree.train.failures import KIND, failures, said_of
 from rolltree.train.loop import LAPS, RunEvent
 from rolltree.visible import visible
 
@@ -109,3 +111,17 @@ def _step_line(live: RunEvent, config: TrainConfig) -> str:
         f"length {n.get('rollout/length', nan):.0f}, trained {n.get('budget/trained', 0):,.0f} of "
         f"{n['budget/decoded']:,.0f} tokens, {spent:.2f} s"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLog:
+    """Listens to a run."""
+
+    metrics: MetricsLog
+
+    def __call__(self, live: RunEvent) -> None:
+        """Look at what has just been grown."""
+        if live.kind in ("grown", "evaluated"):
+            failed, leaves, why = failures(live.trees)
+            if failed:
+                self.metrics.write_words(KIND, live.step, failed=failed, leaves=leaves, why=why)

@@ -20,6 +20,7 @@ from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered
 from rolltree.train.memory import keep_freed
+from rolltree.train.optimizer import make_optimizer
 from rolltree.train.pack import Micro
 from rolltree.train.ranks_shard import (
     Sharded,
@@ -29,7 +30,7 @@ from rolltree.train.ranks_shard import (
     trained_weights,
     whole_optimizer,
 )
-from rolltree.train.step import Learner, Work, make_optimizer
+from rolltree.train.step import Learner, Work
 from rolltree.tree.table import Floats
 
 READY, DONE, DIVERGED, FAILED = "ready", "done", "diverged", "failed"

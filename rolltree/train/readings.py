@@ -106,6 +106,11 @@ class Readings:
     own: Reading | None = None
     """A credit that reads for itself."""
 
+    @property
+    def asked(self) -> bool:
+        """Whether there is anything to read."""
+        return not (self.reference is self.critic is self.priors is self.own is None)
+
     def beside(self, policy: LanguagePolicy) -> Readings:
         """The same, where the reference is what is under the policy's adapters."""
         if self.reference is not None or "action:reference" not in self.needs:
