@@ -135,7 +135,7 @@ def packed_batch(tokens: int, seed: int = 0) -> Batch:
 def objectives() -> dict[str, tuple[Objective, bool]]:
     """Everything by name, each correction and penalty around the clipped surrogate; whether anchors are known."""
     named = {name: load_objective(name) for name in OBJECTIVES.names()}
-    named |= {f"clipped + {name}": load_objective("clipped", correction=name) for name in CORRECTIONS}
+    named |= {f"clipped + {name}": load_objective("clipped", correction=name) for name in CORRECTIONS.names()}
     named["clipped + kl"] = load_objective("clipped", kl=0.01)
     named["clipped + entropy"] = load_objective("clipped", entropy_bonus=0.01)
     known = {f"{name}, reference known": named[name] for name in ("pairwise", "clipped + kl")}

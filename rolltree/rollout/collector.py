@@ -42,10 +42,6 @@ class Collector:
         """Whether nothing is under way beside training."""
         return self.executor.schedule.lockstep
 
-    def next_plan(self, done: int) -> int:
-        """The step, from 0, whose prompts are asked for next: a later one than is trained where plans run ahead."""
-        return self.executor.queue.plans.begun if self.lockstep else done
-
     async def collect(self, version: int, recalls: int = 0) -> RolloutBatch:
         """Go on, and wait for the next batch; so many trees of the next plan's come from earlier steps."""
         executor, scheduler = self.executor, self.executor.scheduler
