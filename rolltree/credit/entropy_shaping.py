@@ -57,6 +57,7 @@ class EntropyScaled:
 
     base: Credit | str = "grpo"
     a: float = 0.2
+    """How strongly advantages grow with the entropy; 0 is the base credit."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -80,9 +81,13 @@ class EntropyConfidence:
 
     base: Credit | str = "grpo"
     a: float = 0.1
+    """How strongly advantages follow the signal; 0 is the base credit."""
     alpha: float = 1.0
+    """Weight of the entropy in the signal."""
     beta: float = 1.0
+    """Weight of the missing confidence in the signal."""
     k: int = 5
+    """How many of the most likely tokens the confidence is a mean of."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -189,6 +194,7 @@ class EntropyBonusCredit:
 
     base: Credit | str = "reinforce_pp"
     a: float = 0.4
+    """Weight of the entropy added to an advantage; 0 is the base credit."""
 
     @property
     def needs(self) -> frozenset[str]:

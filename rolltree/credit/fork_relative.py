@@ -28,7 +28,9 @@ class ForkRelative:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     w_path: float = 1.0
+    """Weight of the advantage over the whole group."""
     w_fork: float = 1.0
+    """Weight of the advantage over the siblings; 0 is GRPO."""
     gamma: float = 0.95
     backup: Backup = "leaf_mean"
     ddof: Ddof = 1
@@ -57,6 +59,7 @@ class Sibling:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     backup: Backup = "child_mean"
     scale: bool = False
+    """Whether to divide by the standard deviation of the siblings."""
     ddof: Ddof = 1
     eps: float = 1e-6
 

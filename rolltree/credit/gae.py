@@ -63,6 +63,7 @@ class GAE:
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "action:value"})
     gamma: float = 1.0
     decay: float = 0.95
+    """The λ of the estimate: 1 is unbiased whatever the critic says, less has a smaller variance."""
     whiten: bool = False
     """z-scores over the step's actions (population deviation), as most released PPO."""
 

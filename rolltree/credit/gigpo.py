@@ -47,10 +47,12 @@ class GiGPO:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "state_key"})
     omega: float = 1.0
+    """Weight of the step term; 0 leaves the episode term alone."""
     gamma: float = 0.95
     std: bool = False
     by: partition.By = "tree"
     unit: Unit = "trajectories"
+    """Whether episode statistics are over trajectories, or over rows, where long episodes weigh more."""
     singleton: Singleton = "zero"
     step_rewards: bool = True
     """Whether rewards on the way count; without, the outcome alone does."""

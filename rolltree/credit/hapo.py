@@ -28,6 +28,7 @@ class TokenGroup:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     fallback: float = 5.0
+    """Size of an advantage from which on a group uses statistics of leaves instead of tokens."""
     eps: float = 1e-6
     by: partition.By = "tree"
 
@@ -74,7 +75,9 @@ class Redistributed:
 
     base: Credit | str = "token_group"
     beta: float = 1.0
+    """How much less actions of low entropy learn; 0 is the base credit."""
     quantile: float = 0.8
+    """Quantile of the log-entropy above which nothing is taken away."""
 
     @property
     def needs(self) -> frozenset[str]:

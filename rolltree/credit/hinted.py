@@ -35,7 +35,9 @@ class Hinted:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     correct: float = 0.5
     floor: float = 0.1
+    """Least weight between the two arms."""
     reweigh: bool = True
+    """Whether rewards of the arms are weighed by how much the hint helped."""
     ddof: Ddof = 1
     eps: float = 1e-6
 

@@ -27,6 +27,7 @@ class LengthCalibrated:
 
     base: Credit | str = "node_delta"
     alpha: float = 1.0
+    """Exponent of the ratio of lengths: larger ones take more from long right answers."""
 
     @property
     def needs(self) -> frozenset[str]:

@@ -97,6 +97,7 @@ class HiMAC:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     best: bool = False
+    """Whether only executions of the best blueprint teach how to execute."""
     std: bool = True
     ddof: Ddof = 1
     eps: float = 1e-6
@@ -134,6 +135,7 @@ class DesignerExecutor:
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     group: Literal["auto", "question", "design"] = "auto"
     failures: bool = True
+    """Whether a failed execution counts as 0 for its design."""
     std: bool = True
     ddof: Ddof = 1
     eps: float = 1e-6

@@ -39,7 +39,9 @@ class MCGRPO:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     eps: float = 1e-3
     flat: Literal["one", "std", "eps"] = "one"
+    """What to divide by where the deviation is 0: one, the standard deviation, or eps as released."""
     drop_pivot: bool = True
+    """Whether the median rollout is left out of the update."""
     by: partition.By = "tree"
 
     def __call__(self, table: Table) -> Advantage:

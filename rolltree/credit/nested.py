@@ -30,6 +30,7 @@ class Nested:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     mix: Literal["average", "size"] = "average"
+    """Whether the groups of a leaf's ancestors weigh alike, or by their size."""
     drop_equal: bool = False
     """Leave out subgroups (but the root) whose rewards are all equal."""
     whiten: bool = True

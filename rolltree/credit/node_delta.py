@@ -78,6 +78,7 @@ class GlobalPlusLocal:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     backup: Backup = "leaf_mean"
     by_root_of_leaves: bool = False
+    """Whether to divide by the square root of the number of live leaves below."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every node."""

@@ -42,6 +42,7 @@ class OptimalBaseline:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "action:energy"})
     level: Literal["token", "sequence"] = "token"
+    """Whether each position has a baseline of its own, or the whole answer one."""
 
     def __call__(self, table: Table) -> Advantage:
         """Reward per leaf and minus the baseline per action."""

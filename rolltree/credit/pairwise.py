@@ -32,7 +32,9 @@ class Pairwise:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "judged:versus"})
     split: Literal["loss", "zero"] = "loss"
+    """What a verdict with votes on both sides is worth: a loss, as published, or zero."""
     skew: float = 0.6
+    """Mean advantage above which a group is left out, because its reference was an outlier."""
 
     def __call__(self, table: Table) -> Advantage:
         """The verdict of every live leaf."""

@@ -29,6 +29,7 @@ class PriorFused:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "root:prior"})
     variance: Literal["prior", "sample"] = "prior"
+    """Where the variance of a reward is taken from: the prior, or the group."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every live leaf."""

@@ -40,6 +40,7 @@ class ReinforcePP:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     over: Over = "tokens"
+    """Whether mean and deviation of the step are over tokens or over leaves."""
     ddof: Ddof = 1
     eps: float = 1e-8
     place: Eps = "inside"
@@ -63,6 +64,7 @@ class ReinforcePPBaseline:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     by: partition.By = "tree"
     over: Over = "tokens"
+    """Whether mean and deviation of the step are over tokens or over leaves."""
     ddof: Ddof = 1
     eps: float = 1e-8
     place: Eps = "inside"

@@ -67,7 +67,9 @@ class Downsampled:
     base: Credit | str = "grpo"
     leaves: float = 0.5
     tokens: float = 0.2
+    """Share of the actions that are kept; 1 keeps all."""
     rescale: bool = True
+    """Whether kept actions are scaled up so that the step does not shrink."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -140,7 +142,9 @@ class Recomposed:
 
     base: Credit | str = "grpo"
     share: float = 0.8
+    """Share of the rollouts that teach; 1 is the base credit."""
     compensate: bool = False
+    """Whether a tree that comes back is taught by the rollouts left aside the first time."""
 
     @property
     def needs(self) -> frozenset[str]:

@@ -37,7 +37,9 @@ class SemiOnline:
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "turn:match"})
     gamma: float = 0.5
     w_episode: float = 1.0
+    """Weight of the advantage over whole rollouts."""
     w_step: float = 1.0
+    """Weight of the advantage over the same step."""
     std: bool = True
     outcome: bool = False
     """Whether the leaf's outcome counts as reward of its last turn."""

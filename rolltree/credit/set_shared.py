@@ -49,12 +49,17 @@ class SetShared:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "leaf-note:answer"})
     size: int = 4
+    """Rollouts of a set; 1 leaves only the reward."""
     kind: Literal["product", "sum"] = "product"
+    """Whether reward and diversity of a set are multiplied or added."""
     most: int = 256
+    """Most sets that are looked at; beyond that they are drawn."""
     seed: int = 0
     by: Literal["tree", "vine", "state"] = "tree"
     window: int = 0
+    """Turns of a vine that are credited; 0 = all."""
     elsewhere: Literal["nothing", "group"] = "nothing"
+    """What actions outside of the vines get: nothing, or their return less a mean."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every live leaf, or of every node by vine; groups smaller than a set teach nothing."""

@@ -49,7 +49,9 @@ class SiblingShaping:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     gamma: float = 0.3
     blend: float = 0.5
+    """Weight of the siblings' mean against the parent in the baseline."""
     in_place: bool = False
+    """Whether later attempts see the shaped rewards of earlier ones, as released."""
     ddof: Ddof = 1
     eps: float = 1e-6
 

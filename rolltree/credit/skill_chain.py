@@ -27,7 +27,9 @@ class SkillChain:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "end:task_reward"})
     bonus: float = 1.0
+    """What a task earns for using a skill with success; the task that saved it earns as much."""
     success: float = 1.0
+    """Least reward of a task that counts as a success."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every task's nodes."""

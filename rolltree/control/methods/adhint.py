@@ -23,7 +23,9 @@ class ADHint:
     paper: ClassVar[str] = "2512.13095"
     needs: ClassVar[frozenset[str]] = frozenset({"solution", "one turn"})
     least: float = 0.1
+    """Least share of a right answer that a hint shows."""
     most: float = 0.8
+    """Largest share of a right answer that a hint shows."""
     spread: float = 0.05
     """Standard deviation of the noise on the share."""
 
