@@ -19,7 +19,7 @@ Averaging = Literal["token", "sequence", "group", "fixed"]
 """What one leaf's action weighs: 1/Σ lengths, 1/(leaves · length), mean over trees of token means, or a constant."""
 
 Multiplicity = Literal["per_leaf", "once", "sqrt"]
-"""How often an action shared by d leaves teaches: d times, once, or √d times."""
+"""How often an action shared by d leaves is trained on: d times, once, or √d times."""
 
 
 Unit = Literal["path", "attempt"]
@@ -28,7 +28,7 @@ Unit = Literal["path", "attempt"]
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Flat per-action arrays (`Table.start` gives each node's offset); zero where an action does not teach."""
+    """Flat per-action arrays (`Table.start` gives each node's offset); zero where an action is not trained on."""
 
     gain: Floats
     loss: Floats
@@ -37,7 +37,7 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """Every taught path written out over the flat actions, for objectives whose ratios or bounds belong to a path."""
+    """Every trained path written out over the flat actions, for objectives whose ratios or bounds belong to a path."""
 
     index: Ints
     """(P,) flat action, path after path."""
@@ -74,7 +74,7 @@ def leaf_weights(
 
     "token" is one mean over all actions of all paths; "sequence" the mean over leaves of their means (GRPO as
     published); "group" the mean over trees of a tree's token mean; "fixed" divides by leaves · `fixed_length`. Leaves
-    that are not live, not counted, or have nothing that teaches weigh 0; only "fixed" still counts the empty ones.
+    that are not live, not counted, or have no trained action weigh 0; only "fixed" still counts the empty ones.
     """
     use = table.live if counted is None else table.live & counted
     length = table.teaching.astype(np.float64)

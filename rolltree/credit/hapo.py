@@ -20,7 +20,7 @@ from rolltree.tree.table import Floats, Table
 @register("token_group", paper="HAPO, token-level group average (no id recorded)", family="shaping")
 @dataclass(frozen=True, slots=True)
 class TokenGroup:
-    """A_i = (r_i − mean)/(std + eps) with mean and population std over the group's teaching actions (HAPO, TLGA).
+    """A_i = (r_i − mean)/(std + eps) with mean and population std over the group's trained actions (HAPO, TLGA).
 
     Long responses weigh more in the mean, so the sum over a group's actions is exactly 0 (use averaging "token"). A
     group with any |A| ≥ `fallback` uses leaf statistics (GRPO) instead.

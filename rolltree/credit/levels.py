@@ -97,7 +97,7 @@ class HiMAC:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     best: bool = False
-    """Whether only executions of the best blueprint teach how to execute."""
+    """Whether only executions of the best blueprint train the lower level."""
     std: bool = True
     ddof: Ddof = 1
     eps: float = 1e-6

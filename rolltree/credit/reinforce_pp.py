@@ -15,7 +15,7 @@ from rolltree.credit.registry import register
 from rolltree.tree.table import Floats, Table
 
 Over = Literal["tokens", "leaves"]
-"""Whether the step's mean and deviation count each leaf once or once per teaching action."""
+"""Whether the step's mean and deviation count each leaf once or once per trained action."""
 
 
 def whitened(table: Table, values: Floats, over: Over, *, ddof: int, eps: float, place: Eps) -> Floats:

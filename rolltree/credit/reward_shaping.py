@@ -90,7 +90,7 @@ class Concise:
     """r_i ← r_i + λ (1 − length_i / limit) where ALL leaves of the prompt are correct, then the base (ConciseR, stage
     two; the remaining-budget form is reconstructed).
 
-    Groups that taught nothing because all succeeded teach brevity; others never pay for it. With a std in the base a
+    Groups without a gradient because all succeeded learn brevity; others never pay for it. With a std in the base a
     tiny length difference becomes a unit advantage: prefer `dr_grpo`. λ = 0 is the base.
     """
 

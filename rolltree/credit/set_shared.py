@@ -62,7 +62,7 @@ class SetShared:
     """What actions outside of the vines get: nothing, or their return less a mean."""
 
     def __call__(self, table: Table) -> Advantage:
-        """The advantage of every live leaf, or of every node by vine; groups smaller than a set teach nothing."""
+        """The advantage of every live leaf, or of every node by vine; 0 in groups smaller than a set."""
         if self.size < 1 or self.kind not in ("product", "sum"):
             raise CreditError(f'set_shared: size {self.size}, kind {self.kind!r}; size >= 1 and "product" or "sum"')
         if self.by not in ("tree", "vine", "state") or self.elsewhere not in ("nothing", "group"):

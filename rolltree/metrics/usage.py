@@ -35,7 +35,7 @@ def settle_rest(trees: Iterable[Tree]) -> None:
 
 
 def why_not_live(leaf: Node) -> str:
-    """Why a leaf cannot teach."""
+    """Why a leaf cannot be trained on."""
     if leaf.status in ("failed", "pruned"):
         return leaf.status
     return "no outcome" if "reward" not in leaf.scores else "not used"

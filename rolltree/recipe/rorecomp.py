@@ -17,7 +17,7 @@ from rolltree.varying import Knob
 
 @dataclass(frozen=True, slots=True)
 class RoRecomp:
-    """Advantages over the whole group; only its shortest right and longest wrong answers teach.
+    """Advantages over the whole group; only its shortest right and longest wrong answers are trained on.
 
     No length enters the reward: which responses are seen makes the policy brief. What the share is taken of is
     reconstructed (of each kind, at least one). What is left aside waits in a queue: `compensate` is the share of a
@@ -35,11 +35,11 @@ class RoRecomp:
     )  # fmt: skip
     group: int = 8
     share: float = 0.5
-    """Of each kind that teaches; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
+    """Of each kind that is trained on; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
     compensate: Knob = "0.3->0 over 200"
     """Share of a step's prompts whose places the oldest of what was left aside take."""
     window: int = 8
-    """Steps after which what was left aside is not taught any more."""
+    """Steps after which what was left aside is not trained on any more."""
     clip: float = 0.2
     kl: float = 0.0
 

@@ -1,4 +1,4 @@
-"""Batches of rollouts, on disk and in memory, and the past ones that teach again.
+"""Batches of rollouts, on disk and in memory, and the past ones that are trained on again.
 
 A share of each batch may come from the last few versions (ReMix, arXiv 2507.06892; DOTS with rollout replay, arXiv
 2506.05316).
@@ -28,7 +28,7 @@ class RolloutBatch:
     version: int = -1
     """Weights the engine had when it was taken; -1 = unknown."""
     recalls: int = 0
-    """Prompts that were not asked because that many earlier trees are to teach beside these."""
+    """Prompts that were not asked because that many earlier trees are to be trained beside these."""
     numbers: dict[str, float] = field(default_factory=dict[str, float])
     """Where the budget of the plans went that ended since the last batch; not kept on disk."""
     fresh: list[Tree] = field(default_factory=list[Tree])
@@ -77,7 +77,7 @@ class Recall:
     window: int = 2
     order: Literal["chance", "age"] = "chance"
     informative: bool = False
-    """Remember only trees whose outcomes differ: a group without variance has nothing to teach again either."""
+    """Remember only trees whose outcomes differ: a group without variance has no gradient a second time either."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -104,7 +104,7 @@ class ReplayBuffer:
         return [tree for batch in self.steps for tree in batch.kept]
 
     def draw(self, count: int, seed: int, order: Literal["chance", "age"] = "chance") -> list[Tree]:
-        """Some of them without repetition, as they were before they taught: leaves forget what became of them."""
+        """Some of them without repetition, as they were before training: leaves forget what became of them."""
         drawn = Random(seed).sample(self.trees, count) if order == "chance" else self._oldest(count)
         for tree in drawn:
             forget(tree.leaves())
@@ -136,7 +136,7 @@ class ReplayBuffer:
 
 
 def forget(leaves: Iterable[Node]) -> None:
-    """Let leaves be live again that taught before, or had nothing to teach then."""
+    """Let leaves be live again that were trained on before, or had no gradient then."""
     for leaf in leaves:
         if leaf.usage in ("trained", "dropped: nothing to teach"):
             leaf.usage = ""

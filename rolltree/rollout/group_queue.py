@@ -118,7 +118,7 @@ class GroupQueue:
         return bool(self.queue) and (self.lockstep or (self.queue[0].together and self.queue[0].begun))
 
     def refusal(self, group: PromptGroup) -> str | None:
-        """Why a finished group must not teach; None = it may."""
+        """Why a finished group must not be trained on; None = it may."""
         if not group.for_training:
             return MEASURED
         return next((why for f in self.around.parts.filters if (why := f(group.tree))), None)

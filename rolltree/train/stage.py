@@ -22,7 +22,7 @@ def followed(texts: Mapping[str, str], numbers: Told) -> dict[str, float]:
 
 
 def log_entropies(view: Table) -> dict[str, float]:
-    """Where the log-entropies of a step's taught actions lie, as they were sampled; {} where none was recorded."""
+    """Where the log-entropies of a step's trained actions lie, as they were sampled; {} where none was recorded."""
     entropy = view.flat("entropy", np.nan)
     entropy = entropy[view.loss_mask & np.isfinite(entropy)].astype(np.float64)
     if not len(entropy):

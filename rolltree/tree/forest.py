@@ -78,7 +78,7 @@ class Account:
     running: int = 0
     """Open or paused."""
     dropped: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Leaves by the reason for which they will teach nothing: pruned, failed or filtered out."""
+    """Leaves by the reason for which they will not be trained on: pruned, failed or filtered out."""
     unexplained: tuple[str, ...] = ()
     """Leaves that are pruned, failed or dropped without a reason, and nodes no path from a root reaches."""
 

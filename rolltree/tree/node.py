@@ -70,7 +70,7 @@ class Node:
     version: NDArray[np.int32] | None = None
     """Weight version of each action as the engine reported it; None where no weights wrote it."""
     keep: NDArray[np.bool_] | None = None
-    """Which actions of a trained node may teach; None means all."""
+    """Which actions of a trained node may be trained on; None means all."""
     gain: FloatArray | None = None
     """Credit, first channel: sum of the positive advantages over the leaves below (weights folded in)."""
     loss: FloatArray | None = None

@@ -15,7 +15,7 @@ class ADHint:
     """Half of a prompt's rollouts are unhinted; the others begin with a share w of a right answer,
     w = (most − least) · (failure rate of the first half) + least, plus noise (ADHint, arXiv 2512.13095, eq. 1).
 
-    Prompts that the first half solved get no hint: their second half is unhinted too. Hints train; what of them teaches
+    Prompts that the first half solved get no hint: their second half is unhinted too. What of the hints is trained on
     is the objective's (`hint_mask`), how the two arms are compared the credit's (`hinted`).
     """
 

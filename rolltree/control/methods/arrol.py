@@ -32,7 +32,7 @@ class ArrolState:
     """The newest posteriors, oldest first."""
 
     def learn(self, delivered: Sequence[Delivery], *, reweigh: bool) -> None:
-        """Take in a step's outcomes; rollouts without one (pruned, failed) teach nothing."""
+        """Take in a step's outcomes; nothing is learned from rollouts without one (pruned, failed)."""
         self.steps += 1
         probes = [p for d in delivered for p in d.probes]
         self.lately = [*self.lately, *(p.judgement.posterior for p in probes)][-LATELY:]

@@ -35,7 +35,7 @@ class Scheduler:
     clock: Callable[[], float]
     """Only to stamp groups with."""
     accept: Callable[[Group], bool] = lambda _: True
-    """Whether a finished group teaches anything."""
+    """Whether a finished group is to be trained on."""
     on_settled: Callable[[Group], None] = lambda _: None
     """Called with every group that is settled."""
     pressing: Callable[[], bool] = lambda: False
