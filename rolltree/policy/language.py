@@ -18,7 +18,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from rolltree.policy.attend import Attend, Kernel, along
+from rolltree.policy.attention import Attend, Kernel, along
 from rolltree.policy.context import exact_context
 from rolltree.policy.device import HALF, Compute
 from rolltree.policy.errors import ModelError

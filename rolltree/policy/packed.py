@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.errors import RolltreeError
-from rolltree.policy.attention import Block, blocks
+from rolltree.policy.blocks import Block, blocks
 from rolltree.tree.table import Bools, Ints, Table
 
 
