@@ -1,4 +1,6 @@
-"""The shape of trees: how much their rollouts share, where they fork, and what was pruned."""
+"""What rollouts look like: how much they share, where they fork, how long they are, what they repeat, which tools
+they call.
+"""
 
 from __future__ import annotations
 
@@ -74,3 +76,59 @@ def effective_branches(r: Rollouts) -> Floats:
     share = below[child] / np.maximum(leaves[tree], 1)
     entropy = -np.bincount(tree, share * np.log(np.maximum(share, 1e-300)), len(leaves))
     return np.where(leaves >= LEAST_LEAVES, np.exp(entropy), np.nan)
+
+
+def copies(r: Rollouts) -> Numbers:
+    """Copies among the wrong rollouts of groups of two or more, and different answers per judged rollout."""
+    out: Numbers = {}
+    missed = r.wrong & (r.count(r.judged) >= 2)[r.leaf_tree]
+    if missed.any() and len(r.transcript):
+        out["rollout/duplicates"] = float(repeats(r)[missed].mean())
+    if r.judged.any():
+        # Leaves without an answer count as one more kind of answer.
+        kinds = np.unique(np.stack([r.leaf_tree[r.judged], r.answer[r.judged]]), axis=1)
+        judged = r.count(r.judged)
+        given = np.bincount(kinds[0], minlength=r.trees)[judged > 0]
+        out["rollout/unique"] = float((given / judged[judged > 0]).mean())
+    return out
+
+
+def repeats(r: Rollouts) -> Bools:
+    """Leaves whose whole path an earlier leaf of the tree has written already."""
+    key = np.stack([r.leaf_tree.astype(np.uint64), r.transcript])
+    first = np.zeros(len(r.leaf), np.bool_)
+    first[np.unique(key, axis=1, return_index=True)[1]] = True
+    return ~first
+
+
+def lengths(r: Rollouts) -> Numbers:
+    """Policy tokens per path, of the rollouts that ended."""
+    ended = r.is_("status", "done")[r.leaf]
+    if not ended.any():
+        return {}
+    own = r.own[ended]
+    most, ninth = float(own.max()), float(np.quantile(own, 0.9))
+    out = {"rollout/length_max": most, "rollout/length_tail": (most - ninth) / most if most else 0.0}
+    right, wrong = r.mean(r.own, r.solved), r.mean(r.own, r.wrong)
+    mixed = np.isfinite(right) & np.isfinite(wrong)
+    if mixed.any():
+        apart = float((wrong[mixed] - right[mixed]).mean())
+        out["rollout/length_bias"] = apart / max(float(own.mean()), 1.0)
+    return out
+
+
+def tools(r: Rollouts) -> Numbers:
+    """Answers of the environment per rollout, and the share of calls that failed."""
+    env = r.is_("role", "env")
+    if not env.any() or not len(r.leaf):
+        return {}
+    calls = r.down(env.astype(np.int64))[r.leaf]
+    return {"rollout/tool_calls": float(calls.mean()), "rollout/tool_failures": float(failed_calls(r)[env].mean())}
+
+
+def failed_calls(r: Rollouts) -> Bools:
+    """Environment nodes that answered a call with a failure (`notes["failed"]`)."""
+    out = np.zeros(len(r.parent), np.bool_)
+    env = np.flatnonzero(r.is_("role", "env"))
+    out[env] = [bool(notes.get("failed")) for notes in r.source.notes(env)]
+    return out

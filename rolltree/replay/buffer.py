@@ -1,19 +1,69 @@
-"""Past rollouts that teach again: a share of each batch comes from the last few versions (ReMix, arXiv 2507.06892; DOTS
-with rollout replay, arXiv 2506.05316)."""
+"""Batches of rollouts, on disk and in memory, and the past ones that are trained on again.
+
+A share of each batch may come from the last few versions (ReMix, arXiv 2507.06892; DOTS with rollout replay, arXiv
+2506.05316).
+"""
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import Mixed
-from rolltree.replay.rollout_batch import RolloutBatch, load_batches, save_batches
 from rolltree.tree import Node, Tree
+from rolltree.tree.json_text import read_json
+
+
+@dataclass(slots=True)
+class RolloutBatch:
+    """What was grown for one step of training: the trees hold versions and log-probs they were sampled with."""
+
+    kept: list[Tree] = field(default_factory=list[Tree])
+    dropped: list[Tree] = field(default_factory=list[Tree])
+    version: int = -1
+    """Weights the engine had when it was taken; -1 = unknown."""
+    recalls: int = 0
+    """Prompts that were not asked because that many earlier trees are to be trained beside these."""
+    numbers: dict[str, float] = field(default_factory=dict[str, float])
+    """Where the budget of the plans went that ended since the last batch; not kept on disk."""
+    fresh: list[Tree] = field(default_factory=list[Tree])
+    """Trees that were finished since the last batch, where batches wait those of later ones; not kept on disk."""
+
+    @property
+    def trees(self) -> list[Tree]:
+        """Everything, what is trained first."""
+        return [*self.kept, *self.dropped]
+
+
+def save_batches(batches: Sequence[RolloutBatch], folder: Path) -> None:
+    """Write batches in order, each as a forest of its own. Environment states are left out: nothing grows on."""
+    from rolltree.tree.parquet import save
+
+    for number, batch in enumerate(batches):
+        part = folder / f"{number:04d}"
+        part.parent.mkdir(parents=True, exist_ok=True)
+        save(batch.trees, part, states="drop")
+        about = {"kept": len(batch.kept), "version": batch.version, "recalls": batch.recalls}
+        (part / "batch.json").write_text(json.dumps(about))
+
+
+def load_batches(folder: Path) -> list[RolloutBatch]:
+    """Batches as they were saved; none where there is no such folder."""
+    from rolltree.tree.parquet import load
+
+    out: list[RolloutBatch] = []
+    for part in sorted(folder.iterdir()) if folder.is_dir() else ():
+        about: dict[str, Any] = read_json((part / "batch.json").read_text())
+        trees = list(load(part))
+        kept, version, recalls = (int(about[name]) for name in ("kept", "version", "recalls"))
+        out.append(RolloutBatch(trees[:kept], trees[kept:], version, recalls))
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +78,7 @@ class Recall:
     window: int = 2
     order: Literal["chance", "age"] = "chance"
     informative: bool = False
-    """Remember only trees whose outcomes differ: a group without variance has nothing to teach again either."""
+    """Remember only trees whose outcomes differ: a group without variance has no gradient a second time either."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -55,7 +105,7 @@ class ReplayBuffer:
         return [tree for batch in self.steps for tree in batch.kept]
 
     def draw(self, count: int, seed: int, order: Literal["chance", "age"] = "chance") -> list[Tree]:
-        """Some of them without repetition, as they were before they taught: leaves forget what became of them."""
+        """Some of them without repetition, as they were before training: leaves forget what became of them."""
         drawn = Random(seed).sample(self.trees, count) if order == "chance" else self._oldest(count)
         for tree in drawn:
             forget(tree.leaves())
@@ -87,7 +137,7 @@ class ReplayBuffer:
 
 
 def forget(leaves: Iterable[Node]) -> None:
-    """Let leaves be live again that taught before, or had nothing to teach then."""
+    """Let leaves be live again that were trained on before, or had no gradient then."""
     for leaf in leaves:
         if leaf.usage in ("trained", "dropped: nothing to teach"):
             leaf.usage = ""
