@@ -72,7 +72,7 @@ class _Start:
     rest: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Contexts:
     """All that was asked and said in one session. `encode` refuses what is too long; see `tokens_of`."""
 

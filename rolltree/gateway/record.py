@@ -19,10 +19,10 @@ RETRIED = "dropped: asked again"
 PASSED_OVER = "dropped: another answer was taken"
 ACTORS: Mapping[Role, str] = {"prompt": "task", "env": "client", "template": "template"}
 NOTHING = "dropped: no token was sampled"
-HUNG_UP = "dropped: the client hung up"
+GIVEN_UP = "dropped: nobody waited for it"
 
 
-@dataclass
+@dataclass(repr=False)
 class Call:
     """A call in the tree: where its prompt ends, and what was answered."""
 
@@ -33,7 +33,7 @@ class Call:
     """By the number of the turn."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Record:
     """Writes one session into a tree, whose root may be bare and shared with other sessions of the item."""
 
@@ -78,11 +78,11 @@ class Record:
         call.answers[turn] = node
         return node
 
-    def hung_up(self, node: Node) -> None:
+    def given_up(self, node: Node) -> None:
         """The client did not take this answer; its tokens stay counted."""
-        node.usage = HUNG_UP
-        self.tree.event("prune", node, "the client hung up", at=self.clock(), session=self.session, tokens=len(node))
-        node.status = "pruned"
+        node.usage, node.status = GIVEN_UP, "pruned"
+        why = "the client hung up, or the call took too long"
+        self.tree.event("prune", node, why, at=self.clock(), session=self.session, tokens=len(node))
 
     def ends(self) -> list[Node]:
         """The last node of each context of the session: what its outcome is written on.

@@ -43,7 +43,7 @@ class Reply:
     answers: tuple[Answer, ...]
 
 
-@dataclass
+@dataclass(repr=False)
 class Session:
     """One rollout of one item, made by a program that we know nothing of."""
 
@@ -82,12 +82,14 @@ class Session:
                 samples = [await run for run in runs]
             else:
                 samples = [await self._streamed(runs[0], draw.sampling.stop, on_text)]
-        except asyncio.CancelledError:
-            await self._hung_up(call, runs)
+        except (asyncio.CancelledError, ConnectionError):
+            await self._given_up(call, runs)
             raise
-        except Exception:
+        except Exception as error:
             for run in runs:
                 run.stop("abort")
+            why = f"the engine: {type(error).__name__}: {error}"
+            self.tree.event("fail", call.end, why, at=self.now(), session=self.name, call=call.number)
             raise
         finally:
             self.busy -= 1
@@ -175,9 +177,9 @@ class Session:
         turn = self.contexts.said(prompt, sample.actions, answer.text, answer.message or None)
         return answer, self.record.answered(call, sample, turn.number)
 
-    async def _hung_up(self, call: Call, runs: Sequence[Generation]) -> None:
+    async def _given_up(self, call: Call, runs: Sequence[Generation]) -> None:
         for run in runs:
             run.stop("abort")
         for run in runs:
             with suppress(Exception):  # a dead engine: nothing more to keep
-                self.record.hung_up(self._said(call, await run, ())[1])
+                self.record.given_up(self._said(call, await run, ())[1])
