@@ -52,7 +52,7 @@ class Gateway:
     template: Template = field(init=False)
 
     def __post_init__(self) -> None:
-        self.template = template_of(self.engine.codec)
+        self.template = template_of(getattr(self.engine.codec, "tokenizer", None))
         self._began = self.clock()
 
     def open(self, name: str, item: str | Item | None = None) -> Session:

@@ -12,10 +12,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from rolltree.engine.protocol import Codec
 from rolltree.errors import RolltreeError
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.gateway import Gateway
-from rolltree.gateway.session import Reply, Session
+from rolltree.gateway.session import OnText, Reply
 from rolltree.gateway.wire import WIRES
 from rolltree.gateway.wire.protocol import Event, Wire, Written
 
@@ -40,7 +41,7 @@ class Server:
         """The routes."""
         from aiohttp import web
 
-        app = web.Application(client_max_size=self.gateway.bounds.body_bytes, middlewares=[_guarded(self)])
+        app = web.Application(client_max_size=self.gateway.bounds.body_bytes, middlewares=[guarded(self.token)])
         for prefix in ("", "/s/{session}"):
             for wire in WIRES:
                 app.router.add_post(prefix + wire.path, self._handler(wire))
@@ -57,18 +58,18 @@ class Server:
         async def handle(request: web.Request) -> web.StreamResponse:
             from aiohttp import web
 
-            body = await _body(request)
+            body = await read_body(request)
             ask, draw = wire.read(body, self.gateway.bounds.max_tokens)
             session = self.gateway.session(self._name(request))
-            model = body.get("model")
-            written = Written(
-                uuid.uuid4().hex, model if isinstance(model, str) else self.gateway.model, int(time.time()), body,
-                self.gateway.engine.codec,
-            )  # fmt: skip
+            written = written_for(body, self.gateway.model, self.gateway.engine.codec)
+
+            async def call(on_text: OnText | None) -> Reply:
+                return await session.call(ask, draw, on_text)
+
             async with self._slot(), _within(self.gateway.bounds.call_seconds):
                 if body.get("stream"):
-                    return await _stream(request, wire, written, session, ask, draw)
-                reply = await session.call(ask, draw)
+                    return await stream(request, wire, written, call, pieces=draw.n == 1 and not ask.tools)
+                reply = await call(None)
             return web.json_response(wire.whole(written, reply), headers={"X-Rolltree-Call": str(reply.call)})
 
         return handle
@@ -85,7 +86,7 @@ class Server:
     async def _open(self, request: web.Request) -> web.Response:
         from aiohttp import web
 
-        body = await _body(request)
+        body = await read_body(request)
         name = str(body.get("session") or uuid.uuid4().hex[:12])
         session = self.gateway.open(name, str(body["item"]) if body.get("item") else self.gateway.next_item())
         base = f"{request.scheme}://{request.host}/s/{session.name}/v1"
@@ -108,8 +109,8 @@ class Server:
         """A reward for one call, or for the session, which it ends."""
         from aiohttp import web
 
-        session, body = self.gateway.known(request.match_info["session"]), await _body(request)
-        reward = _number(body, "reward")
+        session, body = self.gateway.known(request.match_info["session"]), await read_body(request)
+        reward = number(body, "reward")
         if body.get("call") is not None:
             if type(body["call"]) is not int:
                 raise GatewayError(f"call is {body['call']!r}; give the number of a call")
@@ -122,11 +123,11 @@ class Server:
         """The end: with a reward, with a final text for the verifier, or as a failure."""
         from aiohttp import web
 
-        session, body = self.gateway.known(request.match_info["session"]), await _body(request)
+        session, body = self.gateway.known(request.match_info["session"]), await read_body(request)
         if body.get("final") is not None:
             return web.json_response(await self.gateway.verified(session, str(body["final"])))
         if body.get("reward") is not None:
-            session.end(_number(body, "reward"), "rewarded by the client")
+            session.end(number(body, "reward"), "rewarded by the client")
         else:
             session.end(None, str(body.get("failed") or "ended without a reward")[:10_000])
         return web.json_response({"session": session.name, "ended": session.ended})
@@ -188,9 +189,16 @@ async def _sweep(gateway: Gateway) -> None:
         gateway.expire()
 
 
-async def _stream(
-    request: web.Request, wire: Wire, written: Written, session: Session, ask: Any, draw: Any
-) -> web.StreamResponse:
+def written_for(body: dict[str, Any], model: str, codec: Codec) -> Written:
+    """What the answer to a body is written from."""
+    named = body.get("model")
+    return Written(uuid.uuid4().hex, named if isinstance(named, str) else model, int(time.time()), body, codec)
+
+
+async def stream(
+    request: web.Request, wire: Wire, written: Written, call: Callable[[OnText | None], Awaitable[Reply]], *,
+    pieces: bool,
+) -> web.StreamResponse:  # fmt: skip
     """An answer as server-sent events. Until the first token nothing is sent, so a refusal is still a status."""
     from aiohttp import web
 
@@ -206,7 +214,6 @@ async def _stream(
         for event in events:
             await response.write(_event(event))
 
-    streamed = draw.n == 1 and not ask.tools
     told = False
 
     async def on_text(text: str) -> None:
@@ -215,7 +222,7 @@ async def _stream(
         await send(wire.text(written, text))
 
     try:
-        reply: Reply = await session.call(ask, draw, on_text if streamed else None)
+        reply = await call(on_text if pieces else None)
     except Exception as error:
         if not begun:
             raise
@@ -228,13 +235,13 @@ async def _stream(
     return response
 
 
-def _guarded(server: Server) -> Any:
+def guarded(token: str) -> Any:
     """Every refusal is one sentence in the form that clients read; what breaks is our error, not theirs."""
     from aiohttp import web
 
     @web.middleware
     async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:
-        if server.token and not hmac.compare_digest(_key(request).partition(":")[0].encode(), server.token.encode()):
+        if token and not hmac.compare_digest(_key(request).partition(":")[0].encode(), token.encode()):
             return web.json_response(_error(GatewayError("the key is not the gateway's token", 401))[1], status=401)
         try:
             return await handler(request)
@@ -260,7 +267,8 @@ def _event(event: Event) -> bytes:
     return (f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
-async def _body(request: web.Request) -> dict[str, Any]:
+async def read_body(request: web.Request) -> dict[str, Any]:
+    """The JSON object of a body."""
     raw = await request.read()
     try:
         told = json.loads(raw or b"{}")
@@ -272,7 +280,8 @@ async def _body(request: web.Request) -> dict[str, Any]:
     return cast(dict[str, Any], told)
 
 
-def _number(body: dict[str, Any], name: str) -> float:
+def number(body: dict[str, Any], name: str) -> float:
+    """A finite number of a body."""
     told = body.get(name)
     if isinstance(told, bool) or not isinstance(told, int | float) or not abs(told) < 1e12:
         raise GatewayError(f"{name} is {told!r}; give a finite number")

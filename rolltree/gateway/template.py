@@ -96,9 +96,8 @@ class Chats:
         return Chat(self.tokenizer, "", tuple(tools))
 
 
-def template_of(codec: Any) -> Template:
-    """The template of a policy's codec."""
-    tokenizer = getattr(codec, "tokenizer", None)
+def template_of(tokenizer: Any) -> Template:
+    """The template of a policy's tokenizer; None stands for one without."""
     return Chats(tokenizer) if getattr(tokenizer, "chat_template", None) else Plain()
 
 

@@ -74,7 +74,7 @@ def check_tree(session):
 
 def random_chat(rng, name, codec):
     """A client that goes on, tries again, edits, forgets the beginning and starts helpers of its own."""
-    template = template_of(codec)
+    template = template_of(codec.tokenizer)
     session = Session(codec, template)
     tools = TOOLS if rng.random() < 0.5 else ()
     start = [{"role": "system", "content": words(rng)}] if rng.random() < 0.3 else []
@@ -133,7 +133,7 @@ def test_a_linear_chat_repeats_every_sampled_token(codec):
     _, codec = codec
     rng = Random(7)
     for _ in range(30):
-        session, chat = Session(codec, template_of(codec)), [{"role": "user", "content": words(rng)}]
+        session, chat = Session(codec, template_of(codec.tokenizer)), [{"role": "user", "content": words(rng)}]
         before = None
         for _ in range(5):
             ids = sampled(rng, codec, ())
@@ -150,7 +150,7 @@ def test_a_linear_chat_repeats_every_sampled_token(codec):
 
 def test_tool_calls_come_back_as_they_were_sampled(codec):
     name, codec = codec
-    session, chat = Session(codec, template_of(codec)), [{"role": "user", "content": "two and two"}]
+    session, chat = Session(codec, template_of(codec.tokenizer)), [{"role": "user", "content": "two and two"}]
     text = (
         '{"name": "add",   "parameters": {"a":2}}'
         if name == "llama"
@@ -169,7 +169,7 @@ def test_tool_calls_come_back_as_they_were_sampled(codec):
 
 def test_a_thought_the_template_drops_leaves_the_context_and_keeps_the_answers_ids():
     codec = HFCodec(tokenizer("think"))
-    session = Session(codec, template_of(codec))
+    session = Session(codec, template_of(codec.tokenizer))
     answer = [i for c in "the end" for i in codec.encode(c)]  # letter by letter, as no tokenizer spells it
     assert answer != codec.encode("the end")
     ids = [*codec.encode("<think>hm</think>"), *answer, codec.eos_id]
