@@ -119,8 +119,6 @@ class Contexts:
                 continue
             whole = exact_text(self.codec, turn.ids)
             ends, closing = self.template.ends, ""
-            if not ends and text.startswith(turn.prompt.text + whole):
-                return _behind(turn, len(turn.ids), len(turn.prompt.text + whole), text)
             ended = self.template.render(ask.messages[: turn.place + 1], ask.tools, begin=False)
             if not (text.startswith(ended) and ended.startswith(turn.prompt.text)):
                 continue

@@ -20,7 +20,7 @@ TEMPLATES = {"hermes": HERMES, "llama": LLAMA, "think": THINK}
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|start|>", "<|end|>")
 
 
-def tokenizer(template):
+def tokenizer(template, eos="<|im_end|>"):
     """Bytes and some merges, so that most texts have several spellings."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {piece: i for i, piece in enumerate(alphabet)}
@@ -36,7 +36,7 @@ def tokenizer(template):
     plain.decoder = decoders.ByteLevel()
     plain.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIALS])
     made = PreTrainedTokenizerFast(
-        tokenizer_object=plain, eos_token="<|im_end|>", pad_token="<|endoftext|>", clean_up_tokenization_spaces=False
+        tokenizer_object=plain, eos_token=eos, pad_token="<|endoftext|>", clean_up_tokenization_spaces=False
     )
     made.chat_template = TEMPLATES[template]
     return made

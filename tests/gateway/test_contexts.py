@@ -186,20 +186,17 @@ def test_a_thought_the_template_drops_leaves_the_context_and_keeps_the_answers_i
     assert len(session.record.ends()) == 2  # both contexts are trained, each on the tokens sampled in it
 
 
-def test_words_without_a_template_meet_at_the_stop_string():
-    """Whether the agent writes the newline back or not, the context has the one that was sampled."""
+def test_without_a_template_the_stop_string_that_was_sampled_stands():
+    """Whether the agent writes the newline back or not, the context has the one that was sampled, once."""
     codec = HFCodec(tokenizer("hermes"))
-    for back, reply in (("1+2", "3\n"), ("1+2\n", "3\n"), ("1+2", "\n3\n")):
+    for back, reply, whole in (("1+2", "3\n", ""), ("1+2\n", "3\n", ""), ("1+2", "\n3\n", "\n")):
         session = Session(codec, Plain())
-        _, (said,) = session.call(Ask(({"role": "user", "content": "calc\n"},)), codec.encode("1+2\n"), stopped_by="\n")
+        asked = {"role": "user", "content": "calc\n"}
+        _, (said,) = session.call(Ask((asked,)), codec.encode("1+2\n"), stopped_by="\n")
         assert said.text == "1+2"
-        chat = (
-            {"role": "user", "content": "calc\n"},
-            {"role": "assistant", "content": back},
-            {"role": "user", "content": reply},
-        )
+        chat = (asked, {"role": "assistant", "content": back}, {"role": "user", "content": reply})
         prompt, _ = session.call(Ask(chat), codec.encode("=3\n"), stopped_by="\n")
-        assert codec.decode(prompt.ids) == "calc\n1+2\n3\n"
+        assert codec.decode(prompt.ids) == f"calc\n1+2\n{whole}3\n"
         assert len(session.record.tree.leaves()) == 1
 
 

@@ -64,8 +64,8 @@ class AgentTask(Foreign):
     ) -> None:  # fmt: skip
         """`agent` is a command, module:function or file.py:function. `stop` are strings that end a turn (of a policy
         without chat template; the task's own when left out). `seconds` is how long the agent may be silent."""
-        self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, "max_turns": max_turns, "max_tokens": max_tokens,
-                       "seconds": seconds}  # fmt: skip
+        limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds}
+        self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits}
         self.agent = agent
         self.inner = load_task(task, level=level) if isinstance(task, str) else task
         self._run, self._seconds = agent_of(agent), seconds
