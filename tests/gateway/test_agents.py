@@ -47,13 +47,13 @@ class Echo:
         return (Item(f"echo-{k}", "ab"[k % 2] + "cdefgh"[k % 6] + "!", "x") for k in itertools.count())
 
     def start(self, item):
-        return (), f"{item.id}/0"
+        return (), f"{item.id}/{()}"
 
     async def step(self, item, state, text):
         after = (*state, text)
         if text[:1] in set("abcdef"):
-            return Reply("", after, done=True, state_key=f"{item.id}/{len(after)}")
-        return Reply(text[:1] * 2 + "!", after, state_key=f"{item.id}/{len(after)}")
+            return Reply("", after, done=True, state_key=f"{item.id}/{after}")
+        return Reply(text[:1] * 2 + "!", after, state_key=f"{item.id}/{after}")
 
     async def verify(self, item, state, text):
         last = text.removesuffix("!").rpartition("!")[2]
