@@ -91,6 +91,9 @@ class TrainConfig:
     dtype: str = "auto"
     """In which type they compute: auto (bfloat16 on a GPU that has it, float32 elsewhere), float32 or bfloat16. The
     trained weights are float32 in any case."""
+    speculate: str = "off"
+    """Guess tokens ahead and keep those that would have been drawn: off, ngram (from the request's own text) or suffix
+    (from all texts so far); suffix:6 guesses at most 6 at once. The samples stay the same, up to rounding."""
     gradient_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass instead of keeping them: less memory, a third more
     work."""

@@ -15,7 +15,7 @@ import torch
 
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.local.shortage import is_shortage
-from rolltree.engine.protocol import Engine, Sampling
+from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
 from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
@@ -186,6 +186,11 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             updates=True,
             lockstep=schedule.stop.abort,
             placement=job.placement,
+            speculate=config.speculate,
+        )
+    elif config.speculate != "off":
+        raise EngineError(
+            f"speculate is {config.speculate!r}, and this run was given its engine; make that engine speculate instead"
         )
     else:
         engine = asked

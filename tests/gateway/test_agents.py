@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import pickle
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from rolltree.generate.runner import grow
 from rolltree.generate.turns import play
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import RECIPES
+from rolltree.task.data.flags import DataFlags
 from rolltree.task.items import TaskError
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.protocol import Item, Reply, Verdict, spoken_by
@@ -229,6 +231,12 @@ def test_it_has_a_name_for_other_processes_and_commands():
     assert (task.name, task.level, task.inner.fail_rate) == ("agent:calculator", 1, 0)
     with pytest.raises(Exception, match="secnods"):
         load_task("agent:x:y?secnods=5")
+
+
+def test_flags_name_it_so_that_it_is_found_again():
+    flags = DataFlags(agent="tests.gateway.agents:echo?stop=%21&seconds=7")
+    task = pickle.loads(pickle.dumps(load_task(flags.address("calculator?fail_rate=0"))))
+    assert (task.stop, task._seconds, task.inner.fail_rate) == (("!",), 7, 0)
 
 
 def test_train_takes_an_agent_and_so_does_rollout(tmp_path, capsys):

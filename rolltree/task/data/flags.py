@@ -51,7 +51,8 @@ class DataFlags:
     def address(self, task: str) -> str:
         """The task's name with what was set behind it, as the agent's task where one plays."""
         named = self._data_address(task)
-        return f"agent:{self.agent}?task={quote(named, safe='')}" if self.agent else named
+        mark = "&" if _KNOBS.search(self.agent) else "?"
+        return f"agent:{self.agent}{mark}task={quote(named, safe='')}" if self.agent else named
 
     def _data_address(self, task: str) -> str:
         known = (f for f in fields(self) if f.name != "agent")
