@@ -159,7 +159,7 @@ class Foreign(ABC):
 
 def difference(now: str, before: str) -> str:
     """Two texts from where they first differ."""
-    at = len(commonprefix((now, before)))
+    at = len(commonprefix((now, before)))  # noqa: RUF071 - texts, not paths
     place = f", from character {at} on" if at else ""
     return f"{now[at : at + 80]!r} and before with {before[at : at + 80]!r}{place}"
 
