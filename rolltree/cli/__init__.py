@@ -18,6 +18,7 @@ VERBS: dict[str, str] = {
     "models": "list the models, or get one",
     "rollout": "grow rollouts with a recipe and look at them",
     "train": "train a policy with a recipe",
+    "serve": "answer agents that speak OpenAI, and keep what they do as trees",
     "compare": "compare recipes at an equal budget, with intervals and a verdict",
     "evidence": "run, check or list the evidence of recipes",
     "budget": "say where a run's tokens went, by difficulty and by prompt",
