@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -13,19 +12,11 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.metrics.rate import wilson
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.task.protocol import Task, distinct
 from rolltree.tree import Forest
 from rolltree.tree.table import table
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A mean over items with a 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def pass_at(solved: int, samples: int, k: int) -> float:
@@ -33,18 +24,6 @@ def pass_at(solved: int, samples: int, k: int) -> float:
     if samples - solved < k:
         return 1.0
     return 1.0 - math.comb(samples - solved, k) / math.comb(samples, k)
-
-
-def wilson(mean: float, items: int, z: float = 1.959964) -> Rate:
-    """Wilson's score interval, with items as the unit.
-
-    For shares per item it is wider than need be, because p(1−p) bounds their variance; it is never empty at 0 or 1.
-    """
-    if items == 0:
-        return Rate(math.nan, math.nan, math.nan)
-    centre = (mean + z * z / (2 * items)) / (1 + z * z / items)
-    half = z * math.sqrt(mean * (1 - mean) / items + z * z / (4 * items * items)) / (1 + z * z / items)
-    return Rate(mean, max(0.0, centre - half), min(1.0, centre + half))
 
 
 async def evaluate(

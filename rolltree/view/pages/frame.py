@@ -75,6 +75,7 @@ def frame(place: Crumb) -> Generator[None]:
             if place.up:
                 ui.link("↑ up", place.up).classes("up-link")
             ui.link("findings", link("findings", run=source.name)).classes("findings-link")
+            ui.link("decisive", link("decisive", run=source.name, step=place.step)).classes("decisive-link")
             ui.link("search", link("search", run=source.name, step=place.step)).classes("search-link")
             _news(source)
         ui.element("div").classes("space")
