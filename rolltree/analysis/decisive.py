@@ -10,8 +10,9 @@ samples forks wherever its answers begin to differ.
 
 What counts in an interval is not leaves but independent continuations: leaves that share tokens behind the place count
 as one, by their mean. Their effective number is (Σw)²/Σw² (Kish). The interval is Agresti and Caffo's for the
-difference of two independent rates, times (1 − share). Forks are ranked by the change after shrinkage: each side is given `prior` further observations that
-succeeded as often as the whole fork, so that one lucky rollout out of two does not lead the list.
+difference of two independent rates, times (1 − share). Forks are ranked by the change after shrinkage: each side is
+given `prior` further observations that succeeded as often as the whole fork, so that one lucky rollout out of two does
+not lead the list.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ ABOUT = """Rank the forks of a run's rollouts by the change in success they made
   rolltree decisive nodes.jsonl --model nano      rollouts of any program
   rolltree decisive runs/first --prior 0          by the plain change, luck included
 
-Rollouts are merged by prefix, so groups of independent samples fork where their answers begin to differ. Intervals count
-independent continuations, not leaves.
+Rollouts are merged by prefix, so groups of independent samples fork where their answers begin to differ. Intervals
+count independent continuations, not leaves.
 """
 
 

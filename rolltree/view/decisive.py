@@ -64,7 +64,7 @@ class ShownDecisions:
                 "least two rollouts go on independently."
             )
         return (
-            f"{self.total:,} forks with {self.branches:,} branches were judged. The 95 % interval of {self.clear:,} "
+            f"{self.total:,} fork{'s' * (self.total > 1)} with {self.branches:,} branches were judged. The 95 % interval of {self.clear:,} "
             f"leaves no change out; chance alone would give about {0.05 * self.branches:.0f}."
         )
 

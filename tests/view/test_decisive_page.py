@@ -52,7 +52,7 @@ def test_what_a_model_wrote_stays_text(started, browser, tmp_path: Path):
     page.goto(viewer.address + "/decisive?run=decided")
     page.wait_for_selector(".decision")
     assert page.locator("h2").first.inner_text() in ("“g” took 50 % to 100 %", "“b” took 50 % to 0 %")
-    assert "<script>" in page.locator(".decision-text").inner_text()
+    assert "<script>" in page.locator(".decision tbody").inner_text()
     assert page.evaluate("window.planted") is None
     page.close()
 
