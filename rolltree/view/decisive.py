@@ -63,9 +63,10 @@ class ShownDecisions:
                 "No fork can be judged: it takes a prompt with right and wrong rollouts, and a branch behind which at "
                 "least two rollouts go on independently."
             )
+        forks = "1 fork" if self.total == 1 else f"{self.total:,} forks"
         return (
-            f"{self.total:,} fork{'s' * (self.total > 1)} with {self.branches:,} branches were judged. The 95 % interval of {self.clear:,} "
-            f"leaves no change out; chance alone would give about {0.05 * self.branches:.0f}."
+            f"{forks} with {self.branches:,} branches were judged. The 95 % interval of {self.clear:,} leaves no change "
+            f"out; chance alone would give about {0.05 * self.branches:.0f}."
         )
 
 
