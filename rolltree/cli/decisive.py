@@ -21,7 +21,7 @@ ABOUT = """Rank the forks of a run's rollouts by the change in success they made
   rolltree decisive runs/first                    the newest saved step
   rolltree decisive runs/first --step 20 --top 5
   rolltree decisive nodes.jsonl --model nano      rollouts of any program
-  rolltree decisive runs/first --prior 0          by the plain change, luck included
+  rolltree decisive runs/first --prior 0          by the plain change
 
 Rollouts are merged by prefix, so groups of independent samples fork where their answers begin to differ. Intervals
 count independent continuations, not leaves.

@@ -18,7 +18,7 @@ ABOUT = """Look at runs, trees and tokens in the browser; pages follow a run tha
   rolltree view nodes.jsonl --model nano         nodes of another program
   rolltree view runs/first --host 0.0.0.0        for others, with a token
   rolltree view runs/first --tui                 in the terminal, over SSH
-  rolltree view runs/first --html tree.html      one tree as one file, for a paper or an issue
+  rolltree view runs/first --html tree.html      one tree as one file
 """
 
 

@@ -65,8 +65,8 @@ class ShownDecisions:
             )
         forks = "1 fork" if self.total == 1 else f"{self.total:,} forks"
         return (
-            f"{forks} with {self.branches:,} branches were judged. The 95 % interval of {self.clear:,} leaves no change "
-            f"out; chance alone would give about {0.05 * self.branches:.0f}."
+            f"{forks} with {self.branches:,} branches were judged. The 95 % interval of {self.clear:,} leaves no "
+            f"change out; chance alone would give about {0.05 * self.branches:.0f}."
         )
 
 

@@ -1,7 +1,7 @@
 """A tree as one HTML file: for a paper, an issue or a colleague without the viewer.
 
-The file asks the network for nothing, and its content policy would not let it: styles and the one script are inside, and
-what models, tools and prompts wrote is data that is shown as text.
+The file asks the network for nothing, and its content policy would not let it: styles and the one script are inside,
+and what models, tools and prompts wrote is data that is shown as text.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ facts on the right. It draws what the pages draw: the same strips, colours and f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -151,7 +152,7 @@ class TreeApp(App[None]):
         tree, row = at.tree, at.row
         value = tree.rewards[row]
         many = int(tree.leaf_count[row])
-        fact = "" if value != value else f"{value:.2f}" + (f" of {many}" if many > 1 else "")
+        fact = "" if math.isnan(value) else f"{value:.2f}" + (f" of {many}" if many > 1 else "")
         mark = "" if not tree.is_leaf[row] else tree.word("finish", row) or tree.word("status", row)
         label = Text.assemble((fact, "bold"), " ", _short(words, 40), " ", (mark, "dim"))
         above.add(label, at, allow_expand=not tree.is_leaf[row])

@@ -9,10 +9,10 @@ from rolltree.view.source import RunSource
 
 def register(sources: Sequence[RunSource]) -> None:
     """Make every page known to the app."""
-    from rolltree.view.pages import decisive, findings, pair, prompts, runs, search, steps, tree
+    from rolltree.view.pages import decisive, findings, lens, pair, prompts, runs, search, steps, tree
     from rolltree.view.pages.frame import Site, install
 
     site = Site(tuple(sources))
     install()
-    for module in (runs, steps, prompts, tree, pair, findings, search, decisive):
+    for module in (runs, steps, prompts, tree, pair, findings, search, decisive, lens):
         module.add(site)
