@@ -9,10 +9,10 @@ from rolltree.view.source import RunSource
 
 def register(sources: Sequence[RunSource]) -> None:
     """Make every page known to the app."""
-    from rolltree.view.pages import decisive, findings, lens, pair, prompts, runs, search, steps, tree
+    from rolltree.view.pages import decisive, findings, lens, modes, pair, prompts, runs, search, steps, tree
     from rolltree.view.pages.frame import Site, install
 
     site = Site(tuple(sources))
     install()
-    for module in (runs, steps, prompts, tree, pair, findings, search, decisive, lens):
+    for module in (runs, steps, prompts, tree, pair, findings, search, decisive, lens, modes):
         module.add(site)
