@@ -20,7 +20,7 @@ ABOUT = """Follow one prompt over training: its rollouts of all saved steps merg
 prefix, and the share of each step that goes down each branch.
 
   rolltree modes runs/first                       the prompt asked at most steps
-  rolltree modes runs/first --list                the prompts that can be followed
+  rolltree modes runs/first --list                prompts to choose from
   rolltree modes runs/first --tree countdown-17   the prompt of this tree
 
 Runs that ask prompts again have them: train with --items N and --forests-every.

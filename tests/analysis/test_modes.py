@@ -48,8 +48,8 @@ def test_shares_are_counted_step_by_step():
 
 
 def test_modes_appear_die_and_return():
-    view = table([of_step("a", [(0, 1), (2, 2), (3, 0)]), of_step("b", [(0, 1), (3, 0)]), of_step("c", [(1, 1), (0, 1),
-                                                                                                      (2, 2)])])  # fmt: skip
+    by_step = {"a": [(0, 1), (2, 2), (3, 0)], "b": [(0, 1), (3, 0)], "c": [(1, 1), (0, 1), (2, 2)]}
+    view = table([of_step(name, paths) for name, paths in by_step.items()])
     made = timeline(view, range(3), [1, 2, 3])
     lives = {int(mode.actions[0]): life(mode, made.steps) for mode in made.modes[1:]}
     assert lives == {0: "all along", 1: "new at 3", 2: "comes and goes", 3: "gone after 2"}
