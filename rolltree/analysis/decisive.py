@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rolltree.analysis.prefix import AnalysisError, Merged, merged
+from rolltree.analysis.prefix import AnalysisError, Merged, Merging
 from rolltree.metrics.rate import difference
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.tree.node import Array
@@ -149,20 +149,23 @@ class _Work:
         own = np.where(counted, own, 0.0)
         self.mass, self.hits = shape.below(own), shape.below(own * solved[shape.leaf])
         self.count = shape.below(counted.astype(np.int64))
+        self.merging = Merging(source)
         self.ids = source.numbers("id")
         self.role = source.words("role")
         self.forced = source.numbers("forced").astype(np.bool_)
         self.actions, self.at = source.ragged("actions")
 
     def forks(self, tree: int, step: int | None) -> list[Fork]:
-        shape = self.source.shape
-        m = merged(self.source, [int(shape.root[tree])])
-        position = m.shape.down(m.length)
+        root = int(self.source.shape.root[tree])
+        if not 0 < self.hits[root] < self.mass[root]:
+            return []  # nothing decided: all rollouts ended alike
+        m = self.merging.merge([root])
         out: list[Fork] = []
         for span in np.flatnonzero(m.shape.child_count > 1).tolist():
             rows = m.parted[span]
             if 0 < self.hits[rows].sum() < self.mass[rows].sum():
-                fork = self._fork(m, span, self.source.ids[tree], step, int(position[span]))
+                position = int(m.length[m.shape.path(span)].sum())
+                fork = self._fork(m, span, self.source.ids[tree], step, position)
                 out += [fork] if fork.branches else []
         return out
 

@@ -48,12 +48,12 @@ class Lens:
     @cached_property
     def flips(self) -> Bools:
         """Actions that one credit makes likelier and another less likely."""
-        return (self.sign > 0).any(0) & (self.sign < 0).any(0)
+        return np.any(self.sign > 0, axis=0) & np.any(self.sign < 0, axis=0)
 
     @cached_property
     def taught(self) -> Bools:
         """Actions that some credit teaches."""
-        return np.isfinite(self.advantage).any(0)
+        return np.isfinite(self.advantage).max(axis=0)
 
     def flipped(self, one: int, other: int) -> int:
         """How many actions change their sign between two credits."""

@@ -44,7 +44,9 @@ class Merged:
         return np.array([int(self.parted[i][0]) for i in self.shape.leaf.tolist()], np.int64)
 
 
-class _Merging:
+class Merging:
+    """Merges trees of one source; its columns are read once."""
+
     def __init__(self, source: TreeColumns) -> None:
         actions, at = source.ragged("actions")
         lengths = source.numbers("length")
@@ -55,6 +57,7 @@ class _Merging:
         self.shape = source.shape
 
     def size(self, row: int) -> int:
+        """Tokens of a row."""
         return int(self.at[row + 1] - self.at[row])
 
     def behind(self, row: int) -> list[tuple[Place, bool]]:
@@ -76,44 +79,48 @@ class _Merging:
         return length
 
     def key(self, place: Place) -> tuple[int, int]:
+        """What makes the next tokens of two rows the same."""
         row, done = place
         return int(self.role[row]), int(self.actions[self.at[row] + done])
 
+    def merge(self, roots: Iterable[int]) -> Merged:
+        """The rollouts below some roots, merged; roots of one prompt become one tree, of others one each."""
+        parent: list[int] = []
+        spans: list[tuple[int, int, int]] = []
+        entered, parted = list[Ints](), list[Ints]()
+        tree: list[int] = []
+        starts: dict[tuple[int, bytes], list[Place]] = {}
+        for root in roots:
+            prompt = self.actions[self.at[root] : self.at[root + 1]].tobytes()
+            starts.setdefault((int(self.role[root]), prompt), []).append((int(root), 0))
+        waiting = [(-1, number, False, places) for number, places in enumerate(starts.values())][::-1]
+        while waiting:
+            above, number, ended, places = waiting.pop()
+            here = len(parent)
+            length = 0 if ended else self.shared(places)
+            parent.append(above)
+            tree.append(number)
+            spans.append((*places[0], length))
+            entered.append(np.array([row for row, _ in places], np.int64))
+            ahead: list[tuple[Place, bool]] = []
+            for row, done in places:
+                over = done + length == self.size(row)
+                ahead += self.behind(row) if over and not ended else [((row, done + length), over)]
+            parted.append(np.array([row for (row, _), _ in ahead], np.int64))
+            if len(ahead) == 1 and ahead[0][1]:
+                continue
+            groups: dict[tuple[int, int], list[Place]] = {}
+            for place, over in ahead:
+                groups.setdefault((-1, place[0]) if over else self.key(place), []).append(place)
+            waiting += [(here, number, key[0] == -1, group) for key, group in reversed(groups.items())]
+        rows, offset, length = (np.array(column, np.int64) for column in zip(*spans, strict=True)) if spans else _NONE
+        shape = Shape(np.array(tree, np.int64), np.array(parent, np.int64))
+        return Merged(shape, rows, offset, length, tuple(entered), tuple(parted))
+
 
 def merged(source: TreeColumns, roots: Iterable[int]) -> Merged:
-    """The rollouts below some roots, merged; roots of one prompt become one tree, of others one each."""
-    work = _Merging(source)
-    parent: list[int] = []
-    spans: list[tuple[int, int, int]] = []
-    entered, parted = list[Ints](), list[Ints]()
-    tree: list[int] = []
-    starts: dict[tuple[int, bytes], list[Place]] = {}
-    for root in roots:
-        prompt = work.actions[work.at[root] : work.at[root + 1]].tobytes()
-        starts.setdefault((int(work.role[root]), prompt), []).append((int(root), 0))
-    waiting = [(-1, number, False, places) for number, places in enumerate(starts.values())][::-1]
-    while waiting:
-        above, number, ended, places = waiting.pop()
-        here = len(parent)
-        length = 0 if ended else work.shared(places)
-        parent.append(above)
-        tree.append(number)
-        spans.append((*places[0], length))
-        entered.append(np.array([row for row, _ in places], np.int64))
-        ahead: list[tuple[Place, bool]] = []
-        for row, done in places:
-            over = done + length == work.size(row)
-            ahead += work.behind(row) if over and not ended else [((row, done + length), over)]
-        parted.append(np.array([row for (row, _), _ in ahead], np.int64))
-        if len(ahead) == 1 and ahead[0][1]:
-            continue
-        groups: dict[tuple[int, int], list[Place]] = {}
-        for place, over in ahead:
-            groups.setdefault((-1, place[0]) if over else work.key(place), []).append(place)
-        waiting += [(here, number, key[0] == -1, group) for key, group in reversed(groups.items())]
-    rows, offset, length = (np.array(column, np.int64) for column in zip(*spans, strict=True)) if spans else _NONE
-    shape = Shape(np.array(tree, np.int64), np.array(parent, np.int64))
-    return Merged(shape, rows, offset, length, tuple(entered), tuple(parted))
+    """The rollouts below some roots, merged: `Merging(source).merge(roots)`."""
+    return Merging(source).merge(roots)
 
 
 _NONE = (np.zeros(0, np.int64),) * 3

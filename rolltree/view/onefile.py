@@ -12,7 +12,7 @@ import html
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def tree_data(source: RunSource, step: int | None, id: str) -> dict[str, Any]:
     pieces = pieces_of(source)
     found = records(archive, range(tree.lo, tree.hi))
     known = head(archive, tree.index)
-    scales = {c: _scale(tree, c, found) for c in COLOURINGS}
+    scales = {c: _scale(tree, c, found) for c in get_args(Colouring)}
     about = [
         ("run", source.name), ("step", "" if step is None else str(step)), ("task", known["task"] or ""),
         ("item", known["item"] or ""), ("nodes", f"{len(tree):,}"), ("leaves", f"{int(tree.leaf_count[0]):,}"),
