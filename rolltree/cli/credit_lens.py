@@ -13,7 +13,7 @@ from rolltree.analysis.lens import Averaging, Lens
 from rolltree.cli.common import at_least, console, emit, grid, parse
 from rolltree.view.decisive import newest_step
 from rolltree.view.lens import flipped_nodes, open_lens, pairs
-from rolltree.view.source import open_sources
+from rolltree.view.source import open_source
 from rolltree.view.text import Pieces, pieces_of
 from rolltree.visible import visible
 
@@ -46,7 +46,7 @@ def compare(names: Sequence[str], place: str, rest: Sequence[str], about: str) -
     """Compute the credits, say how alike they are, list where they disagree."""
     asked = parse(LensArguments, ["--rollouts", place, *rest], "credit", about)
     at_least(1, top=asked.top)
-    (source,) = open_sources([asked.rollouts], asked.model)
+    source = open_source(asked.rollouts, asked.model)
     step = newest_step(source) if asked.step is None else asked.step
     how = Averaging(asked.averaging, asked.fixed_length, asked.multiplicity)
     made, pieces = open_lens(source, step, tuple(dict.fromkeys(names)), tree=asked.tree, how=how), pieces_of(source)

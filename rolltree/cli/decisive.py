@@ -12,7 +12,7 @@ from rolltree.analysis.decisive import PRIOR
 from rolltree.cli.common import at_least, console, emit, first_name, grid, parse
 from rolltree.errors import RolltreeError
 from rolltree.view.decisive import ShownDecisions, ShownFork, interval, newest_step, percent, shown_decisions
-from rolltree.view.source import open_sources
+from rolltree.view.source import open_source
 from rolltree.view.text import pieces_of
 from rolltree.visible import visible
 
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     if asked.run is None:
         raise RolltreeError("which rollouts? rolltree decisive RUN; give a run folder or a file of nodes")
     at_least(1, top=asked.top)
-    (source,) = open_sources([asked.run], asked.model)
+    source = open_source(asked.run, asked.model)
     step = newest_step(source) if asked.step is None else asked.step
     pieces = pieces_of(source)
     found = shown_decisions(source, step, pieces, tree=asked.tree, most=asked.top, prior=asked.prior, least=asked.least)

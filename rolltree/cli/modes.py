@@ -12,7 +12,7 @@ from rolltree.cli.common import at_least, console, emit, first_name, grid, parse
 from rolltree.errors import RolltreeError
 from rolltree.view.decisive import percent
 from rolltree.view.modes import ShownModes, every_step, leading, life, picture, prompts_over_time, shown_modes
-from rolltree.view.source import open_sources
+from rolltree.view.source import open_source
 from rolltree.view.text import pieces_of
 from rolltree.visible import visible
 
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     if asked.run is None:
         raise RolltreeError("which run? rolltree modes RUN; give a run folder")
     at_least(1, top=asked.top)
-    (source,) = open_sources([asked.run], asked.model)
+    source = open_source(asked.run, asked.model)
     archive, pieces = every_step(source), pieces_of(source)
     if asked.list:
         rows = [{"tree": p.tree, "steps": p.steps, "prompt": p.text} for p in prompts_over_time(archive, pieces)]

@@ -192,4 +192,4 @@ def _note(update: Update, i: int, read: PolicyRead) -> None:
         if len(own):
             update.told.add({"entropy": own.mean()}, float(len(own)), 1.0)
     for watcher in update.watchers:
-        watcher.add(micro, fixed.old if fixed.old is not None else read.logp.detach())
+        watcher.add(micro, fixed.old if fixed.old is not None else read.logp.detach(), read.watched)

@@ -91,9 +91,9 @@ class ProcessCrew:
             told.merge(gathered)
             reads.append(read)
         for share, read in zip(shares, reads, strict=True):
-            for micro, logp in zip((m for part in share.parts for m in part), read, strict=True):
+            for micro, (logp, entropy) in zip((m for part in share.parts for m in part), read, strict=True):
                 for watcher in watchers:
-                    watcher.add(micro, torch.from_numpy(logp))
+                    watcher.add(micro, torch.from_numpy(logp), None if entropy is None else torch.from_numpy(entropy))
         with torch.no_grad():
             for name, whole in self._learner.policy.model.named_parameters():
                 if whole.requires_grad:

@@ -49,15 +49,19 @@ class Beginning:
     """The driver's; the others take those behind it."""
 
 
+Reading = tuple[Floats, Floats | None]
+"""(T,) log-probs of a micro-batch, and its entropies where the step computes them."""
+
+
 @dataclass(slots=True)
 class LogprobRecorder:
     """Keeps what the policy said of each micro-batch, in order."""
 
-    read: list[Floats] = field(default_factory=list[Floats])
+    read: list[Reading] = field(default_factory=list[Reading])
 
-    def add(self, micro: Micro, logp: Tensor) -> None:
+    def add(self, micro: Micro, logp: Tensor, entropy: Tensor | None = None) -> None:
         """See `Watcher.add`."""
-        self.read.append(logp.cpu().double().numpy())
+        self.read.append((logp.cpu().double().numpy(), None if entropy is None else entropy.cpu().double().numpy()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,8 @@ class Lesson:
     """What one rank reports of a step."""
 
     told: Gathered
-    read: Sequence[Floats]
-    """(T,) per micro-batch of its share, in order."""
+    read: Sequence[Reading]
+    """Per micro-batch of its share, in order."""
     weights: Mapping[str, Tensor]
     """The trained parameters after the step, whole; the driver alone keeps them."""
 

@@ -15,7 +15,7 @@ import torch
 
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.local.shortage import is_shortage
-from rolltree.engine.protocol import Engine, Sampling
+from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
 from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
@@ -186,6 +186,11 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             updates=True,
             lockstep=schedule.stop.abort,
             placement=job.placement,
+            speculate=config.speculate,
+        )
+    elif config.speculate != "off":
+        raise EngineError(
+            f"speculate is {config.speculate!r}, and this run was given its engine; make that engine speculate instead"
         )
     else:
         engine = asked
@@ -263,7 +268,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     await loop.publish()
     loop.listen(RunEvent("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
-        metrics.write("eval", 0, await loop.evaluate())
+        metrics.write("eval", 0, await loop.evaluate(end=True))
         if loop.blind:
             raise TrainError(
                 f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine"
@@ -290,7 +295,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
                 f"{'start again' if loop.done == 1 else 'resume from the newest checkpoint'}"
             )
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
-            metrics.write("eval", loop.done, await loop.evaluate())
+            metrics.write("eval", loop.done, await loop.evaluate(end=bool(over)))
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
             _save(loop, loaded, folder)

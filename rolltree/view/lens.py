@@ -16,6 +16,7 @@ from rolltree.view.colours import scale
 from rolltree.view.model import path_strip
 from rolltree.view.outline import Outline
 from rolltree.view.source import RunSource
+from rolltree.view.strip import SHOWN as LONGEST
 from rolltree.view.strip import Strip
 from rolltree.view.text import Pieces
 
@@ -85,11 +86,12 @@ def lens_strips(
     used = scale("advantage", made.advantage[np.isfinite(made.advantage)])
     row_of = {node.id: i for i, node in enumerate(made.table.nodes)}
     at: dict[int, Any] = {}
-    seen = 0
-    for run in plain.runs:
-        here = made.of_node(row_of[run.node])
-        keep = np.arange(here.start, here.stop)[run.start - seen :][: len(run.texts)]
-        at[run.node], seen = keep, seen + here.stop - here.start
+    places = [made.of_node(row_of[run.node]) for run in plain.runs]
+    total, seen = sum(here.stop - here.start for here in places), 0
+    for run, here in zip(plain.runs, places, strict=True):
+        index = np.arange(seen, seen + here.stop - here.start)
+        shown = (index < LONGEST // 2) | (index >= total - LONGEST // 2) | (total <= LONGEST)  # as `strip` keeps them
+        at[run.node], seen = here.start + np.flatnonzero(shown), seen + len(index)
     out: list[tuple[str, Strip]] = []
     for i, name in enumerate(made.names):
         facts = {other: made.advantage[j] for j, other in enumerate(made.names)}

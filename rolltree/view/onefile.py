@@ -14,17 +14,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from rolltree.tree.atomic import new_file
-from rolltree.view.colours import COLOURINGS, Colouring, Scale, scale
+from rolltree.view.colours import COLOURINGS, Colouring, Scale
 from rolltree.view.links import ViewError
 from rolltree.view.model import node_facts
-from rolltree.view.outline import Outline, newest, outline
-from rolltree.view.prompts import prompts
+from rolltree.view.outline import Outline, outline
+from rolltree.view.prompts import by_spread
+from rolltree.view.quantities import newest
 from rolltree.view.rows import Record, events_of, head, records
 from rolltree.view.source import RunSource, nothing
-from rolltree.view.strip import quantity, strip
+from rolltree.view.strip import strip
 from rolltree.view.text import Pieces, pieces_of
 from rolltree.view.words import DECISIONS, event_text
 
@@ -71,7 +70,7 @@ def chosen_tree(source: RunSource, step: int | None, tree: str) -> tuple[int | N
     archive = source.archive(at)
     if tree:
         return at, outline(archive, tree).id
-    return at, prompts(archive, Pieces(None), sort="reward_std", descending=True, size=1).rows[0].tree
+    return at, by_spread(archive)[0]
 
 
 def tree_data(source: RunSource, step: int | None, id: str) -> dict[str, Any]:
@@ -84,7 +83,7 @@ def tree_data(source: RunSource, step: int | None, id: str) -> dict[str, Any]:
     pieces = pieces_of(source)
     found = records(archive, range(tree.lo, tree.hi))
     known = head(archive, tree.index)
-    scales = {c: _scale(tree, c, found) for c in get_args(Colouring)}
+    scales = {c: tree.scale(c) for c in get_args(Colouring)}
     about = [
         ("run", source.name), ("step", "" if step is None else str(step)), ("task", known["task"] or ""),
         ("item", known["item"] or ""), ("nodes", f"{len(tree):,}"), ("leaves", f"{int(tree.leaf_count[0]):,}"),
@@ -95,7 +94,7 @@ def tree_data(source: RunSource, step: int | None, id: str) -> dict[str, Any]:
         "title": f"{id} of {source.name}", "about": [pair for pair in about if pair[1]],
         "colourings": [
             {"name": c, "title": COLOURINGS[c], "low": s.low, "high": s.high, "palette": s.palette, "inks": s.inks,
-             "names": s.names, "any": bool(any(_known(tree, c, r, row) for row, r in enumerate(found)))}
+             "names": s.names, "any": c in tree.colourings}
             for c, s in scales.items()
         ],
         "nodes": [_node(tree, row, record, pieces, scales) for row, record in enumerate(found)],
@@ -119,18 +118,6 @@ def _node(tree: Outline, row: int, record: Record, pieces: Pieces, scales: dict[
         "parent": int(tree.parent[row]), "leaves": int(tree.leaf_count[row]), "shades": shades, "shade": mean,
         "about": node_facts(tree, row, record), "status": record.node.status, "finish": record.node.finish or "",
     }  # fmt: skip
-
-
-def _scale(tree: Outline, colouring: Colouring, found: list[Record]) -> Scale:
-    return scale(colouring, np.concatenate([_values(tree, colouring, r, row) for row, r in enumerate(found)]))
-
-
-def _values(tree: Outline, colouring: Colouring, record: Record, row: int) -> Any:
-    return quantity(record, colouring, newest(tree.archive), float(tree.rewards[row]))
-
-
-def _known(tree: Outline, colouring: Colouring, record: Record, row: int) -> bool:
-    return bool(np.isfinite(_values(tree, colouring, record, row)).any())
 
 
 def _asset(name: str) -> str:

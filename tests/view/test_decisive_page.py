@@ -65,3 +65,13 @@ def test_the_command_prints_the_ranking_at_80_columns(tmp_path: Path, capsys, mo
     assert "chance alone" in said
     assert main(["decisive", str(tmp_path / "decided"), "--tree", "nothing"]) == 2
     assert main(["decisive", str(tmp_path / "decided"), "--prior", "-1"]) == 2
+
+
+def test_a_folder_of_several_runs_asks_for_one(tmp_path: Path, capsys):
+    decided(tmp_path / "runs" / "one")
+    decided(tmp_path / "runs" / "two")
+    for verb in (["decisive"], ["modes"], ["credit", "grpo", "sibling"]):
+        assert main([*verb, str(tmp_path / "runs")]) == 2
+        said = capsys.readouterr().err
+        assert "holds 2 runs; name one of them" in said
+        assert said.count("\n") == 1

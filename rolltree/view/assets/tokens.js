@@ -41,7 +41,8 @@ export default {
           span.dataset.i = i;
           if (run.marks?.[i]) span.classList.add("marked");
           const shade = run.shades[i];
-          if (shade >= 0) {
+          if (run.same?.[i]) span.classList.add("same");
+          else if (shade >= 0) {
             span.style.background = this.palette[shade];
             span.style.color = this.inks[shade];
           }
