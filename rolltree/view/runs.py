@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from rolltree.metrics.log import read_metrics
+from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import find, value_in
 from rolltree.view.links import ViewError
 from rolltree.view.settings import settings_of
@@ -58,34 +57,9 @@ def lines_of(source: RunSource) -> list[dict[str, Any]]:
     if path is None or not path.is_file():
         return []
     try:
-        found: list[object] = [*read_metrics(path)]
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise _damaged(path, str(error).splitlines()[0]) from None
-    return [line for number, one in enumerate(found, 1) if (line := _line(path, number, one))]
-
-
-def _damaged(path: Path, why: str) -> ViewError:
-    return ViewError(f"{path} is damaged ({why}); restore it or cut off the damaged line")
-
-
-def _line(path: Path, number: int, found: object) -> dict[str, Any]:
-    """A line of metrics whose step and numbers are such; empty where it is of another kind of file."""
-    line = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    if not {"kind", "step"} <= line.keys():
-        return {}
-    if not isinstance(line["kind"], str) or type(line["step"]) is not int:
-        raise _damaged(path, f"line {number} has the kind {line['kind']!r:.40} and the step {line['step']!r:.40}")
-    for name, value in line.items():
-        if name != "kind" and value is not None and not _is_number(value):
-            raise _damaged(path, f"line {number} says {name!r:.40} is {value!r:.40}, which is no number")
-    return line
-
-
-def _is_number(value: object) -> bool:
-    try:
-        return isinstance(value, int | float) and -math.inf <= float(value) <= math.inf
-    except OverflowError:
-        return False
+        return read_metrics(path)
+    except (OSError, MetricsError) as error:
+        raise ViewError(str(error)) from None
 
 
 def summary(source: RunSource, columns: Sequence[str] = COLUMNS) -> Summary:

@@ -6,7 +6,6 @@ that somebody sent cannot lead elsewhere.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any, Literal, cast
 from rolltree.errors import RolltreeError
 from rolltree.tree import parquet
 from rolltree.tree.archive import Archive, open_forest
+from rolltree.tree.json_text import read_json
 from rolltree.view.convert import converted
 from rolltree.view.links import ViewError
 
@@ -203,7 +203,7 @@ def nothing(source: RunSource) -> str:
 def _config(path: Path, changed: tuple[int, int]) -> dict[str, Any]:
     del changed
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        found: Any = read_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ViewError(f"{path} cannot be read ({error}); the run's settings are not known") from None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
