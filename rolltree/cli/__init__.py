@@ -24,6 +24,8 @@ VERBS: dict[str, str] = {
     "budget": "say where a run's tokens went, by difficulty and by prompt",
     "card": "state how a run's rollouts were made",
     "doctor": "say what is wrong with a run's rollouts, and what to do",
+    "decisive": "rank the tokens that decided, by the change in success they made",
+    "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
