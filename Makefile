@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack bench gpu docs format clean
+.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills bench gpu docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { cat .venv/install.log; exit 1; }
 	@touch $(STAMP)
 
-demo: setup ## train the embedded policy with GRPO and a baseline, compare them, write runs/demo/report.html
+demo: setup ## train the embedded policy with flat groups and with trees, compare them, write runs/demo/report.html
 	@$(BIN)/rolltree demo
 
 test: setup lint types imports unit ## everything that must pass
@@ -89,6 +89,9 @@ test-ray: setup ## engines, environments and verifiers on real Ray clusters, wit
 
 attack: setup ## the standing attack: seeded, goes on where it was stopped, counts (NAMES="engine kills" for some)
 	$(BIN)/python -m attack $(NAMES)
+
+attack-kills: setup ## every night: runs of all recipes and schedules, killed anywhere, resumed and compared
+	$(BIN)/python -m attack kills kills-recipes kills-schedules --seed $$(date +%Y%j)
 
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench

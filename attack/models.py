@@ -27,7 +27,7 @@ _LONGEST = 2000
 """Characters of a sentence that is still one."""
 
 
-def _rewrite(rng: random.Random, file: Path) -> None:
+def rewrite(rng: random.Random, file: Path) -> None:
     """One field of a JSON file becomes something else, or goes."""
     try:
         told = json.loads(file.read_text())
@@ -90,11 +90,14 @@ def _away(rng: random.Random, file: Path) -> None:
 
 
 def _harm(rng: random.Random, folder: Path) -> None:
-    files = sorted(p for p in folder.rglob("*") if p.is_file())
-    file = rng.choice(files)
+    harm(rng, rng.choice(sorted(p for p in folder.rglob("*") if p.is_file())))
+
+
+def harm(rng: random.Random, file: Path) -> None:
+    """Cut it, flip bytes in it, replace it, take it away; a field or a tensor of it becomes another."""
     kinds: list[Callable[[random.Random, Path], None]] = [_cut, _flip, _replace, _away]
     if file.suffix == ".json":
-        kinds += [_rewrite] * 4
+        kinds += [rewrite] * 4
     if file.suffix == ".safetensors":
         kinds += [_tensor] * 6
     rng.choice(kinds)(rng, file)
@@ -143,12 +146,13 @@ def _run() -> tuple[Path, dict[str, Any]]:
     """A run of two steps, and the weights that a third one leads to."""
     torch.set_num_threads(1)
     place = Path(tempfile.mkdtemp(prefix="attack-run-"))
-    _train(place / "run", steps=2)
+    train_tiny(place / "run", steps=2)
     shutil.copytree(place / "run", place / "on")
-    return place / "run", _train(place / "on", resume=True, steps=3)
+    return place / "run", train_tiny(place / "on", resume=True, steps=3)
 
 
-def _train(out: Path, **how: Any) -> dict[str, Any]:
+def train_tiny(out: Path, **how: Any) -> dict[str, Any]:
+    """A run of a tiny policy, and the weights that it ends with."""
     import rolltree
     from tests.train.toy import KNOBS as USUAL
     from tests.train.toy import Early, tiny_policy
@@ -165,7 +169,7 @@ def _checkpoint(rng: random.Random, place: Path) -> str:
     _harm(rng, max((out / "checkpoints").glob("step-*")))
     fallback = rng.random() < 0.5
     try:
-        got = _train(out, resume=True, steps=3, fallback=fallback)
+        got = train_tiny(out, resume=True, steps=3, fallback=fallback)
     except RolltreeError as error:
         if fallback:
             raise BrokenPromiseError(f"an older checkpoint was whole and was not taken: {error}") from error

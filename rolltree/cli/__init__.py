@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -37,6 +38,7 @@ or           rolltree train grpo --task countdown --out runs/first
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input is one line on stderr and exit code 2, Ctrl-C is 130."""
+    _keep_channels()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
@@ -59,11 +61,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _keep_channels() -> None:
+    """Where a caller closed a standard channel, nothing is said there; else a file of the run would take its number,
+    and whatever a library prints would go into that file."""
+    while (channel := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(channel, True)
+    os.close(channel)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the program runs
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write says of a place that takes no more; it names no file."""
+
+
 def _sentence(error: RolltreeError | OSError) -> str:
     """What is said of bad input, and of a place the system refuses; other failures are defects and are raised again."""
     if isinstance(error, RolltreeError):
         return str(error)
-    if error.filename is None and error.errno != errno.ENOSPC:
+    if error.filename is None and error.errno not in _FULL:
         raise error
     where = "" if error.filename is None else f"{error.filename}: "
     return f"{where}{error.strerror}; give another place or mend this one"

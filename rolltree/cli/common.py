@@ -96,6 +96,13 @@ def at_least(least: int, **counts: int) -> None:
             raise RolltreeError(f"{option} {count} makes no sense; give a whole number of at least {least}")
 
 
+def at_most(most: int, **counts: int) -> None:
+    """Refuse a count that no memory holds, by the name of its option."""
+    for name, count in counts.items():
+        if count > most:
+            raise RolltreeError(f"--{name.replace('_', '-')} {count} fits no memory; give at most {most}")
+
+
 def kept(source: Path, out: Path | None) -> None:
     """Refuse to write over the very file that is read, whatever may be overwritten."""
     if out is not None and out.resolve() == source.resolve():

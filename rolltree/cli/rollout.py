@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rolltree.cli.common import at_least, console, emit, first_name, parse
+from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.cli.show import show_prompt, show_tree
 from rolltree.control.ledger import Budget, Limits
@@ -33,7 +33,8 @@ ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote 
   rolltree rollout grpo --task countdown --items 2
   rolltree rollout grpo --task grid --group 4 --out forests/grid
   rolltree rollout treepo --engine vllm
-  rolltree rollout grpo --task arithmetic --jsonl nodes.jsonl
+  rolltree rollout grpo --task lookup --jsonl nodes.jsonl
+  rolltree credit gigpo nodes.jsonl
   rolltree rollout grpo --task countdown --items 64 --cluster local:4
   rolltree rollout mine.py:MyRecipe
 
@@ -116,6 +117,7 @@ def _grow(parsed: Any) -> int:
     from rolltree.policy.device import place
     from rolltree.recipe.check import check
     from rolltree.recipe.compose import compose
+    from rolltree.rollout.widths import check_batch
     from rolltree.train.peers import frozen_peers
 
     asked: RolloutArguments = parsed.arguments
@@ -123,8 +125,9 @@ def _grow(parsed: Any) -> int:
         trust_code()
     _check(asked)
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
-    items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     parts = compose(parsed.recipe)
+    check_batch(asked.items, parts.strategy)
+    items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     budget = Budget(Limits(decoded=asked.decoded))
 
     draw, placement = Sampling(temperature=asked.temperature, top_p=asked.top_p), place(asked.device, asked.dtype)
@@ -161,9 +164,9 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, eng
     from rolltree.train.prompt import prompt_of
 
     if asked.out is not None:
-        save(forest, asked.out)
+        save(forest, asked.out, states="drop")
     if asked.jsonl is not None:
-        write(forest, asked.jsonl)
+        write(forest, asked.jsonl, states="drop")
     leaves = [leaf for _, leaf in forest.leaves()]
     rewards = [leaf.scores["reward"] for leaf in leaves if "reward" in leaf.scores]
     numbers = {
@@ -198,6 +201,7 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, eng
 def _check(asked: RolloutArguments) -> None:
     """Refuse before anything is sampled what could not be sampled, shown or saved."""
     at_least(1, items=asked.items)
+    at_most(1_000_000, items=asked.items)
     at_least(0, show=asked.show)
     if not (math.isfinite(asked.temperature) and asked.temperature >= 0):
         raise RolltreeError(f"--temperature {asked.temperature} samples nothing; give a number of 0 (greedy) or more")

@@ -11,7 +11,7 @@ import tyro
 from rich.panel import Panel
 from rich.text import Text
 
-from rolltree.cli.common import at_least, console, emit, grid, parse
+from rolltree.cli.common import at_least, at_most, console, emit, grid, parse
 from rolltree.task.protocol import Task
 from rolltree.task.registry import NANO, PREFIXES, list_tasks, load_task
 from rolltree.visible import visible
@@ -46,6 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     """List or show."""
     asked = parse(TasksArguments, arguments, "tasks", ABOUT)
     at_least(0, items=asked.items)
+    at_most(1_000_000, items=asked.items)
     return _show(asked) if asked.name else _list(asked.json)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from rolltree.cli.common import at_least, emit, first_name, parse, refuse_rest, take, varying
+from rolltree.cli.common import at_least, at_most, emit, first_name, parse, refuse_rest, take, varying
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
@@ -21,6 +21,7 @@ from rolltree.recipe.compose import Steered
 from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags, folder_name
+from rolltree.terminal import Terminal
 from rolltree.train.config import LoraKnobs, TrainConfig
 from rolltree.visible import visible
 
@@ -118,6 +119,7 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
     # Imported here, because they load torch and --help needs none of it.
 
     from rolltree.doctor.live import Monitor
+    from rolltree.train.ranks_torchrun import leads
     from rolltree.train.start import train
 
     asked: TrainArguments = parsed.arguments
@@ -133,11 +135,14 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
     out = asked.out or Path("runs") / f"{folder_name(made.card.name)}-{folder_name(asked.task)}-{config.seed}"
+    if not asked.json:
+        said = f"{made.card.name} on {asked.task} into {out}: loading {asked.policy}"
+        Terminal(stderr=True).print(visible(said), highlight=False)
     if asked.use_credit or asked.use_objective:
         recipe = Swapped(recipe, asked.use_credit, asked.use_objective)
     with ExitStack() as stack:
         engine, answering = asked.engine, task
-        if asked.cluster:
+        if asked.cluster and leads():
             # Its first weights are the ones published before the first step, as version 0.
             engine, answering = stack.enter_context(placed(asked, asked.policy, task, engine=engine, version=-1))
         result = train(
@@ -145,6 +150,8 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
             fallback=asked.fallback, quiet=asked.json,
             listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
         )  # fmt: skip
+    if not leads():
+        return 0
     if asked.json:
         emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})
     else:
@@ -161,6 +168,7 @@ def _take(asked: TrainArguments) -> None:
         import torch  # here, because --help needs none of it
 
         at_least(1, threads=asked.threads)
+        at_most(4096, threads=asked.threads)
         torch.set_num_threads(asked.threads)
 
 

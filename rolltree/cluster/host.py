@@ -28,6 +28,7 @@ from rolltree.cluster.wire import (
     StopMessage,
 )
 from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued
+from rolltree.engine.run import carried
 from rolltree.engine.samples import cut, join
 from rolltree.tree.node import FloatArray
 
@@ -62,10 +63,13 @@ class EngineHost:
             self._engine = self._make()
         return Described(self._engine.capabilities, self._engine.codec, self._engine.version, os.getpid())
 
-    async def take(self, orders: Sequence[bytes | Order]) -> None:
-        """Begin with what was ordered, in order; all starts of one call begin as one batch."""
-        for order in orders:
-            self._take(cast("Order", pickle.loads(order)) if isinstance(order, bytes) else order)
+    async def take(self, orders: Sequence[tuple[int, bytes | Order]]) -> None:
+        """Begin with what was ordered, each with its request's number; all starts of one call begin as one batch."""
+        for job, order in orders:
+            try:
+                self._take(cast("Order", pickle.loads(order)) if isinstance(order, bytes) else order)
+            except Exception as error:  # one that cannot be read here cannot be read anywhere, and ends nobody else
+                self._fail(job, EngineError(f"a request cannot be read in an engine's process: {error}"))
 
     async def news(self) -> list[News]:
         """What happened since the last call, as soon as anything has. For one caller at a time."""
@@ -113,8 +117,8 @@ class EngineHost:
             case Start(job, request, follow):
                 try:
                     self._runs[job] = run = self.engine.submit(request)
-                except Exception as error:  # refused, or broken: either way this request's news
-                    return self._fail(job, error)
+                except BaseException as error:  # refused, or broken: either way this request's news
+                    return self._fail(job, carried(error))
                 if follow:
                     self._follow(job, run)
                 self._begin(self._serve(job, run))
@@ -148,18 +152,18 @@ class EngineHost:
             if (follower := self._followers.pop(job, None)) is not None:
                 await follower
             self._tell(EndMessage(job, cut(sample, self._told.pop(job, 0))))
-        except Exception as error:  # the pool's caller hears it
+        except BaseException as error:  # the pool's caller hears it, whatever it is: nobody else will say that it ended
             if (follower := self._followers.pop(job, None)) is not None:
                 await asyncio.gather(follower, return_exceptions=True)
-            self._fail(job, error)
+            self._fail(job, carried(error))
         finally:
             self._runs.pop(job, None)
 
     async def _score(self, order: Score) -> None:
         try:
             self._tell(Answer(order.job, await self.engine.score(order.tokens, order.start, order.want)))
-        except Exception as error:  # as above
-            self._fail(order.job, error)
+        except BaseException as error:  # as above
+            self._fail(order.job, carried(error))
 
     def _fail(self, job: int, error: Exception) -> None:
         final = isinstance(error, EngineError)

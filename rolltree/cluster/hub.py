@@ -27,6 +27,8 @@ from rolltree.engine.protocol import EngineError, Sample, Scored
 from rolltree.engine.samples import nothing
 from rolltree.tree.node import Array, Finish
 
+UNSEEN = 0.1
+"""What the death of an engine counts that a request had been sent to and that had not said it has it."""
 _GRACE = 5.0
 """Seconds that engines are given to hand over what exists when the pool closes."""
 
@@ -196,8 +198,8 @@ class Hub:
         self._router.forget(member)
         jobs = list(member.jobs.values())
         for job in jobs:
-            # One that had not arrived yet is not to blame: whole nodes go, and take several engines with them.
-            job.deaths += job.number in member.taken
+            # One that had not arrived yet is hardly to blame: whole nodes go, and take several engines with them.
+            job.deaths += 1.0 if job.number in member.taken else UNSEEN
         member.drop(*member.jobs)
         for job in jobs:
             if isinstance(job, SampleJob) and self._over(job):
@@ -205,7 +207,7 @@ class Hub:
             if job.deaths >= self._lives:
                 job.fail(
                     EngineError(
-                        f"{job.deaths} engines died with this request in them, the last of: {error_line(error)}"
+                        f"{job.deaths:.3g} engines died with this request in them, the last of: {error_line(error)}"
                     )
                 )
                 continue
@@ -228,6 +230,8 @@ class Hub:
             member.give(job, self.replicas.offset)
         except ClusterError as error:
             job.fail(EngineError(str(error)))
+        except Exception as error:  # what it holds; those behind it are placed all the same
+            job.fail(EngineError(f"a request cannot be sent to an engine's process: {error_line(error)}"))
 
     def _joined(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -36,8 +36,8 @@ class SampleJob:
     """Prefix tokens that earlier engines computed, as far as they said."""
     now: int = 0
     """Prefix tokens that the present engine computed."""
-    deaths: int = 0
-    """Engines that died while it was in them."""
+    deaths: float = 0.0
+    """Engines that died while it was in them, or, at a tenth, on its way to them."""
     stop: Finish | None = None
     """Set once the caller has stopped it."""
     moving: bool = False
@@ -95,7 +95,7 @@ class RemoteScoreJob:
     start: int
     want: frozenset[str]
     done: asyncio.Future[Scored]
-    deaths: int = 0
+    deaths: float = 0.0
     affinity: str = ""
 
     def order(self, offset: bool) -> Order:

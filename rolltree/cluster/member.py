@@ -82,7 +82,7 @@ class Member:
         try:
             while self._orders:
                 orders, self._orders = self._orders, []
-                await self.remote.call("take", [packed for _, packed in orders])
+                await self.remote.call("take", orders)
                 self.taken.update(number for number, _ in orders if number in self.jobs)
         except Exception as error:  # whatever it is: orders may not have arrived
             self._lose(self, error)

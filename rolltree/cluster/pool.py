@@ -122,11 +122,11 @@ class PoolEngine:
     async def pause(self) -> None:
         """Have all engines stop making tokens."""
         self._flush()
-        await self._ask(self._hub.replicas.pause())
+        await self._ask(_whole(self._hub.replicas.pause()))
 
     async def resume(self) -> None:
         """Have all engines go on."""
-        await self._ask(self._hub.replicas.resume())
+        await self._ask(_whole(self._hub.replicas.resume()))
 
     async def update_weights(self, weights: Any, version: int, *, caches: Caches = "recompute") -> None:
         """Give all engines, and those that will replace them, new weights in one cut.
@@ -134,13 +134,13 @@ class PoolEngine:
         They are moved into the cluster once. A folder must be readable on every node.
         """
         self._flush()
-        await self._ask(self._hub.replicas.update(weights, version, caches))
+        await self._ask(_whole(self._hub.replicas.update(weights, version, caches)))
 
     async def resize(self, size: int) -> None:
         """Grow or shrink while running; returns when the new ones work and the old ones have handed over."""
         if size < 1:
             raise ClusterError(f"a pool of {size} engines cannot answer; give at least 1, or close it")
-        await self._ask(self._hub.resize(size))
+        await self._ask(_whole(self._hub.resize(size)))
 
     async def close(self) -> None:
         """End every run with what it has and every process."""
@@ -148,7 +148,7 @@ class PoolEngine:
             return
         self._closed = True
         self._flush()
-        await self._ask(self._hub.close())
+        await self._ask(_whole(self._hub.close()))
         await asyncio.sleep(0)  # ends that were posted to this loop are heard before the caller goes on
         _end(self._loop, self._thread)
 
@@ -213,6 +213,18 @@ async def _open(
         f"no engine could be started within {patience:g} s: the cluster has no room for one; add nodes, or ask for "
         "fewer processors per engine"
     )
+
+
+_under_way: set[asyncio.Task[Any]] = set()
+"""Held here, since an event loop does not keep what it runs alive."""
+
+
+async def _whole(work: Coroutine[Any, Any, T]) -> T:
+    """See it through although its caller gives up: half an update would leave engines paused, or under two versions."""
+    task = asyncio.ensure_future(work)
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    return await asyncio.shield(task)
 
 
 def _all(calls: list[Callable[[], None]]) -> None:

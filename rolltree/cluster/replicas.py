@@ -11,6 +11,7 @@ from rolltree.cluster.host import EngineHost
 from rolltree.cluster.member import Member
 from rolltree.cluster.wire import Described, News, Remote, Transport
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError
+from rolltree.engine.run import carried
 from rolltree.errors import RolltreeError
 
 _TRIES = 3
@@ -79,13 +80,13 @@ class Replicas:
     @property
     def starting(self) -> int:
         """Engines on their way."""
-        return len(self._starts)
+        return sum(not start.done() for start in self._starts)
 
     # -- hiring and firing -----------------------------------------------------------------------------------------
 
     def recruit(self) -> None:
         """Start as many engines as are missing."""
-        for _ in range(self.wanted - len(self.members) - len(self._starts)):
+        for _ in range(self.wanted - len(self.members) - self.starting):
             start = asyncio.ensure_future(self._start())
             self._starts.add(start)
             start.add_done_callback(self._starts.discard)
@@ -133,13 +134,13 @@ class Replicas:
         """Have all of them stop making tokens."""
         async with self._change:
             self._paused = True
-            await self._all("pause")
+            await self._tell_all("pause")
 
     async def resume(self) -> None:
         """Have all of them go on."""
         async with self._change:
             self._paused = False
-            await self._all("resume")
+            await self._tell_all("resume")
 
     async def update(self, weights: Any, version: int, caches: Caches) -> None:
         """Give all of them new weights in one cut: nobody writes under the new version while another has the old."""
@@ -148,19 +149,27 @@ class Replicas:
             if version <= self._version:
                 raise EngineError(f"Version {version} is not above the present {self._version}; versions only grow.")
             if not self._paused:
-                await self._all("pause")
+                await self._tell_all("pause")
             before, self._weights = self._weights, (shared, version)
             refusals = await self._all("update", shared, version, caches)
-            if refusals and len(refusals) == len(self.members):
+            nobody = bool(refusals) and refusals.keys() >= {*self.members}
+            if nobody:
                 self._weights = before
             else:
                 self._version = version
-                for member, error in refusals.items():  # one that cannot follow the others is of no use
+            for member, error in refusals.items():
+                # One that cannot follow the others is of no use, and one that broke may have taken half of them.
+                if not nobody or not isinstance(error, RolltreeError):
                     self.lose(member, error)
             if not self._paused:
-                await self._all("resume")
-        if refusals and self._version != version:
-            raise next(iter(refusals.values()))
+                await self._tell_all("resume")
+        if nobody:
+            error = next(iter(refusals.values()))
+            raise (
+                error
+                if isinstance(error, RolltreeError)
+                else EngineError(f"no engine of the pool could take the new weights: {error_line(error)}")
+            ) from error
 
     async def any(self, method: str) -> Any:
         """The answer of whoever is there."""
@@ -174,16 +183,22 @@ class Replicas:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _all(self, method: str, *args: Any) -> dict[Member, RolltreeError]:
-        """Ask everybody at once; those lost are replaced, what the others refuse is returned."""
+    async def _tell_all(self, method: str) -> None:
+        """Tell everybody; those that break at it are replaced."""
+        for member, error in (await self._all(method)).items():
+            if not isinstance(error, RolltreeError):
+                self.lose(member, error)
+
+    async def _all(self, method: str, *args: Any) -> dict[Member, Exception]:
+        """Ask everybody at once; those lost are replaced, what the others refuse or break at is returned."""
         members = [*self.members, *self.leaving]
         answers = await asyncio.gather(*(m.remote.call(method, *args) for m in members), return_exceptions=True)
-        refusals: dict[Member, RolltreeError] = {}
+        refusals: dict[Member, Exception] = {}
         for member, answer in zip(members, answers, strict=True):
-            if isinstance(answer, RolltreeError):
-                refusals[member] = answer
-            elif isinstance(answer, Exception):
+            if isinstance(answer, LostError):
                 self.lose(member, answer)
+            elif isinstance(answer, BaseException):
+                refusals[member] = carried(answer)
         return refusals
 
     async def _start(self) -> None:
@@ -205,7 +220,7 @@ class Replicas:
                 await asyncio.sleep(0.05 * 2**tries)
             else:
                 return
-        if not self.members and len(self._starts) == 1 and self.trouble is not None:
+        if not self.members and self.starting == 1 and self.trouble is not None:  # this one was the last
             self.hopeless(self.trouble)
 
     async def _join(self, remote: Remote, described: Described) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,13 +13,14 @@ import numpy as np
 from rolltree.doctor.finding import Place
 from rolltree.doctor.series import NotChecked, Series, Spell, series
 from rolltree.errors import RolltreeError
-from rolltree.metrics.log import read_metrics
+from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.step import Family, family_of
 from rolltree.train.failures import KIND
 from rolltree.tree import jsonl
 from rolltree.tree.archive import open_forest
+from rolltree.tree.json_text import read_json
 from rolltree.tree.parquet import parts
 from rolltree.tree.table import Bools, Ints, table
 
@@ -31,6 +31,7 @@ LACKING = {
     "policy/mismatch": "only the log of a training run tells the engine's log-probs from the trainer's",
     "policy/ess": "no node has both logp and sampling_logprob",
     "policy/prefix": "no node has credit (gain and loss), or no token is shared by several rollouts",
+    "policy/zero_advantage": "only the log of a training run tells which tokens got no advantage",
     "rollout/duplicates": "no rollout is wrong, or the actions are not tokens",
     "rollout/effective_branches": "no tree has leaves enough to speak of branches",
     "rollout/length_bias": "no prompt has right and wrong answers",
@@ -139,9 +140,14 @@ def open_run(path: Path | str) -> CheckedRun:
     path = Path(path)
     if path.is_file():
         forest = list(jsonl.read(path))
+        if not forest:
+            raise DoctorError(f"{path} holds no rollouts, so there is nothing to examine; give a file with nodes")
         return CheckedRun(path.name, forests={0: lambda: Rollouts(table(forest))})
     if (path / "metrics.jsonl").is_file():
-        return CheckedRun(path.name, _lines(path), _saved(path / "forests"), _settings(path))
+        run = CheckedRun(path.name, _lines(path), _saved(path / "forests"), settings_of(path))
+        if not run.lines and not run.forests:
+            raise DoctorError(f"{path} has finished no step and saved no forest, so there is nothing to examine yet")
+        return run
     found = _saved(path)
     if found:
         return CheckedRun(path.name, forests=found)
@@ -178,14 +184,22 @@ def _opener(path: Path) -> Callable[[], Rollouts]:
 def _lines(path: Path) -> list[dict[str, Any]]:
     try:
         lines = read_metrics(path / "metrics.jsonl")
-    except (ValueError, OSError) as error:
+    except MetricsError as error:
+        raise DoctorError(str(error)) from None
+    except OSError as error:
         raise DoctorError(f"{path / 'metrics.jsonl'} cannot be read ({error}); restore it or train again") from None
     # A resumed run may have written a step twice; the last line counts.
     return list({(line["kind"], line["step"]): line for line in lines}.values())
 
 
+def settings_of(path: Path) -> dict[str, Any]:
+    """A run folder's config.json; empty where it has none."""
+    return _settings(path)
+
+
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        return cast("dict[str, Any]", json.loads((path / "config.json").read_text(encoding="utf-8")))
+        told: Any = read_json((path / "config.json").read_text(encoding="utf-8"))
     except (ValueError, OSError):
         return {}
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}

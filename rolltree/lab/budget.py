@@ -19,7 +19,7 @@ from rolltree.control.history import BANDS, History
 from rolltree.control.order import PLAIN
 from rolltree.lab.report import Chart, Page, PlotSeries, ReportTable, print_page, shown, write_html
 from rolltree.lab.trace import LabError
-from rolltree.metrics.log import read_metrics
+from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.terminal import Terminal
 from rolltree.tree.values import loads
@@ -73,8 +73,8 @@ def page(run: Path, top: int = 10) -> Page:
         raise LabError(f"{run} is no run folder: it has no metrics.jsonl; give the folder that rolltree train wrote")
     try:
         lines = [line for line in read_metrics(path) if line["kind"] == "train"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{path} cannot be read ({error}); restore it or cut off the damaged line") from error
+    except MetricsError as error:
+        raise LabError(str(error)) from error
     steered = any(f"budget/tokens/{name}" in line for line in lines for name in BANDS)
     scheduled = any("rollout/scheduled/submitted" in line for line in lines)
     if not steered and not scheduled:

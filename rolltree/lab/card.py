@@ -26,6 +26,7 @@ from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.terminal import Terminal
 from rolltree.tree import Forest, Tree, jsonl, parquet
+from rolltree.tree.json_text import read_json
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ def as_json(made: RolloutCard) -> dict[str, Any]:
 
 
 def _of_run(path: Path) -> RolloutCard:
-    settings: Any = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    if not isinstance(settings, dict):
+    settings: Any = read_json((path / "config.json").read_text(encoding="utf-8"))
+    if not isinstance(settings, dict) or not isinstance(settings.get("parts", {}), dict):
         raise LabError(f"{path / 'config.json'} holds no settings of a run; restore it")
     settings = cast("dict[str, Any]", settings)
     counted = _of_forests(path / "forests", path.name)

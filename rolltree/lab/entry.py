@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, cast
 from rolltree.lab.stats import Interval, Outcome
 from rolltree.lab.trace import LabError, write_json
 from rolltree.metrics.old_names import compared_name
+from rolltree.tree.json_text import read_json
 
 FORMAT = 1
 
@@ -69,7 +69,7 @@ def load_entry(name: str, folder: Path) -> EvidenceEntry | None:
     if not path.is_file():
         return None
     try:
-        raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+        raw = cast("dict[str, Any]", read_json(path.read_text(encoding="utf-8")))
         raw["format"] = _known_format(raw["format"])
         results = tuple(_result(r) for r in raw.pop("results"))
         effect = Interval(**raw.pop("effect"))

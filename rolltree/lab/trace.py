@@ -19,6 +19,7 @@ from rolltree.errors import RolltreeError
 from rolltree.lab.names import row_name
 from rolltree.lab.stats.interval import Floats
 from rolltree.metrics.old_names import compared_name
+from rolltree.tree.json_text import read_json
 
 Axis = Literal["decoded", "trained", "seconds"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -117,7 +118,7 @@ def save_trace(trace: Trace, path: Path) -> None:
 def load_trace(path: Path) -> Trace:
     """Read a trace; a file that is not one is named with the reason."""
     try:
-        raw = cast(dict[str, Any], json.loads(path.read_text()))
+        raw = cast(dict[str, Any], read_json(path.read_text()))
         return Trace(
             label=str(raw["label"]),
             seed=int(raw["seed"]),

@@ -11,7 +11,13 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rolltree.errors import RolltreeError
 from rolltree.metrics.old_names import renamed
+from rolltree.tree.json_text import read_json, why_not
+
+MEASURED = ("train", "eval")
+"""Kinds of lines that hold nothing but numbers."""
+_MOST = 1 << 63
 
 
 class Tracker(Protocol):
@@ -33,6 +39,8 @@ class MetricsLog:
         self._path = path
         self._trackers = trackers
         if after is not None:
+            if path.exists():
+                read_metrics(path)  # what cannot be read at the end is refused now
             forget_after(path, after)
         self._sink = path.open("a", encoding="utf-8")
 
@@ -62,25 +70,65 @@ class MetricsLog:
             pq.write_table(table, self._path.with_suffix(".parquet"))
 
 
+class MetricsError(RolltreeError, ValueError):
+    """A file of a run's numbers that is damaged: names it, the line and what is wrong there."""
+
+
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
-    """All whole lines of a metrics file, old ones under present names; a line cut short by a kill is left out."""
-    return [renamed(line) for line in read_lines(path)]
+    """All whole lines of a metrics file, old ones under present names; lines of another kind of file are left out, and
+    a line cut short by a kill."""
+    found = [_measured(path, number, line) for number, line in enumerate(read_lines(path), 1)]
+    return [renamed(line) for line in found if line]
 
 
-def read_lines(path: Path | str) -> list[dict[str, Any]]:
-    """All whole lines of a file of JSON objects; a last line cut short by a kill is left out."""
-    out: list[dict[str, Any]] = []
-    for text in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
-        if text.endswith("\n"):
-            out.append(cast(dict[str, Any], json.loads(text)))
+def read_lines(path: Path | str) -> list[Any]:
+    """All whole lines of a file of JSON lines; a last line cut short by a kill is left out."""
+    out: list[Any] = []
+    # Split at newlines alone: texts in a line may hold other signs that Python takes for an end of line.
+    for number, text in enumerate(Path(path).read_bytes().split(b"\n")[:-1], 1):
+        try:
+            out.append(read_json(text))
+        except ValueError as error:
+            raise _damaged(path, number, why_not(error)) from None
     return out
+
+
+def _damaged(path: Path | str, number: int, why: str) -> MetricsError:
+    return MetricsError(f"{path} is damaged (line {number}: {why}); restore it or cut off the damaged line")
+
+
+def _measured(path: Path | str, number: int, found: object) -> dict[str, Any]:
+    """A line whose step and numbers are such; empty where it is of another kind of file."""
+    line = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if not {"kind", "step"} <= line.keys():
+        return {}
+    kind, step = line["kind"], line["step"]
+    if not isinstance(kind, str) or type(step) is not int or abs(step) >= _MOST:
+        raise _damaged(path, number, f"its kind is {kind!r:.40} and its step {step!r:.40}")
+    for name, value in line.items():
+        told = name == "kind" or (isinstance(value, str) and kind not in MEASURED)
+        if not told and value is not None and not _is_number(value):
+            raise _damaged(path, number, f"{name!r:.40} is {value!r:.40}, which is no number")
+    return {name: int(value) if isinstance(value, bool) else value for name, value in line.items()}
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and -math.inf <= float(value) <= math.inf
+    except OverflowError:
+        return False
 
 
 def forget_after(path: Path, step: int) -> None:
     """Cut off lines of steps after a checkpoint's: they are about to be written again."""
     if not path.exists():
         return
-    kept = [line for line in read_lines(path) if line["step"] <= step]
+    kept = [line for line in read_lines(path) if not _is_after(line, step)]
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
     partial.replace(path)
+
+
+def _is_after(line: Any, step: int) -> bool:
+    at: Any = cast("dict[str, Any]", line).get("step") if isinstance(line, dict) else None
+    return isinstance(at, int | float) and at > step

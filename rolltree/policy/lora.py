@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +10,7 @@ from transformers import PreTrainedModel
 
 from rolltree.policy.errors import ModelError
 from rolltree.policy.weights import refuse_missing, tensors_of
+from rolltree.tree.json_text import read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -65,8 +65,8 @@ def base_of(folder: Path) -> Path:
     """Folder of the model that a folder's adapters belong to."""
     place = folder / CONFIG
     try:
-        named = str(json.loads(place.read_text())["base_model_name_or_path"])
-    except (ValueError, KeyError, OSError) as error:
+        named = str(read_json(place.read_text())["base_model_name_or_path"])
+    except (ValueError, KeyError, TypeError, OSError) as error:
         raise ModelError(f"{place} cannot be read ({error}); save the adapters again.") from error
     from rolltree.policy.models import model_folder
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from rolltree.control.registry import load_control
 from rolltree.recipe.recipe import Card, Parts, Recipe
+from rolltree.recipe.sizes import check_counts
 from rolltree.varying import Told, corners, schedules, settled
 
 R = TypeVar("R")
@@ -16,7 +17,9 @@ R = TypeVar("R")
 
 def compose(recipe: Recipe, step: int = 0, told: Told | None = None) -> Parts:
     """The recipe's parts after so many finished steps, given the last one's numbers."""
-    return settled(recipe, step, told).build()
+    made = settled(recipe, step, told)
+    check_counts(made)
+    return made.build()
 
 
 def at_start(build: Callable[[R], Parts]) -> Callable[[R], Parts]:
@@ -44,6 +47,7 @@ class Steered:
 
     def build(self) -> Parts:
         """The recipe's composition with the control replaced."""
+        check_counts(self.inner)
         return replace(self.inner.build(), control=load_control(self.control, **self.knobs))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.tree import Tree
+from rolltree.tree.json_text import read_json
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ def load_batches(folder: Path) -> list[RolloutBatch]:
 
     out: list[RolloutBatch] = []
     for part in sorted(folder.iterdir()) if folder.is_dir() else ():
-        about: dict[str, Any] = json.loads((part / "batch.json").read_text())
+        about: dict[str, Any] = read_json((part / "batch.json").read_text())
         trees = list(load(part))
         kept, version, recalls = (int(about[name]) for name in ("kept", "version", "recalls"))
         out.append(RolloutBatch(trees[:kept], trees[kept:], version, recalls))

@@ -14,6 +14,7 @@ from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.state import load_state, save_state
 from rolltree.rollout.underway import Underway
 from rolltree.tree import Tree
+from rolltree.tree.json_text import read_json
 
 SETTLED = "settled.json"
 """The groups that were settled last, beside what is under way."""
@@ -111,7 +112,7 @@ class Collector:
         """Go back to what was written when so many steps were done."""
         load_state(self.executor, folder, done)
         if (folder / SETTLED).is_file():
-            settled: list[tuple[int, bool]] = json.loads((folder / SETTLED).read_text())
+            settled: list[tuple[int, bool]] = read_json((folder / SETTLED).read_text())
             self.underway.recent.extend((length, trained) for length, trained in settled)
         self._reported = self.executor.queue.plans.begun
 

@@ -15,6 +15,8 @@ from rolltree.tree import Tree
 
 WIDTHS = ("leaves", "n", "nodes", "width")
 """Fields in which strategies keep how many leaves they make."""
+MOST = 10_000_000
+"""Rollouts of a step. Each takes some kilobytes before its first token."""
 PARTS = ("stems", "first")
 """Fields that must not exceed the width: rollouts that start from the prompt."""
 
@@ -46,6 +48,16 @@ def check_width(strategy: TreeStrategy, control: Control) -> None:
             f"the strategy {type(strategy).__name__} gives written answers, and nobody has written any to the "
             f"questions that the control {type(control).__name__} asks; choose a recipe that samples, or another "
             "control"
+        )
+
+
+def check_batch(prompts: int, strategy: TreeStrategy) -> None:
+    """Refuse a batch of more rollouts than any memory holds."""
+    each = width_of(strategy) or 1
+    if prompts * each > MOST:
+        raise RolloutError(
+            f"{prompts} prompts with {each} rollouts each are more than the {MOST:,} of one step that memory can hold; "
+            "lower prompts, or the recipe's number of rollouts"
         )
 
 

@@ -7,7 +7,6 @@ long, too much memory, or ends its process) was not right; a judge that died of 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from rolltree.task.sandbox.box import GUARANTEES, Box
 from rolltree.task.sandbox.inside import ENVIRONMENT
 from rolltree.task.sandbox.run import survey
 from rolltree.task.zygote import Bounds, told_bounds
+from rolltree.tree.json_text import read_json
 
 ROOT = str(Path(__file__).resolve().parents[2])
 LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import serve; serve()"
@@ -99,9 +99,9 @@ class Judge:
             with self._lock:
                 answer = self._waiting.pop(int(number))
             if answer.set_running_or_notify_cancel():
-                told: Mapping[str, Any] = json.loads(said)
+                told = _read(said)
                 if "crashed" in told:
-                    answer.set_exception(JudgeError(told["crashed"]))
+                    answer.set_exception(JudgeError(str(told["crashed"])[:1000]))
                 else:
                     answer.set_result(Judged(told.get("told"), told.get("fault", "")))
         self.process.wait()
@@ -113,6 +113,14 @@ class Judge:
         for answer in lost:
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(JudgeError(f"the process of {self._module} ended with {self.process.returncode}"))
+
+
+def _read(said: bytes) -> Mapping[str, Any]:
+    """An answer as the zygote wrote it; one that this thread cannot read must not end the thread."""
+    try:
+        return read_json(said)
+    except ValueError as error:
+        return {"fault": f"judging it gives an answer that cannot be read: {error}"}
 
 
 class Bench:

@@ -192,7 +192,11 @@ class Zygote:
 
     def _answer(self, number: bytes, told: Mapping[str, Any]) -> None:
         try:
-            _write(self._out, number + b" " + json.dumps(told).encode("ascii") + b"\n")
+            line = json.dumps(told)
+        except RecursionError:
+            line = json.dumps({"fault": "judging it gives an answer that is nested too deeply"})
+        try:
+            _write(self._out, number + b" " + line.encode("ascii") + b"\n")
         except BrokenPipeError:
             self._open = False
 
@@ -204,7 +208,7 @@ def _told(text: Text) -> dict[str, Any] | None:
         return None
     try:
         told = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None
 

@@ -6,8 +6,11 @@ half-written or damaged one is refused by name instead of loaded.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from safetensors import SafetensorError
 
 from rolltree.errors import RolltreeError
 from rolltree.policy.load import no_progress_bar
@@ -61,7 +65,7 @@ def save_checkpoint(
     into the folder, before it is sealed.
     """
     path = folder / f"step-{step:06d}"
-    with new_folder(path, overwrite=True) as partial:
+    with _writable(path), new_folder(path, overwrite=True) as partial:
         for name, each in {"": model, **(peers or {})}.items():
             place = partial / "peers" / name if name else partial
             with no_progress_bar():
@@ -79,6 +83,21 @@ def save_checkpoint(
     for old in (*mine[:-keep], *(c for c in checkpoints(folder) if c.step > step)):
         shutil.rmtree(old.path)
     return Checkpoint(path, step)
+
+
+@contextmanager
+def _writable(path: Path) -> Generator[None]:
+    """Say what the system said where a library could not write, such as that the disk is full, and of which place."""
+    try:
+        yield
+    except (SafetensorError, RuntimeError) as error:
+        if isinstance(error, RolltreeError):
+            raise
+        found = re.search(r"os error (\d+)", str(error))
+        if found is None and not re.search("PytorchStreamWriter|iostream", str(error)):
+            raise
+        code = int(found[1]) if found else errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from error
 
 
 def checkpoints(folder: Path) -> list[Checkpoint]:

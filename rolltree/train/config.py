@@ -15,6 +15,10 @@ from rolltree.varying import corners, schedules, settled
 SCHEDULES = ("constant", "linear", "cosine")
 
 
+MOST = {"prompts": 100_000, "eval_items": 1_000_000, "eval_samples": 100_000}
+"""Counts above which the plan of a step, or of an evaluation, is itself too much."""
+
+
 class TrainError(RolltreeError):
     """A run cannot start or go on: names the thing, the value and the way out."""
 
@@ -148,6 +152,8 @@ class TrainConfig:
         for name in counts:
             if getattr(self, name) < 1:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give a whole number of at least 1")
+        for name in [name for name, most in MOST.items() if getattr(self, name) > most]:
+            raise TrainError(f"{name}={getattr(self, name)} fits no memory; give at most {MOST[name]}")
         ways = {
             **dict.fromkeys(("eval_every", "checkpoint_every", "forests_every"), "(never) or a number of steps"),
             "staleness": "or the number of versions to wait", "piece": "(at once) or a number of tokens",

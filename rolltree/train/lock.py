@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.train.config import TrainError
+from rolltree.tree.json_text import read_json
 
 LOCK = "in-use.json"
 
@@ -69,7 +70,22 @@ class FolderLock:
 def _holder(file: Path) -> str:
     """Who holds a lock, for people."""
     try:
-        told: dict[str, Any] = json.loads(file.read_text())
+        told: dict[str, Any] = read_json(file.read_text())
         return f"process {int(told['pid'])}" + (f" on {told['host']}" if told["host"] != platform.node() else "")
     except (ValueError, KeyError, TypeError, OSError):
         return "another process"
+
+
+def held(folder: Path) -> bool:
+    """Whether a process writes in a run's folder now."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False

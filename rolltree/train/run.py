@@ -101,9 +101,10 @@ class RunFolder:
             told: Any = read_json((self.path / CONFIG).read_text(encoding="utf-8"))
         except ValueError:
             told = None
-        if not isinstance(told, dict):
+        known = cast("dict[str, Any]", told) if isinstance(told, dict) else {"train": None}
+        if not isinstance(known.get("train", {}), dict):
             raise TrainError(f"{self.path / CONFIG} cannot be read; the run cannot be resumed")
-        return cast(dict[str, Any], told)
+        return known
 
     def check_beginning(self) -> None:
         """Refuse to begin again where checkpoints were saved and are gone: what was measured since would be lost."""

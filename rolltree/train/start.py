@@ -29,7 +29,7 @@ from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.scheduled import schedule_of
-from rolltree.rollout.widths import check_width
+from rolltree.rollout.widths import check_batch, check_width
 from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
@@ -43,6 +43,7 @@ from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
+from rolltree.train.ranks_torchrun import follow, leads, settled
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.stage import optim_at
@@ -61,7 +62,7 @@ class Result:
 
     path: Path
     model: Any
-    """The trained module, in memory."""
+    """The trained module, in memory; None on ranks beside the first."""
     metrics: list[dict[str, Any]]
     """All lines of metrics.jsonl."""
     why: str
@@ -81,9 +82,13 @@ def train(
 
     `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one, or none where there were
     some, is refused unless `fallback` allows an older one or the beginning. `engine` is one on this model, or the name
-    of one to start (see `rolltree.engine.choose`).
+    of one to start (see `rolltree.engine.choose`). Under torchrun every process calls this: rank 0 trains with the help
+    of the others, and theirs return a result without model and metrics.
     """
-    settings = with_knobs(config or TrainConfig(), knobs)
+    settings = settled(with_knobs(config or TrainConfig(), knobs))
+    if not leads():
+        follow(settings)
+        return Result(Path(out), None, [], "the first rank has let go")
     course = course_of(recipe)
     stages = course.corners()
     where = place(settings.device, settings.dtype)
@@ -199,6 +204,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         for parts in job.stages:
             check(parts, engine, job.task)
             check_width(parts.strategy, parts.control)
+            check_batch(config.prompts, parts.strategy)
             check_peers(parts)
             check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
         peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
@@ -393,7 +399,7 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     if old and old != new:  # the same weights may lie in another place now
         raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
     knobs: Any = now["train"]["optim"]
-    steps = [about["train"]["steps"] for about in (before, now) if "train" in about]
+    steps = [about["train"].get("steps") for about in (before, now) if "train" in about]
     if knobs["lr_schedule"] != "constant" and knobs["lr_updates"] is None and len(set(steps)) > 1:
         raise TrainError(
             f"the run was started with train.steps={steps[0]}, over which its learning rate falls, and cannot be "

@@ -6,7 +6,6 @@ parent's row precedes its children's and a subtree is a slice of rows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rolltree.tree.arrow import ArrowColumn, ArrowTable, flatten, stored
+from rolltree.tree.json_text import read_json
 from rolltree.tree.node import Array
 from rolltree.tree.old_names import NODE_FIELDS
 from rolltree.tree.parquet import FILES, parts, read_trees, readable
@@ -112,7 +112,7 @@ class Archive:
     def notes(self, rows: Ints) -> Iterator[Notes]:
         """The notes of some nodes; their top level is plain JSON."""
         texts = self.column("notes").take(rows).to_pylist()
-        return ({} if text is None else cast("Notes", json.loads(text)) for text in texts)
+        return ({} if text is None else cast("Notes", read_json(text)) for text in texts)
 
     def events(self) -> EventColumns:
         """All events."""

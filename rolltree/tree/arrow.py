@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rolltree.tree.json_text import read_json
 from rolltree.tree.node import Array
 
 # pyarrow ships no types; these names keep signatures readable.
@@ -49,7 +50,7 @@ def restored(text: Any) -> Any:
     if not (isinstance(text, str) and text.startswith(MARK)):
         return text
     try:
-        return json.loads(text.removeprefix(MARK))
+        return read_json(text.removeprefix(MARK))
     except ValueError:
         return text
 

@@ -21,9 +21,10 @@ from rolltree.tree import columns
 from rolltree.tree.arrow import ArrowSchema, ArrowTable, restored
 from rolltree.tree.atomic import new_folder, set_aside
 from rolltree.tree.forest import Forest
+from rolltree.tree.json_text import read_json
 from rolltree.tree.node import BIRTHS, FINISHES, ROLES, STATUSES, Node
 from rolltree.tree.tree import Tree
-from rolltree.tree.values import StoreError
+from rolltree.tree.values import States, StoreError
 
 FILES = ("nodes", "events", "trees")
 ROWS = 32_768
@@ -34,9 +35,7 @@ _KEY = b"rolltree"
 _FINISHES = (*FINISHES, None)
 
 
-def save(
-    forest: Iterable[Tree], folder: Path | str, *, overwrite: bool = False, states: columns.States = "keep"
-) -> Path:
+def save(forest: Iterable[Tree], folder: Path | str, *, overwrite: bool = False, states: States = "keep") -> Path:
     """Write a forest as a folder of three files, atomically. Refuses a folder that exists unless told to overwrite.
 
     Every environment state must be a plain value or of a registered class (see `rolltree.tree.values`);
@@ -77,7 +76,7 @@ def open_file(folder: Path, name: str) -> pq.ParquetFile:
     with readable(path):
         words = columns.AS_DICTIONARIES & {*pq.read_schema(path, memory_map=True).names} if name == "nodes" else None
         file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True, read_dictionary=words)
-        found: dict[str, Any] = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
+        found: dict[str, Any] = read_json((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
     if "version" not in found:
         raise StoreError(f"{path} was not written by Rolltree; write forests with rolltree.tree.parquet.save")
     if found["version"] > columns.SCHEMA_VERSION:
@@ -135,7 +134,7 @@ def check_counts(folder: Path, heads: ArrowTable, rows: dict[str, int]) -> None:
             )
 
 
-def _write(trees: list[Tree], folder: Path, states: columns.States) -> None:
+def _write(trees: list[Tree], folder: Path, states: States) -> None:
     schema = columns.node_schema(columns.action_kinds(trees))
     _write_file(folder / "nodes.parquet", schema, (columns.write_nodes(c, schema, states) for c in _chunks(trees)))
     events = [(t.id, e) for t in trees for e in t.events]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rolltree.tree import jsonl, parquet
+from rolltree.tree.json_text import read_json
 from rolltree.tree.values import StoreError
 from rolltree.view.links import ViewError
 
@@ -79,5 +80,5 @@ def _plain(name: str, value: Any) -> Any:
     if name == "scores" and isinstance(value, list):
         return dict(value)
     if name in ("notes", "tree_notes", "state") and isinstance(value, str):
-        return json.loads(value)
+        return read_json(value)
     return value

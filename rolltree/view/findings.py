@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
 from rolltree.metrics import old_names
+from rolltree.tree.json_text import read_json
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 
@@ -60,25 +61,51 @@ def findings(source: RunSource) -> Findings:
     if not path.is_file():
         way = f"rolltree doctor {source.path}"
         return Findings((), f"The doctor has not looked at {source.name} yet. Let it: {way}")
-    out: list[ShownFinding] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
-        if line.strip() and line.endswith("\n"):
-            out.append(_finding(line, f"{path} line {number}"))
+    latest: dict[str, ShownFinding] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        if line.strip():
+            finding = _finding(line, f"{path} line {number}")
+            latest[finding.name] = finding
+    out = list(latest.values())
     out.sort(key=lambda f: (_ORDER.get(f.severity, 2), -(f.step or 0)))
     return Findings(tuple(out), "" if out else f"The doctor found nothing wrong with {source.name}.")
 
 
+GRAVE = ("bad", "error", "critical")
+
+
+def badge(source: RunSource) -> tuple[str, str, str]:
+    """How many findings a run has, how grave they are, and their names: what the first pages show of them."""
+    if source.kind != "run" or not source.inside("findings.jsonl").is_file():
+        return "–", "", "the doctor has not looked at it"
+    try:
+        found = findings(source).found
+    except (ViewError, OSError) as error:
+        return "?", "badge", str(error)
+    if not found:
+        return "none", "", "the doctor found nothing wrong"
+    worst: dict[str, str] = {}
+    for finding in found:  # the gravest first
+        worst.setdefault(finding.name, finding.severity)
+    counts = Counter(worst.values())
+    first = next(iter(counts))
+    kind = "grave" if first in GRAVE else "mild" if _ORDER.get(first, 2) == 1 else "note"
+    return ", ".join(f"{n} {severity}" for severity, n in counts.items()), f"badge {kind}", ", ".join(worst)
+
+
 def _finding(line: str, where: str) -> ShownFinding:
     try:
-        row = old_names.finding(cast("dict[str, Any]", json.loads(line)))
+        row = old_names.finding(cast("dict[str, Any]", read_json(line)))
         step = row.get("step")
         places = tuple(
             ShownPlace(p.get("step", step), str(p["tree"]), None if p.get("node") is None else int(p["node"]))
             for p in row.get("nodes") or ()
         )
+        over = row.get("status") == "gone"
+        until = f" (over since step {row.get('until')})" if over else ""
         return ShownFinding(
-            None if step is None else int(step), str(row["name"]), str(row.get("severity", "")),
-            str(row.get("message", "")), dict(row.get("numbers") or {}), places, str(row.get("fix") or ""),
+            None if step is None else int(step), str(row["name"]), "note" if over else str(row.get("severity", "")),
+            str(row.get("message", "")) + until, dict(row.get("numbers") or {}), places, str(row.get("fix") or ""),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ViewError(f"{where} is no finding ({error}); run the doctor again") from None

@@ -5,7 +5,6 @@ States and notes stay the JSON they are stored as, so that a run opens without t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ import pyarrow as pa
 from rolltree.tree import Event, Node, columns
 from rolltree.tree.archive import Archive
 from rolltree.tree.arrow import ArrowTable
+from rolltree.tree.json_text import read_json
 from rolltree.tree.parquet import open_file, readable
 from rolltree.tree.shape import offsets
 
@@ -91,7 +91,7 @@ def stored(text: str | None) -> dict[str, Any]:
     """A stored mapping as plain JSON; tags of numbers and tuples are taken off, others stay as they are."""
     if not text:
         return {}
-    found: Any = json.loads(text, object_hook=_untag)
+    found: Any = read_json(text, object_hook=_untag)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {"value": found}
 
 

@@ -19,6 +19,8 @@ from rolltree.task.sandbox.box import GUARANTEES, Box
 from rolltree.task.sandbox.run import survey
 from rolltree.task.zygote import AT_ONCE, Bounds
 
+KNOWS = "next(f['word'] for k in range(7) if 'word' in (f := __import__('sys')._getframe(k).f_locals))"
+"""The word that makes an answer count, as a text finds it in its own process."""
 SMALL = Bounds(seconds=1, wall=2.0, memory=1 << 30, said=1 << 16)
 OS = "__import__('os')"
 ATTACKS = {
@@ -37,6 +39,7 @@ ATTACKS = {
     "streams": f"[{OS}.write(3, b'x' * 4096) for _ in iter(int, 1)]",
     "closes and waits": f"{OS}.close(3) or __import__('time').sleep(600)",
     "says too much": "'x' * (1 << 20)",
+    "knows the word and nests deeply": f"{OS}.write(3, {KNOWS} + b' ' + b'[' * 60000 + b'\\n') and {OS}._exit(0)",
 }
 """What a text may do beside answering; each is a fault of its own."""
 HARMLESS = {
@@ -75,6 +78,15 @@ def test_an_attack_is_its_own_fault(bench, name):
 def test_what_a_text_changes_is_gone_with_it(bench, name):
     ask(bench, HARMLESS[name])
     assert ask(bench, "6 * 7", "'a' + 'b'") == [judging.Judged(42), judging.Judged("ab")]
+
+
+def test_no_depth_of_an_answer_ends_the_judge(bench):
+    before = bench.judge().process.pid
+    for depth in range(940, 1001, 4):
+        nested = f"b'{{\"told\": ' + b'[' * {depth} + b']' * {depth} + b'}}\\n'"
+        (judged,) = ask(bench, f"{OS}.write(3, {KNOWS} + b' ' + {nested}) and {OS}._exit(0)")
+        assert judged.told or judged.fault
+    assert bench.judge().process.pid == before
 
 
 def test_every_honest_text_among_attacks_gets_its_own_answer(bench):

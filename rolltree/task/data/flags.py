@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 import tyro
 
+from rolltree.tree.json_text import read_json
+
 Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 
 
@@ -71,7 +73,7 @@ def _written(value: object) -> str:
         value = value[0]
     if isinstance(value, str):
         try:
-            json.loads(value)
+            read_json(value)
         except ValueError:
             return value
     return json.dumps(value, ensure_ascii=False)

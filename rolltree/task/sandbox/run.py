@@ -27,6 +27,8 @@ LAUNCH = (
 )
 START = 60.0
 """Seconds until the code must have begun; a machine that needs longer is in trouble, not the code."""
+DRAIN = 1.0
+"""Seconds in which the output of a program that was ended must close."""
 AT_ONCE = 2 * (os.cpu_count() or 1)
 """Inner processes of one event loop at a time; further calls wait their turn, and the wait is not on their clock."""
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -116,9 +118,13 @@ async def _watched(
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        # Drained, so that the pipe closes: what was in it when its writer died is bounded.
-        while chunk := await process.stdout.read(1 << 16):
-            printed += b"" if report else chunk
+        # Drained, so that the pipe closes: what was in it when its writer died is bounded. Where the box does without
+        # "processes", one that left the group may hold it open, and is not waited for.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN):
+                while chunk := await process.stdout.read(1 << 16):
+                    printed += b"" if report else chunk
+        process._transport.close()  # pyright: ignore
         await process.wait()
     return report, bytes(printed), stopped
 
