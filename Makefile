@@ -35,8 +35,10 @@ types:
 imports:
 	$(BIN)/lint-imports
 
+JOBS ?= 2
 unit:
-	$(BIN)/python -m pytest -m 'not slow and not ray' --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not slow and not ray' \
+	  --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
 
 release-check: setup ## what a release needs beside the tests: evidence made with the code that stands
 	$(BIN)/rolltree evidence --list

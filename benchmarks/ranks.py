@@ -1,11 +1,14 @@
 """What a trainer rank holds at most: one process and several ranks make the same steps, each telling its height.
 
-    python benchmarks/ranks.py [--width 512] [--layers 8] [--ranks 1 2] [--json FILE]
+    python benchmarks/ranks.py [--width 512] [--layers 8] [--ranks 1 2 4] [--json FILE]
 
 A Llama with random weights in single precision learns from one packed tree per rank, twice: the second step has the
 optimizer's state. The height is the most memory that stood at once during that step (VmHWM of Linux, reset before it),
-less what Python and torch took before there was a model; it is told in sizes of the model's weights, of which a single
-process needs four (weights, gradient, two moments) and some activations. What stands between steps is told beside it.
+less what Python, torch and the group of ranks took before there was a model; it is told in sizes of the model's
+weights, of which a single process needs four (weights, gradient, two moments) and activations. Those are of one tree of
+192 tokens, half as large as this small model; each number of ranks is measured with them kept and with them computed
+again (gradient checkpointing).
+What stands between steps is told beside it.
 The run's driver, which keeps one more whole copy, is not a part of this.
 """
 
@@ -15,12 +18,14 @@ import argparse
 import gc
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from machine import save
 from torch import multiprocessing
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -28,11 +33,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.objective.registry import load_objective
+from rolltree.policy.device import Compute
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import StepKnobs
 from rolltree.train.config import Optim
 from rolltree.train.pack import Micro, micro_batches
-from rolltree.train.ranks_worker import Beginning, join, meeting
+from rolltree.train.ranks_processes import meeting
+from rolltree.train.ranks_worker import Beginning, begin, teach
 from rolltree.train.step import Learner, Work, make_optimizer
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -46,6 +53,7 @@ class Row:
 
     ranks: int
     rank: int
+    checkpointing: bool
     weights: float
     between: float
     height: float
@@ -86,34 +94,47 @@ def micros(count: int) -> list[Micro]:
     return micro_batches(view, fold(view, advantage, leaf_weights(view, "token")), 1, whole_trees=True)
 
 
-def measure(rank: int, size: int, port: int, shape: tuple[int, int], tell: Any) -> None:
+def learner_of(whole: LlamaForCausalLM, size: int, *, checkpointing: bool) -> Learner:
+    """One rank's learner."""
+    policy, optim = LanguagePolicy(whole, compute=Compute(checkpointing=checkpointing)), Optim(lr=1e-4)
+    learner = Learner(policy, make_optimizer(policy, optim), optim, {})
+    if size == 1:
+        return learner
+    return begin(Beginning.of(learner), policy.device, {"": policy.state_dict()} if dist.get_rank() == 0 else None)
+
+
+def taught(learner: Learner, micro: Micro, size: int) -> None:
+    """A step; where there are several ranks, trained weights are gathered as for a driver that takes them elsewhere."""
+    work = Work([load_objective("clipped")], [[micro]], [1.0], [size], 0, StepKnobs(), learner.optim)
+    learner.teach(work, []) if size == 1 else teach(learner, replace(work, passes=[1]))
+
+
+def measure(rank: int, size: int, port: int, shape: tuple[int, int], checkpointing: bool, tell: Any) -> None:
     """Be one of so many ranks and say what two steps took."""
     torch.set_num_threads(1)
-    optim = Optim(lr=1e-4)
     parts = micros(size)
+    if size > 1:
+        dist.init_process_group("gloo", store=meeting(port, size), rank=rank, world_size=size)
+    # A step of a model of nothing loads all code that a step takes.
+    taught(learner_of(model(16, 1), size, checkpointing=checkpointing), parts[rank], size)
+    gc.collect()
     base = memory("VmRSS")
-    beginning = Beginning(model(*shape), "blocks", {}, optim)
-    weights = sum(p.numel() * p.element_size() for p in beginning.model.parameters()) / 2**20
-    if size == 1:
-        policy = LanguagePolicy(beginning.model)
-        learner = Learner(policy, make_optimizer(policy, optim), optim, {})
-    else:
-        learner = join(beginning, rank, size, meeting(port, size))
-    work = Work(load_objective("clipped"), [[parts[rank]]], [1.0], [size], 0, StepKnobs())
-    learner.teach(work, [])
+    learner = learner_of(model(*shape), size, checkpointing=checkpointing)
+    weights = sum(p.numel() * p.element_size() for p in model(*shape).parameters()) / 2**20
+    taught(learner, parts[rank], size)
     gc.collect()
     between = memory("VmRSS") - base
     Path("/proc/self/clear_refs").write_text("5")
-    learner.teach(work, [])
+    taught(learner, parts[rank], size)
     height = memory("VmHWM") - base
-    tell.put(Row(size, rank, weights, between, height, between / weights, height / weights))
+    tell.put(Row(size, rank, checkpointing, weights, between, height, between / weights, height / weights))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--layers", type=int, default=8)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     # What is freed goes back to the system at once, so that what is told is what is in use.
@@ -121,10 +142,12 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     done: list[Row] = []
     print("ranks  rank  weights MiB  between steps  height   in sizes of the weights")
-    for size in options.ranks:
+    for size, checkpointing in product(options.ranks, (False, True)):
         store, tell = meeting(0, size, host=True), context.SimpleQueue()
         shape = (options.width, options.layers)
-        processes = [context.Process(target=measure, args=(r, size, store.port, shape, tell)) for r in range(size)]
+        processes = [
+            context.Process(target=measure, args=(r, size, store.port, shape, checkpointing, tell)) for r in range(size)
+        ]
         for process in processes:
             process.start()
         for process in processes:
@@ -136,6 +159,7 @@ def main() -> None:
             print(
                 f"{row.ranks:5}  {row.rank:4}  {row.weights:11.0f}  {row.between:13.0f}  {row.height:6.0f}   "
                 f"{row.between_in_weights:.2f} between, {row.height_in_weights:.2f} at the height"
+                f"{', activations computed again' if row.checkpointing else ''}"
             )
     save(options.json, done)
 

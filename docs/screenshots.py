@@ -1,6 +1,6 @@
-"""Make the pictures of docs/howto/view.md from a small run: python docs/screenshots.py [RUN]
+"""Make the pictures of docs/howto/view.md from a folder of runs: python docs/screenshots.py [FOLDER]
 
-Without a run it trains one (treepo on countdown, a minute). Needs rolltree[view], Playwright and Chromium.
+Without one it trains two (grpo and treepo on countdown, two minutes). Needs rolltree[view], Playwright and Chromium.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ READY = "window.socket?.connected && !document.querySelector('.waiting')"
 
 
 def trained(folder: Path) -> Path:
-    """A run worth a picture."""
+    """Runs worth a picture."""
     options = ["--task", "countdown", "--steps", "4", "--prompts", "8", "--forests-every", "2", "--eval-every", "2"]
-    command = [sys.executable, "-m", "rolltree", "train", "treepo", *options, "--out", str(folder / "treepo")]
-    subprocess.run(command, check=True)
-    return folder / "treepo"
+    for recipe in ("grpo", "treepo"):
+        command = [sys.executable, "-m", "rolltree", "train", recipe, *options, "--out", str(folder / recipe)]
+        subprocess.run(command, check=True)
+    return folder
 
 
 def listens(port: int, server: subprocess.Popen[str]) -> None:
@@ -56,11 +57,12 @@ def pictures(address: str, run: str, page: Page) -> None:
     page.wait_for_function(READY)
     page.click("tbody a.row-link >> nth=0")
     page.wait_for_selector("th:has-text('forks')")
-    shoot(page, f"{page.url}&sort=forks&desc=1&q=advantage%3E-9", "step", "tbody a.row-link")
+    shoot(page, page.url, "step", "tbody a.row-link")
     page.click("tbody a.row-link >> nth=0")
     page.wait_for_selector(".icicle[data-drawn]")
     page.click(".colour-advantage")
     page.wait_for_selector(".colour-advantage.on")
+    page.hover(".events li >> nth=0")
     page.hover(".run.chosen .token >> nth=2")
     page.screenshot(path=IMAGES / "view-tree.png")
     page.click(".pair-link")
@@ -82,7 +84,7 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1180, "height": 860})
             page.set_default_timeout(120_000)
             listens(urlsplit(address).port or 0, server)
-            pictures(address, run.name, page)
+            pictures(address, "treepo", page)
         finally:
             browser.close()
             server.terminate()

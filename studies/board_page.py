@@ -63,9 +63,8 @@ def section(board: Board) -> list[str]:
     start = np.mean([t.curve("pass@1")[1][0] for a in result.arms for t in result.of(a.label)])
     seeds = ", ".join(map(str, result.seeds))
     holm = (
-        f"“Holds” and “fails” are against {base} at the level that Holm's procedure leaves each of "
-        f"{len(result.contrasts)} comparisons, so that all of them together err as seldom as one; the interval shown "
-        "is of that level. "
+        f"Verdicts are against {base}; the ends of an interval stand where Holm's procedure puts them over "
+        f"{len(result.contrasts)} comparisons, so that all of them together err as seldom as one. "
     )
     return [
         *([f"## {board.heading}"] if board.heading else []),

@@ -60,6 +60,9 @@ class RolloutArguments(ClusterArguments):
     """Where a local engine computes: auto (a GPU where there is one), cpu, cuda or cuda:N."""
     dtype: str = "auto"
     """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
+    speculate: str = "off"
+    """Guess tokens ahead and keep those that would have been drawn: off, ngram (from the request's own text) or suffix
+    (from all texts so far); suffix:6 guesses at most 6 at once. The samples stay the same, up to rounding."""
     items: int = 2
     """How many prompts."""
     items_from: Literal["train", "test"] = "train"
@@ -129,7 +132,11 @@ def _grow(parsed: Any) -> int:
     draw, placement = Sampling(temperature=asked.temperature, top_p=asked.top_p), place(asked.device, asked.dtype)
 
     async def work(pool: PoolEngine | None, task: Task) -> tuple[Forest, Engine]:
-        engine = pool or await choose_engine(asked.engine, asked.policy, sampling=draw, placement=placement)
+        if pool is not None and asked.speculate != "off":
+            raise RolltreeError(f"--speculate {asked.speculate} is for --engine local in one process; drop --cluster")
+        engine = pool or await choose_engine(
+            asked.engine, asked.policy, sampling=draw, placement=placement, speculate=asked.speculate
+        )
         peers: dict[str, Engine] = {}
         try:
             check(parts, engine, task)

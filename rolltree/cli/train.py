@@ -118,6 +118,7 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
     # Imported here, because they load torch and --help needs none of it.
 
     from rolltree.doctor.live import Monitor
+    from rolltree.train.ranks_torchrun import leads
     from rolltree.train.start import train
 
     asked: TrainArguments = parsed.arguments
@@ -137,7 +138,7 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
         recipe = Swapped(recipe, asked.use_credit, asked.use_objective)
     with ExitStack() as stack:
         engine, answering = asked.engine, task
-        if asked.cluster:
+        if asked.cluster and leads():
             # Its first weights are the ones published before the first step, as version 0.
             engine, answering = stack.enter_context(placed(asked, asked.policy, task, engine=engine, version=-1))
         result = train(
@@ -145,6 +146,8 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
             fallback=asked.fallback, quiet=asked.json,
             listen=Monitor(out, every=asked.doctor) if asked.doctor else None,
         )  # fmt: skip
+    if not leads():
+        return 0
     if asked.json:
         emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})
     else:

@@ -19,9 +19,9 @@ class MakeEngine(Protocol):
 
     def __call__(
         self, model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, lockstep: bool,
-        placement: Placement,
+        placement: Placement, **more: Any,
     ) -> Engine:  # fmt: skip
-        """An engine whose weights have this version, computing there."""
+        """An engine whose weights have this version, computing there; `more` is what only some engines know."""
         ...
 
 
@@ -31,23 +31,29 @@ serves it, such as http://127.0.0.1:8000."""
 
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
-    updates: bool = False, lockstep: bool = False, placement: Placement | None = None,
+    updates: bool = False, lockstep: bool = False, placement: Placement | None = None, speculate: str = "off",
 ) -> Engine:  # fmt: skip
     """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
     updated.
 
     `placement` says where it computes and in which type, on the processor in float32 when left out.
 
-    `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`).
+    `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`). So is
+    `speculate`: off, ngram, suffix, or with a number behind it, as suffix:6.
 
     Optional parts are imported here only, and their absence is one sentence.
     """
+    if speculate != "off" and name != "local":
+        raise EngineError(
+            f"--speculate {speculate} is for --engine local, not {name}; let that engine speculate by its own settings"
+        )
     if name.startswith(("http://", "https://")):
         engine = await _server(name, model, version)
     else:
         make = ENGINES.find(name)
         there = placement or place("cpu")
-        engine = make(model, version=version, sampling=sampling, lockstep=lockstep, placement=there)
+        more = {} if speculate == "off" else {"speculate": speculate}
+        engine = make(model, version=version, sampling=sampling, lockstep=lockstep, placement=there, **more)
     if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
         raise EngineError(
@@ -64,15 +70,22 @@ async def _server(address: str, model: str | Path | LoadedModel, version: int) -
     return await connect(address, codec, version=version)
 
 
-def _local(model: str | Path | LoadedModel, *, version: int, lockstep: bool, placement: Placement, **_: Any) -> Engine:
+def _local(
+    model: str | Path | LoadedModel, *, version: int, lockstep: bool, placement: Placement, speculate: str = "off",
+    **_: Any,
+) -> Engine:  # fmt: skip
     from rolltree.engine.local import LocalEngine
+    from rolltree.engine.local.speculate import Speculation
 
     if not isinstance(model, LoadedModel):
         folder = model_folder(str(model))
         size = size_in(base_of(folder) if holds_adapters(folder) else folder)
         if size is not None:
             check_sampled(size, str(model), placement.device, placement.dtype)
-    return LocalEngine(model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device)
+    return LocalEngine(
+        model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device,
+        speculate=Speculation.of(speculate),
+    )  # fmt: skip
 
 
 def _vllm(

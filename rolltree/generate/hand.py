@@ -30,7 +30,7 @@ from rolltree.generate.growing import Growing
 from rolltree.generate.random import Stream, lineage, mix, tag_rng
 from rolltree.generate.recorder import Recorder
 from rolltree.generate.setting import HandError
-from rolltree.task.protocol import Item, Verdict
+from rolltree.task.protocol import Item, Verdict, expected
 from rolltree.tree import Birth, Node, Role, Tree
 from rolltree.tree.node import Array
 
@@ -75,7 +75,9 @@ class Hand(Recorder):
         what = f"the prompt of item {item.id!r}"
         ids = tokens_of(self.engine, text, what) if isinstance(text, str) else np.asarray(text, np.int32)
         self.setting.items[name] = item
-        return self.forest.plant(name, ids, task=self.task.name, item=item.id)
+        tree = self.forest.plant(name, ids, task=self.task.name, item=item.id)
+        tree.notes.update(expected(item))
+        return tree
 
     def adopt(self, tree: Tree, item: Item) -> Tree:
         """Take in a tree from an earlier round or run, to be grown on."""

@@ -22,6 +22,8 @@ EVIDENCE = ROOT.parent / "evidence"
 """Where a checkout keeps its evidence."""
 EXPERIMENTS = ("studies.exact.", "studies.prompts.")
 """Packages of a checkout whose modules make up checks."""
+END = 1024
+"""Samples of the first and the last evaluation of a run of evidence: 256 items with 4 each, or 128 with 8."""
 Kind = Literal["exact", "simulated", "training"]
 
 
@@ -90,7 +92,8 @@ class Claim:
         q = self.question
         if not self.complete:
             raise LabError(self.missing)
-        return Conditions(task=q.task, budget=float(q.budget), level=q.level)
+        samples = 8 if q.metric.startswith("pass@") and not q.metric.startswith("pass@1") else 4
+        return Conditions(q.task, float(q.budget), q.level, eval_samples=samples, end_items=END // samples)
 
     def check(self) -> Check:
         """The function that a card's `check` names."""

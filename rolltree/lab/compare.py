@@ -31,14 +31,20 @@ from rolltree.lab.contrast import (
     measures,
 )
 from rolltree.lab.names import is_share, less_is_better
+from rolltree.lab.parts_apart import apart, said, shapes_trees
 from rolltree.lab.progress import metered
 from rolltree.lab.report import print_page, versions, write_html
-from rolltree.lab.runner import Conditions, Runner, Shelf, Spec
+from rolltree.lab.runner import Composes, Conditions, Runner, Shelf, Spec
 from rolltree.lab.trace import Axis, LabError, Trace, write_json
+from rolltree.rollout.widths import width_of
 from rolltree.terminal import Terminal
 
 Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 """An option that may be given several times."""
+
+
+USUAL_WIDTH = 8
+"""Rollouts of a prompt where no strategy says how many it makes."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class CompareConfig:
     """What the verdict is about: pass@1 or pass@k at the budget, "pass@1 area" on the way, or a metric of rollouts
     by the last part of its name, such as length or zero_variance (docs/metrics.md lists them)."""
     least: float = 0.0
-    """Smallest gain of interest, as a share (0.02 = 2 points): an interval below it is a "fails"."""
+    """Smallest gain of interest, as a share (0.02 = 2 points): an interval below it excludes it."""
     confidence: float = 0.95
     """Level of every interval."""
     target: float | None = None
@@ -75,6 +81,8 @@ class CompareConfig:
     and control.KNOB=VALUE put another control over a recipe."""
     sweep: Repeated = ()
     """Knobs to sweep as NAME=A,B,C: every combination becomes an arm."""
+    flat: bool = True
+    """Beside every recipe that shapes trees compare the same one with as many independent rollouts."""
     eval_every: int = 5
     """Steps between evaluations."""
     eval_items: int = 64
@@ -106,6 +114,8 @@ class Comparison:
     wanted_seeds: int = 0
     seconds: float = 0.0
     command: str = ""
+    apart: tuple[tuple[str, str], ...] = ()
+    """What each arm's composition differs in from the baseline's, by label; empty where the runner cannot say."""
     versions: tuple[tuple[str, str], ...] = field(default_factory=versions)
 
     def of(self, label: str) -> list[Trace]:
@@ -142,7 +152,35 @@ def compare(
     made = conclude(
         chosen, conditions, seeds, traces, metric=name, least=least, confidence=confidence, target=target
     )  # fmt: skip
-    return replace(made, seconds=time.monotonic() - started, command=command)
+    return replace(
+        made, seconds=time.monotonic() - started, command=command, apart=differing(chosen, conditions, shelf.runner)
+    )
+
+
+def differing(chosen: Sequence[Arm], conditions: Conditions, runner: Runner) -> tuple[tuple[str, str], ...]:
+    """The pieces in which each arm's composition differs from the first arm's."""
+    if not isinstance(runner, Composes):
+        return ()
+    made = [(arm.label, runner.parts(Spec(arm, 0, conditions))) for arm in chosen]
+    return tuple((label, said(apart(parts, made[0][1]))) for label, parts in made[1:])
+
+
+def with_flat(chosen: Sequence[Arm], conditions: Conditions, runner: Runner) -> tuple[Arm, ...]:
+    """Beside every arm that shapes trees the same recipe with as many independent rollouts, all else equal.
+
+    A strategy that does not say how wide it is gets the baseline's width.
+    """
+    if not isinstance(runner, Composes):
+        return tuple(chosen)
+    out: list[Arm] = []
+    usual = width_of(runner.parts(Spec(chosen[0], 0, conditions)).strategy) or USUAL_WIDTH
+    for arm in chosen:
+        out.append(arm)
+        strategy = runner.parts(Spec(arm, 0, conditions)).strategy
+        if shapes_trees(strategy):
+            flat = (*(k for k in arm.knobs if k[0] != "use_flat"), ("use_flat", width_of(strategy) or usual))
+            out.append(Arm(f"{arm.label} flat", arm.recipe, tuple(sorted(flat))))
+    return tuple(out)
 
 
 def conclude(
@@ -202,8 +240,10 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
     for folder in (config.out, config.cache):
         _check_place(folder)
     seeds = range(config.first_seed, config.first_seed + config.seeds)
+    chosen = arms(config.recipes, config.set, config.sweep)
+    chosen = with_flat(chosen, conditions, runner) if config.flat else chosen
     result = compare(
-        arms(config.recipes, config.set, config.sweep), conditions, seeds, Shelf(config.cache, runner),
+        chosen, conditions, seeds, Shelf(config.cache, runner),
         metric=config.metric, least=config.least, confidence=config.confidence, target=config.target,
         command=command(config), console=console,
     )  # fmt: skip

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from rolltree.lab.compare import Comparison
 from rolltree.lab.contrast import Measure, held_out, measures, reach_words, reaches, run_means
-from rolltree.lab.curves import FEW, band
-from rolltree.lab.names import is_share, less_is_better, row_name
+from rolltree.lab.curves import FEW, band, endpoint
+from rolltree.lab.names import COSTS, is_share, less_is_better, row_name
 from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, duration, shown
 from rolltree.lab.stats import Interval
+from rolltree.lab.stats.verdict import GAIN
 from rolltree.lab.trace import AXIS_NAMES, Trace
+from rolltree.lab.void import COLLAPSED
+from rolltree.recipe.registry import counter_of
 
 ROLLOUTS: tuple[tuple[str, str, str], ...] = (
     ("sharing", "sharing", "number"),
@@ -137,7 +142,7 @@ def _grids(result: Comparison) -> list[ReportTable]:
     few = len(result.seeds) < FEW
     spread = "(lowest–highest run)" if few else "± half of its interval"
     tests = [
-        [c.subject, _difference(c.effect, result.metric), f"{100 * c.effect.level:.3g} %", shown(c.p), shown(c.p_holm),
+        [c.subject, _difference(c.effect, result.metric), shown(c.p), shown(c.p_holm), shown(c.p_bh),
          shown(c.p_sign_flip), c.outcome]
         for c in result.contrasts
     ]  # fmt: skip
@@ -148,11 +153,79 @@ def _grids(result: Comparison) -> list[ReportTable]:
         ),
         ReportTable(
             f"Against {result.arms[0].label} in {result.metric}",
-            ["recipe", "difference", "level", "p (t)", "p (Holm)", "p (sign flips)", "verdict"], tests,
+            ["recipe", "difference", "p (t)", "p (Holm)", "q (BH)", "p (sign flips)", "verdict"], tests,
+            f"p: the chance of so large a gain where there is none, from one side; Holm's and Benjamini and Hochberg's "
+            f"adjustments over the {len(tests)} comparisons of this table.",
         ),
+        *_made_of(result),
         ReportTable("Rollouts while training", ["recipe", *(r[1] for r in rollouts), "decoded", "trained"], habits,
              "Means over whole runs."),
     ]  # fmt: skip
+
+
+def _made_of(result: Comparison) -> list[ReportTable]:
+    """Where a difference could come from, whether each mechanism acted, and what the runs cost."""
+    out: list[ReportTable] = []
+    if result.apart:
+        out.append(ReportTable(
+            "Where a difference could come from", ["recipe", f"what is not as in {result.arms[0].label}"],
+            [[label, words] for label, words in result.apart],
+        ))  # fmt: skip
+    spent, acts = [n for n in COSTS if _spent(result, result.arms[0].label, n) is not None], _acted(result)
+    if spent:
+        rows = [[a.label, *(shown(_spent(result, a.label, n), "count") for n in spent)] for a in result.arms]
+        about = "Means over seeds; one of them was made equal, the others are what it took."
+        out.append(ReportTable("Costs of a run", ["recipe", *(_cost_name(n) for n in spent)], rows, about))
+        steps = [[a.label, *(_per_step(result.of(a.label), n) for n in PER_STEP)] for a in result.arms]
+        out.append(ReportTable("A step", ["recipe", *(_cost_name(n) for n in PER_STEP)], steps, "Means over steps."))
+    if acts:
+        out.append(ReportTable("Whether it acted", ["recipe", "counter", "mean", "share of steps"], acts))
+    collapsed = [[a.label, *_collapses(result.of(a.label))] for a in result.arms]
+    if any(row[1] != "0" for row in collapsed):
+        out.append(ReportTable(
+            "Collapse", ["recipe", "runs", "of", "pass@1 of the others"], collapsed,
+            f"Runs that end below {100 * COLLAPSED:.0f} % of where they began. They count in every mean above.",
+        ))  # fmt: skip
+    return out
+
+
+PER_STEP = ("optim/updates", "budget/groups", "budget/leaves")
+"""What a step is made of: updates, prompts and rollouts."""
+
+
+def _cost_name(name: str) -> str:
+    words = {"budget/groups": "prompts", "budget/leaves": "rollouts", "time/processor": "processor seconds"}
+    return words.get(name, name.rpartition("/")[2].replace("_", " "))
+
+
+def _spent(result: Comparison, label: str, name: str) -> float | None:
+    seen = [t.total(name) for t in result.of(label)]
+    known = [v for v in seen if v is not None]
+    return float(np.mean(known)) if known and len(known) == len(seen) else None
+
+
+def _per_step(traces: Sequence[Trace], name: str) -> str:
+    seen = [v for t in traces if (v := t.mean(name)) is not None]
+    return shown(float(np.mean(seen))) if seen else "–"
+
+
+def _acted(result: Comparison) -> list[list[str]]:
+    """Each arm's counter: its mean, and the share of training steps in which it was not at rest."""
+    out: list[list[str]] = []
+    for arm in result.arms:
+        counter = counter_of(arm.recipe)
+        steps = [] if counter is None else [r[counter.metric] for t in result.of(arm.label) for r in t.rows
+                                            if counter.metric in r]  # fmt: skip
+        if counter is not None and steps:
+            moved = np.mean([abs(v - counter.rest) > 1e-12 for v in steps])
+            out.append([arm.label, counter.metric, shown(float(np.mean(steps))), shown(float(moved), "share")])
+    return out
+
+
+def _collapses(traces: Sequence[Trace]) -> list[str]:
+    ends = [(float(t.curve("pass@1")[1][0]), endpoint(t, "pass@1")) for t in traces]
+    fine = [end for start, end in ends if end >= COLLAPSED * start]
+    return [str(len(ends) - len(fine)), str(len(ends)), shown(float(np.mean(fine)), "share") if fine else "–"]
 
 
 def _measure(result: Comparison, traces: Sequence[Trace], metric: str) -> Measure:
@@ -187,17 +260,17 @@ def _difference(effect: Interval, metric: str) -> str:
 def _notes(result: Comparison) -> list[str]:
     several, seeds, less = len(result.contrasts) > 1, len(result.seeds), less_is_better(result.metric)
     return [
-        "Every recipe has the same start, prompts, held-out items, seeds and budget; values at the budget lie on the "
-        "straight line between the two evaluations around it.",
+        "Every recipe has the same start, prompts, held-out items, seeds and budget; values at the budget are means of "
+        "the last three evaluations.",
         "Differences are paired by seed. Intervals are t intervals, which suit few seeds; the sign-flip p-value "
         f"assumes nothing about shape but cannot be below {2 / 2**seeds:.3g} with {seeds} seeds.",
-        *(["Several comparisons: each interval has the level that Holm's procedure gives it, so the chance that any "
-           f"verdict finds a difference where there is none is at most {100 * (1 - result.confidence):.3g} %."]
+        *(["Several comparisons: the ends of each interval stand where Holm's procedure puts them, lower ends for a "
+           "gain and upper ends for the claimed effect, so the chance that any verdict is wrong is at most "
+           f"{100 * (1 - result.confidence):.3g} %."]
           if several else []),
         "“On the way” is the average over the learning curve up to the budget.",
-        "“No difference found” does not mean equal: the interval says which differences are still possible.",
-        f"“Holds” means the interval lies {'below' if less else 'above'} 0. “Fails” means it lies "
-        f"{'above' if less else 'below'} the smallest gain of interest{', and less is better' if less else ''}.",
+        *(f"“{rule.outcome.capitalize()}”: the interval {rule.when}." for rule in GAIN),
+        *(["Less is better here: above means below."] if less else []),
         "pass@k is the unbiased estimator from all samples of an item. Sharing is tokens on paths per token decoded.",
     ]  # fmt: skip
 

@@ -8,22 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.errors import unknown
-from rolltree.lab.curves import area, value_at
+from rolltree.lab.curves import area, endpoint
 from rolltree.lab.names import of_rollouts, row_name, short_names
 from rolltree.lab.stats import (
+    Asked,
     Direction,
     Interval,
     Outcome,
     TargetReach,
+    corrected,
     describe,
+    differences,
     first_reach,
-    holm,
-    holm_alphas,
     median_reach,
-    paired_interval,
     sign_flip_test,
     t_interval,
-    t_test,
 )  # fmt: skip
 from rolltree.lab.trace import Axis, LabError, Trace
 
@@ -44,17 +43,19 @@ class Contrast:
     baseline: str
     metric: str
     effect: Interval
-    """Judged at the level Holm's procedure gives it, so that several comparisons together err as seldom as one."""
+    """Its ends stand where Holm's procedure puts them, so that several comparisons together err as seldom as one."""
     p: float
-    """Two-sided paired t test."""
+    """One-sided paired t test of what the verdict *holds* rejects: that there is no gain."""
     p_holm: float
+    p_bh: float
     p_sign_flip: float
     outcome: Outcome
     words: str
 
 
 def measures(traces: Sequence[Trace], metric: str, budget: float, axis: Axis, level: float = 0.95) -> Measure:
-    """A held-out metric at the budget, or with " area" its average on the way there; of rollouts the run's mean."""
+    """A held-out metric at the budget (mean of the last evaluations), or with " area" its average on the way there; of
+    rollouts the run's mean."""
     name, wants_area = metric.removesuffix(" area"), metric.endswith(" area")
     if not held_out(metric):
         found = run_means(traces, metric, level)
@@ -63,8 +64,21 @@ def measures(traces: Sequence[Trace], metric: str, budget: float, axis: Axis, le
                 f"not every run of {traces[0].label!r} measured {metric!r}; it has {', '.join(traces[0].metrics())}"
             )
         return found
-    per_seed = {t.seed: (area if wants_area else value_at)(t, name, budget, axis) for t in traces}
+    if metric.endswith(HARD):
+        return _hard(traces, level)
+    per_seed = {t.seed: (area if wants_area else endpoint)(t, name, budget, axis) for t in traces}
     return Measure(per_seed, t_interval(list(per_seed.values()), level))
+
+
+HARD = " hard"
+"""Behind pass@1: on the third of the held-out items that the first policy solved least."""
+
+
+def _hard(traces: Sequence[Trace], level: float) -> Measure:
+    found = {t.seed: value for t in traces if (value := t.hard()) is not None}
+    if len(found) < len(traces):
+        raise LabError(f"the runs of {traces[0].label!r} have no tallies of single items; make them again")
+    return Measure(found, t_interval(list(found.values()), level))
 
 
 def held_out(metric: str) -> bool:
@@ -75,6 +89,7 @@ def held_out(metric: str) -> bool:
 def check_metric(metric: str, samples: int) -> str:
     """The metric that was asked for, with k put in; one that no run could have is refused before anything is spent."""
     known = [f"{name}{what}" for name in ("pass@1", "pass@k", f"pass@{samples}") for what in ("", " area")]
+    known.append(f"pass@1{HARD}")
     asked = metric.removeprefix("eval/")
     if asked not in known and not of_rollouts(metric):
         raise unknown("metric", metric, [*known, *short_names()])
@@ -103,16 +118,16 @@ def contrasts(
     """Every other arm against the baseline over the seeds both have."""
     subjects = [label for label in arms if label != baseline]
     pairs = {label: _paired(arms[label], arms[baseline], label, baseline) for label in subjects}
-    p = [t_test(*pairs[label]) for label in subjects]
-    adjusted, alphas = holm(p), holm_alphas(p, 1 - level)
+    asked = [Asked(tuple(differences(*pairs[label]).tolist()), direction, least, "arms") for label in subjects]
     out: list[Contrast] = []
-    for i, label in enumerate(subjects):
-        effect = paired_interval(*pairs[label], level=1 - alphas[i])
+    for label, found in zip(subjects, corrected(asked, level), strict=True):
         said = describe(
-            effect, subject=label, baseline=baseline, metric=metric, direction=direction, least=least, unit=unit
+            found.effect, subject=label, baseline=baseline, metric=metric, direction=direction, least=least, unit=unit
         )  # fmt: skip
         flip = sign_flip_test(*pairs[label])
-        out.append(Contrast(label, baseline, metric, effect, p[i], adjusted[i], flip, said.outcome, said.words))
+        out.append(Contrast(
+            label, baseline, metric, found.effect, found.p, found.p_holm, found.p_bh, flip, said.outcome, said.words
+        ))  # fmt: skip
     return out
 
 

@@ -29,6 +29,10 @@ class Band:
     """Whether `low` and `high` are the lowest and highest run: fewer than FEW seeds have no useful interval."""
 
 
+LAST = 3
+"""Evaluations whose mean is the end of a curve: a single one stands and falls with its samples."""
+
+
 def value_at(trace: Trace, metric: str, cost: float, axis: Axis = "decoded") -> float:
     """The curve at a cost, between measurements by straight line.
 
@@ -42,6 +46,19 @@ def value_at(trace: Trace, metric: str, cost: float, axis: Axis = "decoded") -> 
             "continue it or compare at a smaller budget"
         )
     return float(np.interp(cost, x, y))
+
+
+def endpoint(trace: Trace, metric: str, cost: float | None = None, axis: Axis = "decoded") -> float:
+    """Where the curve ends at a cost: the mean of the last evaluations up to it, `LAST` of them where there are.
+
+    The one in which a run overshoots the cost, by less than a step, counts; the one before training does not. None is
+    the whole curve.
+    """
+    x, y = trace.curve(metric, axis)
+    if cost is not None:
+        value_at(trace, metric, cost, axis)  # refuses a run that was given less
+    until = len(y) if cost is None else int(np.searchsorted(x, cost)) + 1
+    return float(y[min(1, len(y) - 1) : until][-LAST:].mean())
 
 
 def area(trace: Trace, metric: str, budget: float, axis: Axis = "decoded") -> float:

@@ -27,6 +27,8 @@ class SeedResult:
     )
     also: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     """Other numbers of the same two runs, the recipe's and the baseline's: what its own number may have cost."""
+    learned: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """Held-out pass@1 of each arm before the first step and at the end."""
 
 
 @dataclass(frozen=True)
@@ -91,4 +93,5 @@ def _known_format(found: Any) -> int:
 def _result(raw: dict[str, Any]) -> SeedResult:
     curves = {str(k): (list(map(float, x)), list(map(float, y))) for k, (x, y) in raw["curves"].items()}
     also = {compared_name(str(k)): (float(a), float(b)) for k, (a, b) in raw.get("also", {}).items()}
-    return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves, also)
+    learned = {str(k): (float(a), float(b)) for k, (a, b) in raw.get("learned", {}).items()}
+    return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves, also, learned)

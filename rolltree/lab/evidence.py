@@ -18,8 +18,8 @@ from rich.console import Console
 
 from rolltree.lab.claim import Claim
 from rolltree.lab.compare import Comparison, compare
-from rolltree.lab.contrast import held_out
-from rolltree.lab.curves import value_at
+from rolltree.lab.contrast import HARD, held_out
+from rolltree.lab.curves import LAST, endpoint
 from rolltree.lab.entry import EvidenceEntry, SeedResult
 from rolltree.lab.names import is_share, of_rollouts
 from rolltree.lab.report import versions
@@ -27,6 +27,8 @@ from rolltree.lab.runner import Runner, Shelf
 from rolltree.lab.sources import changed
 from rolltree.lab.stats import Interval, StatedVerdict, describe, paired_interval
 from rolltree.lab.stats.student import t_quantile
+from rolltree.lab.void import reasons
+from rolltree.recipe.recipe import Card, Evidence
 from rolltree.terminal import Terminal
 
 EARLY = 5
@@ -46,7 +48,7 @@ def measure(claim: Claim, runner: Runner, cache: Path, console: Console | None =
     """Run a claim's experiment and judge it. Finished training runs are found again."""
     started = time.monotonic()
     results = _results(claim, range(claim.question.seeds), runner, cache, console)
-    effect, said = _judged(claim, results)
+    effect, said = judged(claim.card, claim.question, claim.kind, results)
     return EvidenceEntry(
         name=claim.name,
         title=claim.card.title,
@@ -116,9 +118,7 @@ def stale(claim: Claim, entry: EvidenceEntry) -> list[str]:
     """What has changed since an entry was made: the card's question, or the code. A release check, not a test."""
     again = f"run `rolltree evidence {claim.name}` again"
     out: list[str] = []
-    if entry.question != _plain_question(claim):
-        asked = _plain_question(claim)
-        fields = sorted(k for k in {*entry.question, *asked} if entry.question.get(k) != asked.get(k))
+    if fields := _asked_otherwise(claim, entry):
         out.append(f"{claim.name}: the card now asks something else ({', '.join(fields)}); {again}")
     if modules := changed(entry.sources, claim.sources()):
         out.append(
@@ -130,9 +130,9 @@ def stale(claim: Claim, entry: EvidenceEntry) -> list[str]:
 
 def forged(claim: Claim, entry: EvidenceEntry) -> list[str]:
     """Whether the verdict is that of the runs it stands beside, as far as the card still asks what was asked."""
-    if entry.question != _plain_question(claim):
+    if _asked_otherwise(claim, entry):
         return []
-    effect, said = _judged(claim, entry.results)
+    effect, said = judged(claim.card, claim.question, claim.kind, entry.results)
     # The last digits of an interval belong to the library that made it.
     numbers = [(e.estimate, e.low, e.high) for e in (effect, entry.effect)]
     if np.allclose(*numbers, rtol=1e-9, atol=1e-12) and (said.outcome, said.words) == (entry.outcome, entry.words):
@@ -163,49 +163,78 @@ def _results(
     )
     if len(done.seeds) < len(seeds):
         raise KeyboardInterrupt
-    name = done.metric.removesuffix(" area")
+    name = done.metric.removesuffix(" area").removesuffix(HARD)
     out: list[SeedResult] = []
     for seed in done.seeds:
+        learned: dict[str, tuple[float, float]] = {}
         curves: dict[str, tuple[list[float], list[float]]] = {}
         for trace in done.traces:
             if trace.seed == seed:
                 x, y = trace.curve(name)
                 curves[trace.label] = (x.tolist(), y.tolist())
+                learned[trace.label] = (float(trace.curve("pass@1")[1][0]), endpoint(trace, "pass@1"))
         values = done.headline[recipe.label].per_seed[seed], done.headline[baseline.label].per_seed[seed]
-        out.append(SeedResult(seed, *values, curves, _also(done, seed)))
+        out.append(SeedResult(seed, *values, curves, _also(claim.card, done, seed), learned))
     return out
 
 
-def _also(done: Comparison, seed: int) -> dict[str, tuple[float, float]]:
+def _also(card: Card, done: Comparison, seed: int) -> dict[str, tuple[float, float]]:
     """Other numbers of a seed's two runs, where both measured them."""
     baseline, recipe = (next(t for t in done.of(arm.label) if t.seed == seed) for arm in done.arms)
     budget, out = done.conditions.budget, dict[str, tuple[float, float]]()
     for name in recipe.metrics():
         if held_out(name):
-            out[name] = (value_at(recipe, name, budget, "decoded"), value_at(baseline, name, budget, "decoded"))
+            out[name] = (endpoint(recipe, name, budget), endpoint(baseline, name, budget))
         elif of_rollouts(name):
             ours, theirs = recipe.mean(name), baseline.mean(name)
             if ours is not None and theirs is not None:
                 out[name] = (ours, theirs)
+    if card.counter is not None and (acted := recipe.mean(card.counter.metric)) is not None:
+        beside = baseline.mean(card.counter.metric)
+        out[card.counter.metric] = (acted, card.counter.rest if beside is None else beside)
     return out | {"seconds": (recipe.cost("seconds"), baseline.cost("seconds"))}
 
 
-def _judged(claim: Claim, results: Sequence[SeedResult]) -> tuple[Interval, StatedVerdict]:
+def judged(
+    card: Card, asked: Evidence, kind: str, results: Sequence[SeedResult]
+) -> tuple[Interval, StatedVerdict]:  # fmt: skip
+    """The effect and the verdict of stored runs; of training that could not have answered, *void* with the reasons."""
     values, against = [r.value for r in results], [r.baseline for r in results]
-    if claim.kind == "exact":
+    if kind == "exact":
         difference = values[0] - against[0]
         effect = Interval(difference, difference, difference, 1.0, "exact", 1)
     else:
         effect = paired_interval(values, against)
-    q = claim.question
+    if kind == "training" and (why := reasons(card, asked, results)):
+        return effect, StatedVerdict("void", f"void: {'; '.join(why)}")
+    points = kind == "training" and (held_out(asked.metric) or is_share(asked.metric))
     return effect, describe(
-        effect, subject=claim.name, baseline=q.baseline, metric=q.metric, direction=q.direction, least=q.least,
-        unit="points" if _is_share(claim) else "",
+        effect, subject=card.name, baseline=asked.baseline, metric=asked.metric, direction=asked.direction,
+        least=asked.least, unit="points" if points else "",
     )  # fmt: skip
 
 
-def _is_share(claim: Claim) -> bool:
-    return claim.kind == "training" and (held_out(claim.question.metric) or is_share(claim.question.metric))
+def rejudged(claim: Claim, entry: EvidenceEntry) -> EvidenceEntry:
+    """The entry with the verdict that today's rules give its stored runs, under the question they were made for.
+
+    Runs of a question that the card no longer asks are no verdict on what it claims.
+    """
+    told: dict[str, Any] = {**entry.question, "settings": tuple(entry.question["settings"])}
+    asked = Evidence(**told)
+    results = tuple(_learned(r) if asked.metric.removesuffix(" area") == "pass@1" else r for r in entry.results)
+    effect, said = judged(claim.card, asked, entry.kind, results)
+    if fields := _asked_otherwise(claim, entry):
+        why = f"the card now asks something else ({', '.join(fields)})"
+        said = StatedVerdict("void", f"{said.words}; {why}" if said.outcome == "void" else f"void: {why}")
+    return replace(entry, results=results, effect=effect, outcome=said.outcome, words=said.words)
+
+
+def _learned(result: SeedResult) -> SeedResult:
+    """With the ends of its held-out curves, which entries of before did not store apart."""
+    if result.learned:
+        return result
+    ends = {label: (y[0], float(np.mean(y[-LAST:]))) for label, (_, y) in result.curves.items()}
+    return replace(result, learned=ends)
 
 
 def _pair(result: SeedResult) -> str:
@@ -219,6 +248,11 @@ def _one_more(entry: EvidenceEntry) -> tuple[float, float]:
         return float(d[0]), float(d[0])
     half = t_quantile(0.995, len(d) - 1) * float(d.std(ddof=1)) * (1 + 1 / len(d)) ** 0.5
     return float(d.mean()) - half, float(d.mean()) + half
+
+
+def _asked_otherwise(claim: Claim, entry: EvidenceEntry) -> list[str]:
+    asked = _plain_question(claim)
+    return sorted(k for k in {*entry.question, *asked} if entry.question.get(k) != asked.get(k))
 
 
 def _plain_question(claim: Claim) -> dict[str, Any]:

@@ -10,13 +10,15 @@ from pathlib import Path
 from rich.console import Console
 
 from rolltree.lab.claim import Claim, checkout, claim_of, claims
-from rolltree.lab.entry import EvidenceEntry, load_entry, save_entry
-from rolltree.lab.evidence import accept, measure, problems, verify
+from rolltree.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
+from rolltree.lab.entry_family import counted, together
+from rolltree.lab.evidence import accept, measure, problems, rejudged, verify
 from rolltree.lab.evidence_pages import effect
 from rolltree.lab.report import ReportTable, duration
 from rolltree.lab.report.terminal import table
 from rolltree.lab.runner import Runner
 from rolltree.lab.trace import LabError
+from rolltree.lab.void import acted
 from rolltree.terminal import Terminal
 
 
@@ -35,7 +37,10 @@ class EvidenceConfig:
     seed: int | None = None
     """The seed that --verify repeats; default: the first."""
     list: bool = False
-    """Only say what is stored and whether it stands; exits with 1 where something does not."""
+    """Only say what is stored and whether it stands; exits with 1 where something does not. Verdicts are those of all
+    entries together, and a void entry is none."""
+    rejudge: bool = False
+    """Give stored runs the verdict of the rules as they are now; nothing is run."""
     folder: Path = Path("evidence")
     """Where NAME.json lies."""
     cache: Path = Path("runs/cache")
@@ -50,6 +55,8 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     if not config.names:
         checkout()
     chosen = [claim_of(name) for name in config.names] or [c for c in claims() if c.complete or config.list]
+    if config.rejudge:
+        return _rejudge(chosen, config, out)
     if config.list:
         return _list(chosen, config, out)
     if not config.names and not config.all:
@@ -92,9 +99,19 @@ def entries_grid(entries: Sequence[EvidenceEntry]) -> ReportTable:
     return ReportTable("Evidence", ["recipe", "kind", "metric", "against", "effect", "verdict", "took"], rows)
 
 
+def _rejudge(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
+    for claim in chosen:
+        stored = load_entry(claim.name, config.folder)
+        if stored is not None and (now := rejudged(claim, stored)) != stored:
+            save_entry(now, config.folder)
+            out.print(f"{claim.name}: {now.words}", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
 def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
     rows: list[list[str]] = []
     wrong: list[str] = []
+    verdicts = together(load_entries(config.folder))
     for claim in chosen:
         entry = load_entry(claim.name, config.folder)
         found = problems(claim, entry) if claim.complete else [claim.missing]
@@ -103,15 +120,21 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
             [
                 claim.name,
                 claim.kind if claim.complete else "unfinished",
-                entry.outcome if entry else "–",
+                verdicts[claim.name].outcome if entry else "–",
+                acted(claim.card, entry.results).rpartition("` ")[2] if entry and entry.kind == "training" else "–",
                 "no" if found else "yes",
             ]
         )
+    mine = {name: verdicts[name] for name in (c.name for c in chosen) if name in verdicts}
+    void = sum(v.outcome == "void" for v in mine.values())
+    told = ", ".join(f"{n} × {outcome}" for outcome, n in counted(mine).items() if outcome != "void")
     if config.json:
-        print(json.dumps({"entries": [dict(zip(("name", "kind", "verdict", "stands"), r, strict=True)) for r in rows],
-                          "problems": wrong}))  # fmt: skip
+        names = ("name", "kind", "verdict", "acted", "stands")
+        told_of = [dict(zip(names, row, strict=True)) for row in rows]
+        print(json.dumps({"entries": told_of, "problems": wrong, "verdicts": counted(mine)}))
     else:
-        out.print(table(ReportTable("Evidence", ["recipe", "kind", "verdict", "stands"], rows)))
+        out.print(table(ReportTable("Evidence", ["recipe", "kind", "verdict", "acted", "stands"], rows)))
+        out.print(f"{len(mine) - void} verdicts: {told or 'none'}; {void} void entries are none.", highlight=False)
         for line in wrong:
             out.print(line, highlight=False, markup=False, soft_wrap=True)
     return 1 if wrong else 0

@@ -2,46 +2,68 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from rolltree.lab.claim import Claim, claims
+from rolltree.lab.contrast import held_out
 from rolltree.lab.entry import EvidenceEntry
-from rolltree.lab.names import row_name
+from rolltree.lab.entry_family import FamilyVerdict, counted, together
+from rolltree.lab.names import is_share, row_name
+from rolltree.lab.report import shown
+from rolltree.lab.stats import Interval, rule_table
+from rolltree.lab.void import acted
+from rolltree.recipe.registry import list_recipes, load_recipe
 
 _HEAD = """\
 # Evidence
 
 What each recipe claims, measured against the baseline its card names. Written from `evidence/*.json` by `python -m
 rolltree.lab.recipe_pages`; `rolltree evidence NAME` makes an entry, `rolltree evidence NAME --verify` repeats a seed
-of it. Both sides start from the embedded policy, see the same prompts per seed and spend the same decoded tokens. An
-interval is a paired t interval over seeds at 95 %. **holds**: the whole interval lies beyond the least effect that
-the card counts. **fails**: the whole interval lies short of it. **no difference found**: neither; three seeds of a
-small policy tell large effects from none and say little about small ones. The verdicts are about these tasks at this
-size, not about the models of the papers.
+of it. Both sides start from the embedded policy, see the same prompts per seed and spend the same decoded tokens. The
+verdicts are about these tasks at this size, not about the models of the papers.
+
+Each table is one family: its intervals are paired t intervals whose ends stand where Holm's procedure puts them over
+the whole table, at 95 % for all together, with variances that help one another (limma) where they are of the same
+unit. p is one-sided, of what *holds* rejects; Holm's and Benjamini and Hochberg's (q) adjustments stand beside it.
+
+"""
+_VOID = """
+## Void
+
+These experiments could not have answered what they ask, so they are no verdicts
+([the rules](../howto/evidence.md#void)). The measured difference is theirs all the same.
+
 """
 
 
 def overview(entries: Sequence[EvidenceEntry]) -> str:
     """Every claim in one place: what was asked, what came out, what it cost, and what has not been run."""
-    trained = [e for e in entries if e.kind == "training"]
+    verdicts, cards = together(entries), {c.name: c for c in list_recipes()}
+    void = [e for e in entries if verdicts[e.name].outcome == "void"]
+    trained = [e for e in entries if e.kind == "training" and e not in void]
     checked = [e for e in entries if e.kind != "training"]
     stored = {e.name for e in entries}
     open_claims = [c for c in claims() if c.name not in stored]
-    counts = Counter(e.outcome for e in entries)
-    told = ", ".join(f"{counts[o]} × {o}" for o in sorted(counts)) or "none yet"
-    parts = [_HEAD, f"\n{len(entries)} entries: {told}.\n"]
+    told = ", ".join(f"{n} × {o}" for o, n in counted(verdicts).items() if o != "void") or "none yet"
+    parts = [_HEAD, rule_table(), f"\n{len(entries)} entries, {len(void)} of them void. Verdicts: {told}.\n"]
     if trained:
         parts.append("\n## Training\n\n" + _table(
-            ["recipe", "question", "recipe", "baseline", "difference", "pass@1, both", "seconds, both", "verdict"],
-            ([_link(e), _question(e), *_sides(e), effect(e), _also(e, "pass@1", share=True), _also(e, "seconds"),
-              e.outcome] for e in trained),
+            ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "pass@1, both",
+             "acted", "verdict"],
+            ([_link(e), _question(e), *_sides(e), *_tested(e, verdicts[e.name]), _also(e, "pass@1", share=True),
+              acted(cards[e.name], e.results), verdicts[e.name].outcome] for e in trained),
         ))  # fmt: skip
     if checked:
         parts.append("\n## Exact and simulated\n\n" + _table(
-            ["recipe", "question", "recipe", "baseline", "difference", "verdict"],
-            ([_link(e), _question(e), *_sides(e), effect(e), e.outcome] for e in checked),
+            ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "verdict"],
+            ([_link(e), _question(e), *_sides(e), *_tested(e, verdicts[e.name]), verdicts[e.name].outcome]
+             for e in checked),
+        ))  # fmt: skip
+    if void:
+        parts.append(_VOID + _table(
+            ["recipe", "question", "difference", "why it is void"],
+            ([_link(e), _question(e), effect(e), e.words.removeprefix("void: ")] for e in void),
         ))  # fmt: skip
     if open_claims:
         parts.append(
@@ -49,6 +71,14 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
             + "".join(f"- [{c.name}](../recipes/{c.name}.md): {_open(c)}\n" for c in open_claims)
         )
     return "".join(parts)
+
+
+def _tested(entry: EvidenceEntry, verdict: FamilyVerdict) -> list[str]:
+    """Difference with the interval its family leaves it, and p-values."""
+    if verdict.found is None:
+        return [effect(entry), "–", "–", "–"]
+    found = verdict.found
+    return [effect(entry, found.effect), *(shown(p) for p in (found.p, found.p_holm, found.p_bh))]
 
 
 def found(entry: EvidenceEntry | None) -> str:
@@ -65,18 +95,25 @@ def found(entry: EvidenceEntry | None) -> str:
         for name in ("pass@1", "pass@8", "decoded_per_leaf", "unique", "seconds")
         if name != entry.question["metric"] and _also(entry, name)
     ]
+    if entry.kind == "training":
+        asked += f" Whether it acted: {acted(load_recipe(entry.name).card, entry.results)}."
     more = f"\n\nBeside it (means, recipe and baseline): {'; '.join(beside)}." if beside else ""
     return f"{asked}\n\n**{entry.outcome}**: {entry.words}\n\n{seeds}{more}\n\nRepeat it: `{entry.command}`"
 
 
-def effect(entry: EvidenceEntry) -> str:
-    """The difference with its interval."""
-    e = entry.effect
+def effect(entry: EvidenceEntry, corrected: Interval | None = None) -> str:
+    """The difference with its interval, its own or that of its family."""
+    e = corrected or entry.effect
     if e.low == e.high:
         return f"{e.estimate:.4g}"
-    if " points" in entry.words:
+    if _in_points(entry):
         return f"{100 * e.estimate:+.1f} points ({100 * e.low:+.1f} to {100 * e.high:+.1f})"
     return f"{e.estimate:+.3g} ({e.low:+.3g} to {e.high:+.3g})"
+
+
+def _in_points(entry: EvidenceEntry) -> bool:
+    metric = str(entry.question["metric"])
+    return entry.kind == "training" and (held_out(metric) or is_share(metric))
 
 
 def _question(entry: EvidenceEntry) -> str:
@@ -92,7 +129,7 @@ def _open(claim: Claim) -> str:
 
 
 def _sides(entry: EvidenceEntry) -> list[str]:
-    scale, unit = (100, " %") if " points" in entry.words else (1, "")
+    scale, unit = (100, " %") if _in_points(entry) else (1, "")
     sides = mean(r.value for r in entry.results), mean(r.baseline for r in entry.results)
     return [f"{scale * side:.3g}{unit}" for side in sides]
 

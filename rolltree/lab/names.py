@@ -15,6 +15,11 @@ COMPARED = (
 """Metrics of training rollouts, averaged over a run."""
 PER_LEAF = ("budget/decoded_per_leaf", "budget/env_steps_per_leaf")
 """What a rollout costs; branches share what stands above them."""
+COSTS = (
+    "budget/decoded", "budget/prefilled", "budget/env_steps", "budget/judge_calls", "optim/updates", "budget/trained",
+    "budget/flops", "time/processor", "budget/groups", "budget/leaves",
+)  # fmt: skip
+"""What a run costs, summed over its steps. Runs that are equal in what a budget counts may differ in the others."""
 _WHOLE = {name.rpartition("/")[2]: name for name in (*COMPARED, *PER_LEAF)}
 
 

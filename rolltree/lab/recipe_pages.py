@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from rolltree.generate.needs import TASK_NEEDS
 from rolltree.lab.entry import load_entries, load_entry
+from rolltree.lab.entry_family import FamilyVerdict, together
 from rolltree.lab.evidence_pages import found, overview
 from rolltree.recipe.check import FROM_TASK
 from rolltree.recipe.compose import compose
@@ -44,7 +46,8 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
     return (
         f"# {card.name}\n\n**{card.title}** ({card.year}, {_link(card)})\n\n{inspect.getdoc(type(recipe))}\n\n"
         f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
-        f"**Baseline.** {card.baseline or 'none'}.\n\n"
+        f"**Baseline.** {card.baseline or 'none'}. "
+        f"**Acted where** {_counter(card)}.\n\n"
         f"```\nrolltree train {card.name} --task {example_task(recipe)} --out runs/{card.name}\n```\n\n"
         f"## Knobs\n\n| knob | default |\n|---|---|\n{knobs}\n\n## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
         f"## Evidence\n\n{found(load_entry(card.name, evidence))}\n"
@@ -53,8 +56,9 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
 
 def index(evidence: Path = EVIDENCE) -> str:
     """The paper index: every recipe with its paper, its stages and where its evidence stands."""
+    verdicts = together(load_entries(evidence))
     rows = "\n".join(
-        f"| [{c.name}]({c.name}.md) | {c.title} | {_link(c)} | {', '.join(c.stages)} | {_verdict(c, evidence)} |"
+        f"| [{c.name}]({c.name}.md) | {c.title} | {_link(c)} | {', '.join(c.stages)} | {_verdict(c, verdicts)} |"
         for c in list_recipes()
     )
     return (
@@ -79,6 +83,13 @@ def _shown(part: Any) -> str:
     return _SET.sub(lambda found: ", ".join(sorted(found[0].split(", "))), _ADDRESS.sub("", repr(part)))
 
 
+def _counter(card: Card) -> str:
+    """What proves in a run that the mechanism acted."""
+    if card.counter is None:
+        return "nothing says"
+    return f"`{card.counter.metric}` is not {card.counter.rest:g}"
+
+
 def _link(card: Card) -> str:
     known = card.paper[:4].isdigit() and card.paper[4:5] == "."
     return f"[arXiv {card.paper}](https://arxiv.org/abs/{card.paper})" if known else card.paper
@@ -92,9 +103,8 @@ def example_task(recipe: Recipe) -> str:
     return named or ("lookup" if needs & (TASK_NEEDS | FROM_TASK) else "countdown")
 
 
-def _verdict(card: Card, evidence: Path) -> str:
-    entry = load_entry(card.name, evidence)
-    return "not measured yet" if entry is None else entry.outcome
+def _verdict(card: Card, verdicts: Mapping[str, FamilyVerdict]) -> str:
+    return verdicts[card.name].outcome if card.name in verdicts else "not measured yet"
 
 
 if __name__ == "__main__":

@@ -6,15 +6,16 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 from urllib.parse import unquote
 
 from rolltree.lab.arms import Arm
 from rolltree.lab.report.page import versions
 from rolltree.lab.sources import closure, combined, hashes
 from rolltree.lab.trace import Axis, LabError, Trace, load_trace, save_trace, write_json
+from rolltree.recipe.recipe import Parts
 from rolltree.task.data.flags import folder_name
 
 Tick = Callable[[float, str], None]
@@ -36,6 +37,8 @@ class Conditions:
     eval_items: int = 64
     eval_samples: int = 8
     """Samples per held-out item: the k of pass@k."""
+    end_items: int | None = None
+    """Held-out items of the first and the last evaluation; None = as many as of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,15 @@ class Runner(Protocol):
         ...
 
 
+@runtime_checkable
+class Composes(Protocol):
+    """A runner that can say what an arm is made of."""
+
+    def parts(self, spec: Spec) -> Parts:
+        """The composition that the arm trains with."""
+        ...
+
+
 @dataclass(frozen=True)
 class Shelf:
     """Finished runs by content: the same spec under the same code is never trained twice."""
@@ -82,7 +94,7 @@ class Shelf:
         if not path.is_file():
             return None
         found = load_trace(path)
-        return Trace(spec.arm.label, found.seed, found.rows, found.items, found.folder)
+        return replace(found, label=spec.arm.label)
 
     def make(self, spec: Spec, tick: Tick) -> Trace:
         """The finished run; one that was interrupted goes on where its runner can."""

@@ -1,8 +1,8 @@
 """Which code a result came from: hashes of the modules used, found by following imports without running them.
 
 A hash covers what a module does, not how it is written down: comments, docstrings, blank lines and formatting do not
-count, and neither does the Python version. Registries are not followed (they import everything); what they would have
-loaded is found from the objects they made, by `modules_of`.
+count, and neither do a recipe's card and the Python version. Registries are not followed (they import everything);
+what they would have loaded is found from the objects they made, by `modules_of`.
 """
 
 from __future__ import annotations
@@ -166,13 +166,18 @@ def _shape(node: Any) -> Any:
     out: list[Any] = [type(node).__name__]
     for name, value in ast.iter_fields(node):
         kept = (
-            [x for x in cast("list[Any]", value) if not _is_text(x)]
+            [x for x in cast("list[Any]", value) if not (_is_text(x) or _is_card(x))]
             if name == "body" and isinstance(value, list)
             else value
         )
         if kept is not None and kept != [] and name not in ("type_ignores", "kind"):
             out.append((name, _shape(kept)))
     return tuple(out)
+
+
+def _is_card(node: Any) -> bool:
+    """What a recipe says of itself: evidence compares the question it asks field by field."""
+    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "card"
 
 
 def _is_text(node: Any) -> bool:

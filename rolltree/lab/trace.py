@@ -39,6 +39,11 @@ class TraceTally:
     right: int
     unique: int = 0
 
+    @property
+    def rate(self) -> float:
+        """Share of its samples that are right."""
+        return self.right / self.samples
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -55,6 +60,8 @@ class Trace:
     """Final held-out samples by item id."""
     folder: str = ""
     """Where the run itself lies, for `rolltree card` and a closer look."""
+    first: Mapping[str, TraceTally] = field(default_factory=dict[str, TraceTally])
+    """Held-out samples before the first step, by item id: which items were hard for the policy all arms start from."""
 
     def __post_init__(self) -> None:
         rows = tuple({row_name(name): value for name, value in row.items()} for row in self.rows)
@@ -86,6 +93,18 @@ class Trace:
         seen = [r[name] for r in self.rows if name in r and np.isfinite(r[name])]
         return float(np.mean(seen)) if seen else None
 
+    def hard(self) -> float | None:
+        """pass@1 at the end on the third of the held-out items that the first policy solved least; None where the
+        evaluations had no items in common. The items are the same for all arms of a seed."""
+        known = sorted(self.first.keys() & self.items.keys(), key=lambda i: (self.first[i].rate, i))
+        third = known[: -(-len(known) // 3)]
+        return float(np.mean([self.items[i].rate for i in third])) if third else None
+
+    def total(self, name: str) -> float | None:
+        """Sum over the steps of what each spent; None when it was never measured."""
+        seen = [r[name] for r in self.rows if name in r and np.isfinite(r[name])]
+        return float(np.sum(seen)) if seen else None
+
     def cost(self, axis: Axis) -> float:
         """What the whole run cost."""
         return max((r[axis] for r in self.rows if axis in r), default=0.0)
@@ -106,6 +125,7 @@ def load_trace(path: Path) -> Trace:
             rows=tuple({compared_name(str(k)): float(v) for k, v in row.items()} for row in raw["rows"]),
             items={str(k): TraceTally(**v) for k, v in raw["items"].items()},
             folder=str(raw.get("folder", "")),
+            first={str(k): TraceTally(**v) for k, v in raw.get("first", {}).items()},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LabError(f"cannot read the trace {path}: {error}; delete the file to run it again") from error

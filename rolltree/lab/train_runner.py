@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from rolltree.control.registry import CONTROLS
-from rolltree.lab.names import COMPARED, PER_LEAF
+from rolltree.lab.names import COMPARED, COSTS, PER_LEAF
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace
@@ -20,6 +20,7 @@ from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.recipe.check import check
 from rolltree.recipe.compose import Steered
+from rolltree.recipe.recipe import Card, Parts
 from rolltree.recipe.registry import RECIPES, load_recipe
 from rolltree.task.protocol import Task, spoken_by
 from rolltree.task.registry import load_task
@@ -40,6 +41,7 @@ SHARED: Mapping[str, str] = {
     "eval_every": "--eval-every",
     "eval_items": "--eval-items",
     "eval_samples": "--eval-samples",
+    "end_items": "--eval-items",
 }
 """Knobs of the trainer that a comparison sets for all arms and seeds, and the option that does."""
 
@@ -71,6 +73,10 @@ class TrainRunner:
         finally:
             asyncio.run(engine.close())
 
+    def parts(self, spec: Spec) -> Parts:
+        """The composition that the arm trains with."""
+        return parts_of(_recipe(spec))
+
     def modules(self, spec: Spec) -> Iterable[str]:
         """The trainer, the recipe with all its parts, and the task."""
         recipe = _recipe(spec)
@@ -98,7 +104,7 @@ class TrainRunner:
                 break
             _check_idle(result.metrics, spec)
             config = with_knobs(config, {"steps": config.steps + spec.conditions.eval_every})
-        return read_run(folder, watch.path, spec.arm.label, spec.seed, spec.conditions.eval_samples)
+        return read_run(folder, watch.path, spec.arm.label, spec.seed, spec.conditions.eval_samples, _counter(spec))
 
     def _task(self, spec: Spec) -> Task:
         return self.load(spec.conditions.task, level=spec.conditions.level)
@@ -115,6 +121,7 @@ def settings(spec: Spec) -> TrainConfig:
         eval_every=on.eval_every,
         eval_items=on.eval_items,
         eval_samples=on.eval_samples,
+        end_items=on.end_items,
         keep_checkpoints=1,
     )
     own = dict(_knobs(spec, "train") + _knobs(spec, "optim"))
@@ -126,8 +133,11 @@ def settings(spec: Spec) -> TrainConfig:
     return with_knobs(base, own)
 
 
-def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int) -> Trace:
-    """A run folder as a trace: costs add up over training steps, evaluations stand at the cost of the step before."""
+def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int, counter: str = "") -> Trace:
+    """A run folder as a trace: costs add up over training steps, evaluations stand at the cost of the step before.
+
+    A step that does not measure the recipe's `counter` is one in which its mechanism did not act.
+    """
     rows: list[dict[str, float]] = []
     cost = {"decoded": 0.0, "trained": 0.0, "seconds": 0.0}
     for line in read_metrics(folder / "metrics.jsonl"):
@@ -137,11 +147,14 @@ def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int) -
                 "trained": cost["trained"] + float(line.get("budget/trained", 0.0)),
                 "seconds": float(line["time/total"]),
             }
-            rows.append({**cost, **_finite({n: value_in(line, n) for n in COMPARED}), **_per_leaf(line)})
+            acted = {counter: float(value_in(line, counter) or 0.0)} if counter else {}
+            rows.append({**cost, **_finite({n: value_in(line, n) for n in COMPARED}), **_per_leaf(line), **acted,
+                         **_costs(line)})  # fmt: skip
         elif line["kind"] == "eval":
             names = dict.fromkeys(("eval/pass@1", f"eval/pass@{samples}"))
             rows.append({**cost, **_finite({name: line[name] for name in names})})
-    return Trace(label, seed, tuple(rows), noted(watched), str(folder))
+    first, last = noted(watched)
+    return Trace(label, seed, tuple(rows), last, str(folder), first)
 
 
 def _per_leaf(line: Mapping[str, Any]) -> dict[str, float]:
@@ -149,6 +162,17 @@ def _per_leaf(line: Mapping[str, Any]) -> dict[str, float]:
     leaves = float(line.get("budget/leaves") or 0.0)
     spent = {name: name.removesuffix("_per_leaf") for name in PER_LEAF} if leaves else {}
     return {name: float(line.get(total) or 0.0) / leaves for name, total in spent.items()}
+
+
+def _costs(line: Mapping[str, Any]) -> dict[str, float]:
+    """What a step cost beside what it may be budgeted by; what a step leaves out it did not spend."""
+    return {name: float(line.get(name) or 0.0) for name in COSTS}
+
+
+def _counter(spec: Spec) -> str:
+    """The metric that tells whether the recipe's mechanism acted."""
+    card: Card = _recipe(spec).card
+    return "" if card.counter is None else card.counter.metric
 
 
 class _Costs:

@@ -35,10 +35,12 @@ class RunWatch:
             sink.write(json.dumps(line) + "\n")
 
 
-def noted(path: Path) -> dict[str, TraceTally]:
-    """The last evaluation's tallies; none where nothing was evaluated."""
+def noted(path: Path) -> tuple[dict[str, TraceTally], dict[str, TraceTally]]:
+    """The first and the last evaluation's tallies; none where nothing was evaluated."""
     found = [line for line in read_lines(path) if line["kind"] == "eval"] if path.exists() else []
-    return {item: TraceTally(*tally) for item, tally in found[-1]["items"].items()} if found else {}
+    ends = (found[0], found[-1]) if found else ({"items": {}}, {"items": {}})
+    first, last = ({item: TraceTally(*tally) for item, tally in end["items"].items()} for end in ends)
+    return first, last
 
 
 def tallies(trees: Iterable[Tree]) -> dict[str, TraceTally]:

@@ -35,7 +35,10 @@ def parts(r: Rollouts) -> Numbers:
     """Mean of what credit saw, and of each part of a reward that has several."""
     if not r.judged.any():
         return {}
-    out = {"reward/shaped": float(r.reward[r.judged].mean())}
+    out = {
+        "reward/shaped": float(r.reward[r.judged].mean()),
+        "reward/reshaped": float(np.abs(r.reward - r.outcome)[r.judged].mean()),
+    }
     for name in sorted(r.source.score_names() - NOT_PARTS):
         values = r.score(name)[r.leaf][r.judged]
         if np.isfinite(values).any():

@@ -19,6 +19,7 @@ def trees(r: Rollouts) -> Numbers:
         return {}
     out = {
         "rollout/group_size": float(len(r.leaf) / (r.count(r.all) > 0).sum()),
+        "rollout/group_size_spread": float(r.count(r.all)[r.count(r.all) > 0].std()),
         "rollout/depth": float(r.shape.depth[r.leaf].mean()),
     }
     lacking = r.mean(without_sampling_logprob(r), r.all)

@@ -26,6 +26,7 @@ from rolltree.policy.layers import checkpoint_layers
 from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed, Spans
 from rolltree.policy.pieces import hidden_in_pieces
+from rolltree.policy.through import through
 
 NAME = "rolltree"
 """Name of the attention function in transformers' registry."""
@@ -91,18 +92,24 @@ class LanguagePolicy:
                 f"a path of {deepest} tokens does not fit the model's context of {self.max_context}; "
                 "grow shorter rollouts or train a model with a longer context"
             )
-        with self.compute.context(self.device):
+
+        def told() -> tuple[Tensor | None, ...]:
             hidden = self._hidden(packed)
             read, target = self._to(packed.read), self._to(packed.target)
             head = _head(self.model)
             if logits or hidden.shape[0] * head.out_features <= most_logits(self.device):
-                return _tell(head(hidden), read, target, entropy=entropy, keep=logits, watch=watch)
-            return _in_chunks(head, hidden, read, target, entropy=entropy, watch=watch)
+                out = _tell(head(hidden), read, target, entropy=entropy, keep=logits, watch=watch)
+            else:
+                out = _in_chunks(head, hidden, read, target, entropy=entropy, watch=watch)
+            return out.logp, out.entropy, out.logits, out.watched
+
+        with self.compute.context(self.device):
+            return PolicyRead(*through(self.model, told))
 
     def states(self, packed: Packed) -> Tensor:
         """(T, width) the last hidden state before each target: what a value is read off."""
         with self.compute.context(self.device):
-            return self._hidden(packed)[self._to(packed.read)]
+            return through(self.model, lambda: self._hidden(packed)[self._to(packed.read)])
 
     def state_dict(self) -> dict[str, Tensor]:
         """Its weights."""

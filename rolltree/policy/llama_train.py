@@ -8,6 +8,7 @@ the rows that are read. Linear layers are called as modules, so biases and adapt
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -19,6 +20,7 @@ from transformers import PreTrainedModel
 from rolltree.policy.attend import Attend
 from rolltree.policy.device import HALF
 from rolltree.policy.llama_spec import why_not_native
+from rolltree.policy.through import through
 
 
 def covers(model: PreTrainedModel) -> bool:
@@ -58,14 +60,23 @@ def continued(
     for i, layer in enumerate(layers):
         last = reads if i == len(layers) - 1 else None
         inputs = (layer, x, (cos, sin), attend, last, None if past is None else past[i])
+        # Pieces run backward inside a backward pass, where a module's own hooks do not find their way.
+        call = partial(through, layer, _states) if past is None else _layer
         if checkpointing and torch.is_grad_enabled():
-            told = checkpoint(_layer, *inputs, use_reentrant=False, preserve_rng_state=False)
-            x, k, v = cast("tuple[Tensor, Tensor, Tensor]", told)
+            told = checkpoint(call, *inputs, use_reentrant=False, preserve_rng_state=False)
         else:
-            x, k, v = _layer(*inputs)
-        if past is not None:
+            told = call(*inputs)
+        if past is None:
+            x = cast(Tensor, told)
+        else:
+            x, k, v = cast("tuple[Tensor, Tensor, Tensor]", told)
             own.append((k, v))
     return _norm(trunk.norm, x), own
+
+
+def _states(*inputs: Any) -> Tensor:
+    """One block's output alone."""
+    return _layer(*inputs)[0]
 
 
 def _layer(

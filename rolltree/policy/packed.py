@@ -60,6 +60,12 @@ class Packed:
         return len(self.tokens)
 
 
+def blank() -> Packed:
+    """A row of two tokens, for passes that teach nothing."""
+    one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
+    return Packed(np.zeros(2, np.int64), np.arange(2), Spans(2 * one, 2 * one), none, none, none, none)
+
+
 def needed(table: Table, targets: Bools) -> tuple[Bools, Ints]:
     """Which nodes a row must hold for these targets (flat, per action), and how many of each node's actions."""
     running = np.concatenate([[0], np.cumsum(targets)])

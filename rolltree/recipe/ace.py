@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Ace:
         "ace", "Asymmetric confidence-aware error penalty", "2602.21420", 2026,
         "pass@32 on MATH-500 3 points above GRPO (Qwen2.5-Math-7B)", ("credit",), "grpo",
         Evidence("pass@k", "grpo", "higher", 0.02, "countdown", 150_000),
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8
     alpha: float = 1.0

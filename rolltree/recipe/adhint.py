@@ -9,7 +9,7 @@ from rolltree.control.methods.adhint import ADHint
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class ADHintRecipe:
         ("control", "credit", "objective"), "grpo",
         Evidence("unhinted success on hard chains", "half of the answer always shown", "higher", 0.02, seeds=5,
                  check="studies.prompts.chain:adhint"),
+        counter=Counter("budget/arm/hint"),
     )  # fmt: skip
     group: int = 16
     least: float = 0.1

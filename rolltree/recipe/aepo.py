@@ -11,7 +11,7 @@ from rolltree.generate.methods.aepo import Balanced
 from rolltree.generate.signals import Signal
 from rolltree.generate.turnforks import TurnForks
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Aepo:
         "better than seven RL algorithms on 14 sets of web agents' tasks (Qwen3-14B, 1,000 samples)",
         ("generate", "control", "credit", "objective"), "arpo",
         Evidence("pass@1", "arpo", task="lookup", budget=150_000, settings=("train.prompts=8",)),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16
     first: int = 8

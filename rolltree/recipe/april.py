@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.control.schedule import OverSample, Schedule, ScheduleCorrection, StalenessBound, Stop
 from rolltree.recipe.grpo import Grpo
-from rolltree.recipe.recipe import Card, Evidence, Parts
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class April:
         "22.5 % more rollouts a second on average and 44 % at most, final accuracy 2.1 % higher on average",
         ("generate", "control", "replay"), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000),
+        counter=Counter("rollout/partial_finished"),
     )  # fmt: skip
     group: int = 8
     factor: float = 2.0

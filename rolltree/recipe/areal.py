@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class AReaL:
             "pass@1", "dual_clip", task="arithmetic", budget=120_000,
             settings=("train.staleness=8", "dual_clip:dual=None", "optim.minibatches=4"),
         ),
+        counter=Counter("policy/clip_high"),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.2

@@ -11,7 +11,7 @@ from rolltree.generate.backfill import Backfill
 from rolltree.generate.signals import Signal
 from rolltree.generate.turnforks import TurnForks
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Arpo:
         ("generate", "control", "credit"), "grpo",
         Evidence("env_steps_per_leaf", "grpo", "lower", 0.2, "lookup", 150_000,
                  settings=("train.prompts=8", "grpo:group=16")),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16
     first: int = 8

@@ -12,7 +12,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.vote import WeighedVote
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class ArrolRecipe:
             "pass@1", "grpo", task="arithmetic", budget=120_000,
             settings=("group=8", "train.prompts=16", "arrol:warm=5", "arrol:bins=16"),
         ),
+        counter=Counter("budget/probe_pruned"),
     )  # fmt: skip
     group: int = 16
     rule: Rule = "published"

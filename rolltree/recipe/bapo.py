@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.against import Against, against
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Bapo:
         "steadier entropy and gradients on stale rollouts; AIME 2024/25 at 70.8/62.5 (7B) and 87.1/80.0 (32B)",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        counter=Counter("policy/clip_low"),
     )  # fmt: skip
     group: int = 8
     target: float = 0.5

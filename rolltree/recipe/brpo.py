@@ -11,7 +11,7 @@ from rolltree.filter.rewards import RECORD
 from rolltree.filter.versus import Versus
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Brpo:
         ("filter", "credit"), "grpo",
         Evidence("quality of the answers", "grpo on the same judge's grades", "higher", 0.02, seeds=5,
                  check="studies.exact.judged:brpo"),
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 16
     votes: int = 1

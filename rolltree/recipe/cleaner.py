@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.methods.cleaner import A_CALL, Repairing
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Cleaner:
         "AIME 24/25 +6, GPQA +3, LiveCodeBench +5 points; the baseline's quality in a third of the steps",
         ("generate", "filter"), "dapo",
         Evidence("pass@1", "grpo", task="calculator", budget=150_000),
+        counter=Counter("rollout/births/splice"),
     )  # fmt: skip
     group: int = 8
     retries: int = 3

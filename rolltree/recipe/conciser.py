@@ -10,7 +10,7 @@ from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class ConciseR:
         ("filter", "control", "credit"), "dr_grpo",
         Evidence("length", "dr_grpo", "lower", 0.3, "grid", 45_000, level=1,
                  settings=("conciser:limit=10", "conciser:stage=2")),
+        counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
     stage: Literal[1, 2] | str = "1, 2 at 100"

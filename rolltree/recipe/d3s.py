@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.varying import Knob
 
 
@@ -27,6 +27,7 @@ class D3s:
         "d3s", "Dynamic dual-level down-sampling", "2509.22115", 2025,
         "pass@1 and pass@8 34.3 and 56.8 against 29.8 and 53.1 (Qwen2.5-Math-7B) with a fifth of the tokens trained",
         ("filter", "credit"), "grpo", Evidence("pass@1 area", "grpo", "higher", 0.01, "arithmetic", 120_000),
+        counter=Counter("rollout/dropped/nothing to teach"),
     )  # fmt: skip
     group: int = 8
     leaves: Knob = "0.25->0.5 over 100"

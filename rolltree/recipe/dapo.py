@@ -10,7 +10,7 @@ from rolltree.filter.groups import Mixed
 from rolltree.filter.overlong import Overlong
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Dapo:
         "dapo", "Decoupled clip and dynamic sampling policy optimisation", "2503.14476", 2025,
         "on Qwen2.5-32B the four changes lift AIME 2024 from 30 (GRPO) to 50 points",
         ("filter", "control", "objective"), "grpo",
+        counter=Counter("rollout/dropped"),
     )  # fmt: skip
     group: int = 8
     clip_low: float = 0.2

@@ -10,7 +10,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 CLAIM = "pass@k of hard problems rises without more inference at convergence (Qwen2.5-Math-1.5B/7B, Llama-3.1-8B)"
 
@@ -27,6 +27,7 @@ class DarsRecipe:
         "dr_grpo",
         Evidence("share of Σ|A| on prompts below 1/4, equal rollouts", "uniform width", "higher", 0.02, seeds=5,
                  check="studies.prompts.checks:dars"),
+        counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 8
     schedule: Schedule = "even"
@@ -54,6 +55,7 @@ class DarsB:
         "dars_b", "DARS with breadth", "2508.13755", 2025, CLAIM.replace("pass@k", "pass@1 and pass@k"),
         ("control", "credit", "objective"), "dars",
         Evidence("pass@1", "dars", "higher", 0.0, "countdown", 150_000, 3, settings=("train.prompts=32",)),
+        counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 8
     schedule: Schedule = "even"

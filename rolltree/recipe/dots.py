@@ -9,7 +9,7 @@ from rolltree.control.methods.dots import Dots
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.replay.recall import Recall
 
 
@@ -29,6 +29,7 @@ class DotsRecipe:
         ("control", "replay", "objective"), "grpo",
         Evidence("correlation of predicted and true pass rate", "each prompt's last seen rate", "higher", 0.05,
                  seeds=5, check="studies.prompts.checks:dots"),
+        counter=Counter("budget/arm/measured"),
     )  # fmt: skip
     group: int = 8
     pool: int = 256

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class DrGrpo:
         "dr_grpo", "Dr. GRPO", "2503.20783", 2025,
         "without length and deviation normalisation, wrong answers stop growing longer at equal reward",
         ("credit", "objective"), "grpo",
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.2

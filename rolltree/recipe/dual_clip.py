@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.against import Against, against
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class DualClip:
         "training converges under large deviations between policies where PPO's loss is unbounded below",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        counter=Counter("policy/clip_low"),
     )  # fmt: skip
     group: int = 8
     clip_low: float = 0.2

@@ -9,7 +9,7 @@ from rolltree.control.methods.e1 import EffortLevels
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class E1:
         "e1", "Adaptive effort control", "2510.27042", 2025,
         "two to three times shorter reasoning at equal or better accuracy (1.5B to 32B)", ("control", "credit"), "grpo",
         Evidence("pass@1", "grpo", task="countdown", budget=150_000),
+        counter=Counter("budget/arm/effort"),
     )  # fmt: skip
     group: int = 8
     least: float = 0.2

@@ -13,7 +13,7 @@ from rolltree.generate.methods.echo_doubt import Doubt
 from rolltree.generate.methods.echo_gates import Gate, Gauge
 from rolltree.generate.signals import Signal
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Echo:
         ("generate", "control", "filter", "credit"), "ettrl",
         Evidence("pass@1", "ettrl", task="arithmetic", level=1, budget=150_000,
                  settings=("ettrl:stems=3", "train.prompts=8")),
+        counter=Counter("rollout/births/restart"),
     )  # fmt: skip
     leaves: int = 16
     stems: int = 8

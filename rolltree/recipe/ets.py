@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.stepsearch import Confidence, StepSearch
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Ets:
         ("control", "filter"), "grpo",
         Evidence("accuracy", "the best vote over independent rollouts at equal tokens",
                  check="studies.searches:ets", seeds=3),
+        counter=Counter("rollout/dropped/pruned"),
     )  # fmt: skip
     width: int = 16
     """Paths that are kept after each step."""

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.vote import MajorityVote
 from rolltree.generate.stems import TwoWaves
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Ettrl:
         ("generate", "filter", "credit"), "ttrl",
         Evidence("decoded_per_leaf", "ttrl", "lower", 2.0, "arithmetic", 150_000, level=1,
                  settings=("train.prompts=8", "ettrl:stems=3", "ttrl:votes=15", "ttrl:samples=15")),
+        counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     stems: int = 12
     """Rollouts from the root."""

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Flawed
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Fapo:
         Evidence(
             "clean share", "grpo on the outcome alone", "higher", 0.1, seeds=5, check="studies.exact.bandit:fapo"
         ),
+        counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
     penalty: float = 0.5

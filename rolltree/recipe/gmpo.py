@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.against import Against, against
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Gmpo:
         Evidence(
             "pass@1", "grpo", task="arithmetic", budget=120_000, settings=("optim.minibatches=4", "optim.lr=1.25e-4")
         ),
+        counter=Counter("policy/ratio_bounded"),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.4

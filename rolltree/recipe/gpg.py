@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Gpg:
         "GRPO's accuracy or better on mathematics and vision tasks without a surrogate, a critic, a reference or a KL",
         ("credit", "objective"), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000),
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8
     scale: bool = False

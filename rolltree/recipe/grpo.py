@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.credit.scale import Ddof
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Grpo:
     card: ClassVar[Card] = Card(
         "grpo", "Group relative policy optimisation", "2402.03300", 2024,
         "outcomes of a group replace a value function", ("credit", "objective"),
+        counter=Counter("budget/trained"),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.2

@@ -10,7 +10,7 @@ from rolltree.filter.groups import Mixed
 from rolltree.filter.methods.grpo_roc import Cleanest
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class GrpoRoc:
         ("generate", "filter"), "dapo",
         Evidence("mean penalty of the right rollouts kept", "as many at random", "lower", 0.05, seeds=5,
                  check="studies.prompts.checks:grpo_roc"),
+        counter=Counter("rollout/dropped/enough cleaner rollouts of its kind"),
     )  # fmt: skip
     group: int = 32
     """Rollouts sampled."""

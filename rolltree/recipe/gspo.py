@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Gspo:
         "gspo", "Group sequence policy optimisation", "2507.18071", 2025,
         "sequence-level clipping is more stable and more efficient than token-level, above all for mixtures of experts",
         ("objective",), "grpo",
+        counter=Counter("policy/clip_low"),
     )  # fmt: skip
     group: int = 8
     clip_low: float = 3e-4

@@ -9,7 +9,7 @@ from rolltree.control.methods.guide import Guide
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class GuideRecipe:
         ("generate", "control", "objective"), "grpo",
         Evidence("unhinted pass rate of a hard prompt", "GRPO with as many rollouts", "higher", 0.05, seeds=20,
                  check="studies.prompts.checks:guide"),
+        counter=Counter("budget/arm/guided"),
     )  # fmt: skip
     group: int = 8
     share: float = 0.5

@@ -12,7 +12,7 @@ from rolltree.generate.methods.hapo import Tempered
 from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.varying import Knob
 
 
@@ -36,6 +36,7 @@ class Hapo:
             "pass@1", "dapo", task="arithmetic", budget=120_000,
             settings=("optim.minibatches=4", "optim.lr=1.25e-4", "dapo:overlong=False"),
         ),
+        counter=Counter("policy/entropy_scaled"),
     )  # fmt: skip
     group: int = 8
     clip_low: float = 0.2

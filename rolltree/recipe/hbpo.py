@@ -9,7 +9,7 @@ from rolltree.control.methods.hbpo import Budgets
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Hbpo:
         "60.6 % fewer tokens at 3.14 points more accuracy on four sets (DeepScaleR-1.5B)",
         ("generate", "control", "credit"), "grpo",
         Evidence("length", "grpo", "lower", 1.0, "countdown", 150_000, 3),
+        counter=Counter("rollout/births/forced"),
     )  # fmt: skip
     group: int = 16
     limit: int = 48

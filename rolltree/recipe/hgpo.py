@@ -9,7 +9,7 @@ from rolltree.credit.fold import Averaging
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Hgpo:
             "pass@1 area", "gigpo", "higher", 0.02, "grid", 70_000, level=3,
             settings=("step_rewards=False", "std=True", "averaging=sequence"),
         ),
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8
     history: int = 2

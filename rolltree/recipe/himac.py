@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.plans import PlanExecute
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Himac:
             "pass@1 area", "grpo", "higher", 0.02, "grid", 70_000, level=3,
             settings=("grpo:group=12", "train.prompts=8"),
         ),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     plans: int = 8
     """Plans of each prompt."""

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.generate.methods.hiper import SubgoalTurns
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Hiper:
         Evidence("pass@1 area", "ppo", "higher", 0.02, "grid", 50_000, level=3,
                  settings=("ppo:decay=1.0", "hiper:subgoals=paid")),
         task="spoken:grid",
+        counter=Counter("reward/part/switch"),
     )  # fmt: skip
     group: int = 8
     subgoals: Literal["written", "paid"] = "written"

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class IcePop:
         "the gap between engines stays bounded where plain GRPO on a trillion-parameter mixture of experts diverges",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        counter=Counter("policy/is_weight_bounded"),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.2

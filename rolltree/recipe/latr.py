@@ -12,7 +12,7 @@ from rolltree.generate.methods.latr import Lookahead
 from rolltree.generate.methods.latr_lookahead import Look
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.varying import Knob
 
 
@@ -36,6 +36,7 @@ class Latr:
         "latr", "Lookahead tree-based rollouts", "2510.24302", 2025,
         "Countdown from 65.9 to 70.9 (GRPO) and 70.7 to 74.7 (DAPO) with Qwen2.5-3B; 6.9 unique answers of 8, not 6.3",
         ("generate", "control"), "grpo", Evidence("unique", "grpo", task="countdown", budget=150_000),
+        counter=Counter("rollout/dropped/pruned"),
     )  # fmt: skip
     leaves: int = 8
     share: Knob = "1, 0.75 at 10, 0.5 at 20, 0.25 at 80, 0 at 200"

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 UNBOUNDED = 1e9
 """A window that holds nothing."""
@@ -27,6 +27,7 @@ class M2po:
         "training on rollouts 256 updates old matches on-policy training for 1.7B to 32B models",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        counter=Counter("policy/rejected"),
     )  # fmt: skip
     group: int = 8
     threshold: float = 0.04

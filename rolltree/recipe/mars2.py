@@ -10,7 +10,7 @@ from rolltree.filter.groups import Mixed
 from rolltree.generate.methods.mars2 import Attempts
 from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, Peer, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Mars2:
         "up to 8.0 points pass@1 over single-agent baselines on code, for several pairs of models",
         ("generate", "control", "credit"), "gspo",
         Evidence("solve rate", "the better agent alone, best of 8", check="studies.searches:mars2", seeds=5),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     nodes: int = 8
     """Attempts per prompt, failed ones included."""

@@ -10,7 +10,7 @@ from rolltree.control.methods.masa_foresight import Part
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class MasaRecipe:
         "GRPO's score 1.28 times faster; +19.3 % on AIME25 and +6.2 % on average over six mathematics sets",
         ("generate", "control"), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("group=8", "train.prompts=16")),
+        counter=Counter("budget/arm/meta"),
     )  # fmt: skip
     group: int = 8
     template: str = "{prompt} passes of 8, length: "

@@ -10,7 +10,7 @@ from rolltree.filter.parts import Composite
 from rolltree.filter.rewards import RECORD
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class McGrpo:
             "pass@1 area", "rl_struct", "higher", 0.01, "records", 150_000,
             settings=("mc_grpo:partial=True", "mc_grpo:group=2", "rl_struct:group=3", "train.prompts=40"),
         ),
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 4
     """G, even: G + 1 rollouts are sampled and G teach."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.plans import PlanExecute
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class MetaAgentX:
         "metaagent_x", "MetaAgent-X", "2605.14212", 2026,
         "up to 21.7 % above automatic multi-agent systems whose executors stay as they are", ("generate", "credit"),
         "grpo", Evidence("pass@1 area", "grpo", "higher", 0.01, "countdown", 150_000, settings=("grpo:group=16",)),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     designs: int = 4
     """Designs of each prompt."""

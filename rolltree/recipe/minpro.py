@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class MinPro:
         "more stable, and better at its peak, than GRPO, GSPO and CISPO under large off-policy drift",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        counter=Counter("policy/prefix_factor", rest=1.0),
     )  # fmt: skip
     group: int = 8
     style: Literal["cispo", "ppo"] = "cispo"

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Mssr:
             "pass@1 area", "reinforce_pp", "higher", 0.01, "countdown", 120_000, level=1,
             settings=("reinforce_pp:group=1", "reinforce_pp:baseline=False", "train.prompts=128"),
         ),
+        counter=Counter("optim/prior_moved"),
     )  # fmt: skip
     group: int = 1
     bonus: float = 0.4

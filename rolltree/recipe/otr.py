@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.demonstrations import Demonstrations
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Otr:
             "nats lost on the first language at equal fit of the second", "likelihood (supervised fine-tuning)",
             "lower", 0.05, seeds=5, check="studies.exact.languages:otr",
         ),
+        counter=Counter("policy/data_probability"),
     )  # fmt: skip
     demonstrations: int = 1
     """Right answers given per prompt."""

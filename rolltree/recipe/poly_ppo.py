@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.methods.poly_ppo import Brisk
 from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class PolyPpo:
         "against 46.2 %), and pass@k that keeps rising to k = 80",
         ("generate", "credit", "objective"), "grpo",
         Evidence("pass@k", "grpo", "higher", 0.01, "grid", 70_000),
+        counter=Counter("rollout/births/vine"),
     )  # fmt: skip
     rollouts: int = 4
     """Rollouts of each prompt."""

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.calls import CallFormat
 from rolltree.generate.forkall import ForkAll, like_look_ups
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Portool:
         ("generate", "credit"), "grpo",
         Evidence("noise of the gradient at equal tool calls", "grpo on independent rollouts", "lower", 0.05, seeds=5,
                  check="studies.exact.checks:portool"),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16
     """n: trajectories opened, and kept until all have ended."""

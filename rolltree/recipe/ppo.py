@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Ppo:
     card: ClassVar[Card] = Card(
         "ppo", "Proximal policy optimisation", "1707.06347", 2017,
         "a clipped surrogate is as stable as a trust region and simpler", ("credit", "objective"),
+        counter=Counter("optim/critic_loss"),
     )  # fmt: skip
     group: int = 8
     gamma: float = 1.0

@@ -54,6 +54,15 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Counter:
+    """A metric of training steps that tells whether a mechanism acted: it stays at `rest` where it did not."""
+
+    metric: str
+    """Its registered name (docs/metrics.md); a step that does not measure it counts as one in which nothing acted."""
+    rest: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """Where a method comes from and what it claims."""
 
@@ -69,6 +78,8 @@ class Card:
     evidence: Evidence | None = None
     task: str = ""
     """A task that it runs on as it is, where that of its evidence takes other knobs."""
+    counter: Counter | None = None
+    """What proves in a run's metrics that the mechanism acted: evidence from runs in which it did not is void."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rolltree.filter.methods.reex_sql import Executed
 from rolltree.generate.forkall import ForkAll, like_results
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class ReExSql:
         "51.9 % off the inference time",
         ("generate", "filter"), "grpo",
         Evidence("pass@1", "grpo", "higher", 0.01, "sql", 150_000, level=3),
+        counter=Counter("reward/part/exploration"),
     )  # fmt: skip
     group: int = 8
     decode: Literal["linear", "tree"] = "linear"

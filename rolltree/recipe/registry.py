@@ -6,9 +6,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 from rolltree.knobs import checked_knobs
-from rolltree.recipe.recipe import Card, Recipe
+from rolltree.recipe.recipe import Card, Counter, Recipe
 from rolltree.recipe.swap import SWAPS, Swapped
-from rolltree.registry import Registry, check_knobs, modules_of
+from rolltree.registry import Registry, check_knobs, in_file, modules_of
 
 
 def _recipe(value: Any) -> tuple[str, type[Recipe]] | None:
@@ -33,6 +33,12 @@ def recipes() -> dict[str, type[Recipe]]:
     return RECIPES.all()
 
 
+def counter_of(name: str) -> Counter | None:
+    """The counter on a recipe's card; None where it has none or nobody knows the recipe."""
+    known = in_file(name) or name in recipes()
+    return RECIPES.find(name).card.counter if known else None
+
+
 def list_recipes() -> list[Card]:
     """The cards of all recipes, by name."""
     return [recipe.card for recipe in recipes().values()]
@@ -46,7 +52,7 @@ def knobs_of(name: str) -> dict[str, Any]:
 def load_recipe(name: str, /, **knobs: Any) -> Recipe:
     """Make a recipe by name; an unknown name or knob is refused with the nearest known one.
 
-    Beside its own knobs every recipe has `use_credit` and `use_objective` (see `rolltree.recipe.swap`).
+    Beside its own knobs every recipe has `use_credit`, `use_objective` and `use_flat` (see `rolltree.recipe.swap`).
     """
     made = RECIPES.find(name)
     check_knobs(f"recipe {name!r}", (knob for knob in knobs if knob not in SWAPS), [*knobs_of(name), *SWAPS])

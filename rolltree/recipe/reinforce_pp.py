@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class ReinforcePlusPlus:
         "reinforce_pp", "REINFORCE++", "2501.03262", 2025,
         "normalising advantages over the whole batch is more stable than per prompt and overfits less",
         ("credit", "objective"), "grpo",
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8
     baseline: bool = True

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.generate.methods.remax import WithGreedy
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class ReMax:
         ("generate", "credit"), "rloo",
         Evidence("noise of the gradient at equal rollouts", "leave-one-out", "lower", 0.05, seeds=5,
                  check="studies.exact.checks:remax"),
+        counter=Counter("rollout/dropped/the greedy baseline"),
     )  # fmt: skip
     group: int = 1
     clip: float = 0.2

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 from rolltree.replay.recall import Recall
 from rolltree.varying import Knob
 
@@ -30,6 +30,7 @@ class Remix:
         "52.1 points on average (1.5B) from 0.08 million rollouts, where PPO needs 0.23 million for 50.6",
         ("replay", "control", "objective"), "grpo",
         Evidence("pass@1 area", "grpo", task="arithmetic", budget=120_000, settings=("optim.lr=2.5e-4",)),
+        counter=Counter("rollout/recalled_groups"),
     )  # fmt: skip
     group: int = 8
     share: float = 0.4

@@ -10,7 +10,7 @@ from rolltree.filter.parts import Composite
 from rolltree.filter.rewards import RECORD
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class RlStruct:
         "rl_struct", "RL-Struct", "2512.00319", 2025,
         "89.7 % structural accuracy and 92.1 % valid JSON; syntax is learned before content", ("filter",), "grpo",
         Evidence("pass@1", "grpo", "higher", 0.02, "records", 180_000, level=4),
+        counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.2

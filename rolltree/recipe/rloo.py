@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Rloo:
     card: ClassVar[Card] = Card(
         "rloo", "REINFORCE leave-one-out", "2402.14740", 2024,
         "plain REINFORCE with a leave-one-out baseline beats PPO at less cost", ("credit", "objective"), "grpo",
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8
     kl: float = 0.0

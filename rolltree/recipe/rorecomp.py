@@ -10,7 +10,7 @@ from rolltree.generate.independent import Independent
 from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.replay.recall import Recall
 from rolltree.varying import Knob
 
@@ -32,6 +32,7 @@ class RoRecomp:
         "27.7 % shorter answers (zero RL) and 46.8 % fewer tool calls at better accuracy",
         ("filter", "replay", "credit"), "grpo",
         Evidence("length", "grpo", "lower", 0.3, "grid", 45_000, level=1),
+        counter=Counter("rollout/recalled_groups"),
     )  # fmt: skip
     group: int = 8
     share: float = 0.5

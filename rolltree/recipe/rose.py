@@ -11,7 +11,7 @@ from rolltree.generate.methods.rose import MeaningfulDoubt
 from rolltree.generate.signals import Signal
 from rolltree.generate.stems import BySignal, OneAtATime
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Rose:
         "pass@8 averages from 49.64 (GRPO) to 55.75 (Qwen3-8B) and from 28.35 to 31.67 (Llama-3.2-3B)",
         ("generate", "control", "credit"), "dr_grpo",
         Evidence("pass@8", "dr_grpo", task="countdown", budget=150_000),
+        counter=Counter("rollout/births/restart"),
     )  # fmt: skip
     leaves: int = 8
     restart: float = 0.5

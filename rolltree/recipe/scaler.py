@@ -9,7 +9,7 @@ from rolltree.control.methods.scaler import Scaler
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class ScalerRecipe:
         "grpo",
         Evidence("share of groups with variance while skill grows", "levels drawn evenly", "higher", 0.05, seeds=5,
                  check="studies.prompts.levels:scaler"),
+        counter=Counter("budget/other_levels"),
     )  # fmt: skip
     group: int = 8
     active: int = 0

@@ -9,7 +9,7 @@ from rolltree.control.methods.seele import Seele
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class SeeleRecipe:
         ("generate", "control", "credit"), "dr_grpo",
         Evidence("a(1−a) at the third visit", "half of the answer always shown", "higher", 0.02, seeds=5,
                  check="studies.prompts.checks:seele"),
+        counter=Counter("budget/arm/hint"),
     )  # fmt: skip
     group: int = 16
     rounds: int = 4

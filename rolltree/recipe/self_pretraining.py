@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.demonstrations import Demonstrations
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class SelfPretraining:
             "bad continuations of a bad prefix", "likelihood of the judged best candidate", "lower", 0.01, seeds=5,
             check="studies.exact.languages:self_pretraining",
         ),
+        counter=Counter("policy/pair_accuracy"),
     )  # fmt: skip
     rollouts: int = 6
     """The policy's own candidates for each prefix."""

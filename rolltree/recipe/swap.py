@@ -1,4 +1,4 @@
-"""Any credit and any objective in any recipe, by name: one part is swapped, everything else stays the recipe's."""
+"""Any credit and any objective in any recipe, and flat groups for its trees: one part is swapped, all else stays."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Parts, Recipe, RecipeError
 from rolltree.registry import in_file
 
-SWAPS = ("use_credit", "use_objective")
+SWAPS = ("use_credit", "use_objective", "use_flat")
 """Knobs that every recipe has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
     """A recipe with another credit or objective, each written as a name with knobs: `gigpo(omega=0.5)`; "" = its own.
+
+    `use_flat=n` grows n independent rollouts of a prompt instead of a tree: the control that tells what its trees are
+    worth from what the rest of a recipe is.
 
     Extras that the credit reads per action (entropies, alternatives) are recorded where the strategy can. What does not
     fit together is refused by `rolltree.recipe.check` before the first token.
@@ -27,6 +31,13 @@ class Swapped:
     inner: Recipe
     use_credit: str = ""
     use_objective: str = ""
+    use_flat: int = 0
+
+    def __post_init__(self) -> None:
+        if self.use_flat < 0 or self.use_flat == 1:
+            raise RecipeError(
+                f"use_flat={self.use_flat} leaves nothing to compare; give 0 (its own trees) or 2 and more"
+            )
 
     @property
     def card(self) -> Card:
@@ -35,7 +46,11 @@ class Swapped:
 
     def build(self) -> Parts:
         """The recipe's composition with the parts swapped."""
-        return swapped(self.inner.build(), self.use_credit, self.use_objective)
+        parts = self.inner.build()
+        if self.use_flat:
+            flat = _recording(Independent(self.use_flat), parts.credit.needs | parts.objective.needs)
+            parts = replace(parts, strategy=flat)
+        return swapped(parts, self.use_credit, self.use_objective)
 
 
 def swapped(parts: Parts, credit: str = "", objective: str = "") -> Parts:

@@ -12,7 +12,7 @@ from rolltree.generate.backfill import Backfill
 from rolltree.generate.methods.treepo import SegmentTree, Split
 from rolltree.generate.methods.treepo_repetition import EndRepeating
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class TreePo:
         ("generate", "control", "filter", "credit"), "dapo",
         Evidence("decoded_per_leaf", "dapo", "lower", 2.4, "arithmetic", 150_000,
                  settings=("train.prompts=8", "dapo:group=16", "treepo:segment=8")),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16
     segment: int = 16

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.forkall import ForkAll, like_look_ups
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class TreePsRag:
         ("generate", "control", "credit"), "grpo",
         Evidence("pass@1", "grpo", task="lookup", budget=150_000,
                  settings=("train.prompts=8", "grpo:group=16")),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16
     ways: int = 4

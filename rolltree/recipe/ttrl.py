@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.vote import MajorityVote, OnlyVoted
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, RecipeError, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Ttrl:
         "AIME 2024 pass@1 of Qwen2.5-Math-7B up by about 211 % without a label", ("filter", "control"), "grpo",
         Evidence("pass@1", "grpo", "equal", 0.05, "arithmetic", 120_000, level=1,
                  settings=("train.prompts=8", "grpo:group=16", "ttrl:samples=16")),
+        counter=Counter("reward/vote_share"),
     )  # fmt: skip
     votes: int = 16
     """Rollouts of a prompt that vote; 64 in the paper."""

@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.first_returns import FirstReturns
 from rolltree.generate.methods.ui_s1 import SemiOnlineTurns
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class UiS1:
         "12.0 (AndroidWorld) and 23.8 points (AITW) over the base model (7B), without an online environment",
         ("generate", "filter", "credit"), "grpo",
         Evidence("pass@1 area", "grpo", "higher", 0.02, "grid", 40_000, level=3),
+        counter=Counter("rollout/births/forced"),
     )  # fmt: skip
     group: int = 8
     patches: int = 2

@@ -9,7 +9,7 @@ from rolltree.control.methods.v05 import V05
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class V05Recipe:
         "dr_grpo",
         Evidence("squared error of the baseline, prior of mixed quality", "group mean of as many rollouts", "lower",
                  0.001, seeds=5, check="studies.prompts.checks:v05"),
+        counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 4
     most: int = 16

@@ -9,7 +9,7 @@ from rolltree.control.methods.vade import Vade
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class VadeRecipe:
         "beats GRPO, GSPO and filtered sampling on multimodal reasoning without extra rollouts", ("control",), "grpo",
         Evidence("share of groups with variance", "uniform from the same pool", "higher", 0.05, seeds=5,
                  check="studies.prompts.checks:vade"),
+        counter=Counter("budget/revisited"),
     )  # fmt: skip
     group: int = 8
     pool: int = 256

@@ -9,7 +9,7 @@ from rolltree.control.methods.xrpo import Xrpo
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class XrpoRecipe:
         ("control", "generate", "credit"), "grpo",
         Evidence("mean squared error of group means", "uniform width", "lower", 0.0005, seeds=5,
                  check="studies.prompts.checks:xrpo"),
+        counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 8
     base: int = 0

@@ -23,6 +23,9 @@ def allocation(delivered: Sequence[Delivery], bands: Mapping[str, str]) -> dict[
     out = {f"budget/{what}/{name}": 0.0 for what in ("tokens", "rollouts", "prompts") for name in BANDS}
     for uid in {d.order.prompt.uid for d in delivered}:
         out[f"budget/prompts/{bands[uid]}"] += 1
+    uids = {d.order.prompt.uid for d in delivered}
+    out["budget/revisited"] = 1.0 - out["budget/prompts/new"] / len(uids)
+    out["budget/other_levels"] = float(len({d.order.prompt.item.level for d in delivered}) - 1)
     groups: dict[int, list[Delivery]] = {}
     for d in delivered:
         out[f"budget/tokens/{bands[d.order.prompt.uid]}"] += d.decoded

@@ -17,7 +17,7 @@ from rolltree.engine.texts import tokens_of
 from rolltree.filter.groups import GroupFilter, live_leaves
 from rolltree.rollout.merge import absorb
 from rolltree.rollout.rescore import score_bare, score_node
-from rolltree.task.protocol import Item, Task
+from rolltree.task.protocol import Item, Task, expected
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
 from rolltree.tree.solved import is_solved
@@ -81,6 +81,7 @@ class GroupBuilder:
             bare = order.edit is None
             group = tree if bare else Tree(tree.id, self.engine.codec.encode(prompt.item.prompt),
                                            task=self.task.name, item=prompt.item.id)  # fmt: skip
+            group.notes.update(expected(prompt.item))
             self.groups[prompt.place] = group
         if group is not tree:
             heads = absorb(group, tree, order)

@@ -26,6 +26,18 @@ class Item:
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+EXPECTED = "expected"
+"""Key in a tree's notes: the answer that its item asks for, for people to read."""
+_SHORT = 400
+
+
+def expected(item: Item) -> dict[str, str]:
+    """What a tree notes of its item's answer; nothing where that is no short text or number."""
+    given = item.answer
+    text = str(given) if isinstance(given, str | int | float) else ""
+    return {EXPECTED: text} if 0 < len(text) <= _SHORT else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of a finished rollout."""

@@ -14,6 +14,7 @@ from rolltree.objective.batch import Batch, Objective, fit, step_wide
 from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, one_path
 from rolltree.objective.merge import merge
 from rolltree.policy.language import LanguagePolicy, PolicyRead
+from rolltree.policy.packed import blank
 from rolltree.train.batch import Anchors, objective_batch
 from rolltree.train.config import TrainError
 from rolltree.train.gather import Gathered, Watcher
@@ -63,7 +64,14 @@ class Update:
     watchers: Sequence[Watcher]
     count: int
     """Micro-batches of the whole update; `part` is this rank's share of them."""
+    passes: int = 0
+    """How many every rank of a team makes; 0 = one for each of its own."""
     team: Team = ALONE
+
+    @property
+    def blanks(self) -> int:
+        """Passes for which this rank has no micro-batch."""
+        return max(0, self.passes - len(self.part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +96,41 @@ def backward(policy: LanguagePolicy, update: Update) -> StepOutcome:
 
 def _summed(policy: LanguagePolicy, update: Update) -> tuple[float, list[Batch]]:
     objective, part = update.objective, update.part
-    held: list[PolicyRead | None] = [None] * len(part)
+    passes = len(part) + update.blanks
+    held: list[PolicyRead | None] = [None] * passes
     if update.count > 1 and step_wide(objective):
         # A statistic of the whole update is known after all forwards: hold them, or where they are many read twice.
-        keep = len(part) <= update.knobs.held
+        keep = passes <= update.knobs.held
         with torch.set_grad_enabled(keep):
             reads = [_read(policy, update, micro) for micro in part]
+            reads += [policy.read(blank()) for _ in range(update.blanks)]
         with torch.no_grad():
-            mine = [_still(_batch(update, i, read)) for i, read in enumerate(reads)]
+            mine = [_still(_batch(update, i, read)) for i, read in enumerate(reads[: len(part)])]
             objective = fit(objective, [batch for batches in update.team.share(mine) for batch in batches])
         held = [*reads] if keep else held
         del reads
-    total, seen = 0.0, list[Batch]()
+    total, seen, error = 0.0, list[Batch](), list[DivergedError]()
     for i, micro in enumerate(part):
         read = held[i] or _read(policy, update, micro)
         held[i] = None
         batch = _batch(update, i, read)
         loss, metrics = objective(batch)
-        total += _checked(float(loss.detach()), update, micro)
+        try:
+            total += _checked(float(loss.detach()), update, micro)
+        except DivergedError as diverged:
+            # Other ranks wait for this one's gradients until the update is over.
+            if update.team is ALONE:
+                raise
+            error.append(diverged)
         loss.backward()
         update.told.add(metrics, float(micro.weight.sum()), update.scale)
         _note(update, i, read)
         if isinstance(objective, StepScaled):
             seen.append(_lean(batch))
+    for read in held[len(part) :]:
+        ((read or policy.read(blank())).logp.sum() * 0.0).backward()
+    if error:
+        raise error[0]
     return total, seen
 
 
@@ -192,4 +212,4 @@ def _note(update: Update, i: int, read: PolicyRead) -> None:
         if len(own):
             update.told.add({"entropy": own.mean()}, float(len(own)), 1.0)
     for watcher in update.watchers:
-        watcher.add(micro, fixed.old if fixed.old is not None else read.logp.detach())
+        watcher.add(micro, fixed.old if fixed.old is not None else read.logp.detach(), read.watched)

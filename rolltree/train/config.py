@@ -95,6 +95,9 @@ class TrainConfig:
     dtype: str = "auto"
     """In which type they compute: auto (bfloat16 on a GPU that has it, float32 elsewhere), float32 or bfloat16. The
     trained weights are float32 in any case."""
+    speculate: str = "off"
+    """Guess tokens ahead and keep those that would have been drawn: off, ngram (from the request's own text) or suffix
+    (from all texts so far); suffix:6 guesses at most 6 at once. The samples stay the same, up to rounding."""
     gradient_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass instead of keeping them: less memory, a third more
     work."""
@@ -117,6 +120,8 @@ class TrainConfig:
     """Held-out items of each evaluation."""
     eval_samples: int = 8
     """Samples per held-out item; pass@k is reported for k = 1 and for this many."""
+    end_items: int | None = None
+    """Held-out items of the first and the last evaluation; as many as of the others when left out."""
     checkpoint_every: int = 20
     """Steps between checkpoints (also after the last); 0 = only after the last."""
     keep_checkpoints: int = 2
@@ -158,7 +163,7 @@ class TrainConfig:
                 raise TrainError(f"{name}={getattr(self, name)} makes no sense; give 0 {way}")
         if self.scheduler:
             preset(self.scheduler)  # an unknown name is refused here
-        for name in ("items", "max_tokens", "decoded", "seconds"):
+        for name in ("items", "max_tokens", "decoded", "seconds", "end_items"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 raise TrainError(f"{name}={limit} makes no sense; give a number above 0, or None for no limit")
         check_varying(self.optim)

@@ -55,8 +55,16 @@ def needs(
     narrow = where.dtype.itemsize
     trained = size.parameters if lora is None else size.adapters(lora.rank, lora.targets)
     frozen = 0 if lora is None else size.parameters
-    # On a processor all ranks share the memory; with a card each, the first holds what the driver holds too.
-    copies = 1 if ranks == 1 else (1 + ranks if where.device.type == "cpu" else 2)
+    # The driver's whole copy and the parts of all: on a processor all ranks share the memory, with a card each the
+    # first holds what the driver holds too.
+    share = 1.0 if where.device.type == "cpu" else 1 / ranks
+    copies = 1.0 if ranks == 1 else 1 + share
+    # Pieces find weights whole and leave the gradient whole (see `rolltree.train.ranks_shard`).
+    outside = 2 * size.vocab * size.hidden
+    whole = 2 * size.parameters if config.piece else 2 * outside + 3 * (size.parameters - outside) / size.layers
+    block = 0.0 if ranks == 1 else 4 * max(0.0, whole) * (ranks if where.device.type == "cpu" else 1)
+    # What is computed again needs the weights of its block alone in the finer type's place.
+    narrowed = trained / size.layers if ranks > 1 and config.gradient_checkpointing else trained
     frozen_width = narrow if ranks == 1 else 4
     credit, objective = parts.credit.needs, parts.objective
     fixed = _fixed(size, objective, where, adapted=lora is not None and not moving)
@@ -64,9 +72,10 @@ def needs(
         fixed += size.parameters * narrow
     return {
         "weights": copies * (4 * trained + frozen_width * frozen),
-        "weights in bfloat16": narrow * trained if half else 0,
-        "gradients": 4 * trained * max(1, copies - 1),
-        "AdamW": 8 * trained if where.device.type == "cpu" else 8 * trained / ranks,
+        "weights in bfloat16": narrow * narrowed if half else 0,
+        "blocks and embeddings that stand whole": block,
+        "gradients": 4 * trained * share,
+        "AdamW": 8 * trained * share,
         "fixed policies": fixed,
         "critic": 16 * size.parameters if credit & VALUES else 0,
         "activations": _activations(size, config, where),

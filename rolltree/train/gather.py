@@ -11,7 +11,7 @@ from torch import Tensor
 from rolltree.metrics.weights import ess
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.pack import Micro
-from rolltree.tree.node import TRAINER_LOGP
+from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.table import Floats, Table
 
 
@@ -56,8 +56,8 @@ class Gathered:
 class Watcher(Protocol):
     """Told what the policy says of every micro-batch under the weights at the start of the step."""
 
-    def add(self, micro: Micro, logp: Tensor) -> None:
-        """One micro-batch and the log-probs of its targets."""
+    def add(self, micro: Micro, logp: Tensor, entropy: Tensor | None = None) -> None:
+        """One micro-batch, the log-probs of its targets and, where the step computes them, their entropies."""
         ...
 
 
@@ -72,8 +72,9 @@ class Mismatch:
         self._limit, self._version = limit, version
         self._all: list[Floats] = []
 
-    def add(self, micro: Micro, logp: Tensor) -> None:
+    def add(self, micro: Micro, logp: Tensor, entropy: Tensor | None = None) -> None:
         """One micro-batch under the weights at the start of the step."""
+        del entropy
         mine = (micro.version == self._version) & np.isfinite(micro.engine)
         self._all.append(np.abs(logp.cpu().double().numpy()[mine] - micro.engine[mine]))
 
@@ -107,19 +108,22 @@ class Reread:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._logp = np.full(table.actions, np.nan)
+        self._read = {name: np.full(table.actions, np.nan) for name in (TRAINER_LOGP, TRAINER_ENTROPY)}
 
-    def add(self, micro: Micro, logp: Tensor) -> None:
-        """One micro-batch under the weights at the start of the step."""
-        self._logp[micro.packed.action] = logp.cpu().double().numpy()
+    def add(self, micro: Micro, logp: Tensor, entropy: Tensor | None = None) -> None:
+        """One micro-batch under the weights at the start of the step; entropies are those of its first update."""
+        self._read[TRAINER_LOGP][micro.packed.action] = logp.cpu().double().numpy()
+        if entropy is not None:
+            self._read[TRAINER_ENTROPY][micro.packed.action] = entropy.cpu().double().numpy()
 
     def write(self) -> None:
         """Note it on every node of which the trainer read some action."""
         t = self._table
         for node, start, length in zip(t.nodes, t.start.tolist(), t.length.tolist(), strict=True):
-            mine = self._logp[start : start + length]
-            if np.isfinite(mine).any():
-                node.notes[TRAINER_LOGP] = [None if np.isnan(x) else round(x, 6) for x in mine.tolist()]
+            for name, read in self._read.items():
+                mine = read[start : start + length]
+                if np.isfinite(mine).any():
+                    node.notes[name] = [None if np.isnan(x) else round(x, 6) for x in mine.tolist()]
 
 
 class ImportanceWeights:
@@ -133,8 +137,9 @@ class ImportanceWeights:
         self._log = np.zeros(table.actions)
         self._known = np.zeros(table.actions)
 
-    def add(self, micro: Micro, logp: Tensor) -> None:
+    def add(self, micro: Micro, logp: Tensor, entropy: Tensor | None = None) -> None:
         """One micro-batch under the weights at the start of the step."""
+        del entropy
         known = np.isfinite(micro.sampled)
         at = micro.packed.action[known]
         self._log[at] = logp.cpu().double().numpy()[known] - micro.sampled[known]

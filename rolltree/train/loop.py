@@ -37,6 +37,7 @@ from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted, schedule_of
 from rolltree.task.protocol import Task
+from rolltree.train.apart import credit_apart
 from rolltree.train.backward import StepKnobs
 from rolltree.train.config import TrainConfig
 from rolltree.train.corrected import corrected
@@ -159,7 +160,7 @@ class Loop:
 
         Returns the step's metrics and everything that was settled in it.
         """
-        clock = StepClock()
+        clock, processor = StepClock(), time.process_time()
         self._stage()
         batch = await self.collector.collect(self.version, self.recalls())
         numbers = grown_metrics(batch.fresh) | batch.numbers
@@ -181,6 +182,7 @@ class Loop:
         if (epoch := self.cursor.epoch) is not None:
             numbers["budget/epoch"] = epoch
         numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
+        numbers |= {"time/processor": time.process_time() - processor, "budget/flops": self._flops(numbers)}
         self.told = followed(self._texts | schedules(self.config.optim), numbers)
         if self._parts_at(self.done, self.told).anchor != self.recipe.anchor:
             self.learner.reanchor("reference")
@@ -195,6 +197,12 @@ class Loop:
         numbers = self.spent.add(budget, self._booked)
         self._booked = budget.spent
         return numbers
+
+    def _flops(self, numbers: Mapping[str, float]) -> float:
+        """What a step cost: 2 operations a weight and token read or sampled, 6 a token trained in each epoch."""
+        weights = sum(p.numel() for p in self.learner.policy.parameters())
+        read = numbers["budget/decoded"] + numbers["budget/prefilled"]
+        return weights * (2 * read + 6 * numbers.get("budget/packed", 0.0) * self.learner.optim.epochs)
 
     def recalls(self) -> int:
         """How many trees of the next batch are to come from earlier steps."""
@@ -240,6 +248,7 @@ class Loop:
         if again:
             numbers["rollout/recalled_groups"] = float(len(again))
         numbers |= staleness(Rollouts(view, self.version)) | (log_entropies(view) if self._texts else {})
+        numbers |= credit_apart(view, folded, weights, self.recipe.multiplicity)
         return numbers | {"policy/zero_advantage": _zero_advantage(folded)}
 
     def _update(
@@ -265,17 +274,17 @@ class Loop:
                 numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         return numbers
 
-    async def evaluate(self) -> dict[str, float]:
+    async def evaluate(self, *, end: bool = False) -> dict[str, float]:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
         began = time.perf_counter()
-        numbers, forest = await self._evaluated(self.engine)
+        numbers, forest = await self._evaluated(self.engine, end=end)
         self.blind = all_failed(forest)
         for name, strategy in self.recipe.evaluations.items():
-            theirs, _ = await self._evaluated(self.engine, strategy)
+            theirs, _ = await self._evaluated(self.engine, strategy, end=end)
             numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         for name, peer in self.peers.items():
             if peer.learner is not None:
-                theirs, _ = await self._evaluated(peer.engine)
+                theirs, _ = await self._evaluated(peer.engine, end=end)
                 numbers |= {f"{name}/{key}": value for key, value in theirs.items()}
         # A run that is resumed behind this evaluation has not made it.
         for engine in (self.engine, *(peer.engine for peer in self.peers.values())):
@@ -286,11 +295,12 @@ class Loop:
         return numbers
 
     async def _evaluated(
-        self, engine: Engine, strategy: TreeStrategy | None = None
+        self, engine: Engine, strategy: TreeStrategy | None = None, *, end: bool
     ) -> tuple[dict[str, float], Forest]:  # fmt: skip
         c = self.config
+        items = (c.end_items if end else None) or c.eval_items
         return await evaluate(
-            engine, self.task, items=c.eval_items, samples=c.eval_samples, seed=mix(c.seed, "evaluation"),
+            engine, self.task, items=items, samples=c.eval_samples, seed=mix(c.seed, "evaluation"),
             limit=self.limit, temperature=c.temperature, strategy=strategy,
         )  # fmt: skip
 

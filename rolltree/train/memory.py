@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import cache
 
 LARGEST = 32 << 20
@@ -18,7 +19,10 @@ def keep_freed() -> bool:
 
     By itself it gives the end of the heap back as soon as more than twice its largest piece is free there. Where a
     step holds the forward passes of several micro-batches that is every step, and taking the pages again costs 5 %.
+    Whoever has set glibc's own variable for it has decided otherwise.
     """
+    if "MALLOC_MMAP_THRESHOLD_" in os.environ:
+        return False
     try:
         ask = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 import torch
-from torch import Tensor
 
 from rolltree.policy.language import LanguagePolicy
 
@@ -20,19 +19,15 @@ class Team(Protocol):
         ...
 
     def unite(self, policy: LanguagePolicy) -> None:
-        """Have the policy's weights whole, ready to be read."""
+        """Have the policy ready to be read."""
         ...
 
     def reduce(self, policy: LanguagePolicy) -> None:
-        """Let every rank's gradient be the sum of all."""
+        """Let every rank's gradient be its part of the sum of all."""
         ...
 
     def clip(self, policy: LanguagePolicy, limit: float) -> float:
         """Scale a longer gradient down to this norm; returns the norm that it had."""
-        ...
-
-    def weights(self, policy: LanguagePolicy) -> dict[str, Tensor]:
-        """The model's whole state dict."""
         ...
 
 
@@ -44,7 +39,7 @@ class Alone:
         return [mine]
 
     def unite(self, policy: LanguagePolicy) -> None:
-        """They are whole."""
+        """It is."""
 
     def reduce(self, policy: LanguagePolicy) -> None:
         """There is one gradient."""
@@ -52,10 +47,6 @@ class Alone:
     def clip(self, policy: LanguagePolicy, limit: float) -> float:
         """See `Team.clip`."""
         return float(torch.nn.utils.clip_grad_norm_(list(policy.parameters()), limit))
-
-    def weights(self, policy: LanguagePolicy) -> dict[str, Tensor]:
-        """See `Team.weights`."""
-        return policy.model.state_dict()
 
 
 ALONE = Alone()

@@ -15,7 +15,7 @@ import torch
 
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.local.shortage import is_shortage
-from rolltree.engine.protocol import Engine, Sampling
+from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
 from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
@@ -43,6 +43,7 @@ from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import Reporter
 from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
+from rolltree.train.ranks_torchrun import follow, leads, settled
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.stage import optim_at
@@ -61,7 +62,7 @@ class Result:
 
     path: Path
     model: Any
-    """The trained module, in memory."""
+    """The trained module, in memory; None on ranks beside the first."""
     metrics: list[dict[str, Any]]
     """All lines of metrics.jsonl."""
     why: str
@@ -81,9 +82,13 @@ def train(
 
     `resume` continues the run in `out` from its newest checkpoint exactly; a damaged one, or none where there were
     some, is refused unless `fallback` allows an older one or the beginning. `engine` is one on this model, or the name
-    of one to start (see `rolltree.engine.choose`).
+    of one to start (see `rolltree.engine.choose`). Under torchrun every process calls this: rank 0 trains with the help
+    of the others, and theirs return a result without model and metrics.
     """
-    settings = with_knobs(config or TrainConfig(), knobs)
+    settings = settled(with_knobs(config or TrainConfig(), knobs))
+    if not leads():
+        follow(settings)
+        return Result(Path(out), None, [], "the first rank has let go")
     course = course_of(recipe)
     stages = course.corners()
     where = place(settings.device, settings.dtype)
@@ -186,6 +191,11 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             updates=True,
             lockstep=schedule.stop.abort,
             placement=job.placement,
+            speculate=config.speculate,
+        )
+    elif config.speculate != "off":
+        raise EngineError(
+            f"speculate is {config.speculate!r}, and this run was given its engine; make that engine speculate instead"
         )
     else:
         engine = asked
@@ -264,7 +274,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
     await loop.publish()
     loop.listen(RunEvent("start", loop.done, note=loop.said))
     if loop.done == 0 and c.eval_every:
-        metrics.write("eval", 0, await loop.evaluate())
+        metrics.write("eval", 0, await loop.evaluate(end=True))
         if loop.blind:
             raise TrainError(
                 f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine"
@@ -291,7 +301,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
                 f"{'start again' if loop.done == 1 else 'resume from the newest checkpoint'}"
             )
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
-            metrics.write("eval", loop.done, await loop.evaluate())
+            metrics.write("eval", loop.done, await loop.evaluate(end=bool(over)))
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
             _save(loop, loaded, folder)

@@ -16,6 +16,7 @@ from rolltree.objective.hooks import accumulator_of, skips_idle, step_factor
 from rolltree.objective.staleness import scaled_step
 from rolltree.policy.device import HALF
 from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.packed import Packed, blank
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.batch import Anchors
 from rolltree.train.config import Optim, TrainError
@@ -45,6 +46,8 @@ class Work:
     version: int
     knobs: StepKnobs
     optim: Optim
+    passes: Sequence[int] = ()
+    """Per update, how many passes each rank of a team makes; none where there is one rank."""
 
 
 class RankGroup(Protocol):
@@ -54,12 +57,12 @@ class RankGroup(Protocol):
         """Make all updates of one step and bring the learner's policy up to date."""
         ...
 
-    def optimizer_state(self) -> dict[str, Any]:
-        """The optimizer's whole state."""
+    def state(self) -> dict[str, Any]:
+        """The whole states of the optimizer and of the fixed policies."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over the learner's policy and a state of its optimizer."""
+        """Take over the learner's policy and whole states of its optimizer and of the fixed policies."""
         ...
 
     def reanchor(self, name: str) -> None:
@@ -133,45 +136,49 @@ class Learner:
 
     def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
         """All updates of one step; a member of a team makes them at the same time as the others, on its own share."""
-        self.team.unite(self.policy)
         self.optim = work.optim
         once = len(work.parts) * self.optim.epochs == 1
-        fixed = [
-            [self._anchors(objective, micro, once) for micro in part]
-            for objective, part in zip(work.objectives, work.parts, strict=True)
-        ]
+        self.team.unite(self.policy)
+        passes = work.passes or [0] * len(work.parts)
+        fixed: list[list[Anchors]] = []
+        for objective, part, rounds in zip(work.objectives, work.parts, passes, strict=True):
+            packed = [micro.packed for micro in part] + [blank()] * (rounds - len(part))
+            fixed.append([self._anchors(objective, row, once) for row in packed][: len(part)])
         if "previous" in self.anchors:
             self.reanchor("previous")
         told = Gathered()
         for epoch in range(self.optim.epochs):
-            updates = zip(work.objectives, work.parts, fixed, work.scales, work.counts, strict=True)
-            for objective, part, anchors, scale, count in updates:
+            updates = zip(work.objectives, work.parts, fixed, work.scales, work.counts, passes, strict=True)
+            for objective, part, anchors, scale, count, rounds in updates:
                 seen = watchers if epoch == 0 else ()
                 self._update(
-                    Update(objective, part, anchors, work.version, scale, work.knobs, told, seen, count, self.team)
+                    Update(
+                        objective, part, anchors, work.version, scale, work.knobs, told, seen, count, rounds, self.team
+                    )
                 )
         return told
 
     def state_dict(self) -> dict[str, Any]:
         """What must survive besides the policy's weights."""
-        optimizer = self.optimizer.state_dict() if self.crew is None else self.crew.optimizer_state()
+        if self.crew is not None:
+            return {**self.crew.state(), "updates": self.updates}
         fixed = {name: policy.state_dict() for name, policy in self.anchors.items()}
-        return {"optimizer": optimizer, "updates": self.updates, "anchors": fixed}
+        return {"optimizer": self.optimizer.state_dict(), "updates": self.updates, "anchors": fixed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to that state."""
         self.updates = int(state["updates"])
+        if self.crew is not None:
+            self.crew.load(state)
+            return
         for name, policy in self.anchors.items():
             policy.load_state_dict(state["anchors"][name])
-        if self.crew is None:
-            self.optimizer.load_state_dict(state["optimizer"])
-        else:
-            self.crew.load(state)
+        self.optimizer.load_state_dict(state["optimizer"])
 
     def reanchor(self, name: str) -> None:
         """Let a fixed policy be the current one from here on."""
         if self.crew is None:
-            self.anchors[name].load_state_dict(self.team.weights(self.policy))
+            self.anchors[name].load_state_dict(self.policy.state_dict())
         else:
             self.crew.reanchor(name)
 
@@ -180,11 +187,11 @@ class Learner:
         """The learning rate of the latest update."""
         return learning_rate(self.optim, self.updates)
 
-    def _anchors(self, objective: Objective, micro: Micro, once: bool) -> Anchors:
+    def _anchors(self, objective: Objective, packed: Packed, once: bool) -> Anchors:
         with torch.no_grad():
-            old = None if once else self.policy.read(micro.packed).logp
+            old = None if once else self.policy.read(packed).logp
             fixed = {
-                name: self.anchors[name].read(micro.packed).logp for name in ("reference", "previous")
+                name: self.anchors[name].read(packed).logp for name in ("reference", "previous")
                 if name in objective.needs
             }  # fmt: skip
         return Anchors(old, **fixed)

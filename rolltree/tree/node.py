@@ -30,6 +30,8 @@ PER_ACTION = ("logp", "sampling_logprob", "entropy", "version", "keep", "gain", 
 
 TRAINER_LOGP = "trainer_logp"
 """Key in a node's notes: log-probs by the trainer when it was trained on, None where it read none."""
+TRAINER_ENTROPY = "trainer_entropy"
+"""Key in a node's notes: entropies in nats of the distributions that the trainer read, None where it read none."""
 
 
 @dataclass(frozen=True, slots=True)

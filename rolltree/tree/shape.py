@@ -16,6 +16,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+DEEP = 20
+"""Rows that a level must have on average for a pass over levels to be faster than one over rows."""
+
 
 class Shape:
     """Rows of nodes, from the tree each belongs to and the row of its parent: of trees in memory or in files."""
@@ -151,6 +154,8 @@ def depths(parent: Ints) -> Ints:
 
 def ends(parent: Ints, depth: Ints) -> Ints:
     """Row after each row's last descendant, for rows in depth-first order: a level at a time, the deepest first."""
+    if DEEP * int(depth.max(initial=0)) > len(parent):
+        return _ends_of_deep(depth)
     size = np.ones(len(parent), np.int64)
     order = np.argsort(depth, kind="stable")
     bounds = np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 2))
@@ -158,6 +163,18 @@ def ends(parent: Ints, depth: Ints) -> Ints:
         rows = order[bounds[i - 1] : bounds[i]]
         np.add.at(size, parent[rows], size[rows])
     return np.arange(len(parent)) + size
+
+
+def _ends_of_deep(depth: Ints) -> Ints:
+    """The same row by row, for trees with so many levels that a level has hardly a row."""
+    out = np.full(len(depth), len(depth), np.int64)
+    open_rows: list[int] = []
+    levels = depth.tolist()
+    for row, level in enumerate(levels):
+        while open_rows and levels[open_rows[-1]] >= level:
+            out[open_rows.pop()] = row
+        open_rows.append(row)
+    return out
 
 
 def offsets(counts: ArrayLike) -> Ints:

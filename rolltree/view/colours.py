@@ -28,6 +28,7 @@ AUTHORS: Mapping[str, str] = {
     "policy": "#9dc3e6", "env": "#8fd0b0", "hint": "#dba6db", "splice": "#e8cf7a", "prompt": "#d3d0c8",
     "template": "#b9bec6", "another actor": "#f0a58a",
 }  # fmt: skip
+INKS = ("#000000", "#ffffff")
 STEPS = 33
 _ANCHORS: Mapping[str, tuple[str, ...]] = {
     "worth": ("#c2512f", "#e8ad86", "#f1ebdd", "#93c6b3", "#1f7a5c"),
@@ -95,9 +96,20 @@ def author(role: str, actor: str) -> int:
 
 
 def ink(colour: str) -> str:
-    """Black or white, whichever reads better on a colour."""
-    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return "#16181b" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.52 else "#ffffff"
+    """Dark or white, whichever has more contrast with a colour."""
+    return max(INKS, key=lambda one: contrast(one, colour))
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, 1 to 21, as WCAG 2 defines it; text needs 4.5."""
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _ramp(anchors: tuple[str, ...]) -> tuple[str, ...]:

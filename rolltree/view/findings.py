@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -66,6 +67,28 @@ def findings(source: RunSource) -> Findings:
             out.append(_finding(line, f"{path} line {number}"))
     out.sort(key=lambda f: (_ORDER.get(f.severity, 2), -(f.step or 0)))
     return Findings(tuple(out), "" if out else f"The doctor found nothing wrong with {source.name}.")
+
+
+GRAVE = ("bad", "error", "critical")
+
+
+def badge(source: RunSource) -> tuple[str, str, str]:
+    """How many findings a run has, how grave they are, and their names: what the first pages show of them."""
+    if source.kind != "run" or not source.inside("findings.jsonl").is_file():
+        return "–", "", "the doctor has not looked at it"
+    try:
+        found = findings(source).found
+    except (ViewError, OSError) as error:
+        return "?", "badge", str(error)
+    if not found:
+        return "none", "", "the doctor found nothing wrong"
+    worst: dict[str, str] = {}
+    for finding in found:  # the gravest first
+        worst.setdefault(finding.name, finding.severity)
+    counts = Counter(worst.values())
+    first = next(iter(counts))
+    kind = "grave" if first in GRAVE else "mild" if _ORDER.get(first, 2) == 1 else "note"
+    return ", ".join(f"{n} {severity}" for severity, n in counts.items()), f"badge {kind}", ", ".join(worst)
 
 
 def _finding(line: str, where: str) -> ShownFinding:

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rolltree.view.colours import Colouring, Scale, scale
-from rolltree.view.outline import Outline, newest
+from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
+from rolltree.view.colours import Colouring
+from rolltree.view.outline import Outline
+from rolltree.view.quantities import newest
 from rolltree.view.rows import Record, records
 from rolltree.view.strip import Strip, strip
 from rolltree.view.text import Pieces
 from rolltree.view.words import shown
 
+MOST_NODES = 400
+"""Nodes of one path on a page; longer paths keep both ends."""
 EXCERPT = 28
 """Characters of a node's text on its rectangle."""
 
 
-def path_strip(
-    tree: Outline, rows: Sequence[int], pieces: Pieces, colouring: Colouring, used: Scale | None = None
-) -> tuple[Strip, list[Record]]:
+UNSAID = ("rng", TRAINER_LOGP, TRAINER_ENTROPY)
+"""Notes that are no facts of a node: its randomness, and numbers that stand at the tokens."""
+
+
+def path_strip(tree: Outline, rows: Sequence[int], pieces: Pieces, colouring: Colouring) -> tuple[Strip, list[Record]]:
     """The tokens of some rows of a tree, in order, and their records."""
     rows = list(rows)
+    passed = 0
+    if len(rows) > MOST_NODES:
+        left_out = rows[MOST_NODES // 2 : -MOST_NODES // 2]
+        passed = int(tree.length[left_out].sum())
+        rows = [*rows[: MOST_NODES // 2], *rows[-MOST_NODES // 2 :]]
     found = records(tree.archive, [tree.lo + r for r in rows])
     means = tree.rewards[rows] if colouring == "reward" else np.full(len(rows), np.nan)
-    return strip(found, pieces, colouring, newest=newest(tree.archive), rewards=means, used=used), found
+    laid = strip(found, pieces, colouring, newest=newest(tree.archive), rewards=means, used=tree.scale(colouring))
+    return replace(laid, tokens=laid.tokens + passed, hidden=laid.hidden + passed), found
 
 
 def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]:
@@ -40,7 +52,7 @@ def node_facts(tree: Outline, row: int, record: Record) -> list[tuple[str, str]]
         ("level", str(n.level) if n.level else ""), ("state key", n.state_key or ""),
     ]  # fmt: skip
     out += [(f"score {name}", shown(value)) for name, value in n.scores.items()]
-    out += [(name, shown(value)) for name, value in record.notes.items() if name != "rng"]
+    out += [(name, shown(value)) for name, value in record.notes.items() if name not in UNSAID]
     if record.state:
         out.append(("state", record.state if len(record.state) < 400 else record.state[:400] + " …"))
     return [(name, value) for name, value in out if value]
@@ -56,16 +68,6 @@ def excerpts(tree: Outline, pieces: Pieces) -> Callable[[int], str]:
         return text[:EXCERPT].replace("\n", "⏎") + ("…" if hi - lo > EXCERPT or len(text) > EXCERPT else "")
 
     return few
-
-
-def twin_strips(
-    tree: Outline, sides: Sequence[Sequence[int]], pieces: Pieces, colouring: Colouring
-) -> list[tuple[Strip, list[Record]]]:
-    """Several stretches of tokens on one scale, so that the same colour means the same number on each."""
-    alone = [path_strip(tree, rows, pieces, colouring)[0].scale for rows in sides]
-    ends = np.array([end for s in alone for end in (s.low, s.high)])
-    used = scale(colouring, ends)
-    return [path_strip(tree, rows, pieces, colouring, used) for rows in sides]
 
 
 @dataclass(frozen=True)

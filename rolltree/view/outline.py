@@ -5,13 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rolltree.tree.archive import Archive
 from rolltree.tree.parquet import readable
 from rolltree.tree.shape import Ints, Shape, parent_rows
-from rolltree.view.colours import Colouring, author
+from rolltree.tree.solved import SOLVED
+from rolltree.view.colours import Colouring, Scale, author, scale
 from rolltree.view.links import ViewError
-from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
+from rolltree.view.quantities import node_means, recorded, token_values
+from rolltree.view.sums import Floats
 
 
 class Outline(Shape):
@@ -44,6 +47,11 @@ class Outline(Shape):
     def length(self) -> Ints:
         """Actions per node."""
         return self.archive.numbers("length")[self.lo : self.hi].astype(np.int64)
+
+    @cached_property
+    def forced(self) -> NDArray[np.bool_]:
+        """Nodes whose actions a method chose instead of sampling them."""
+        return self.archive.numbers("forced", missing=False)[self.lo : self.hi].astype(np.bool_)
 
     def word(self, name: str, row: int) -> str:
         """A column of words at a row; "" where there is none."""
@@ -86,27 +94,35 @@ class Outline(Shape):
             return np.array([author(roles[1][r], actors[1][a] if a >= 0 else "") for r, a in pairs], np.float64)
         return node_means(self.archive, colouring, self.lo, self.hi)
 
+    def scale(self, colouring: Colouring) -> Scale:
+        """The one scale of the tree: the same colour is the same number on every rectangle and every token."""
+        if colouring not in self._scales:
+            node = colouring in ("reward", "author")
+            values = self.values(colouring) if node else token_values(self.archive, colouring, self.lo, self.hi)[0]
+            self._scales[colouring] = scale(colouring, values)
+        return self._scales[colouring]
 
-def node_means(archive: Archive, colouring: Colouring, lo: int, hi: int) -> Floats:
-    """Mean of a per-action quantity over each node's actions."""
-    if colouring == "entropy":
-        (entropy,), at = aligned(archive, ("entropy",), lo, hi)
-        return segment_mean(entropy, at)
-    if colouring == "mismatch":
-        (sampling_logprob, logp), at = aligned(archive, ("sampling_logprob", "logp"), lo, hi)
-        return segment_mean(sampling_logprob - logp, at)
-    if colouring == "advantage":
-        (gain, loss, weight), at = aligned(archive, ("gain", "loss", "weight"), lo, hi)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return segment_sum(gain + loss, at) / segment_sum(weight, at)
-    (version,), at = aligned(archive, ("version",), lo, hi)
-    return newest(archive) - segment_mean(np.where(version < 0, np.nan, version), at)
+    @cached_property
+    def _scales(self) -> dict[Colouring, Scale]:
+        return {}
 
+    @cached_property
+    def colourings(self) -> tuple[Colouring, ...]:
+        """The colourings that something in the tree has data for."""
+        known: list[Colouring] = ["author"]
+        if np.isfinite(self.rewards).any():
+            known.append("reward")
+        more: tuple[Colouring, ...] = ("entropy", "mismatch", "advantage", "staleness")
+        known.extend(c for c in more if recorded(self.archive, c, self.lo, self.hi))
+        return tuple(known)
 
-def newest(archive: Archive) -> int:
-    """The newest weight version that wrote anything in the forest."""
-    versions, _ = archive.ragged("version")
-    return int(versions.max()) if len(versions) else 0
+    @cached_property
+    def solved(self) -> tuple[int, int]:
+        """How many of the tree's judged leaves are right, and how many there are."""
+        reward, said = (self.archive.scores(n)[self.lo : self.hi] for n in ("reward", "solved"))
+        judged = self.is_leaf & np.isfinite(reward)
+        right = np.where(np.isfinite(said), said, reward) >= SOLVED
+        return int((judged & right).sum()), int(judged.sum())
 
 
 def outline(archive: Archive, tree: str) -> Outline:

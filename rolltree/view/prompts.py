@@ -12,7 +12,8 @@ import numpy as np
 
 from rolltree.errors import unknown
 from rolltree.tree.archive import Archive
-from rolltree.view.outline import newest
+from rolltree.view.colours import Colouring
+from rolltree.view.quantities import token_values
 from rolltree.view.query import parse, passes
 from rolltree.view.rows import items
 from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
@@ -71,7 +72,7 @@ def metrics(archive: Archive) -> dict[str, Metric]:
 
 
 def prompts(
-    archive: Archive, pieces: Pieces, *, sort: str = "reward", descending: bool = False, query: str = "",
+    archive: Archive, pieces: Pieces, *, sort: str = "reward_std", descending: bool = True, query: str = "",
     page: int = 0, size: int = 100,
 ) -> ShownPrompts:  # fmt: skip
     """A page of trees in the order of a metric; trees without it come last."""
@@ -110,9 +111,15 @@ def prompts(
     return ShownPrompts(out, count, len(found), shown, page, pages)
 
 
+def by_spread(archive: Archive) -> list[str]:
+    """The trees in the order of their spread of outcomes, the widest first: where something is decided."""
+    spread = np.nan_to_num(_reward_std(archive), nan=-1.0)
+    return [archive.trees[i][1] for i in np.argsort(-spread, kind="stable").tolist()]
+
+
 def neighbours(archive: Archive, tree: str) -> tuple[str | None, str | None]:
-    """The trees before and after one, in stored order."""
-    ids = [id for _, id in archive.trees]
+    """The trees before and after one, by spread."""
+    ids = by_spread(archive)
     at = ids.index(tree)
     return (ids[at - 1] if at else None, ids[at + 1] if at + 1 < len(ids) else None)
 
@@ -172,19 +179,13 @@ def _status(a: Archive, word: str) -> Floats:
     return segment_sum(hit, a.tree_start)
 
 
-def _tokens_mean(a: Archive, kind: str) -> Floats:
-    names = {"entropy": ("entropy",), "mismatch": ("sampling_logprob", "logp"), "advantage": ("gain", "loss", "weight"),
-             "staleness": ("version",)}[kind]  # fmt: skip
-    values, at = aligned(a, names, 0, len(a))
-    by_tree = at[a.tree_start]
+def _tokens_mean(a: Archive, kind: Colouring) -> Floats:
     if kind == "advantage":
+        (gain, loss, weight), at = aligned(a, ("gain", "loss", "weight"), 0, len(a))
         with np.errstate(invalid="ignore", divide="ignore"):
-            return segment_sum(values[0] + values[1], by_tree) / segment_sum(values[2], by_tree)
-    if kind == "mismatch":
-        return segment_mean(np.abs(values[0] - values[1]), by_tree)
-    if kind == "staleness":
-        return newest(a) - segment_mean(np.where(values[0] < 0, np.nan, values[0]), by_tree)
-    return segment_mean(values[0], by_tree)
+            return segment_sum(gain + loss, at[a.tree_start]) / segment_sum(weight, at[a.tree_start])
+    values, at = token_values(a, kind, 0, len(a))
+    return segment_mean(np.abs(values) if kind == "mismatch" else values, at[a.tree_start])
 
 
 def _score(a: Archive, name: str) -> Floats:

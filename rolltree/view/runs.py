@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import find, value_in
 from rolltree.view.links import ViewError
+from rolltree.view.settings import settings_of
 from rolltree.view.source import RunSource
+from rolltree.view.state import State, state_of
 
 Axis = Literal["step", "decoded", "seconds"]
 AXES: dict[Axis, str] = {"step": "step", "decoded": "decoded tokens", "seconds": "seconds of training"}
 FIRST = ("eval/pass@1", "reward/mean", "policy/entropy", "rollout/length", "reward/zero_variance")
 """Curves shown before any is chosen, as far as runs have them."""
+MANY = 10**9
+"""As many steps as this or more are no number of steps: the run has another limit."""
+
+
+COLUMNS = ("recipe", "task", "model", "seed", "knobs", "step", "eval/pass@1", "reward/mean", "budget/decoded_total")
+"""Columns of the table of runs before any is chosen, as far as runs have them."""
+PLAIN = ("recipe", "task", "model", "seed", "knobs", "step", "forests")
+"""Columns that are no metrics."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +37,18 @@ class Summary:
     facts: dict[str, str]
     trouble: str
     """Why it cannot be read; "" when it can."""
+    state: State = ""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve of one run."""
+    """One curve of one run, with the ends of its intervals where they were measured."""
 
     run: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
 
 
 def lines_of(source: RunSource) -> list[dict[str, Any]]:
@@ -49,12 +62,13 @@ def lines_of(source: RunSource) -> list[dict[str, Any]]:
         raise ViewError(str(error)) from None
 
 
-def summary(source: RunSource) -> Summary:
+def summary(source: RunSource, columns: Sequence[str] = COLUMNS) -> Summary:
     """A run in a few facts; trouble is told, not raised, so that other runs still show."""
+    state = state_of(source)
     try:
-        return Summary(source.name, source.kind, _facts(source), "")
+        return Summary(source.name, source.kind, _facts(source, columns), "", state)
     except (ViewError, OSError) as error:
-        return Summary(source.name, source.kind, {}, str(error))
+        return Summary(source.name, source.kind, {}, str(error), state)
 
 
 def metric_names(runs: Sequence[list[dict[str, Any]]]) -> list[str]:
@@ -77,6 +91,7 @@ def curve(run: str, lines: Sequence[dict[str, Any]], metric: str, axis: Axis) ->
     """A metric of one run along an axis; lines that did not measure it are left out."""
     x: list[float] = []
     y: list[float] = []
+    ends: list[tuple[float, float]] = []
     cost = 0.0
     for line in lines:
         here = _cost(line, axis) if line["kind"] == "train" else None
@@ -85,7 +100,27 @@ def curve(run: str, lines: Sequence[dict[str, Any]], metric: str, axis: Axis) ->
         if isinstance(value, (int, float)) and math.isfinite(value):
             x.append(float(line["step"]) if axis == "step" else cost)
             y.append(float(value))
-    return Line(run, tuple(x), tuple(y))
+            low, high = line.get(f"{metric}_low"), line.get(f"{metric}_high")
+            if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+                ends.append((float(low), float(high)))
+    if len(ends) < len(y) or not y:
+        return Line(run, tuple(x), tuple(y))
+    return Line(run, tuple(x), tuple(y), tuple(low for low, _ in ends), tuple(high for _, high in ends))
+
+
+def smoothed(line: Line, width: int) -> Line:
+    """The means of `width` values around each; as many on either side, fewer at both ends. Without intervals."""
+    half = (width - 1) // 2
+    if half < 1 or len(line.y) < 3:
+        return line
+    sums = [0.0]
+    for value in line.y:
+        sums.append(sums[-1] + value)
+    out: list[float] = []
+    for i in range(len(line.y)):
+        near = min(half, i, len(line.y) - 1 - i)
+        out.append((sums[i + near + 1] - sums[i - near]) / (2 * near + 1))
+    return Line(line.run, line.x, tuple(out))
 
 
 @dataclass(frozen=True)
@@ -103,39 +138,43 @@ STEP_NUMBERS = ("reward/mean", "reward/solved", "policy/entropy", "rollout/lengt
                 "policy/mismatch")  # fmt: skip
 
 
-def steps(source: RunSource) -> list[ShownStep]:
+def steps(source: RunSource, columns: Sequence[str] = STEP_NUMBERS) -> list[ShownStep]:
     """The steps of a run, newest first: measured ones, and those whose rollouts were saved."""
     saved = set(source.steps())
     out: dict[int | None, ShownStep] = {step: ShownStep(step, {}, True) for step in saved}
     for line in lines_of(source):
         if line["kind"] == "train":
-            numbers = {n: float(v) for n in STEP_NUMBERS if isinstance(v := value_in(line, n), (int, float))}
+            numbers = {n: float(v) for n in columns if isinstance(v := value_in(line, n), (int, float))}
             out[line["step"]] = ShownStep(line["step"], numbers, line["step"] in saved)
     return sorted(out.values(), key=lambda s: -1 if s.step is None else s.step, reverse=True)
 
 
-def _facts(source: RunSource) -> dict[str, str]:
+def _facts(source: RunSource, columns: Sequence[str]) -> dict[str, str]:
+    if source.kind != "run":
+        return {"forests": "of another program" if source.kind == "nodes" else "saved"}
     lines = lines_of(source)
     train = [line for line in lines if line["kind"] == "train"]
-    task: Any = source.config.get("task", "")
+    given = settings_of(source.config)
+    whole = given.steps if given.steps is not None and given.steps < MANY else None
+    done = str(train[-1]["step"]) if train else "0"
     out = {
-        "recipe": _recipe(source.config),
-        "task": " ".join(str(t) for t in cast("list[Any]", task)) if isinstance(task, list) else str(task),
-        "model": str(source.config.get("model", "")),
-        "steps": str(train[-1]["step"]) if train else "0",
-    }
-    for name in ("reward/mean", "eval/pass@1", "budget/decoded_total"):
-        line = next((x for x in reversed(lines) if x.get(name) is not None), None)
-        if line is not None:
-            out[name] = f"{line[name]:,.0f}" if name.startswith("budget/") else f"{line[name]:.3g}"
-    if source.kind == "run" and not lines and not source.steps():
-        out["state"] = "nothing yet"
-    return out if source.kind == "run" else {"forests": "of another program" if source.kind == "nodes" else "saved"}
+        "recipe": given.recipe, "task": given.task, "model": given.model, "seed": given.seed,
+        "knobs": " ".join(f"{name}={value}" for name, value in given.knobs),
+        "step": f"{done} of {whole}" if whole is not None else done,
+    }  # fmt: skip
+    out |= {name: found for name in columns if name not in PLAIN and (found := latest(lines, name))}
+    return {name: value for name, value in out.items() if value}
 
 
-def _recipe(config: dict[str, Any]) -> str:
-    parts: Any = config.get("parts", {})
-    return str(cast("dict[str, Any]", parts).get("name", "")) if isinstance(parts, dict) else ""
+def latest(lines: Sequence[dict[str, Any]], metric: str) -> str:
+    """The last value of a metric, with its interval where one was measured; "" where it never was."""
+    for line in reversed(lines):
+        value = line.get(metric)
+        if isinstance(value, (int, float)):
+            low, high = line.get(f"{metric}_low"), line.get(f"{metric}_high")
+            shown = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+            return f"{shown} ({low:.2f}–{high:.2f})" if low is not None and high is not None else shown
+    return ""
 
 
 def _cost(line: dict[str, Any], axis: Axis) -> float | None:

@@ -26,6 +26,10 @@ class Hit:
     node: int
     about: str
     excerpt: str
+    path: str
+    """The nodes above it, from the root down."""
+    reward: float
+    """Mean outcome of the judged leaves at or below it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Found:
     looked: int
     total: int
     note: str
+    matches: int = 0
+    """How many match among those that were looked at; `hits` are the first of them."""
 
 
 def search(archive: Archive, pieces: Pieces, text: str, limit: int = 200) -> Found:
@@ -47,7 +53,10 @@ def search(archive: Archive, pieces: Pieces, text: str, limit: int = 200) -> Fou
         return Found((), 0, len(archive), "type what to look for: words, or conditions such as finish:length reward>0")
     ids, at = archive.ragged("actions")
     hits: list[Hit] = []
-    looked = tokens = 0
+    looked = tokens = matches = 0
+    if not asked.words:
+        hits = [_hit(archive, row, _text(archive, pieces, row), 0) for row in rows[:limit].tolist()]
+        return Found(tuple(hits), len(rows), len(rows), "" if hits else "nothing matches", len(rows))
     for start in range(0, len(rows), _BATCH):
         batch = rows[start : start + _BATCH].tolist()
         texts = pieces.texts([ids[at[r] : at[r + 1]] for r in batch])
@@ -55,14 +64,19 @@ def search(archive: Archive, pieces: Pieces, text: str, limit: int = 200) -> Fou
             looked += 1
             low = whole.casefold()
             if all(word in low for word in asked.words):
-                hits.append(_hit(archive, row, whole, low.find(asked.words[0]) if asked.words else 0))
-                if len(hits) >= limit:
-                    return Found(tuple(hits), looked, len(rows), f"the first {limit} of them; say more to find fewer")
+                matches += 1
+                if matches <= limit:
+                    hits.append(_hit(archive, row, whole, low.find(asked.words[0])))
         tokens += int(at[batch[-1] + 1] - at[batch[0]])
-        if asked.words and tokens > SCANNED and looked < len(rows):
+        if tokens > SCANNED and looked < len(rows):
             note = f"looked at {looked:,} of {len(rows):,} nodes; narrow the search with a condition, such as role:env"
-            return Found(tuple(hits), looked, len(rows), note)
-    return Found(tuple(hits), looked, len(rows), "" if hits else "nothing matches")
+            return Found(tuple(hits), looked, len(rows), note, matches)
+    return Found(tuple(hits), looked, len(rows), "" if hits else "nothing matches", matches)
+
+
+def _text(archive: Archive, pieces: Pieces, row: int) -> str:
+    ids, at = archive.ragged("actions")
+    return pieces.text(ids[at[row] : at[row + 1]])
 
 
 def _hit(archive: Archive, row: int, text: str, place: int) -> Hit:
@@ -70,7 +84,16 @@ def _hit(archive: Archive, row: int, text: str, place: int) -> Hit:
     start = max(0, place - 30)
     excerpt = ("…" if start else "") + text[start : start + 140] + ("…" if len(text) > start + 140 else "")
     tree = archive.trees[int(archive.shape.tree[row])][1]
-    return Hit(tree, int(archive.numbers("id")[row]), " · ".join(w for w in words if w), excerpt)
+    ids, rewards = archive.numbers("id"), archive.scores("reward")
+    shape = archive.shape
+    below = rewards[row : shape.end[row]][shape.is_leaf[row : shape.end[row]]]
+    judged = below[np.isfinite(below)]
+    above = [int(ids[r]) for r in shape.path(row)]
+    steps = [str(n) for n in above] if len(above) <= 8 else [*map(str, above[:3]), "…", *map(str, above[-4:])]
+    return Hit(
+        tree, above[-1], " · ".join(w for w in words if w), excerpt, " › ".join(steps),
+        float(judged.mean()) if len(judged) else float("nan"),
+    )  # fmt: skip
 
 
 def _word(archive: Archive, name: str, row: int) -> str:

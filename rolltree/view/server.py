@@ -14,7 +14,10 @@ from pathlib import Path
 
 from rolltree.view.guard import Guard, is_loopback
 from rolltree.view.links import ViewError
-from rolltree.view.source import RunSource, open_sources
+from rolltree.view.source import FoundSources, RunSource
+
+PATIENCE = 60.0
+"""Seconds a page may be silent (busy drawing, asleep, offline) before the viewer forgets it and it starts anew."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class ViewConfig:
     """Look at runs, trees and tokens in the browser."""
 
     runs: tuple[Path, ...] = ()
-    """Run folders, folders of forests, or files of nodes (.jsonl, .parquet)."""
+    """Run folders, folders that hold some, folders of forests, or files of nodes (.jsonl, .parquet)."""
     host: str = "127.0.0.1"
     """Address to listen on; anything but this machine's own makes a token necessary."""
     port: int = 8642
@@ -37,7 +40,8 @@ class ViewConfig:
 
 def serve(config: ViewConfig) -> int:
     """Open the sources and serve pages until interrupted."""
-    sources = open_sources(config.runs, config.model)
+    found = FoundSources(config.runs, config.model)
+    sources = found()
     # NiceGUI looks for stored settings in the working directory unless told where; the viewer stores nothing.
     settings = tempfile.mkdtemp(prefix="rolltree-view-")
     atexit.register(shutil.rmtree, settings, ignore_errors=True)
@@ -53,13 +57,14 @@ def serve(config: ViewConfig) -> int:
     token = config.token or (None if local else secrets.token_urlsafe(24))
     if token is not None and not all(c.isalnum() or c in "-_." for c in token):
         raise ViewError("a token must be made of letters, digits and - _ . only, so that it fits into an address")
-    register(sources)
+    register(found)
     app.add_middleware(Guard, token=token, local=local)
     print(announcement(sources, config.host, port, token), flush=True)
     with suppress(KeyboardInterrupt):
         ui.run(
             host=config.host, port=port, title="Rolltree", reload=False, show=config.open, show_welcome_message=False,
             dark=None, tailwind=False, favicon="🌳", binding_refresh_interval=None, language="en-US",
+            reconnect_timeout=PATIENCE,
         )  # fmt: skip
     return 0
 
@@ -67,7 +72,8 @@ def serve(config: ViewConfig) -> int:
 def announcement(sources: list[RunSource], host: str, port: int, token: str | None) -> str:
     """What is printed at the start: the address to open, and what it shows."""
     shown = f"[{host}]" if ":" in host else host
-    names = ", ".join(s.name for s in sources)
+    few = [s.name for s in sources[:6]]
+    names = ", ".join(few) + (f" and {len(sources) - len(few)} more" if len(sources) > len(few) else "")
     address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
     return f"Rolltree shows {names} at {address}\nStop with Ctrl-C."
 

@@ -6,12 +6,16 @@ that somebody sent cannot lead elsewhere.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from rolltree.errors import RolltreeError
 from rolltree.tree import parquet
 from rolltree.tree.archive import Archive, open_forest
 from rolltree.tree.json_text import read_json
@@ -20,6 +24,12 @@ from rolltree.view.links import ViewError
 
 Kind = Literal["run", "forests", "nodes"]
 NODES = (".jsonl", ".json", ".parquet")
+DEEPEST = 8
+"""Levels of folders that are looked through for runs."""
+MOST = 1000
+"""Runs shown of one folder."""
+FRESH = 1.0
+"""Seconds that a look through the folders is good for."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +50,11 @@ class RunSource:
             raise ViewError(f"{path} leads out of {self.path} and is not opened; copy what it points to into the run")
         return path
 
-    @cached_property
+    @property
     def config(self) -> dict[str, Any]:
-        """The run's config.json; empty for forests of other programs."""
+        """The run's config.json; empty for forests of other programs and for runs that have not written it."""
         path = self.inside("config.json")
-        if self.kind != "run" or not path.is_file():
-            return {}
-        try:
-            found: Any = read_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ViewError(f"{path} cannot be read ({error}); the run's settings are not known") from None
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return _config(path, _changed(path)) if self.kind == "run" and path.is_file() else {}
 
     @property
     def forests(self) -> Path:
@@ -65,6 +69,14 @@ class RunSource:
         found = [step for step, path in parquet.parts(folder) if (path / "trees.parquet").exists()]
         broken = [path for step, path in parquet.parts(folder) if step is None and (path / "nodes.parquet").exists()]
         return [*found] or ([None] if broken else [])
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one forest without steps, which opens at its prompts; a damaged one says so on its page."""
+        try:
+            return self.kind != "run" and self.steps() == [None]
+        except RolltreeError:
+            return False
 
     def archive(self, step: int | None) -> Archive:
         """The columns of one step's forest, opened once and kept while it does not change."""
@@ -86,15 +98,19 @@ class RunSource:
         if self.kind == "nodes":
             return (_changed(self.path),)
         folder = self.path / "forests" if self.kind == "run" else self.path
-        files = ("metrics.jsonl", "findings.jsonl", "config.json")
+        files = ("metrics.jsonl", "findings.jsonl", "config.json", "in-use.json")
         return (*(_changed(self.path / name) for name in files), _changed(folder))
 
 
 def open_sources(paths: Sequence[Path | str], model: str = "") -> list[RunSource]:
-    """Each path as a source, under distinct names; a path that does not exist or holds no nodes is refused."""
+    """Each path as a source, under distinct names; a path that does not exist or holds no nodes is refused.
+
+    A folder that is no run is looked through for runs and saved forests, at any depth.
+    """
     if not paths:
         raise ViewError("name at least one run to view: rolltree view runs/first")
     out: list[RunSource] = []
+    taken = set[str]()
     for given in paths:
         path = Path(given)
         if not path.exists():
@@ -102,14 +118,69 @@ def open_sources(paths: Sequence[Path | str], model: str = "") -> list[RunSource
         path = path.resolve()
         if path.is_file() and path.suffix not in NODES:
             raise ViewError(f"{path} is no file of nodes; give a folder, or a file that ends in {', '.join(NODES)}")
-        name, taken = path.name, {s.name for s in out}
-        if name in taken:
-            name = f"{path.parent.name}/{path.name}"
-        count = 2
-        while name in taken:
-            name, count = f"{path.name} ({count})", count + 1
-        out.append(RunSource(name, path, _kind(path), model))
+        for found in discover(path):
+            name = _name(found, path, alone=len(paths) == 1)
+            if name in taken:
+                name = f"{found.parent.name}/{found.name}"
+            first, count = name, 2
+            while name in taken:
+                name, count = f"{first} ({count})", count + 1
+            taken.add(name)
+            out.append(RunSource(name, found, _kind(found), model))
     return out
+
+
+class FoundSources:
+    """The sources at some places as they are now: folders are looked through again at most once a second."""
+
+    def __init__(self, paths: Sequence[Path | str], model: str = "") -> None:
+        self._paths, self._model = tuple(paths), model
+        self._found, self._at = open_sources(paths, model), time.monotonic()
+
+    def __call__(self) -> list[RunSource]:
+        """The sources; those known before keep their names and places where a path cannot be read any more."""
+        if time.monotonic() - self._at > FRESH:
+            with suppress(ViewError, OSError):
+                self._found = open_sources(self._paths, self._model)
+            self._at = time.monotonic()
+        return self._found
+
+
+def discover(root: Path) -> list[Path]:
+    """The runs and saved forests at or below a folder, by path; links are not followed.
+
+    A folder without any stands for itself: a run that is about to begin.
+    """
+    if root.is_file() or _is_source(root):
+        return [root]
+    out: list[Path] = []
+    for folder, names, _ in os.walk(root):
+        here = Path(folder)
+        if _is_source(here):
+            out.append(here)
+            names.clear()
+            continue
+        deep = len(here.relative_to(root).parts) >= DEEPEST
+        names[:] = [] if deep else sorted(n for n in names if not n.startswith("."))
+        if len(out) >= MOST:
+            break
+    return out or [root]
+
+
+def _is_source(folder: Path) -> bool:
+    # A model's folder has a config.json too, so that alone makes no run.
+    if any((folder / name).exists() for name in ("metrics.jsonl", "forests", "nodes.parquet")):
+        return True
+    return ((folder / "config.json").exists() and (folder / "in-use.json").exists()) or any(folder.glob("step=*"))
+
+
+def _name(found: Path, root: Path, *, alone: bool) -> str:
+    """A source's name below the folder that was named; a run of a comparison's cache is named by its folder there."""
+    if found == root:
+        return root.name
+    below = found.parent if found.name == "run" and (found.parent / "spec.json").exists() else found
+    inner = below.relative_to(root).as_posix() if below != root else root.name
+    return inner if alone or below == root else f"{root.name}/{inner}"
 
 
 def nothing(source: RunSource) -> str:
@@ -117,6 +188,16 @@ def nothing(source: RunSource) -> str:
     if source.kind == "run":
         return f"{source.name} holds no rollouts yet; train with --forests-every above 0 to keep some"
     return f"{source.name} holds no forests; write them with rolltree.tree.parquet.save, or as nodes.jsonl"
+
+
+@lru_cache(maxsize=256)
+def _config(path: Path, changed: tuple[int, int]) -> dict[str, Any]:
+    del changed
+    try:
+        found: Any = read_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ViewError(f"{path} cannot be read ({error}); the run's settings are not known") from None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _kind(path: Path) -> Kind:
@@ -133,7 +214,7 @@ def _changed(path: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=6)
 def _opened(folder: Path, changed: tuple[int, int]) -> Archive:
     del changed  # part of the key: an overwritten forest is opened anew
     return open_forest(folder)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rolltree.tree import Node
-from rolltree.tree.node import TRAINER_LOGP
+from rolltree.tree.json_text import read_json
+from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.view.colours import Colouring, Scale, author, scale
 from rolltree.view.rows import Record
 from rolltree.view.sums import Floats
@@ -38,6 +39,8 @@ class TokenRun:
     """Actions of the path before the first shown token."""
     state: str
     """The environment's state after the node, as stored; "" where there is none."""
+    same: list[bool] = field(default_factory=list[bool])
+    """Which tokens another path has too; empty where nothing is compared."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def quantity(record: Record, colouring: Colouring, newest: int, reward: float) -
     if colouring == "author":
         return np.full(size, float(author(n.role, n.actor)))
     if colouring == "entropy":
-        return nothing if n.entropy is None else n.entropy.astype(np.float64)
+        return _entropy(record)
     if colouring == "advantage":
         return _advantage(n)
     if colouring == "staleness":
@@ -110,8 +113,20 @@ def _mismatch(record: Record) -> Floats:
     )
 
 
+def _entropy(record: Record) -> Floats:
+    """The engine's entropies; the trainer's where it reported none."""
+    if record.node.entropy is not None:
+        return record.node.entropy.astype(np.float64)
+    read = _noted(record, TRAINER_ENTROPY)
+    return np.full(len(record.node), np.nan) if read is None else read
+
+
 def _trainer(record: Record) -> Floats | None:
-    given = record.notes.get(TRAINER_LOGP)
+    return _noted(record, TRAINER_LOGP)
+
+
+def _noted(record: Record, name: str) -> Floats | None:
+    given = record.notes.get(name)
     if not isinstance(given, list) or len(given) != len(record.node):
         return None
     return np.array([np.nan if v is None else v for v in given], np.float64)
@@ -131,7 +146,7 @@ def _run(record: Record, pieces: Pieces, shades: Any, keep: Any, newest: int, st
         "log p": n.logp,
         "log q": n.sampling_logprob,
         "log p (trainer)": _trainer(record),
-        "entropy": n.entropy,
+        "entropy": _entropy(record),
         "gain": n.gain,
         "loss": n.loss,
         "weight": n.weight,
@@ -142,7 +157,8 @@ def _run(record: Record, pieces: Pieces, shades: Any, keep: Any, newest: int, st
         known["advantage"] = advantage
     if n.keep is not None:
         known["loss_mask"] = n.keep.astype(np.int64)
-    facts = {name: [_number(array[i]) for i in keep] for name, array in known.items() if array is not None}
+    given = {name: array for name, array in known.items() if array is not None and np.isfinite(array).any()}
+    facts = {name: [_number(array[i]) for i in keep] for name, array in given.items()}
     top: list[list[tuple[str, float]]] = []
     if n.top is not None:
         distinct = np.unique(n.top.ids)
@@ -188,7 +204,7 @@ def _note(path: Sequence[Record], colouring: Colouring, values: Floats) -> str:
         return ""
     return {
         "reward": "no leaf below this path has an outcome",
-        "entropy": "no entropy was recorded on this path; recipes that need it ask the engine for it",
+        "entropy": "no entropy was recorded on this path; training notes it of what it reads",
         "mismatch": "no pair of log-probs was recorded on this path",
         "advantage": "nothing on this path was given credit",
         "staleness": "no weight versions were recorded on this path",
@@ -199,7 +215,7 @@ def _note(path: Sequence[Record], colouring: Colouring, values: Floats) -> str:
 def _pretty(text: str) -> str:
     """Stored JSON, indented; other text as it is."""
     try:
-        return json.dumps(json.loads(text), indent=1, ensure_ascii=False) if text else ""
+        return json.dumps(read_json(text), indent=1, ensure_ascii=False) if text else ""
     except ValueError:
         return text
 

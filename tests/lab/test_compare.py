@@ -33,8 +33,8 @@ def test_a_real_gain_is_found_and_none_is_not_invented(tmp_path):
 def test_a_gain_smaller_than_of_interest_fails(tmp_path):
     shelf = Shelf(tmp_path, Simulated({"a": 0.2, "b": 0.23}, noise=0.002))
     made = compare(arms(["a", "b"]), conditions(), range(6), shelf, least=0.1, console=quiet())
-    assert made.contrasts[0].outcome == "fails"
-    assert "by less than claimed" in made.contrasts[0].words
+    assert made.contrasts[0].outcome == "claim excluded"
+    assert "by less than the claimed 10.0 points" in made.contrasts[0].words
 
 
 def test_error_rate_of_whole_comparisons():

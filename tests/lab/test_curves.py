@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rolltree.lab.curves import FEW, area, band, value_at
+from rolltree.lab.curves import FEW, area, band, endpoint, value_at
 from rolltree.lab.trace import LabError, Trace, TraceTally, by_seed, load_trace, save_trace
 
 
@@ -60,3 +60,24 @@ def test_damaged_traces_are_named(tmp_path, text):
     (tmp_path / "trace.json").write_text(text)
     with pytest.raises(LabError, match=r"cannot read the trace .*trace.json"):
         load_trace(tmp_path / "trace.json")
+
+
+def test_the_end_of_a_curve_is_the_mean_of_its_last_evaluations():
+    long = trace(xs=(0, 20, 40, 60, 80, 100), ys=(0.0, 0.1, 0.2, 0.4, 0.6, 0.8))
+    assert endpoint(long, "m") == pytest.approx(0.6)
+    assert endpoint(long, "m", 80) == pytest.approx(0.4)
+    assert endpoint(long, "m", 70) == pytest.approx(0.4), "the step that overshoots the budget belongs to it"
+    assert endpoint(trace(xs=(0, 50), ys=(0.9, 0.3)), "m") == 0.3, "the policy before training is not its end"
+    assert endpoint(trace(xs=(0,), ys=(0.9,)), "m") == 0.9
+    with pytest.raises(LabError, match="only up to 100 of 200"):
+        endpoint(long, "m", 200)
+
+
+def test_the_hard_third_is_that_of_the_policy_all_arms_start_from(tmp_path):
+    start = {f"i{k}": TraceTally(4, k % 5) for k in range(5)} | {"only at first": TraceTally(4, 0)}
+    end = {f"i{k}": TraceTally(4, 4 - k % 5) for k in range(5)}
+    made = Trace("a", 0, trace().rows, end, first=start)
+    assert made.hard() == pytest.approx((4 / 4 + 3 / 4) / 2), "i0 and i1 of five, as they stand at the end"
+    assert trace().hard() is None
+    save_trace(made, tmp_path / "t.json")
+    assert load_trace(tmp_path / "t.json").hard() == made.hard()

@@ -55,7 +55,7 @@ def test_training_evidence_is_a_comparison_at_equal_budget(tmp_path):
 
 def test_a_lost_claim_is_stored_as_lost(tmp_path):
     entry = measure(training(least=0.05), Simulated({"grpo": 0.3, "rloo": 0.1}), tmp_path, quiet())
-    assert entry.outcome == "fails"
+    assert entry.outcome == "worse"
     assert "worse than" in entry.words
 
 

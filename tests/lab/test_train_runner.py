@@ -18,6 +18,7 @@ from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.lab.runner import Conditions, Shelf, Spec
 from rolltree.lab.trace import LabError
 from rolltree.lab.train_runner import TrainRunner, settings
+from rolltree.metrics.log import read_metrics
 from rolltree.policy.errors import ModelError
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
@@ -116,7 +117,7 @@ def test_a_run_stopped_midway_continues_to_the_same_trace(tmp_path, model):
     continued = run(tmp_path / "cut", model, knobs=often)
 
     def timeless(trace):
-        return [{k: v for k, v in row.items() if k != "seconds"} for row in trace.rows]
+        return [{k: v for k, v in row.items() if k not in ("seconds", "time/processor")} for row in trace.rows]
 
     assert timeless(continued) == timeless(whole)
     assert continued.items == whole.items
@@ -167,3 +168,18 @@ def test_a_knob_puts_another_control_over_a_recipe():
     (bare,) = arms(["grpo"], ["control.pool=8"])
     with pytest.raises(LabError, match=r"control\.pool is set for 'grpo' but no control"):
         TrainRunner().modules(Spec(bare, 0, conditions("nano")))
+
+
+def test_the_first_and_the_last_evaluation_may_ask_more_items(tmp_path, model):
+    on = conditions(model, end_items=5)
+    made = TrainRunner(early).run(Spec(Arm("grpo", "grpo", SMALL), 0, on), tmp_path / "run", lambda cost, doing: None)
+    evals = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "eval"]
+    assert [line["eval/items"] for line in evals] == [5, *[2] * (len(evals) - 2), 5]
+    assert len(evals) > 2
+    assert made.first.keys() == made.items.keys()
+    assert len(made.items) == 5
+    assert made.hard() is not None
+    assert made.total("optim/updates") > 0
+    assert made.total("budget/flops") > 0
+    assert made.total("time/processor") > 0
+    assert made.mean("budget/trained") is not None, "the counter of grpo's card"

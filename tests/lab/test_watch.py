@@ -35,8 +35,8 @@ def test_the_last_line_of_a_step_counts_and_a_torn_line_does_not(tmp_path):
     watch(RunEvent("evaluated", 1, {}, (tree(["3", "3"]),)))
     with watch.path.open("a") as sink:
         sink.write(json.dumps({"kind": "eval", "step": 2, "items": {}})[:9])
-    assert noted(tmp_path / "nothing") == {}
-    assert noted(watch.path) == {"i": TraceTally(2, 0, 1)}
+    assert noted(tmp_path / "nothing") == ({}, {})
+    assert noted(watch.path) == ({"i": TraceTally(1, 1, 1)}, {"i": TraceTally(2, 0, 1)})
 
 
 def test_time_left_is_judged_by_runs_really_made():

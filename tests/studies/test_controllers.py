@@ -47,7 +47,7 @@ def test_the_table_ranks_arms_below_the_baseline_with_verdicts_and_costs(result)
     rows = [line for line in said.splitlines() if line.startswith("| ")][1:]
     assert [row.split(" | ")[0] for row in rows] == ["| grpo", "| vade", "| dars"]
     assert "holds" in rows[1]
-    assert "fails" in rows[2]
+    assert "worse" in rows[2]
     assert "not reached (0 of 3)" in rows[2]
     assert "30.0 %" in rows[0]
     assert rows[0].endswith("| 0 |"), "simulated runs have evaluations and no steps of their own"

@@ -34,7 +34,7 @@ from rolltree.train.pack import micro_batches
 from rolltree.train.ranks import crewed, shared_out
 from rolltree.train.start import Result
 from rolltree.train.step import Learner, Work, make_optimizer
-from rolltree.tree.node import TRAINER_LOGP
+from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.table import Table
 from tests.policy.forests import tiny_llama
 from tests.train.test_step import flat, rollouts
@@ -71,7 +71,7 @@ class Explodes:
 
 def noted(view: Table, read: Reread) -> list[object]:
     read.write()
-    return [node.notes.pop(TRAINER_LOGP, None) for node in view.nodes]
+    return [node.notes.pop(name, None) for node in view.nodes for name in (TRAINER_LOGP, TRAINER_ENTROPY)]
 
 
 def step(mine: Learner, name: str, seed: int, knobs: StepKnobs = KNOBS_2) -> tuple[dict[str, float], list[object]]:

@@ -20,7 +20,7 @@ from rolltree.train.config import Optim
 from rolltree.train.gather import Reread
 from rolltree.train.pack import micro_batches
 from rolltree.train.step import Learner, make_optimizer
-from rolltree.tree.node import TRAINER_LOGP
+from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.table import Table, table
 from tests.policy.forests import random_tree, tiny_llama
 
@@ -165,6 +165,26 @@ def test_nodes_keep_what_the_trainer_read_before_the_step() -> None:
             seen = np.isfinite(found)
             assert seen.any()
             np.testing.assert_allclose(found[seen], expected[seen], atol=1e-4)
+
+
+def test_nodes_keep_the_entropies_of_what_the_trainer_read() -> None:
+    view, folded, _ = rollouts()
+    mine = learner()
+    micro = micro_batches(view, folded, 10**6)[0]
+    with torch.no_grad():
+        logits = mine.policy.read(micro.packed, logits=True).logits
+    assert logits is not None
+    before = np.full(view.actions, np.nan)
+    before[micro.packed.action] = torch.distributions.Categorical(logits=logits).entropy().numpy()
+    read = Reread(view)
+    mine.step(load_objective("clipped"), view, folded, None, version=1, knobs=StepKnobs(), watchers=(read,))
+    read.write()
+    seen = 0
+    for node, start, length in zip(view.nodes, view.start, view.length, strict=True):
+        found = [np.nan if x is None else x for x in node.notes.get(TRAINER_ENTROPY, [None] * length)]
+        np.testing.assert_allclose(found, before[start : start + length], atol=1e-5)
+        seen += int(np.isfinite(found).sum())
+    assert seen == len(micro.gain)
 
 
 class Breaks:

@@ -44,9 +44,22 @@ class Window:
     def open(self, place: str) -> Any:
         """Go to a place of the viewer and wait until it has drawn all it will draw."""
         self.page.goto(self.address + place)
-        self.page.wait_for_selector("div.page")
+        self.page.wait_for_selector(".page")
         self.page.wait_for_function("window.socket?.connected && !document.querySelector('.waiting')")
         return self.page
+
+
+def rectangle(page: Any, key: str) -> tuple[float, float]:
+    """Where the middle of a rectangle of the icicle is in the window: n3 is node 3."""
+    page.locator(".icicle").scroll_into_view_if_needed()
+    at = page.evaluate(
+        """key => {
+            const all = document.querySelector(".icicle"), box = all.boxOf(key), edge = all.getBoundingClientRect();
+            return [edge.x + box.x + box.w / 2, edge.y + box.y + box.h / 2];
+        }""",
+        key,
+    )
+    return at[0], at[1]
 
 
 def start(*arguments: str | Path) -> Viewer:

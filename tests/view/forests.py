@@ -90,14 +90,31 @@ def a_run(folder: Path, *, hostile: bool = False, steps: int = 2, trees: int = 3
     """A run folder as training leaves it, small."""
     folder.mkdir(parents=True)
     say = MARKUP if hostile else "tiny"
-    config = {"parts": {"name": "grpo"}, "task": ["words", 1], "model": say if hostile else "nano"}
+    config = {
+        "parts": {"name": "grpo"},
+        "recipe": {"is": "Grpo", "group": 8, "clip": 0.2},
+        "task": ["words", 1],
+        "model": say if hostile else "nano",
+        "train": {"seed": 7, "steps": 9, "optim": {"lr": 0.001}},
+    }
     (folder / "config.json").write_text(json.dumps(config))
     tokenizer(folder / "checkpoints" / "step-000002")
     with (folder / "metrics.jsonl").open("w") as sink:
         for step in range(1, steps + 1):
             add_step(folder, step, trees=trees, hostile=hostile)
-            sink.write(json.dumps(a_line(step)) + "\n")
+            sink.write(json.dumps(a_line(step)) + "\n" + json.dumps(an_evaluation(step)) + "\n")
     return folder
+
+
+def an_evaluation(step: int) -> dict[str, object]:
+    rate = step / 10
+    return {
+        "kind": "eval",
+        "step": step,
+        "eval/pass@1": rate,
+        "eval/pass@1_low": rate / 2,
+        "eval/pass@1_high": rate * 2,
+    }
 
 
 def a_line(step: int) -> dict[str, object]:

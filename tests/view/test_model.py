@@ -15,12 +15,13 @@ from rolltree.tree import Forest, Tree, jsonl
 from rolltree.tree.archive import open_forest
 from rolltree.tree.parquet import save
 from rolltree.tree.views import leaf_counts
-from rolltree.view.colours import COLOURINGS, ink, scale
+from rolltree.view.colours import COLOURINGS, contrast, scale
+from rolltree.view.differ import sides
 from rolltree.view.findings import findings
 from rolltree.view.fork import other_leaf, parting
 from rolltree.view.icicle import icicle
 from rolltree.view.links import link, whole
-from rolltree.view.model import excerpts, leaves, node_facts, path_strip, twin_strips
+from rolltree.view.model import excerpts, leaves, node_facts, path_strip
 from rolltree.view.outline import Outline, outline
 from rolltree.view.prompts import metrics, neighbours, prompts
 from rolltree.view.query import parse
@@ -118,7 +119,7 @@ def test_prompts_are_sorted_filtered_and_paged_with_missing_numbers_last(tmp_pat
     trees[3].leaves()[0].scores["reward"] = 0.5
     trees.append(Tree("none", [1]))
     archive, pieces = saved(tmp_path / "f", *trees), Pieces(None)
-    assert [p.tree for p in prompts(archive, pieces).rows][:2] == ["t3", "t0"]
+    assert [p.tree for p in prompts(archive, pieces, sort="reward", descending=False).rows][:2] == ["t3", "t0"]
     assert prompts(archive, pieces, descending=True).rows[-1].tree == "none"
     assert [p.tree for p in prompts(archive, pieces, query="reward<0.5 leaves>=3").rows] == ["t3"]
     assert [p.tree for p in prompts(archive, pieces, query='"item t4"').rows] == ["t4"]
@@ -181,8 +182,9 @@ def test_two_sides_share_one_scale_and_part_at_the_fork(run):
     assert [int(tree.ids[r]) for r in parted.shared] == [0, 1, 2]
     assert [int(tree.ids[r]) for r in parted.right] == [5, 6]
     assert int(tree.ids[other_leaf(tree, tree.row(3)) or 0]) == 4
-    (left, _), (right, _) = twin_strips(tree, [parted.left, parted.right], pieces_of(run), "advantage")
-    assert (left.scale.low, left.scale.high) == (right.scale.low, right.scale.high) == (-1.0, 1.0)
+    left, right = sides(tree, parted, pieces_of(run), "advantage")
+    assert left.strip.scale == right.strip.scale == tree.scale("advantage")
+    assert (left.strip.scale.low, left.strip.scale.high) == (-1.0, 1.0)
     assert [leaf.node for leaf in leaves(tree)] == [3, 4, 6]
 
 
@@ -220,7 +222,14 @@ def test_search_finds_text_words_and_numbers(run):
     assert {h.node for h in search(archive, pieces, "status:pruned").hits} == {6}
     assert {h.node for h in search(archive, pieces, "reward>0.5 finish:eos").hits} == {3}
     assert search(archive, pieces, "nowhere at all").note == "nothing matches"
-    assert search(archive, pieces, "o", limit=2).note.startswith("the first 2")
+    found = search(archive, pieces, "o", limit=2)
+    assert (len(found.hits), found.matches) == (2, len(search(archive, pieces, "o").hits))
+    assert found.matches > 2
+    found = search(archive, pieces, "role:policy", limit=2)
+    assert (len(found.hits), found.matches) == (2, len(search(archive, pieces, "role:policy").hits))
+    (wrong,) = {(h.path, h.reward) for h in search(archive, pieces, "wrong").hits}
+    assert wrong == ("0 › 1 › 2 › 4", 0.0)
+    assert {h.reward for h in search(archive, pieces, "role:env").hits} == {0.5}
     assert "type what to look for" in search(archive, pieces, " ").note
     with pytest.raises(RolltreeError, match="unknown quantity"):
         search(archive, pieces, "colour:red")
@@ -254,7 +263,7 @@ def test_runs_have_curves_steps_and_facts(run, tmp_path: Path):
     lines = lines_of(run)
     assert curve("a", lines, "reward/mean", "decoded").x == (100.0, 200.0)
     assert curve("a", lines, "reward/mean", "step").y == (0.25, 0.5)
-    assert chosen(metric_names([lines]), ["no such"]) == ["reward/mean", "policy/entropy"]
+    assert chosen(metric_names([lines]), ["no such"]) == ["eval/pass@1", "reward/mean", "policy/entropy"]
     assert [(s.step, s.saved) for s in steps(run)] == [(2, True), (1, True)]
     assert summary(run).facts["recipe"] == "grpo"
     (tmp_path / "bad").mkdir()
@@ -334,7 +343,10 @@ def test_scales_cover_their_values_and_inks_read():
     assert scale("advantage", np.array([-3.0, 1.0])).low == -3.0
     used = scale("mismatch", np.array([-1.0, 0.0, 1.0]))
     assert used.index(np.array([-1.0, 0.0, 1.0, np.nan, 9.0])).tolist() == [0, 16, 32, -1, 32]
-    assert (ink("#ffffff"), ink("#000000")) == ("#16181b", "#ffffff")
+    for colouring in COLOURINGS:
+        used = scale(colouring, np.array([0.0, 1.0]))
+        assert min(contrast(a, b) for a, b in zip(used.palette, used.inks, strict=True)) >= 4.5, colouring
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
 
 
 def test_addresses_say_where_and_refuse_nonsense():

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from tests.view.conftest import PATIENCE, Viewer, Window
+from tests.view.conftest import PATIENCE, Viewer, Window, rectangle
 from tests.view.forests import MARKUP, a_line, add_step, huge
 
 
@@ -68,8 +68,8 @@ def test_rectangles_colours_and_keys_lead_through_a_tree(window: Window):
         page.wait_for_selector(f".run.chosen[data-node='{node}']")
     page.keyboard.press("c")
     page.wait_for_selector(".colour-entropy.on")
-    page.click(".icicle .slice >> nth=5")
-    page.wait_for_function("!location.search.includes('node=0')")
+    page.mouse.click(*rectangle(page, "n6"))
+    page.wait_for_function("location.search.includes('node=6')")
     assert query(page)["colour"] == "entropy"
     page.click(".colour-advantage")
     page.wait_for_selector(".colour-advantage.on")
@@ -124,14 +124,14 @@ def test_text_is_text_wherever_it_is_shown(window: Window, viewer: Viewer, place
     page = window.open(place)
     if place.startswith("/tree") and "t0" in place:
         page.wait_for_selector(".icicle[data-drawn]")
-        for at in range(page.locator(".icicle .slice").count()):
-            page.locator(".icicle .slice").nth(at).hover()
-            page.wait_for_selector(".icicle .hoverlayer .hovertext")
+        for node in range(7):
+            page.mouse.move(*rectangle(page, f"n{node}"))
+            page.wait_for_selector(f".rect-tip[data-key=n{node}]")
         page.hover(".run.chosen .token >> nth=0")
         page.click("summary")
     assert "<script>window.planted=1</script>" in page.locator("body").inner_text()
     assert page.evaluate("window.planted") is None
-    assert page.locator(".page img, .page script, .page b, .tip img, .q-dialog img").count() == 0
+    assert page.locator(".page img, .page script, .page b, .tip img, .rect-tip img, .q-dialog img").count() == 0
 
 
 def test_an_empty_run_and_damaged_files_say_one_sentence(window: Window):

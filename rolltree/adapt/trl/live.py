@@ -1,10 +1,13 @@
-"""An embedded engine that follows the weights of the model TRL is training."""
+"""The engine that writes for a TRL trainer: an embedded one that follows its weights, or the server that TRL feeds."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from rolltree.adapt.errors import AdaptError
+from rolltree.engine.http import connect
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.policy.codec import HFCodec
@@ -13,14 +16,31 @@ from rolltree.policy.publish import weights_of
 
 
 class LiveEngine:
-    """One engine for one trainer; weights are handed over when the trainer's step has moved on."""
+    """One engine for one trainer.
+
+    An embedded one gets the weights when the trainer's step has moved on. With `use_vllm` and `vllm_mode="server"` it
+    is TRL's server, which TRL gives the weights before it asks for rollouts, gathered from FSDP or DeepSpeed.
+    """
 
     def __init__(self) -> None:
         self._engine: LocalEngine | None = None
         self._owner: Any = None
 
-    async def current(self, trainer: Any) -> Engine:
+    @asynccontextmanager
+    async def current(self, trainer: Any) -> AsyncGenerator[Engine]:
         """The engine with the trainer's present weights, whose version is the trainer's global step."""
+        if not getattr(trainer.args, "use_vllm", False):
+            yield await self._embedded(trainer)
+            return
+        # A generation has an event loop of its own, and connections belong to a loop.
+        core = core_of(trainer.accelerator.unwrap_model(trainer.model))
+        served = await connect(_server(trainer.args), _codec(trainer, core), version=int(trainer.state.global_step))
+        try:
+            yield served
+        finally:
+            await served.close()
+
+    async def _embedded(self, trainer: Any) -> Engine:
         step = int(trainer.state.global_step)
         model = trainer.accelerator.unwrap_model(trainer.model)
         if self._engine is None or self._owner is not trainer or step < self._engine.version:
@@ -28,8 +48,7 @@ class LiveEngine:
                 await self._engine.close()
             _check_whole(trainer)
             core = core_of(model)
-            tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-            codec = HFCodec(tokenizer, int(core.config.vocab_size))
+            codec = _codec(trainer, core)
             device = str(trainer.accelerator.device)
             # Versions only grow, and the weights of this step are handed over below.
             self._engine = LocalEngine(core, codec, device=device, dtype=core.dtype, version=step - 1)
@@ -56,8 +75,20 @@ def check_settings(trainer: Any) -> None:
         raise AdaptError(
             f"repetition_penalty={args.repetition_penalty} is not supported in Rolltree's rollouts; leave it at 1.0"
         )
-    if getattr(args, "use_vllm", False):
-        raise AdaptError("use_vllm=True starts a second engine beside Rolltree's; set use_vllm=False")
+    if getattr(args, "use_vllm", False) and args.vllm_mode != "server":
+        raise AdaptError(
+            f"vllm_mode={args.vllm_mode!r} runs vLLM inside the trainer, where rollouts cannot be streamed or stopped; "
+            "start vllm serve and set vllm_mode='server'"
+        )
+
+
+def _server(args: Any) -> str:
+    return str(args.vllm_server_base_url or f"http://{args.vllm_server_host}:{args.vllm_server_port}")
+
+
+def _codec(trainer: Any, core: Any) -> HFCodec:
+    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    return HFCodec(tokenizer, int(core.config.vocab_size))
 
 
 def _check_whole(trainer: Any) -> None:
@@ -65,6 +96,6 @@ def _check_whole(trainer: Any) -> None:
     for flag, name in (("is_deepspeed_enabled", "DeepSpeed"), ("is_fsdp_enabled", "FSDP")):
         if getattr(trainer, flag, False):
             raise AdaptError(
-                f"Rolltree's embedded engine needs the whole model, but {name} shards it; train on one device or with "
-                "data parallelism"
+                f"Rolltree's embedded engine needs the whole model, but {name} shards it; let TRL hand the weights to "
+                "a server (use_vllm=True, vllm_mode='server'), or train with data parallelism"
             )

@@ -76,23 +76,23 @@ class TreeRollouts:
     async def _rollouts(
         self, items: Sequence[Item], count: int, trainer: Any, training: bool
     ) -> tuple[list[Row], dict[str, float]]:
-        engine = await self._live.current(trainer)
-        if not self._checked:
-            check(self.parts, engine, self.task)
-            self._checked = True
-        budget = Budget(name="rollouts for TRL")
-        limit = min(self.task.max_tokens, int(trainer.max_completion_length))
-        seed = mix(trainer.args.seed, "trl", self._calls, trainer.accelerator.process_index)
-        # The same prompt may come twice in one batch; each time it is a group of its own.
-        asked = [replace(item, id=f"{item.id}/{i}") for i, item in enumerate(items)]
-        forest = await grow(
-            self._strategy(count) if training else Independent(count), engine, self.task, asked, seed=seed,
-            budget=budget, max_tokens=limit, sampling=sampling_of(trainer),
-        )  # fmt: skip
-        if self.watch is not None:
-            self.watch(int(trainer.state.global_step), forest)
-        rows, numbers = self._fitted(forest, asked, engine, count, limit=limit, seed=seed)
-        return rows, numbers | {"decoded": float(budget.spent.decoded), "version": float(engine.version)}
+        async with self._live.current(trainer) as engine:
+            if not self._checked:
+                check(self.parts, engine, self.task)
+                self._checked = True
+            budget = Budget(name="rollouts for TRL")
+            limit = min(self.task.max_tokens, int(trainer.max_completion_length))
+            seed = mix(trainer.args.seed, "trl", self._calls, trainer.accelerator.process_index)
+            # The same prompt may come twice in one batch; each time it is a group of its own.
+            asked = [replace(item, id=f"{item.id}/{i}") for i, item in enumerate(items)]
+            forest = await grow(
+                self._strategy(count) if training else Independent(count), engine, self.task, asked, seed=seed,
+                budget=budget, max_tokens=limit, sampling=sampling_of(trainer),
+            )  # fmt: skip
+            if self.watch is not None:
+                self.watch(int(trainer.state.global_step), forest)
+            rows, numbers = self._fitted(forest, asked, engine, count, limit=limit, seed=seed)
+            return rows, numbers | {"decoded": float(budget.spent.decoded), "version": float(engine.version)}
 
     def _strategy(self, count: int) -> TreeStrategy:
         return at_width(self.parts.strategy, count) or self.parts.strategy

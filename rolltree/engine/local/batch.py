@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from rolltree.engine.local.run import LocalRun, Parked
 from rolltree.engine.local.sampling import SamplingRows
@@ -16,11 +17,15 @@ from rolltree.engine.local.stops import Meaning
 from rolltree.engine.protocol import Sample
 from rolltree.tree.node import Finish, FloatArray, Top
 
+Ints = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Rows that want more than a token."""
+    """Some rows, how they draw, and at which places among them stand those that want more than a token."""
 
+    rows: Ints
+    distribution: SamplingRows
     hook: list[int]
     entropy: list[int]
     top: list[int]
@@ -56,7 +61,6 @@ class DecodeBatch:
         self.meaning = np.zeros((0, vocab_size), np.uint8)
         self._max_top = max_top
         self._tops: dict[LocalRun, tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], FloatArray]] = {}
-        self._distribution: SamplingRows | None = None
         self._asking: Asking | None = None
 
     def __len__(self) -> int:
@@ -93,7 +97,7 @@ class DecodeBatch:
         if run.parked is not None:
             self._restore(row, run.parked)
             run.parked = None
-        self._distribution = self._asking = None
+        self._asking = None
 
     def park(self) -> list[LocalRun]:
         """Empty the batch; every run takes with it what it has written and goes on from there."""
@@ -131,27 +135,27 @@ class DecodeBatch:
         for s, t in zip(source, target, strict=True):
             self.runs[t] = self.runs[s]
         del self.runs[left:]
-        self._distribution = self._asking = None
+        self._asking = None
         return source, target
 
-    def distribution(self, device: torch.device) -> SamplingRows:
-        """How the rows draw."""
-        if self._distribution is None:
-            n = len(self)
-            vocab = self.meaning.shape[1]
-            self._distribution = SamplingRows.of(self.temperature[:n], self.top_k[:n], self.top_p[:n], vocab, device)
-        return self._distribution
-
-    @property
-    def asking(self) -> Asking:
-        """Which rows cost more than the draw; found once while the batch stays the same."""
+    def asking(self, device: torch.device, rows: Ints | None = None) -> Asking:
+        """What these rows want; of all rows, found once while the batch stays the same."""
+        if rows is not None:
+            return self._of(rows, device)
         if self._asking is None:
-            self._asking = Asking(
-                [row for row, run in enumerate(self.runs) if run.request.sampling.hook is not None],
-                [row for row, run in enumerate(self.runs) if run.entropy],
-                [row for row, run in enumerate(self.runs) if run.top],
-            )
+            self._asking = self._of(np.arange(len(self)), device)
         return self._asking
+
+    def _of(self, rows: Ints, device: torch.device) -> Asking:
+        runs = [self.runs[row] for row in rows.tolist()]
+        vocab = self.meaning.shape[1]
+        return Asking(
+            rows,
+            SamplingRows.of(self.temperature[rows], self.top_k[rows], self.top_p[rows], vocab, device),
+            [i for i, run in enumerate(runs) if run.request.sampling.hook is not None],
+            [i for i, run in enumerate(runs) if run.entropy],
+            [i for i, run in enumerate(runs) if run.top],
+        )
 
     def note_top(self, row: int, ids: np.ndarray[tuple[int], np.dtype[np.int64]], logp: FloatArray) -> None:
         """Alternatives of the token about to be written to a row."""

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from rolltree.engine.local.admit import Room, room_for, wave
-from rolltree.engine.local.batch import DecodeBatch
+from rolltree.engine.local.batch import DecodeBatch, Ints
 from rolltree.engine.local.choose import choose
 from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import PrefixCache
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import wide
 from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
+from rolltree.engine.local.speculate import Drafts, Speculator
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
@@ -32,6 +33,8 @@ from rolltree.tree.node import Finish, FloatArray
 
 LOG = logging.getLogger("rolltree.engine")
 Outcome = tuple[LocalRun, Sample | EngineError, Sample | None]
+Ending = tuple[int, Finish | EngineError, str]
+"""A row, why it ends, and the stop string that fired."""
 
 _STEP = 32
 """The slab grows by this many columns: fewer are copied more often, more are read for nothing."""
@@ -52,8 +55,11 @@ class Core:
     what they have and lets in fewer; anything else ends all with an error, and later requests start afresh.
     """
 
-    def __init__(self, decoder: Decoder, codec: Codec, limits: AdmissionLimits, version: int) -> None:
-        self.decoder, self.limits, self.version = decoder, limits, version
+    def __init__(
+        self, decoder: Decoder, codec: Codec, limits: AdmissionLimits, version: int,
+        speculator: Speculator | None = None,
+    ) -> None:  # fmt: skip
+        self.decoder, self.limits, self.version, self.speculator = decoder, limits, version, speculator
         self.queue: deque[LocalRun] = deque()
         self.batch = DecodeBatch(decoder.vocab_size, limits.max_top)
         self._stops = StopTables(codec, decoder.vocab_size)
@@ -140,9 +146,13 @@ class Core:
         old = len(self.batch)
         taken = self._admit(news)
         states = list[Tensor]()
-        self._fit(taken)
+        drafts = self.speculator.draft(self.batch) if old and self.speculator is not None else None
+        self._fit(taken, 0 if self.speculator is None else self.speculator.how.most)
+        ahead: Tensor | None = None
         if old:
-            states.append(self._decode(old))
+            decoded = self._decode(old, drafts)
+            states.append(decoded[:, 0])
+            ahead = None if drafts is None else decoded
             self._report(range(old), states[0], news)
         if taken:
             seating = seat(taken, self._cache)
@@ -154,10 +164,32 @@ class Core:
         if states:
             hidden = torch.cat(states) if len(states) > 1 else states[0]
             failures = choose(wide(self.decoder.logits(hidden)), self.batch, self.version)
-            self._let_go(self._endings(failures), news)
+            endings = self._endings(failures, np.arange(len(self.batch)))
+            if ahead is not None and drafts is not None:
+                endings += self._accept(ahead, drafts, {row for row, _, _ in endings})
+            self._let_go(endings, news)
             self._report(range(len(self.batch)), None, news)
         elif self.queue and not news.ended:
             raise EngineError(f"it made no progress: {len(self.queue)} requests wait and none is let in")
+
+    def _accept(self, hidden: Tensor, drafts: Drafts, over: set[int]) -> list[Ending]:
+        """Draw on where the guess was what was drawn; `over` are the rows that have ended by their first token."""
+        b, endings, accepted = self.batch, list[Ending](), 0
+        rows = np.flatnonzero(drafts.count > 0)
+        for place in range(drafts.tokens.shape[1]):
+            last = b.ids[rows, b.length[rows] - 1]
+            right = (drafts.count[rows] > place) & (last == drafts.tokens[rows, place])
+            rows = np.array([row for row in rows[right].tolist() if row not in over], np.int64)
+            accepted += len(rows)
+            if not len(rows):
+                break
+            index = torch.from_numpy(rows).to(hidden.device)
+            failures = choose(wide(self.decoder.logits(hidden[index, place + 1])), b, self.version, rows)
+            endings += (ended := self._endings(failures, rows))
+            over |= {row for row, _, _ in ended}
+        assert self.speculator is not None
+        self.speculator.judge(int(drafts.count.sum()), accepted)
+        return endings
 
     def _guarded(self, work: Callable[[News], None]) -> News:
         """Do something that may raise anywhere; no run is lost by it, and what had ended by then has ended."""
@@ -194,6 +226,8 @@ class Core:
     def _clear(self) -> None:
         """Give back all memory and begin anew with an empty batch."""
         self._joining = []
+        if self.speculator is not None:
+            self.speculator.clear()
         self.batch = DecodeBatch(self.decoder.vocab_size, self.limits.max_top)
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
         self._cache = PrefixCache(self.decoder.shapes, self.limits.cache, self.decoder.dtype, self.decoder.device)
@@ -227,10 +261,10 @@ class Core:
             return False
         return True
 
-    def _fit(self, taken: list[LocalRun]) -> None:
+    def _fit(self, taken: list[LocalRun], guessed: int) -> None:
         """Make the slab as wide as this step and the last state of who ends in it need; much wider is as bad."""
         used = int(self.batch.length[: len(self.batch)].max(initial=0))
-        need = max([used, *(len(run.ids) for run in taken)]) + 1
+        need = max([used + guessed, *(len(run.ids) for run in taken)]) + 1
         columns, have = min(-(-need // _STEP) * _STEP, self._room.columns), self._slab.capacity
         if self._slab.rows != self._room.rows or columns > have or 4 * columns < 3 * have:
             self._slab.resize(self._room.rows, columns, len(self.batch), used, room=self._room.columns)
@@ -239,12 +273,15 @@ class Core:
         run.begun = True
         self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled)
 
-    def _decode(self, rows: int) -> Tensor:
+    def _decode(self, rows: int, drafts: Drafts | None) -> Tensor:
+        """Last hidden states (rows, 1 + widest guess, hidden) at the last tokens and at what is guessed to follow."""
         b, device = self.batch, self.decoder.device
         at = b.length[:rows] - 1
-        ids, start = torch.from_numpy(np.stack((b.ids[np.arange(rows), at], at))).to(device)
-        view, reach = self._slab.view(0, rows), self._slab.capacity
-        return self.decoder.extend(ids.unsqueeze(1), start, view, reach)[:, 0]
+        columns = [b.ids[np.arange(rows), at][:, None], at[:, None]]
+        if drafts is not None:
+            columns.insert(1, drafts.tokens)
+        sent = torch.from_numpy(np.concatenate(columns, 1)).to(device)
+        return self.decoder.extend(sent[:, :-1], sent[:, -1], self._slab.view(0, rows), self._slab.capacity)
 
     def _report(self, rows: range, hidden: Tensor | None, news: News) -> None:
         """Increments: at once where no state is wanted, else after the step that has read the last token."""
@@ -259,20 +296,21 @@ class Core:
             news.parts.append((runs[row], b.sample(row, int(b.shown[row]), "abort", state)))
             b.shown[row] = b.length[row]
 
-    def _endings(self, failures: dict[int, EngineError]) -> list[tuple[int, Finish | EngineError, str]]:
-        b, n = self.batch, len(self.batch)
-        token = b.ids[np.arange(n), b.length[:n] - 1]
-        bits = b.meaning[np.arange(n), token]
-        out: list[tuple[int, Finish | EngineError, str]] = [(row, error, "") for row, error in failures.items()]
-        for row in np.flatnonzero((bits > 0) | (b.length[:n] >= b.limit[:n])).tolist():
+    def _endings(self, failures: dict[int, EngineError], rows: Ints) -> list[Ending]:
+        """Which of these rows end with the token just written."""
+        b = self.batch
+        bits = b.meaning[rows, b.ids[rows, b.length[rows] - 1]]
+        out: list[Ending] = [(row, error, "") for row, error in failures.items()]
+        maybe = np.flatnonzero((bits > 0) | (b.length[rows] >= b.limit[rows]))
+        for row, bit in zip(rows[maybe].tolist(), bits[maybe].tolist(), strict=True):
             stop = b.runs[row].request.sampling.stop
             if row in failures:
                 continue
-            if bits[row] & EOS:
+            if bit & EOS:
                 out.append((row, "eos", ""))
-            elif bits[row] & STOP:
+            elif bit & STOP:
                 out.append((row, "stop", ""))
-            elif bits[row] and (fired := self._fired(row, stop)):
+            elif bit and (fired := self._fired(row, stop)):
                 out.append((row, "stop" if isinstance(fired, str) else fired, str(fired)))
             elif b.length[row] >= b.limit[row]:
                 out.append((row, "length", ""))
@@ -286,7 +324,7 @@ class Core:
         except Exception as error:  # its token is drawn, so it can neither go on nor be drawn again
             return _blamed("The codec failed on the text of a sample", error)
 
-    def _let_go(self, endings: list[tuple[int, Finish | EngineError, str]], news: News) -> None:
+    def _let_go(self, endings: list[Ending], news: News) -> None:
         """Deliver rows that end, keep their prefixes, and close the gaps."""
         if not endings:
             return
@@ -315,6 +353,8 @@ class Core:
     ) -> Outcome:  # fmt: skip
         b = self.batch
         run, length = b.runs[row], int(b.length[row])
+        if self.speculator is not None:
+            self.speculator.gone(run, b.ids[row, :length])
         if isinstance(finish, EngineError):
             return run, finish, None
         hidden, known = None, length - 1

@@ -18,6 +18,7 @@ from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
 from rolltree.engine.local.shortage import AdmissionLimits
+from rolltree.engine.local.speculate import Speculation, Speculator
 from rolltree.engine.local.streams import passed_over, stream_key
 from rolltree.engine.local.worker import Worker
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
@@ -43,7 +44,8 @@ class LocalEngine:
     prefixes; `share_prefixes=False` gives it all to requests); what does not fit now waits. Default: what `max_batch`
     contexts need, at most a quarter of the free memory. `threads` sets torch's threads for the whole process. With
     `lockstep` no token is made between a run's end and what is submitted or stopped because of it, so that a program
-    that reacts to ends makes the same requests every time.
+    that reacts to ends makes the same requests every time. `speculate` guesses tokens ahead and keeps those that would
+    have been drawn anyway; `speculation` counts what came of it.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class LocalEngine:
         seed: int | None = None,
         version: int = 0,
         lockstep: bool = False,
+        speculate: Speculation | None = None,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
@@ -77,7 +80,10 @@ class LocalEngine:
         self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         """What it can do."""
         self._rng = np.random.default_rng(seed)
-        self._worker = Worker(Core(decoder, self.codec, limits, version), lockstep=lockstep)
+        speculator = None if speculate is None else Speculator(speculate)
+        self.speculation = None if speculator is None else speculator.counts
+        """How many tokens were guessed and how many guesses were right; None without speculation."""
+        self._worker = Worker(Core(decoder, self.codec, limits, version, speculator), lockstep=lockstep)
         self._fresh: list[LocalRun] = []
         self._watchdog = Watchdog(self)
         self._table: tuple[int, FloatArray] | None = None

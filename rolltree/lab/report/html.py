@@ -15,8 +15,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable
+from rolltree.lab.stats import Outcome
 
-_MARK = {"holds": "✓", "fails": "✗", "no difference found": "≈"}
+_MARK = {
+    "holds": "✓", "worse": "✗", "claim excluded": "✗", "no effect above x": "✗", "no difference found": "≈",
+    "void": "∅",
+}  # fmt: skip
 
 
 def write_html(page: Page, path: Path) -> Path:
@@ -70,11 +74,16 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="facts">{cells}</dl>' if cells else ""
 
 
+def _tone(outcome: Outcome) -> str:
+    """The class of style.css: good, bad, or open."""
+    return {"holds": "good", "no difference found": "open", "void": "open"}.get(outcome, "bad")
+
+
 def _findings(findings: Sequence[ReportFinding]) -> str:
     if not findings:
         return ""
     items = "".join(
-        f'<li class="{f.outcome.split()[0]}"><b><i>{_MARK[f.outcome]}</i>{_text(f.outcome)}</b>'
+        f'<li class="{_tone(f.outcome)}"><b><i>{_MARK[f.outcome]}</i>{_text(f.outcome)}</b>'
         f"<p>{_text(f.words.removeprefix(f.outcome).lstrip(': '))}</p></li>"
         for f in findings
     )

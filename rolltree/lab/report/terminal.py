@@ -9,7 +9,10 @@ from rich.text import Text
 from rolltree.lab.report.canvas import draw
 from rolltree.lab.report.page import Page, ReportTable
 
-_STYLE = {"holds": "bold green", "fails": "bold red", "no difference found": "bold yellow"}
+_STYLE = {
+    "holds": "bold green", "worse": "bold red", "claim excluded": "bold red", "no effect above x": "bold red",
+    "no difference found": "bold yellow", "void": "dim",
+}  # fmt: skip
 
 
 def print_page(page: Page, console: Console, *, charts: int = 1) -> None:

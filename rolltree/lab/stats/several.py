@@ -1,4 +1,5 @@
-"""Several comparisons at once: Holm's step-down procedure (Holm 1979), which keeps the family-wise error at alpha."""
+"""Several comparisons at once: Holm's step-down procedure (1979), which keeps the chance of any error at alpha, and
+Benjamini and Hochberg's (1995), which keeps the expected share of errors among what is found at q."""
 
 from __future__ import annotations
 
@@ -12,6 +13,17 @@ def holm(p: Sequence[float]) -> list[float]:
     for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
         highest = max(highest, min(1.0, p[i] * (len(p) - rank)))
         adjusted[i] = highest
+    return adjusted
+
+
+def benjamini_hochberg(p: Sequence[float]) -> list[float]:
+    """Adjusted p-values: comparing each with q rejects what Benjamini and Hochberg's procedure rejects."""
+    adjusted, least = [1.0] * len(p), 1.0
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    for rank in range(len(p), 0, -1):
+        i = order[rank - 1]
+        least = min(least, p[i] * len(p) / rank)
+        adjusted[i] = least
     return adjusted
 
 

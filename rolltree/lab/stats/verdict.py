@@ -1,25 +1,50 @@
 """A verdict in plain words about a claimed difference, with error rates that follow from the interval alone.
 
-For a claim "the effect is positive and at least `least`", judged by an interval of level 1 − α:
-
-- *holds*: the interval lies above 0 and does not exclude `least`. Wrong with chance ≤ α/2 when there is no effect.
-- *fails*: the interval lies below `least` (below 0 when `least` is 0). Wrong with chance ≤ α/2 when the claim is true.
-- *no difference found*: everything else. It never means "equal".
-
-For a claim of equality within a margin: *holds* when the interval lies within ± margin (two one-sided tests, Schuirmann
-1987), *fails* when it does not and excludes 0, otherwise *no difference found*.
+The rules below are the only statement of what a verdict means: `judge` walks them, and pages print their sentences.
+"Above" is in the direction of the claim. With an interval of level 1 − α, *holds* is wrong with chance α/2 at most
+where there is no effect, and *worse*, *claim excluded* and *no effect above x* together with chance α/2 at most where
+the claim is true. A claim of equality is judged by two one-sided tests (Schuirmann 1987).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from rolltree.lab.stats.error import StatsError
 from rolltree.lab.stats.interval import Interval
 
-Outcome = Literal["holds", "no difference found", "fails"]
+Outcome = Literal["holds", "worse", "claim excluded", "no effect above x", "no difference found", "void"]
+"""*void* is no verdict: the experiment could not have answered (`rolltree.lab.void`)."""
 Direction = Literal["higher", "lower", "equal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When an outcome is given; the first rule that applies decides."""
+
+    outcome: Outcome
+    when: str
+    """What must be true of the interval, as pages print it."""
+    applies: Callable[[Interval, float], bool]
+
+
+GAIN: tuple[Rule, ...] = (
+    Rule("worse", "lies below 0", lambda i, x: i.high < 0),
+    Rule("claim excluded", "lies above 0 and below x, the least effect claimed: better, by less than claimed",
+         lambda i, x: i.low > 0 and i.high < x),
+    Rule("holds", "lies above 0 and does not lie below x", lambda i, x: i.low > 0),
+    Rule("no effect above x", "holds 0 and lies below x", lambda i, x: i.high < x),
+    Rule("no difference found", "holds 0 and x: it says neither, and never means “equal”", lambda i, x: True),
+)  # fmt: skip
+"""Rules for a claim of an effect of at least x."""
+EQUALITY: tuple[Rule, ...] = (
+    Rule("holds", "lies between −x and x", lambda i, x: -x < i.low and i.high < x),
+    Rule("claim excluded", "lies above x or below −x", lambda i, x: i.low > x or i.high < -x),
+    Rule("no difference found", "is anywhere else: it says neither", lambda i, x: True),
+)
+"""Rules for a claim that the effect is smaller than x either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +59,17 @@ def judge(effect: Interval, *, direction: Direction = "higher", least: float = 0
     """The outcome for an effect (treatment − baseline) under a claim; `least` is a size, `direction` gives its sign."""
     if least < 0:
         raise StatsError(f"the least effect is a size and cannot be {least}: give the direction separately")
-    if direction == "equal":
-        if least == 0:
-            raise StatsError("a claim of equality needs a margin above 0: nothing measured is ever exactly equal")
-        if -least < effect.low and effect.high < least:
-            return "holds"
-        return "no difference found" if 0 in effect else "fails"
-    toward = effect if direction == "higher" else effect.flipped()
-    if toward.high < least or toward.high < 0:
-        return "fails"
-    return "holds" if toward.low > 0 else "no difference found"
+    if direction == "equal" and least == 0:
+        raise StatsError("a claim of equality needs a margin above 0: nothing measured is ever exactly equal")
+    toward = effect.flipped() if direction == "lower" else effect
+    rules = EQUALITY if direction == "equal" else GAIN
+    return next(rule.outcome for rule in rules if rule.applies(toward, least))
+
+
+def rule_table() -> str:
+    """The rules of a claimed gain as a table of Markdown, for pages."""
+    rows = "".join(f"| {rule.outcome} | {rule.when} |\n" for rule in GAIN)
+    return "| verdict | the interval of the difference |\n|---|---|\n" + rows
 
 
 def describe(
@@ -59,29 +85,34 @@ def describe(
 ) -> StatedVerdict:
     """The outcome and one sentence: who, what, by how much, with which interval over how many of what."""
     outcome = judge(effect, direction=direction, least=least)
-    size = f"{_signed(effect.estimate, unit)} in {metric}"
-    span = _span(effect, unit, per)
+    size = f"{_signed(effect.estimate, unit)} in {metric} ({_span(effect, unit, per)})"
+    x = _plain(least, unit)
+    if direction == "equal":
+        return StatedVerdict(outcome, _of_equality(outcome, subject, baseline, size, x))
     toward = effect.flipped() if direction == "lower" else effect
-    if outcome == "no difference found":
-        words = f"no difference found between {subject} and {baseline}: {size} ({span})"
-        if least:
-            words += f"; the claimed {_plain(least, unit)} is neither shown nor excluded"
-    elif outcome == "holds":
-        verb = "equals" if direction == "equal" else "is better than"
-        words = f"holds: {subject} {verb} {baseline}, {size} ({span})"
-        if direction == "equal":
-            words += f", within the margin of {_plain(least, unit)}"
-        elif toward.estimate < least:
-            words += f"; the estimate is below the claimed {_plain(least, unit)}, which the interval still contains"
-    elif direction == "equal":
-        words = f"fails: {subject} differs from {baseline}, {size} ({span})"
-    elif toward.high < 0:
-        words = f"fails: {subject} is worse than {baseline}, {size} ({span})"
-    elif toward.low > 0:
-        words = f"fails: {subject} is better than {baseline}, but by less than claimed, {size} ({span})"
+    if outcome == "holds":
+        words = f"holds: {subject} is better than {baseline}, {size}"
+        if toward.estimate < least:
+            words += f"; the estimate is below the claimed {x}, which the interval still contains"
+    elif outcome == "worse":
+        words = f"worse: {subject} is worse than {baseline}, {size}"
+    elif outcome == "claim excluded":
+        words = f"claim excluded: {subject} is better than {baseline}, but by less than the claimed {x}, {size}"
+    elif outcome == "no effect above x":
+        words = f"no effect above x: an effect of {x} of {subject} over {baseline} is excluded, {size}"
     else:
-        words = f"fails: an effect of {_plain(least, unit)} is excluded, {size} ({span})"
+        words = f"no difference found between {subject} and {baseline}: {size}"
+        if least:
+            words += f"; the claimed {x} is neither shown nor excluded"
     return StatedVerdict(outcome, words)
+
+
+def _of_equality(outcome: Outcome, subject: str, baseline: str, size: str, x: str) -> str:
+    if outcome == "holds":
+        return f"holds: {subject} equals {baseline}, {size}, within the margin of {x}"
+    if outcome == "claim excluded":
+        return f"claim excluded: {subject} differs from {baseline} by more than {x}, {size}"
+    return f"no difference found beyond {x} between {subject} and {baseline}, and none excluded: {size}"
 
 
 def _span(effect: Interval, unit: str, per: str) -> str:

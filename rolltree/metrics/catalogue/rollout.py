@@ -33,6 +33,8 @@ METRICS = (
     Metric("rollout/starved_prompts", "share", "Share of the prompts none of whose rollouts came to its end.",
            "metrics.failures:unfinished_rollouts", "lower", sparse=True),
     Metric("rollout/group_size", "rollouts", "Rollouts of a prompt, mean over the prompts that have any.", TREES),
+    Metric("rollout/group_size_spread", "rollouts", "Standard deviation of the rollouts of a prompt over prompts.",
+           TREES, sparse=True),
     Metric("rollout/depth", "nodes", "Nodes above the end of a rollout, mean over rollouts.", TREES),
     Metric("rollout/births/<birth>", "nodes", "Nodes with siblings, by what made the fork.", TREES),
     Metric("rollout/pruned/<why>", "nodes", "Nodes that were pruned, by why.", TREES),

@@ -40,7 +40,8 @@ export default {
           span.dataset.r = r;
           span.dataset.i = i;
           const shade = run.shades[i];
-          if (shade >= 0) {
+          if (run.same?.[i]) span.classList.add("same");
+          else if (shade >= 0) {
             span.style.background = this.palette[shade];
             span.style.color = this.inks[shade];
           }

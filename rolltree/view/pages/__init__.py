@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rolltree.view.source import RunSource
 
 
-def register(sources: Sequence[RunSource]) -> None:
-    """Make every page known to the app."""
+def register(find: Callable[[], Sequence[RunSource]]) -> None:
+    """Make every page known to the app; `find` gives the sources as they are now."""
     from rolltree.view.pages import findings, pair, prompts, runs, search, steps, tree
     from rolltree.view.pages.frame import Site, install
 
-    site = Site(tuple(sources))
+    site = Site(find)
     install()
     for module in (runs, steps, prompts, tree, pair, findings, search):
         module.add(site)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from rolltree.errors import RolltreeError, unknown
 from rolltree.view.links import link
 from rolltree.view.pages.parts import Words, button, heading, trouble
 from rolltree.view.source import RunSource
+from rolltree.view.state import state_of
 
 ASSETS = Path(__file__).parents[1] / "assets"
 POLL = 2.0
@@ -29,18 +31,24 @@ _LOG = logging.getLogger("rolltree.view")
 
 @dataclass(frozen=True)
 class Site:
-    """What all pages share: the opened sources."""
+    """What all pages share: the sources, as they are found now."""
 
-    sources: tuple[RunSource, ...]
+    find: Callable[[], Sequence[RunSource]]
+
+    @property
+    def sources(self) -> Sequence[RunSource]:
+        """The runs that can be opened; new ones appear by themselves."""
+        return self.find()
 
     def get(self, name: str | None) -> RunSource:
         """A source by the name an address gives; the first one when it gives none."""
+        sources = self.sources
         if not name:
-            return self.sources[0]
-        for source in self.sources:
+            return sources[0]
+        for source in sources:
             if source.name == name:
                 return source
-        raise unknown("run", name, [s.name for s in self.sources], "open it with: rolltree view RUN")
+        raise unknown("run", name, [s.name for s in sources], "open it with: rolltree view RUN")
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Crumb:
     step: int | None = None
     up: str = ""
     keys: Sequence[tuple[str, str]] = ()
+    trail: Sequence[tuple[str, str]] = ()
+    """Names and addresses from below the run to this page: what leads here."""
 
 
 def install() -> None:
@@ -68,10 +78,13 @@ def frame(place: Crumb) -> Generator[None]:
     theme = request.cookies.get("rolltree-theme") if request is not None else None
     ui.dark_mode({"dark": True, "light": False}.get(theme or ""))
     source = place.source
-    with ui.element("nav").classes("top"):
+    with ui.element("nav").classes("top").props('aria-label="where you are"'):
         ui.link("Rolltree", "/").classes("mark home-link")
         if source is not None:
-            ui.link(source.name, link("run", run=source.name))
+            with ui.element("ol").classes("trail"):
+                for name, address in ((source.name, link("run", run=source.name)), *place.trail):
+                    with ui.element("li"):
+                        ui.link(name, address)
             if place.up:
                 ui.link("↑ up", place.up).classes("up-link")
             ui.link("findings", link("findings", run=source.name)).classes("findings-link")
@@ -87,13 +100,13 @@ def frame(place: Crumb) -> Generator[None]:
         toggle = ui.element("button").classes("plain theme-button").props('aria-label="light or dark"')
         with toggle.on("click", js_handler="() => window.rolltreeTheme()"):
             Words("◐")
-    with ui.element("div").classes("page"):
+    with ui.element("main").classes("page"):
         yield
 
 
-async def shown(draw: Callable[[], Awaitable[None]]) -> None:
-    """Draw, or say in one sentence why that cannot be."""
-    waiting = ui.label("reading …").classes("soft waiting")
+async def shown(draw: Callable[[], Awaitable[None]], *, quiet: bool = False) -> None:
+    """Draw, or say in one sentence why that cannot be; `quiet` for what is drawn again."""
+    waiting = ui.label("" if quiet else "reading …").classes("soft waiting").props('role="status"')
     try:
         await draw()
     except RolltreeError as error:
@@ -107,10 +120,10 @@ async def shown(draw: Callable[[], Awaitable[None]]) -> None:
         waiting.delete()
 
 
-async def paged(draw: Callable[[], Awaitable[None]]) -> None:
+async def paged(draw: Callable[[], Awaitable[Any]]) -> Any:
     """Draw a page that makes its own frame; an address that leads nowhere gets one with the reason in it."""
     try:
-        await draw()
+        return await draw()
     except RolltreeError as error:
         with frame(Crumb("Nothing here")):
             trouble(str(error))
@@ -123,9 +136,17 @@ async def live(source: RunSource, place: Crumb, title: str, draw: Callable[[RunS
         body = ui.element("div")
 
         async def again() -> None:
-            body.clear()
+            # What is there stays until the new is whole: nothing blinks, and the page keeps its height and its place.
+            old = list(body)
             with body:
-                await shown(lambda: draw(source))
+                fresh = ui.element("div")
+            if old:
+                fresh.set_visibility(False)
+            with fresh:
+                await shown(lambda: draw(source), quiet=bool(old))
+            for one in old:
+                one.delete()
+            fresh.set_visibility(True)
 
         await again()
         follow((source,), again)
@@ -133,12 +154,17 @@ async def live(source: RunSource, place: Crumb, title: str, draw: Callable[[RunS
 
 def follow(sources: Sequence[RunSource], redraw: Callable[[], Awaitable[None]]) -> None:
     """Draw again whenever a source has something new."""
-    seen = [source.stamp() for source in sources]
+    watch(lambda: [(source.stamp(), state_of(source)) for source in sources], redraw)
+
+
+def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]]) -> None:
+    """Draw again whenever a stamp has changed; it is read beside the pages, as it may look at many files."""
+    seen = [stamp()]
 
     async def look() -> None:
-        now = [source.stamp() for source in sources]
-        if now != seen:
-            seen[:] = now
+        now = await asyncio.to_thread(stamp)
+        if now != seen[0]:
+            seen[0] = now
             await redraw()
 
     ui.timer(POLL, look, immediate=False)

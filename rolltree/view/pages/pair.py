@@ -1,22 +1,41 @@
-"""Two leaves side by side, from the fork where they part."""
+"""Two leaves side by side: first where they part and how likely either was, then what became of each."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from nicegui import ui
 
 from rolltree.view.colours import COLOURINGS, Colouring, colouring_of
+from rolltree.view.differ import Difference, Side, differing, first_difference, sides
 from rolltree.view.fork import Parting, other_leaf, parting
 from rolltree.view.links import link, whole
-from rolltree.view.model import leaves, node_facts, path_strip, twin_strips
+from rolltree.view.model import leaves, path_strip
 from rolltree.view.outline import Outline, outline
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
-from rolltree.view.pages.parts import Tokens, facts, heading, legend, says
+from rolltree.view.pages.parts import Cell, Column, PageTable, Tokens, heading, legend, says
 from rolltree.view.rows import events_of
 from rolltree.view.source import RunSource
+from rolltree.view.strip import Strip
 from rolltree.view.text import Pieces, pieces_of
-from rolltree.view.words import event_text
+from rolltree.view.words import EventText, event_text
+
+Place = dict[str, str | int | None]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Everything the page says of two leaves."""
+
+    tree: Outline
+    first: int
+    second: int
+    parted: Parting
+    shared: Strip
+    sides: tuple[Side, Side]
+    difference: Difference | None
+    told: tuple[EventText, ...]
 
 
 def add(site: Site) -> None:
@@ -29,31 +48,70 @@ def add(site: Site) -> None:
         async def body() -> None:
             source, at = site.get(run), whole("step", step)
             up = link("tree", run=source.name, step=at, tree=tree, node=a)
-            with frame(Crumb(f"two leaves of {tree}", source, at, up)):
+            prompts = link("step", run=source.name, step=at)
+            trail = ((f"step {at}" if at is not None else "the forest", prompts), (tree or "tree", up))
+            with frame(Crumb(f"two leaves of {tree}", source, at, up, trail=trail)):
                 await shown(lambda: _draw(source, at, tree, (whole("a", a), whole("b", b)), colouring_of(colour)))
 
         await paged(body)
 
 
-def _open(source: RunSource, step: int | None, id: str, nodes: tuple[int | None, int | None]):
+def _open(
+    source: RunSource, step: int | None, id: str, nodes: tuple[int | None, int | None], colour: Colouring
+) -> Outline | Pair:
     archive = source.archive(step)
     tree = outline(archive, id or archive.trees[0][1])
     first = int(tree.leaf[0]) if nodes[0] is None else tree.row(nodes[0])
     second = other_leaf(tree, first) if nodes[1] is None else tree.row(nodes[1])
-    return tree, pieces_of(source), first, second
+    if second is None:
+        return tree
+    pieces: Pieces = pieces_of(source)
+    parted = parting(tree, first, second)
+    both = sides(tree, parted, pieces, colour)
+    fork = int(tree.ids[parted.fork])
+    heads = {int(tree.ids[rows[0]]) for rows in (parted.left, parted.right) if rows}
+    events = [event_text(e) for e in events_of(archive, tree.index)]
+    told = [e for e in events if e.node == fork and (heads & {*e.children} or e.kind in ("select", "splice"))]
+    shared, _ = path_strip(tree, list(parted.shared), pieces, colour)
+    return Pair(tree, first, second, parted, shared, both, first_difference(*both, pieces), tuple(told))
 
 
 async def _draw(
     source: RunSource, step: int | None, id: str, nodes: tuple[int | None, int | None], colour: Colouring
 ) -> None:  # fmt: skip
-    tree, pieces, first, second = await asyncio.to_thread(_open, source, step, id, nodes)
+    pair = await asyncio.to_thread(_open, source, step, id, nodes, colour)
+    tree = pair if isinstance(pair, Outline) else pair.tree
     heading(f"Two leaves of {tree.id}", 1)
-    if second is None:
+    if isinstance(pair, Outline):
         says("this tree has one leaf only; there is nothing to compare it with")
         return
-    parted = parting(tree, first, second)
-    here = {"run": source.name, "step": step, "tree": tree.id}
-    a, b = int(tree.ids[first]), int(tree.ids[second])
+    here: Place = {"run": source.name, "step": step, "tree": tree.id}
+    _draw_bar(pair, here, colour)
+    _draw_difference(pair)
+
+    def open_node(node: int) -> None:
+        ui.navigate.to(link("tree", **here, node=node, colour=colour))
+
+    with ui.expansion("the shared beginning").classes("shared"):
+        Tokens(pair.shared, int(tree.ids[pair.parted.fork]), open_node)
+    legend(pair.shared.scale, pair.sides[0].strip.note)
+    with ui.element("div").classes("twins"):
+        for row, side in zip((pair.first, pair.second), pair.sides, strict=True):
+            with ui.element("div").classes("twin"):
+                heading(f"Leaf {int(tree.ids[row])}")
+                Tokens(side.strip, int(tree.ids[row]), open_node)
+    heading("What differs in numbers")
+    rows = [[Cell(name), Cell(left), Cell(right)] for name, left, right in differing(tree, *pair.sides)]
+    names = [f"leaf {int(tree.ids[row])}" for row in (pair.first, pair.second)]
+    if rows:
+        PageTable([Column("fact"), *(Column(n, "words") for n in names)], rows, "facts that differ")
+    else:
+        says("nothing: both leaves have the same facts")
+
+
+def _draw_bar(pair: Pair, here: Place, colour: Colouring) -> None:
+    tree = pair.tree
+    a, b = int(tree.ids[pair.first]), int(tree.ids[pair.second])
     known = {n: f"node {n}" for n in (a, b)} | {leaf.node: leaf.label for leaf in leaves(tree)}
     with ui.element("div").classes("bar"):
         for name, value in (("a", a), ("b", b)):
@@ -62,39 +120,29 @@ async def _draw(
                 known, value=value, label="left" if name == "a" else "right",
                 on_change=lambda e, n=name, c=chosen: ui.navigate.to(link("pair", **here, **{**c, n: e.value})),
             ).props("dense outlined").classes(f"leaf-{name}")  # fmt: skip
+        names = [c for c in COLOURINGS if c in tree.colourings or c == colour]
         ui.select(
-            list(COLOURINGS), value=colour, label="colour",
+            names, value=colour, label="colour",
             on_change=lambda e: ui.navigate.to(link("pair", **here, a=a, b=b, colour=e.value)),
         ).props("dense outlined")  # fmt: skip
-    await _sides(source, tree, pieces, parted, colour, here)
 
 
-async def _sides(
-    source: RunSource, tree: Outline, pieces: Pieces, parted: Parting, colour: Colouring,
-    here: dict[str, str | int | None],
-) -> None:  # fmt: skip
-    fork = int(tree.ids[parted.fork])
-    shared, _ = await asyncio.to_thread(path_strip, tree, list(parted.shared), pieces, colour)
-
-    def open_node(node: int) -> None:
-        ui.navigate.to(link("tree", **here, node=node, colour=colour))
-
-    heads = {int(tree.ids[rows[0]]) for rows in (parted.left, parted.right) if rows}
-    heading(f"They share {shared.tokens:,} tokens and part at node {fork}")
-    for event in await asyncio.to_thread(events_of, tree.archive, tree.index):
-        said = event_text(event)
-        if said.node == fork and (heads & {*said.children} or event.kind in ("select", "splice")):
-            numbers = " · ".join(f"{k} {v}" for k, v in said.numbers)
-            says(said.sentence + (f" ({numbers})" if numbers else ""))
-    with ui.expansion("the shared beginning").classes("shared"):
-        Tokens(shared, fork, open_node)
-    with ui.element("div").classes("twins"):
-        sides = [rows or (parted.fork,) for rows in (parted.left, parted.right)]
-        drawn = await asyncio.to_thread(twin_strips, tree, sides, pieces, colour)
-        for rows, (strip, records) in zip(sides, drawn, strict=True):
-            last = rows[-1]
-            with ui.element("div").classes("twin"):
-                heading(f"Leaf {int(tree.ids[last])}")
-                facts(node_facts(tree, last, records[-1]))
-                legend(strip.scale, strip.note)
-                Tokens(strip, int(tree.ids[last]), open_node)
+def _draw_difference(pair: Pair) -> None:
+    tree, found = pair.tree, pair.difference
+    fork = int(tree.ids[pair.parted.fork])
+    if found is None:
+        heading(f"They share {pair.shared.tokens:,} tokens and part at node {fork}; what follows is the same")
+    else:
+        alike = f", and {found.alike:,} more are the same" if found.alike else ""
+        heading(f"They share {pair.shared.tokens:,} tokens{alike}; the first difference")
+        names = [f"leaf {int(tree.ids[row])}" for row in (pair.first, pair.second)]
+        rows = [
+            [Cell(name), Cell(one.text), Cell(one.logp), Cell(one.chance), Cell(one.reward)]
+            for name, one in zip(names, (found.left, found.right), strict=True)
+        ]
+        heads = [Column("leaf"), Column("token", "words"), Column("log p"), Column("probability"), Column("reward")]
+        with ui.element("div").classes("difference"):
+            PageTable(heads, rows, "the first difference")
+    for said in pair.told:
+        numbers = " · ".join(f"{k} {v}" for k, v in said.numbers)
+        says(said.sentence + (f" ({numbers})" if numbers else ""))

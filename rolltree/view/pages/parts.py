@@ -14,13 +14,12 @@ from nicegui.elements.mixins.text_element import TextElement
 from nicegui.events import GenericEventArguments
 
 from rolltree.view.colours import COLOURINGS, Scale
-from rolltree.view.icicle import Icicle
-from rolltree.view.runs import Line
+from rolltree.view.icicle import MARKS, Icicle
+from rolltree.view.runs import Line, smoothed
 from rolltree.view.strip import Strip
 
 Pick = Callable[[Any], Any]
 LINES = ("#3b8fc4", "#dd7a2f", "#3d9f6b", "#b065b1", "#b8952a", "#d2566b", "#6478d3", "#868d95")
-_NEUTRAL = "rgba(130,135,140,0.28)"
 _INK = "#7d858c"
 
 
@@ -30,6 +29,10 @@ class Cell:
 
     text: str
     href: str = ""
+    kind: str = ""
+    """How it looks: `badge running`, `badge grave`."""
+    title: str = ""
+    """What is said of it where one points at it."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,37 @@ class Column:
 class PageTable(Element, component="../assets/grid.js"):
     """A table; the first column's links are what j and k move through."""
 
-    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], name: str = "table") -> None:
         super().__init__()
+        self._props["name"] = name
+        self._set(columns, rows)
+
+    def show(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+        """Other texts in the same table."""
+        self._set(columns, rows)
+        self.update()
+
+    def _set(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
         self._props["columns"] = [asdict(c) for c in columns]
         self._props["rows"] = [[asdict(c) for c in row] for row in rows]
+
+
+class Section:
+    """A part of a page that is drawn again only when what it shows has changed, and then at one go."""
+
+    def __init__(self) -> None:
+        self.place = ui.element("div")
+        self._shown: Any = None
+
+    def show(self, data: Any, draw: Callable[[], None]) -> bool:
+        """Draw what stands for some data, unless it is drawn already; `draw` waits for nothing."""
+        if self._shown is not None and self._shown == (data,):
+            return False
+        self._shown = (data,)
+        self.place.clear()
+        with self.place:
+            draw()
+        return True
 
 
 class Tokens(Element, component="../assets/tokens.js"):
@@ -65,16 +95,16 @@ class Tokens(Element, component="../assets/tokens.js"):
 
 
 class Picture(Element, component="../assets/icicle.js"):
-    """A tree as a Plotly icicle."""
+    """A tree as an icicle on a canvas."""
 
     def __init__(self, drawn: Icicle, selected: str, pick: Pick) -> None:
         super().__init__()
-        self._props["figure"] = icicle_figure(drawn, selected)
+        self._props["drawing"] = drawing(drawn, selected)
         self.on("pick", lambda e: pick(_first(e)))
 
     def show(self, drawn: Icicle, selected: str) -> None:
         """Draw another state of the tree in place."""
-        self._props["figure"] = icicle_figure(drawn, selected)
+        self._props["drawing"] = drawing(drawn, selected)
         self.update()
 
 
@@ -94,56 +124,48 @@ def plain(text: str) -> str:
     return html.escape(text, quote=False).replace("\n", "⏎")
 
 
-def icicle_figure(drawn: Icicle, selected: str) -> dict[str, Any]:
-    """A drawn tree as a Plotly figure."""
-    rects = drawn.rects
-    palette = drawn.scale.palette
-    above = {r.key: r.above for r in rects}
-    levels = 1
-    for first in above.values():
-        depth, at = 1, first
-        while at:
-            depth, at = depth + 1, above[at]
-        levels = max(levels, depth)
-    trace = {
-        "type": "icicle", "branchvalues": "total", "sort": False, "hoverinfo": "text", "textinfo": "label",
-        "ids": [r.key for r in rects], "parents": [r.above for r in rects], "values": [r.leaves for r in rects],
-        "labels": [plain(r.label) for r in rects],
-        "hovertext": ["<br>".join(plain(line) for line in r.lines) for r in rects],
-        "marker": {
-            "colors": [_NEUTRAL if r.shade < 0 else palette[r.shade] for r in rects],
-            "line": {
-                "width": [4 if r.key == selected else 1 for r in rects],
-                "color": ["#1f6fd0" if r.key == selected else "rgba(120,125,130,0.55)" for r in rects],
-            },
-        },
-        "textfont": {"color": [_INK if r.shade < 0 else drawn.scale.inks[r.shade] for r in rects]},
-        "leaf": {"opacity": 1}, "tiling": {"orientation": "v", "pad": 1}, "pathbar": {"visible": False},
-        "textposition": "middle left", "hoverlabel": {"align": "left", "namelength": -1},
+def drawing(drawn: Icicle, selected: str) -> dict[str, Any]:
+    """A drawn tree as the canvas takes it."""
+    kept = ("key", "label", "lines", "leaves", "shade", "marks", "level", "at")
+    about = f"a tree of {drawn.nodes:,} nodes and {drawn.leaves:,} leaves; the arrow keys move through it"
+    return {
+        "rects": [{name: getattr(r, name) for name in kept} for r in drawn.rects], "levels": drawn.levels,
+        "leaves": drawn.leaves, "selected": selected, "palette": list(drawn.scale.palette),
+        "inks": list(drawn.scale.inks), "about": about,
     }  # fmt: skip
-    layout = {
-        "height": max(180, min(620, 30 * levels + 20)), "margin": {"l": 2, "r": 2, "t": 2, "b": 2},
-        "paper_bgcolor": "rgba(0,0,0,0)", "uniformtext": {"minsize": 9, "mode": "hide"},
-    }  # fmt: skip
-    return {"data": [trace], "layout": layout}
 
 
-def curve_figure(title: str, axis: str, lines: Sequence[Line], names: Sequence[str]) -> dict[str, Any]:
-    """One metric of several runs as a Plotly figure that reads in the light and in the dark."""
-    data = [
-        {
-            "type": "scatter", "mode": "lines+markers" if len(line.x) < 60 else "lines", "name": plain(line.run),
-            "x": line.x, "y": line.y, "line": {"color": LINES[names.index(line.run) % len(LINES)], "width": 2},
-            "hovertemplate": f"%{{y:.4g}} at {plain(axis)} %{{x:,}}<extra>{plain(line.run)}</extra>",
-        }
-        for line in lines
-    ]  # fmt: skip
+def curve_figure(title: str, axis: str, lines: Sequence[Line], names: Sequence[str], smooth: int = 1) -> dict[str, Any]:
+    """One metric of several runs as a Plotly figure that reads in the light and in the dark.
+
+    Intervals are bands; a curve that is smoothed stands over the faint values it was made of.
+    """
+    data: list[dict[str, Any]] = []
+    for line in lines:
+        colour = LINES[names.index(line.run) % len(LINES)]
+        own = {"type": "scatter", "x": line.x, "name": plain(line.run), "legendgroup": plain(line.run)}
+        quiet = {**own, "hoverinfo": "skip", "showlegend": False}
+        if line.low:
+            data.append({
+                **quiet, "x": [*line.x, *reversed(line.x)], "y": [*line.high, *reversed(line.low)], "fill": "toself",
+                "fillcolor": colour, "opacity": 0.16, "mode": "none",
+            })  # fmt: skip
+        drawn = smoothed(line, smooth)
+        ends = [f" ({low:.3g}–{high:.3g})" for low, high in zip(line.low, line.high, strict=True)]
+        if drawn is not line:
+            data.append({**quiet, "y": line.y, "mode": "lines", "opacity": 0.3, "line": {"color": colour, "width": 1}})
+        data.append({
+            **own, "mode": "lines+markers" if len(line.x) < 60 else "lines", "y": drawn.y,
+            "line": {"color": colour, "width": 2},
+            "customdata": ends if drawn is line and line.low else [""] * len(line.x),
+            "hovertemplate": f"%{{y:.4g}}%{{customdata}} at {plain(axis)} %{{x:,}}<extra>{plain(line.run)}</extra>",
+        })  # fmt: skip
     grid = {"gridcolor": "rgba(130,135,140,0.22)", "zeroline": False, "linecolor": _INK}
     layout = {
         "title": {"text": plain(title), "font": {"size": 14}, "x": 0.02}, "font": {"color": _INK, "size": 11},
         "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": len(names) > 1,
-        "legend": {"orientation": "h", "y": -0.25}, "margin": {"l": 48, "r": 12, "t": 36, "b": 40},
-        "xaxis": {**grid, "title": {"text": plain(axis)}}, "yaxis": grid, "uirevision": "kept",
+        "legend": {"orientation": "h", "y": -0.3}, "margin": {"l": 48, "r": 12, "t": 36, "b": 40},
+        "xaxis": {**grid, "title": {"text": plain(axis), "standoff": 4}}, "yaxis": grid, "uirevision": "kept",
     }  # fmt: skip
     return {"data": data, "layout": layout, "config": {"displayModeBar": False}}
 
@@ -158,10 +180,22 @@ def says(sentence: str) -> None:
     ui.label(sentence).classes("says")
 
 
-def heading(text: str, level: int = 2) -> None:
-    """A heading."""
-    with ui.element(f"h{level}"):
+def heading(text: str, level: int = 2, *, live: bool = False) -> None:
+    """A heading; a `live` one is read out when it changes."""
+    with ui.element(f"h{level}") as made:
         ui.label(text)
+    if live:
+        made.props('aria-live="polite"')
+
+
+def marks_legend(drawn: Icicle) -> None:
+    """What the marks mean that are on some rectangle."""
+    here = {mark for rect in drawn.rects for mark in rect.marks}
+    if here:
+        with ui.element("div").classes("legend marks"):
+            for mark, (sign, words) in MARKS.items():
+                if mark in here:
+                    ui.label(f"{sign} {words}")
 
 
 def legend(scale: Scale, note: str = "") -> None:
@@ -190,12 +224,15 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) and abs(value) >= 10 else f"{value:.4g}"
 
 
-def facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and values, one under the other."""
+def facts(pairs: Sequence[tuple[str, str]], explain: Callable[[str], str] = lambda name: "") -> None:
+    """Names and values, one under the other; `explain` says of a name what it is, where one points at it."""
     with ui.element("dl").classes("facts"):
         for name, value in pairs:
             with ui.element("dt"):
-                ui.label(name)
+                said = explain(name)
+                label = ui.label(name)
+                if said:
+                    label.props["title"] = said
             with ui.element("dd"):
                 ui.label(value)
 

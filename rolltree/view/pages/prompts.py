@@ -22,12 +22,14 @@ def add(site: Site) -> None:
 
     @ui.page("/step", response_timeout=300)
     async def page(  # pyright: ignore[reportUnusedFunction]
-        run: str = "", step: str = "", sort: str = "reward", desc: str = "", q: str = "", page: str = ""
+        run: str = "", step: str = "", sort: str = "reward_std", desc: str = "1", q: str = "", page: str = ""
     ) -> None:
         async def body() -> None:
             source, number = site.get(run), whole("step", step)
             title = f"step {number}" if number is not None else "the forest"
-            with frame(Crumb(f"{title} of {source.name}", source, number, link("run", run=source.name))):
+            here = link("step", run=source.name, step=number)
+            up = link("run", run=source.name) if source.kind == "run" else "/"
+            with frame(Crumb(f"{title} of {source.name}", source, number, up, trail=((title, here),))):
                 heading(f"Prompts of {title}", 1)
                 asked = {"sort": sort, "desc": desc, "q": q}
                 await shown(lambda: _draw(source, number, asked, whole("page", page) or 0))
@@ -68,7 +70,7 @@ async def _draw(source: RunSource, step: int | None, asked: dict[str, str], page
     heads = [Column("tree"), Column("prompt", "words")]
     for name in found.columns:
         mine = name == asked["sort"]
-        turned = address(sort=name, desc=None if mine and down else "1" if mine else None, page=None)
+        turned = address(sort=name, desc="0" if mine and down else "1", page=None)
         mark = (" ↓" if down else " ↑") if mine else ""
         heads.append(Column(name + mark, "", turned, ("descending" if down else "ascending") if mine else ""))
     PageTable(heads, [

@@ -8,7 +8,7 @@ from nicegui import ui
 
 from rolltree.view.links import link, whole
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
-from rolltree.view.pages.parts import Cell, Column, PageTable, heading, says
+from rolltree.view.pages.parts import Cell, Column, PageTable, heading, number, says
 from rolltree.view.search import search
 from rolltree.view.source import RunSource, nothing
 from rolltree.view.text import pieces_of
@@ -24,7 +24,9 @@ def add(site: Site) -> None:
         async def body() -> None:
             source = site.get(run)
             asked = whole("step", step)
-            with frame(Crumb(f"search {source.name}", source, asked, link("run", run=source.name))):
+            up = link("run", run=source.name)
+            trail = () if asked is None else ((f"step {asked}", link("step", run=source.name, step=asked)),)
+            with frame(Crumb(f"search {source.name}", source, asked, up, trail=trail)):
                 heading(f"Search {source.name}", 1)
                 await shown(lambda: _draw(source, asked, q))
 
@@ -56,9 +58,12 @@ async def _draw(source: RunSource, step: int | None, q: str) -> None:
     if found.note:
         says(found.note)
     if found.hits:
-        ui.label(f"{len(found.hits)} found among {found.looked:,} nodes").classes("soft counted")
-        PageTable([Column("node"), Column("text", "words"), Column("what it is")], [
+        many = f"{len(found.hits):,} of {found.matches:,}" if found.matches > len(found.hits) else f"{found.matches:,}"
+        ui.label(f"{many} found; {found.looked:,} nodes looked at").classes("soft counted")
+        heads = [Column("node"), Column("text", "words"), Column("what it is", "left"), Column("path", "words"),
+                 Column("reward", title="mean outcome of the judged leaves at or below it")]  # fmt: skip
+        PageTable(heads, [
             [Cell(f"{h.tree} · node {h.node}", link("tree", run=source.name, step=step, tree=h.tree, node=h.node)),
-             Cell(h.excerpt), Cell(h.about)]
+             Cell(h.excerpt), Cell(h.about), Cell(h.path), Cell(number(h.reward))]
             for h in found.hits
-        ])  # fmt: skip
+        ], "nodes found")  # fmt: skip

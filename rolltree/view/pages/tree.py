@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 
+import numpy as np
 from nicegui import ui
 from nicegui.element import Element
 from nicegui.events import KeyEventArguments
@@ -18,9 +20,10 @@ from rolltree.view.model import excerpts, node_facts, path_strip
 from rolltree.view.outline import Outline, outline
 from rolltree.view.pages.findings import draw_finding
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
-from rolltree.view.pages.parts import Picture, Tokens, Words, button, facts, heading, legend, says
-from rolltree.view.prompts import neighbours
-from rolltree.view.rows import events_of, head
+from rolltree.view.pages.parts import Picture, Tokens, Words, button, facts, heading, legend, marks_legend, says
+from rolltree.view.pages.tree_head import draw_tree_head, tree_head
+from rolltree.view.prompts import by_spread, neighbours
+from rolltree.view.rows import events_of
 from rolltree.view.source import RunSource
 from rolltree.view.text import Pieces, pieces_of
 from rolltree.view.words import DECISIONS, EventText, event_text
@@ -30,6 +33,17 @@ KEYS = (
     ("↑  ↓", "parent, first child"), ("←  →", "siblings"), ("Home  End", "root, best leaf"), ("c", "next colouring"),
     ("z", "zoom to the chosen node, or out"), ("p  n", "previous and next tree"), ("x", "two leaves side by side"),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the address asks for."""
+
+    tree: str
+    node: int | None
+    root: int | None
+    colour: str
+    turns: bool
 
 
 @dataclass
@@ -43,6 +57,8 @@ class Looking:
     colour: Colouring
     row: int
     root: int = 0
+    turns: bool = False
+    """Whether every turn of a chain is a rectangle of its own."""
     every: bool = False
     """Whether bookkeeping events are shown too."""
     told: list[EventText] = field(default_factory=list[EventText])
@@ -54,6 +70,7 @@ class Looking:
         if page == "tree":
             places |= {"node": int(self.tree.ids[self.row]), "colour": self.colour}
             places |= {"root": int(self.tree.ids[self.root]) if self.root else None}
+            places |= {"turns": "each" if self.turns else None}
         return link(page, **{**places, **more})
 
 
@@ -62,22 +79,28 @@ def add(site: Site) -> None:
 
     @ui.page("/tree", response_timeout=300)
     async def page(  # pyright: ignore[reportUnusedFunction]
-        run: str = "", step: str = "", tree: str = "", node: str = "", colour: str = "", root: str = ""
-    ) -> None:
+        run: str = "", step: str = "", tree: str = "", node: str = "", colour: str = "", root: str = "",
+        turns: str = "",
+    ) -> None:  # fmt: skip
         async def body() -> None:
             source, at = site.get(run), whole("step", step)
             up = link("step", run=source.name, step=at)
-            with frame(Crumb(f"{tree} of {source.name}", source, at, up, KEYS)):
-                await shown(lambda: _draw(source, at, tree, (whole("node", node), whole("root", root)), colour))
+            here = link("tree", run=source.name, step=at, tree=tree)
+            trail = ((f"step {at}" if at is not None else "the forest", up), (tree or "tree", here))
+            with frame(Crumb(f"{tree} of {source.name}", source, at, up, KEYS, trail)):
+                asked = Asked(tree, whole("node", node), whole("root", root), colour, turns == "each")
+                await shown(lambda: _draw(source, at, asked))
 
         await paged(body)
 
 
-def _open(source: RunSource, step: int | None, id: str, places: tuple[int | None, int | None], colour: str) -> Looking:
+def _open(source: RunSource, step: int | None, asked: Asked) -> Looking:
     archive = source.archive(step)
-    tree = outline(archive, id or archive.trees[0][1])
-    node, root = (None if p is None else tree.row(p) for p in places)
-    looking = Looking(source, step, tree, pieces_of(source), colouring_of(colour), best(tree) if node is None else node)
+    tree = outline(archive, asked.tree or by_spread(archive)[0])
+    node, root = (None if p is None else tree.row(p) for p in (asked.node, asked.root))
+    colour = colouring_of(asked.colour) if asked.colour or "reward" in tree.colourings else "author"
+    looking = Looking(source, step, tree, pieces_of(source), colour, best(tree) if node is None else node)
+    looking.turns = asked.turns
     looking.root = root if root is not None and looking.row in range(root, int(tree.end[root])) else 0
     looking.told = [event_text(e) for e in events_of(archive, tree.index)]
     looking.found = findings(source).of_tree(step, tree.id)
@@ -86,24 +109,15 @@ def _open(source: RunSource, step: int | None, id: str, places: tuple[int | None
 
 def best(tree: Outline) -> int:
     """Row of the leaf with the highest outcome; the first leaf where none has one."""
-    leaves = [r for r in range(len(tree)) if tree.is_leaf[r]]
-    rewards = tree.rewards
-    return max(leaves, key=lambda r: (rewards[r] if rewards[r] == rewards[r] else float("-inf"), -r))
+    return int(tree.leaf[np.argmax(np.nan_to_num(tree.rewards[tree.leaf], nan=-np.inf))])
 
 
-async def _draw(
-    source: RunSource, step: int | None, id: str, places: tuple[int | None, int | None], colour: str
-) -> None:  # fmt: skip
-    look = await asyncio.to_thread(_open, source, step, id, places, colour)
+async def _draw(source: RunSource, step: int | None, asked: Asked) -> None:
+    look = await asyncio.to_thread(_open, source, step, asked)
     tree = look.tree
-    known = await asyncio.to_thread(head, tree.archive, tree.index)
-    before, after = neighbours(tree.archive, tree.id)
-    heading(tree.id, 1)
-    about = [known["task"], known["item"] if known["item"] != tree.id else "", f"{len(tree):,} nodes",
-             f"{int(tree.leaf_count[0]):,} leaves"]  # fmt: skip
-    ui.label(" · ".join(a for a in about if a)).classes("soft")
-    if known["notes"].get("failed"):
-        says(f"This tree failed: {known['notes']['failed']}")
+    known = await asyncio.to_thread(tree_head, tree, look.pieces, step)
+    before, after = await asyncio.to_thread(neighbours, tree.archive, tree.id)
+    draw_tree_head(known, tree.id)
     with ui.element("div").classes("bar"):
         bar = ui.element("div").classes("bar colours")
         if before is not None:
@@ -131,6 +145,10 @@ class View:
         """Draw everything once and listen to the keys."""
         with self.bar:
             self.buttons = {c: button(c, self._colour(c), name=f"colour-{c}") for c in COLOURINGS}
+            for colouring, made in self.buttons.items():
+                if colouring not in self.look.tree.colourings:
+                    made.props('disabled title="nothing in this tree has data for it"')
+            self.turns = button("", self._turns, name="turns")
             self.out = button("whole tree", lambda: self.pick("f"), name="zoom-out")
         self.legend = ui.element("div")
         self.place = ui.element("div").classes("picture")
@@ -151,13 +169,14 @@ class View:
             self.path.clear()
             with self.path:
                 heading(f"The path to node {int(look.tree.ids[look.row])}: {strip.tokens:,} tokens")
-                legend(strip.scale, strip.note)
+                if strip.note:
+                    ui.label(strip.note).classes("legend")
                 if strip.hidden:
                     says(f"{strip.hidden:,} tokens in the middle are left out; choose a node nearer to the root")
                 Tokens(strip, int(look.tree.ids[look.row]), self.pick_node)
             self.side.clear()
             with self.side:
-                heading(f"Node {int(look.tree.ids[look.row])}")
+                heading(f"Node {int(look.tree.ids[look.row])}", live=True)
                 facts(node_facts(look.tree, look.row, records[-1]))
                 self._draw_links()
                 for finding, _ in look.found:
@@ -167,11 +186,13 @@ class View:
     def _icicle(self) -> Icicle:
         look = self.look
         return icicle(
-            look.tree, look.colour, root=look.root, selected=look.row, excerpt=excerpts(look.tree, look.pieces)
-        )
+            look.tree, look.colour, root=look.root, selected=look.row, turns=look.turns,
+            excerpt=excerpts(look.tree, look.pieces),
+        )  # fmt: skip
 
     def _draw_picture(self, drawn: Icicle) -> None:
         look = self.look
+        self.drawn = drawn
         selected = drawn.holder(int(look.tree.ids[look.row]))
         if self.picture is None:
             with self.place:
@@ -186,8 +207,14 @@ class View:
                 else "width: leaves"
             )
             legend(drawn.scale, said)
+            marks_legend(drawn)
         for colouring, made in self.buttons.items():
-            made.classes(add="on" if colouring == look.colour else "", remove="" if colouring == look.colour else "on")
+            on = colouring == look.colour
+            made.classes(add="on" if on else "", remove="" if on else "on")
+            made.props(f'aria-pressed="{"true" if on else "false"}"')
+        self.turns.clear()
+        with self.turns:
+            Words("collapse turns" if look.turns else "every turn")
         self.out.set_visibility(bool(look.root))
 
     def _draw_links(self) -> None:
@@ -216,7 +243,11 @@ class View:
             return
         with ui.element("ul").classes(name):
             for event in events:
-                with ui.element("li"):
+                about = [n for n in (event.node, *event.children) if n is not None]
+                keys = list(dict.fromkeys(key for n in about[:40] if (key := self.drawn.holder(n))))
+                with ui.element("li").props('tabindex="0"') as item:
+                    for kind, marked in (("mouseenter", keys), ("focusin", keys), ("mouseleave", []), ("focusout", [])):
+                        item.on(kind, js_handler=f"() => document.querySelector('.icicle')?.mark({json.dumps(marked)})")
                     ui.label(event.sentence)
                     if event.numbers:
                         ui.label(" · ".join(f"{k} {v}" for k, v in event.numbers)).classes("numbers")
@@ -230,6 +261,10 @@ class View:
             await self.changed()
 
         return act
+
+    async def _turns(self) -> None:
+        self.look.turns = not self.look.turns
+        await self.changed()
 
     async def _toggle(self) -> None:
         self.look.every = not self.look.every
@@ -274,8 +309,8 @@ class View:
             if row is not None:
                 await self.go(row)
         elif name == "c":
-            names = list(COLOURINGS)
-            await self._colour(names[(names.index(look.colour) + 1) % len(names)])()
+            names: list[Colouring] = [c for c in COLOURINGS if c in tree.colourings]
+            await self._colour(names[(names.index(look.colour) + 1) % len(names) if look.colour in names else 0])()
         elif name == "z":
             look.root = 0 if look.root == look.row else look.row
             await self.changed()

@@ -73,7 +73,7 @@ def test_text_is_not_markup():
     out = io.StringIO()
     page = Page(
         "[red]title", "[bold]lead", grids=[ReportTable("[b]g", ["[b]c", "d"], [["[red]x[/red]", "1"]])],
-        findings=[ReportFinding("fails", "fails: [b]words")], charts=[chart([0.0, 1.0])],
+        findings=[ReportFinding("worse", "worse: [b]words")], charts=[chart([0.0, 1.0])],
     )  # fmt: skip
     print_page(page, Console(file=out, width=80))
     for text in ("[red]title", "[bold]lead", "[b]g", "[red]x[/red]", "[b]words"):

@@ -1,0 +1,54 @@
+"""Entries judged together: what stands in one table is one family, corrected as a whole. Void ones are not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from rolltree.lab.contrast import held_out
+from rolltree.lab.entry import EvidenceEntry
+from rolltree.lab.names import is_share
+from rolltree.lab.stats import Asked, Corrected, Direction, Outcome, corrected, judge
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyVerdict:
+    """An entry as its table judges it."""
+
+    outcome: Outcome
+    found: Corrected | None
+    """None where nothing is corrected: void entries, and exact ones, which have no randomness."""
+    family: int
+    """Entries that are corrected together."""
+
+
+def together(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
+    """Verdicts by name: training is one family, simulated checks are another."""
+    out = {e.name: FamilyVerdict(e.outcome, None, 0) for e in entries}
+    for kind in ("training", "simulated"):
+        family = [e for e in entries if e.kind == kind and e.outcome != "void"]
+        made = corrected([_asked(e) for e in family])
+        for entry, found in zip(family, made, strict=True):
+            outcome = judge(found.effect, direction=_direction(entry), least=float(entry.question["least"]))
+            out[entry.name] = FamilyVerdict(outcome, found, len(family))
+    return out
+
+
+def counted(verdicts: Mapping[str, FamilyVerdict]) -> dict[str, int]:
+    """How many of each verdict there are; void is counted as what it is."""
+    found: list[str] = [v.outcome for v in verdicts.values()]
+    return {outcome: found.count(outcome) for outcome in sorted(set(found))}
+
+
+def _asked(entry: EvidenceEntry) -> Asked:
+    metric = str(entry.question["metric"])
+    share = entry.kind == "training" and (held_out(metric) or is_share(metric))
+    return Asked(
+        tuple(r.value - r.baseline for r in entry.results), _direction(entry), float(entry.question["least"]),
+        "points" if share else entry.name,
+    )  # fmt: skip
+
+
+def _direction(entry: EvidenceEntry) -> Direction:
+    return cast(Direction, entry.question["direction"])

@@ -1,0 +1,113 @@
+"""Experiments that could not have answered. An entry that has a reason here is *void*, which is no verdict.
+
+Every rule is read from the runs themselves: their held-out curves, what their training rollouts were like, and the
+counter that the recipe's card names. What an old entry did not record cannot make it void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+
+from rolltree.lab.entry import SeedResult
+from rolltree.lab.names import PER_LEAF, row_name
+from rolltree.recipe.recipe import Card, Evidence
+
+SIGNAL = 0.05
+"""Training rollouts of which a smaller share is right have next to nothing to teach."""
+ZERO_VARIANCE = 0.8
+"""From this share of groups without variance on, an arm is nearly all zero-variance."""
+CEILING = 0.9
+"""A baseline from here on leaves no room above it."""
+COLLAPSED = 0.5
+"""A baseline that ends below this share of where it began has collapsed."""
+LEARNED = 0.05
+"""Where neither arm gains as much in pass@1, nothing was learned that could differ."""
+
+
+def reasons(card: Card, question: Evidence, results: Sequence[SeedResult]) -> list[str]:
+    """Why the runs behind an entry of training could not have answered its question; empty where they could."""
+    found = [
+        _constructed(card, question), _idle(card, results), _no_signal(results), _zero_variance(results),
+        _ceiling(question, results), _collapsed(question, results), _nothing_learned(question, results),
+    ]  # fmt: skip
+    return [reason for reason in found if reason]
+
+
+def acted(card: Card, results: Sequence[SeedResult]) -> str:
+    """What the card's counter says, as reports print it: the metric's name and its mean over the treated runs."""
+    if card.counter is None:
+        return "no counter"
+    values = _both(results, card.counter.metric)
+    return f"`{card.counter.metric}` " + ("not recorded" if values is None else f"{values[0]:.3g}")
+
+
+def _constructed(card: Card, question: Evidence) -> str:
+    if row_name(question.metric) in PER_LEAF and "generate" in card.stages:
+        return f"{question.metric} follows from how {card.name} builds its trees, whatever is learned"
+    return ""
+
+
+def _idle(card: Card, results: Sequence[SeedResult]) -> str:
+    values = None if card.counter is None else _both(results, card.counter.metric)
+    if card.counter is None or values is None or abs(values[0] - card.counter.rest) > 1e-12:
+        return ""
+    return f"the mechanism never acted (`{card.counter.metric}` is {card.counter.rest:g} throughout)"
+
+
+def _no_signal(results: Sequence[SeedResult]) -> str:
+    solved = _both(results, "solved")
+    if solved is None or solved[0] >= SIGNAL:
+        return ""
+    return f"{100 * solved[0]:.1f} % of the treated arm's rollouts are right, too few to learn from"
+
+
+def _zero_variance(results: Sequence[SeedResult]) -> str:
+    flat = _both(results, "zero_variance")
+    # One rollout a prompt is never a group: both arms then have no variance by definition, and use none.
+    if flat is None or flat[0] < ZERO_VARIANCE or flat == (1.0, 1.0):
+        return ""
+    return f"{100 * flat[0]:.0f} % of the treated arm's groups are without variance"
+
+
+def _ceiling(question: Evidence, results: Sequence[SeedResult]) -> str:
+    asked = question.metric.removesuffix(" area")
+    judged = asked if asked.startswith("pass@") else "pass@1"
+    if judged == "pass@k":
+        judged = next((name.rpartition("/")[2] for r in results for name in r.also if name.startswith("eval/pass@")
+                       and not name.endswith("@1")), "pass@1")  # fmt: skip
+    ends = _both(results, judged)
+    if ends is None or ends[1] < CEILING:
+        return ""
+    return f"the baseline stands at its ceiling ({judged} {100 * ends[1]:.1f} %)"
+
+
+def _collapsed(question: Evidence, results: Sequence[SeedResult]) -> str:
+    grown = _growth(results, question.baseline)
+    if grown is None or grown[1] >= COLLAPSED * grown[0]:
+        return ""
+    return f"the baseline collapsed (pass@1 from {100 * grown[0]:.1f} % to {100 * grown[1]:.1f} %)"
+
+
+def _nothing_learned(question: Evidence, results: Sequence[SeedResult]) -> str:
+    sides = [_growth(results, label) for label in sorted({label for r in results for label in r.learned})]
+    gains = [grown[1] - grown[0] for grown in sides if grown is not None]
+    if len(gains) < 2 or max(gains) >= LEARNED:
+        return ""
+    return f"neither arm learned (pass@1 {100 * max(gains):+.1f} points at most)"
+
+
+def _growth(results: Sequence[SeedResult], label: str) -> tuple[float, float] | None:
+    """Where the arm's held-out pass@1 begins and ends, mean over seeds; None where it was not stored."""
+    curves = [r.learned[label] for r in results if label in r.learned]
+    if len(curves) < len(results) or not curves:
+        return None
+    return mean(c[0] for c in curves), mean(c[1] for c in curves)
+
+
+def _both(results: Sequence[SeedResult], metric: str) -> tuple[float, float] | None:
+    """A metric of treated arm and baseline, mean over seeds; None where it was not stored for all."""
+    name = row_name(metric)
+    if not results or any(name not in r.also for r in results):
+        return None
+    return mean(r.also[name][0] for r in results), mean(r.also[name][1] for r in results)

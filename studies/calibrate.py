@@ -1,0 +1,88 @@
+"""Rate and updates of a regime, for its plain baseline: `python -m studies.calibrate NAME`.
+
+Every rate with every number of updates on two seeds that nothing else uses; the pair with the highest mean at the end
+is stored in `studies/calibrated/NAME.json` with all that was tried. `--plan` says the cost and runs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import tyro
+
+from rolltree.lab.arms import arms
+from rolltree.lab.contrast import measures
+from rolltree.lab.report import versions
+from rolltree.lab.runner import Runner, Shelf, Spec
+from rolltree.lab.trace import Trace, write_json
+from studies.regime import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
+from studies.shelf_runs import bill, make, price
+
+
+@dataclass(frozen=True)
+class CalibrateSettings:
+    """Which regime, and how much of it."""
+
+    name: tyro.conf.Positional[str]
+    """A regime (docs/howto/regimes.md)."""
+    plan: bool = False
+    """Say what it costs and stop."""
+    baseline: str = "grpo"
+    budget: int | None = None
+    """Decoded tokens of a run; the regime's own when left out."""
+    rates: tuple[float, ...] = ()
+    """Rates to try; the regime's own when left out."""
+    updates: tuple[int, ...] = ()
+    """Updates of a step to try; the regime's own when left out."""
+    seeds: tuple[int, ...] = CALIBRATION_SEEDS
+    end_items: int = 256
+    set: tuple[str, ...] = ()
+    """More knobs for all runs, as of `rolltree compare --set`."""
+    out: Path = CALIBRATED
+    cache: Path = Path("runs/cache")
+    threads: int = 1
+
+
+def main(settings: CalibrateSettings, runner: Runner | None = None) -> Calibrated | None:
+    """Run, choose and store; None for a plan alone."""
+    torch.set_num_threads(settings.threads)
+    if runner is None:
+        from rolltree.lab.train_runner import TrainRunner
+
+        runner = TrainRunner()
+    chosen, shelf = regime(settings.name), Shelf(settings.cache, runner)
+    on = chosen.conditions(settings.budget, settings.end_items)
+    tried = [Calibrated(lr, n) for n in settings.updates or chosen.updates for lr in settings.rates or chosen.rates]
+    specs = {
+        pair: [Spec(arms([settings.baseline], [*chosen.settings, *pair.settings(), *settings.set])[0], seed, on)
+               for seed in settings.seeds]
+        for pair in tried
+    }  # fmt: skip
+    scale = on.budget / chosen.budget
+    plan = [price(spec, chosen.seconds * scale) for seed in zip(*specs.values(), strict=True) for spec in seed]
+    print(f"{chosen.name}: {bill(plan, shelf)}")
+    if settings.plan:
+        return None
+    found: dict[Spec, Trace] = {}
+    make(plan, shelf, lambda trace, spec: found.__setitem__(spec, trace), print)
+    ends = {
+        pair: measures([found[s] for s in of_pair], chosen.metric, on.budget, on.axis).per_seed
+        for pair, of_pair in specs.items()
+    }
+    means = {pair: sum(of.values()) / len(of) for pair, of in ends.items()}
+    best = max(tried, key=lambda pair: means[pair])
+    write_json(settings.out / f"{chosen.name}.json", {
+        "regime": chosen.name, "baseline": settings.baseline, "metric": chosen.metric, "budget": on.budget,
+        "seeds": list(settings.seeds), "chosen": {"lr": best.lr, "updates": best.updates},
+        "tried": [{"lr": p.lr, "updates": p.updates, "mean": means[p], "per_seed": list(ends[p].values())}
+                  for p in tried],
+        "versions": dict(versions()),
+    })  # fmt: skip
+    print(f"{chosen.name}: lr {best.lr:g}, {best.updates} updates a step, {chosen.metric} {100 * means[best]:.1f} %")
+    return best
+
+
+if __name__ == "__main__":
+    main(tyro.cli(CalibrateSettings))

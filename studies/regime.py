@@ -1,0 +1,110 @@
+"""Regimes: named conditions in which mechanisms of a kind can matter, as data. `docs/howto/regimes.md` describes them.
+
+Rate and updates of a regime are calibrated with `python -m studies.calibrate NAME`, on seeds of its own, for the plain
+baseline, and are then the same for every arm.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rolltree.errors import unknown
+from rolltree.lab.runner import Conditions
+from rolltree.lab.trace import LabError
+
+CALIBRATED = Path(__file__).parent / "calibrated"
+"""One file a regime: what its calibration found."""
+CALIBRATION_SEEDS = (1000, 1001)
+"""Never used by a screen (from 0 on) or a confirmation (from 2000 on)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """Conditions that all arms of a table share."""
+
+    name: str
+    about: str
+    """What is hard in it, and for which kind of mechanism."""
+    task: str
+    budget: int
+    """Decoded tokens of a run."""
+    level: int | None = None
+    settings: tuple[str, ...] = ()
+    """Knobs of every arm, as of `rolltree compare --set`."""
+    model: str = "nano"
+    metric: str = "pass@1"
+    """What verdicts are about."""
+    seconds: float = 60.0
+    """Processor seconds of a run of the baseline, for plans; finished runs go before it."""
+    rates: tuple[float, ...] = (6.25e-5, 1.25e-4, 2.5e-4, 5e-4)
+    """Learning rates that are tried."""
+    updates: tuple[int, ...] = (1, 4)
+    """Updates of a step that are tried."""
+
+    def conditions(self, budget: int | None = None, end_items: int = 256) -> Conditions:
+        """As a comparison takes them: evaluations of 64 items, the first and the last of 256, 4 samples each."""
+        return Conditions(
+            self.task, float(budget or self.budget), self.level, self.model, eval_samples=4, end_items=end_items
+        )
+
+
+def _stale(versions: int, budget: int, seconds: float) -> Regime:
+    about = f"rollouts are trained {versions} versions after they were begun: for corrections of stale data"
+    return Regime(f"stale{versions}", about, "arithmetic", budget, settings=(f"train.staleness={versions}",),
+                  seconds=seconds)  # fmt: skip
+
+
+REGIMES: Mapping[str, Regime] = {
+    r.name: r
+    for r in (
+        Regime("fresh", "every batch is trained at once: the plain case, for credits, objectives and filters",
+               "arithmetic", 120_000, seconds=45),
+        _stale(2, 125_000, 47), _stale(8, 145_000, 55), _stale(32, 220_000, 80),
+        Regime("long", "many turns and one outcome at the end, from a policy that reaches 10 to 20 %: for step credits "
+               "and trees", "grid", 80_000, level=4, model="runs/policies/long", seconds=150),
+        Regime("mixed", "256 items of all levels, visited again and again, judged on the third that the first policy "
+               "solves least: for controls that remember", "mixed:arithmetic", 150_000, settings=("train.items=256",),
+               metric="pass@1 hard", seconds=70),
+        Regime("noisy", "a tool that fails in three of ten calls: for repairs, filters and trees over turns",
+               "calculator?fail_rate=0.3", 80_000, level=3, seconds=90),
+        Regime("noisier", "the same with half of the calls failing", "calculator?fail_rate=0.5", 80_000, level=3,
+               seconds=95),
+        Regime("tails", "answers whose length is asked for by a token and has a heavy tail: for budgets of length and "
+               "schedules; the longest rollouts are counted as a cost", "studies/effort.py:Effort", 150_000,
+               model="runs/policies/tails", seconds=80),
+        Regime("real", "a small instruct model on sums in a chat, short: whether anything carries over", "arithmetic",
+               60_000, level=1, model="smollm2-135m", seconds=5_400, rates=(1e-6, 5e-6, 2e-5)),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A regime's rate and updates."""
+
+    lr: float
+    updates: int
+
+    def settings(self, factor: float = 1.0) -> tuple[str, ...]:
+        """As knobs of every arm; `factor` makes the rate hotter than calibrated."""
+        return (f"optim.lr={self.lr * factor:g}", f"optim.minibatches={self.updates}")
+
+
+def regime(name: str) -> Regime:
+    """A regime by name."""
+    if name not in REGIMES:
+        raise unknown("regime", name, REGIMES, "docs/howto/regimes.md describes them")
+    return REGIMES[name]
+
+
+def calibrated(name: str, folder: Path = CALIBRATED) -> Calibrated:
+    """What the regime's calibration found; without one it is refused, because any rate would be a guess."""
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        raise LabError(f"the regime {name!r} is not calibrated; run `python -m studies.calibrate {name}` first")
+    raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+    return Calibrated(float(raw["chosen"]["lr"]), int(raw["chosen"]["updates"]))

@@ -1,0 +1,92 @@
+"""The tables that the README opens with, as plans: which arms, in which regimes, at which rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+STALE = ("fresh", "stale2", "stale8", "stale32")
+
+
+@dataclass(frozen=True, slots=True)
+class TableArm:
+    """One row: a recipe with knobs of its own. A tree has a flat control, which `flat` rollouts of a prompt make."""
+
+    label: str
+    recipe: str
+    knobs: tuple[str, ...] = ()
+    flat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """A table: its rows in its columns. The first row is the baseline of every column."""
+
+    name: str
+    title: str
+    arms: tuple[TableArm, ...]
+    regimes: tuple[str, ...]
+    factors: tuple[float, ...] = (1.0,)
+    """Multiples of the calibrated rate; each is a column of its own."""
+    seeds: int = 8
+    settings: tuple[str, ...] = ()
+    """More knobs for all arms."""
+
+    def rows(self) -> tuple[TableArm, ...]:
+        """All rows, each tree followed by its flat control."""
+        out: list[TableArm] = []
+        for arm in self.arms:
+            out.append(arm)
+            if arm.flat:
+                out.append(TableArm(flat_label(arm), arm.recipe, (*arm.knobs, f"use_flat={arm.flat}")))
+        return tuple(out)
+
+
+def flat_label(arm: TableArm) -> str:
+    """The label of a tree's flat control."""
+    return f"{arm.label} flat"
+
+
+def is_flat(arm: TableArm) -> bool:
+    """Whether a row is a flat control."""
+    return any(knob.startswith("use_flat=") for knob in arm.knobs)
+
+
+def _named(*names: str) -> tuple[TableArm, ...]:
+    return tuple(TableArm(name, name) for name in names)
+
+
+def _credits(*names: str) -> tuple[TableArm, ...]:
+    return tuple(TableArm(name, "grpo", (f"use_credit={name}",)) for name in names)
+
+
+TABLES: Mapping[str, TablePlan] = {
+    t.name: t
+    for t in (
+        TablePlan(
+            "stability", "The stability map: corrections of stale rollouts, by staleness and rate",
+            (TableArm("ppo-clip", "grpo"), TableArm("dual-clip", "dual_clip"),
+             *_named("tis", "icepop", "areal", "minpro", "m2po", "bapo", "vcpo")),
+            STALE, factors=(1.0, 4.0),
+        ),
+        TablePlan(
+            "credits", "Credits, everything else GRPO's",
+            _credits("grpo", "rloo", "dr_grpo", "opo", "reinforce_pp_baseline", "gigpo(std=True)", "hgpo"),
+            ("long", "noisy"),
+        ),
+        TablePlan(
+            "trees-fresh", "Tree strategies for answers of one turn, beside flat groups of as many rollouts",
+            (TableArm("grpo", "grpo"), TableArm("treepo", "treepo", ("leaves=8", "segment=8"), 8),
+             TableArm("latr", "latr", (), 8), TableArm("rose", "rose", (), 8)),
+            ("fresh",),
+        ),
+        TablePlan(
+            "trees", "Tree strategies over turns, beside flat groups of as many rollouts",
+            (TableArm("grpo", "grpo"), TableArm("arpo", "arpo", ("leaves=8", "first=4"), 8),
+             TableArm("aepo", "aepo", ("leaves=8", "first=4"), 8),
+             TableArm("treeps_rag", "treeps_rag", ("leaves=8",), 8),
+             TableArm("poly_ppo", "poly_ppo", (), 8), TableArm("portool", "portool", (), 8)),
+            ("long", "noisy"),
+        ),
+    )
+}  # fmt: skip

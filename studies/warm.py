@@ -1,0 +1,134 @@
+"""Policies that regimes start from: `python -m studies.warm long` (or tails), written to `runs/policies/NAME`.
+
+The embedded policy imitates noisy play of the regime's task, some demonstrations at a time, until its held-out pass@1
+lies in the band that the regime asks for. A policy above the band is refused: it began too well or learned too fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import torch
+import tyro
+from torch.nn.functional import cross_entropy
+
+from rolltree.engine.local import LocalEngine
+from rolltree.errors import unknown
+from rolltree.lab.nano.corpus import Document, document
+from rolltree.lab.nano.measure import measure
+from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches
+from rolltree.lab.trace import LabError
+from rolltree.policy.load import LoadedModel, load_model
+from rolltree.task.nano.expert import NanoTask, play
+from rolltree.task.registry import load_task
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """What is imitated, and until when."""
+
+    task: str
+    level: int
+    noise: float
+    """Rate of mistakes in the play."""
+    low: float
+    high: float
+    """The band of pass@1."""
+
+
+STARTS: Mapping[str, WarmStart] = {
+    "long": WarmStart("grid", 4, 0.2, 0.10, 0.20),
+    "tails": WarmStart("studies/effort.py:Effort", 1, 0.06, 0.40, 0.70),
+}
+
+
+@dataclass(frozen=True)
+class WarmSettings:
+    """Which policy is made."""
+
+    name: tyro.conf.Positional[str]
+    """long or tails."""
+    chunk: int = 1024
+    """Demonstrations between two measurements."""
+    most: int = 40_000
+    """Demonstrations after which it is given up."""
+    batch: int = 32
+    lr: float = 1e-3
+    items: int = 64
+    """Held-out items of a measurement, with 4 samples each."""
+    seed: int = 0
+    out: Path = Path("runs/policies")
+    threads: int = 1
+
+
+def main(settings: WarmSettings) -> Path:
+    """Imitate, measure, and write the folder of a model with a note of how it was made."""
+    if settings.name not in STARTS:
+        raise unknown("warm start", settings.name, STARTS)
+    start, folder = STARTS[settings.name], settings.out / settings.name
+    if (folder / "model.safetensors").exists():
+        raise LabError(f"{folder} already holds a policy; remove it to make it again")
+    torch.set_num_threads(settings.threads)
+    torch.manual_seed(settings.seed)
+    loaded, began = load_model("nano"), time.process_time()
+    task = load_task(start.task, level=start.level)
+    assert isinstance(task, NanoTask)
+    model, rng = cast(Any, loaded.model), Random(f"warm/{settings.name}/{settings.seed}")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.0)
+    items, seen, rate = task.items("train", settings.seed), 0, _rate(loaded, task, settings)
+    while rate < start.low:
+        if seen >= settings.most:
+            raise LabError(f"{settings.name}: pass@1 is {rate:.3f} after {seen} demonstrations, below {start.low}")
+        played = [asyncio.run(play(task, item, rng, start.noise)) for item in islice(items, settings.chunk)]
+        _imitate(model, [document(one, loaded.codec) for one in played], optimizer, settings)
+        seen, rate = seen + settings.chunk, _rate(loaded, task, settings)
+        print(f"{settings.name}: {seen} demonstrations, pass@1 {100 * rate:.1f} %", flush=True)
+    if rate > start.high:
+        raise LabError(f"{settings.name}: pass@1 is {rate:.3f}, above {start.high}; give a smaller --chunk or --lr")
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    cast(Any, loaded.codec).tokenizer.save_pretrained(folder)
+    note = {**asdict(start), "demonstrations": seen, "pass@1": rate, "seed": settings.seed, "lr": settings.lr,
+            "batch": settings.batch, "processor_seconds": round(time.process_time() - began)}  # fmt: skip
+    (folder / "made.json").write_text(json.dumps(note, indent=2) + "\n")
+    return folder
+
+
+def _rate(loaded: LoadedModel, task: NanoTask, settings: WarmSettings) -> float:
+    async def rated() -> float:
+        engine = LocalEngine(loaded)
+        try:
+            return (await measure(engine, task, items=settings.items, samples=4, k=4)).pass_1
+        finally:
+            await engine.close()
+
+    return asyncio.run(rated())
+
+
+def _imitate(
+    model: Any, documents: Sequence[Document], optimizer: torch.optim.Optimizer, settings: WarmSettings
+) -> None:
+    model.train()
+    knobs = PretrainSettings(out=Path(), batch=settings.batch)
+    for slices in batches(documents, knobs):
+        counted = sum(int((labels[:, 1:] != IGNORED).sum()) for _, labels in slices)
+        for tokens, labels in slices:
+            logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
+            loss = cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum")
+            (loss / counted).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+
+
+if __name__ == "__main__":
+    main(tyro.cli(WarmSettings))

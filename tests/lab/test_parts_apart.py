@@ -1,0 +1,48 @@
+"""What tells two compositions apart is named; a flat control differs from its tree arm in the strategy alone."""
+
+import pytest
+
+from rolltree.generate.independent import Independent
+from rolltree.lab.arms import arms
+from rolltree.lab.compare import with_flat
+from rolltree.lab.parts_apart import apart, said, shapes_trees
+from rolltree.lab.runner import Spec
+from rolltree.lab.train_runner import TrainRunner
+from rolltree.recipe.recipe import RecipeError
+from rolltree.recipe.registry import load_recipe
+from tests.lab.simulated import Simulated, conditions
+
+
+def made(name, **knobs):
+    return load_recipe(name, **knobs).build()
+
+
+def test_each_piece_is_told_from_the_others():
+    base = made("grpo")
+    assert apart(made("grpo"), base) == {}
+    assert set(apart(made("grpo", group=16), base)) == {"width"}
+    assert set(apart(made("grpo", clip=0.28), base)) == {"clip"}
+    assert set(apart(made("grpo", use_credit="rloo"), base)) == {"credit"}
+    assert {"clip", "filter"} <= set(apart(made("dapo"), base)), "not only what its name is about"
+    assert said(apart(made("grpo", group=16), base)) == "width 16 (baseline 8)"
+    assert said({}) == "nothing"
+
+
+def test_a_flat_control_stands_beside_every_tree_arm_and_differs_in_the_strategy_alone():
+    chosen = with_flat(arms(["grpo", "treepo"], ["treepo:leaves=6"]), conditions(), TrainRunner())
+    assert [a.label for a in chosen] == ["grpo", "treepo", "treepo flat"]
+    tree, flat = (TrainRunner().parts(Spec(a, 0, conditions())) for a in chosen[1:])
+    assert shapes_trees(tree.strategy)
+    assert not shapes_trees(flat.strategy)
+    assert isinstance(flat.strategy, Independent)
+    assert flat.strategy.n == 6
+    assert set(apart(tree, flat)) == {"strategy"}
+
+
+def test_runs_that_are_no_recipes_have_no_controls():
+    assert len(with_flat(arms(["a", "b"]), conditions(), Simulated({"a": 0.1}))) == 2
+
+
+def test_a_group_of_one_is_no_control():
+    with pytest.raises(RecipeError, match="use_flat=1 leaves nothing to compare"):
+        load_recipe("treepo", use_flat=1)
