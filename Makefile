@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { cat .venv/install.log; exit 1; }
 	@touch $(STAMP)
 
-demo: setup ## train the embedded policy with GRPO and a baseline, compare them, write runs/demo/report.html
+demo: setup ## train the embedded policy with flat groups and with trees, compare them, write runs/demo/report.html
 	@$(BIN)/rolltree demo
 
 test: setup lint types imports unit ## everything that must pass

@@ -40,7 +40,7 @@ def main() -> None:
     check_strategy(MoreWhereTheyDisagree())
     print("the contract holds")
     parts = Parts("mine", MoreWhereTheyDisagree(), load_credit("rloo"), load_objective("clipped", clip_high=0.28))
-    run = rolltree.train(parts, policy, "countdown", out=Path(mkdtemp()) / "run", steps=2, eval_items=8)
+    run = rolltree.train(parts, policy, "calculator", out=Path(mkdtemp()) / "run", steps=2, eval_items=8)
     print("run:", run.path)
 
 

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rolltree.cli.common import console, parse
 from rolltree.lab.compare import CompareConfig, main
+from rolltree.view.server import ViewConfig
 
-ABOUT = """Train the embedded policy on chained sums with GRPO and with RLOO at the same budget of decoded tokens.
+ABOUT = """Train the embedded policy to use a calculator that fails now and then, at one budget of decoded tokens:
+with GRPO, with ARPO, which forks a rollout after the calculator's answers, and with ARPO without forks, so that what
+the forks do can be told from the rest.
 
-Prints learning curves and a table, and writes a report for any browser. Run it again and it goes on where it was.
+Prints learning curves and a table, and writes a report with a tree for any browser. Run it again and it goes on where
+it was.
 """
+RECIPES = ("grpo", "arpo(first=16)", "arpo")
+"""A flat group, the tree's recipe with all of its sixteen leaves started at the prompt, and the tree."""
 
 
 @dataclass(frozen=True)
 class DemoArguments:
-    """The demo's size. The defaults end within ten minutes on two cores."""
+    """The demo's size. The defaults end within six minutes on two cores."""
 
     out: Path = Path("runs/demo")
     """Where report.html and the runs go."""
-    task: str = "arithmetic"
-    """A task's name (rolltree tasks)."""
-    budget: str = "150k"
+    task: str = "calculator"
+    """A task's name (rolltree tasks); one with turns, so that there are answers to fork after."""
+    budget: str = "30k"
     """Decoded tokens for each run."""
     seeds: int = 3
     """Runs of each recipe."""
@@ -38,20 +47,29 @@ def run(arguments: Sequence[str]) -> int:
     asked = parse(DemoArguments, arguments, "demo", ABOUT)
     out = console()
     if not asked.json:
-        what = f"{asked.seeds} seeds each, {asked.budget} decoded tokens a run, judged on held-out items"
-        out.print(f"GRPO and RLOO train the embedded policy on {asked.task}: {what}.\n", highlight=False)
+        out.print(
+            f"The embedded policy learns {asked.task}, {asked.seeds} seeds each, {asked.budget} decoded tokens a run:\n"
+            "  grpo            flat groups\n"
+            "  arpo            trees: a rollout forks after what the environment answered\n"
+            "  arpo(first=16)  the same without forks\n",
+            highlight=False,
+        )
     code = main(
         CompareConfig(
-            recipes=("grpo", "rloo"),
-            task=asked.task,
-            budget=asked.budget,
-            seeds=asked.seeds,
-            first_seed=asked.seed,
-            out=asked.out,
-            cache=asked.out / "cache",
-            json=asked.json,
+            recipes=RECIPES, task=asked.task, budget=asked.budget, seeds=asked.seeds, first_seed=asked.seed,
+            eval_every=4, eval_samples=4, out=asked.out, cache=asked.out / "cache", json=asked.json,
         )
-    )
+    )  # fmt: skip
     if code == 0 and not asked.json:
-        out.print("\nNext: rolltree rollout grpo --task arithmetic, then rolltree train grpo --help", style="dim")
+        view, name = ViewConfig(), _program()
+        out.print(f"viewer  {name} view {asked.out}   every tree and token, at http://{view.host}:{view.port}/")
+        out.print(f"next    {name} rollout arpo --task {asked.task}   a tree in this terminal")
     return code
+
+
+def _program() -> str:
+    """How this program is called here: by its name, or by its path where no shell would find it."""
+    if shutil.which("rolltree"):
+        return "rolltree"
+    path = Path(sys.argv[0])
+    return os.path.relpath(path) if path.name == "rolltree" else f"{os.path.relpath(sys.executable)} -m rolltree"

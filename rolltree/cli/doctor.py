@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,6 +20,8 @@ from rolltree.doctor.finding import SEVERITIES, Finding
 from rolltree.doctor.run import DoctorError
 from rolltree.errors import unknown
 from rolltree.lab.arms import setting
+from rolltree.metrics.log import read_metrics
+from rolltree.train.lock import held
 from rolltree.tree.atomic import new_file
 
 ABOUT = """Say what is wrong with the rollouts of a run, with the numbers, the nodes that show it and suggested fixes.
@@ -67,6 +70,8 @@ def run(arguments: Sequence[str]) -> int:
             raise unknown("detector", detector, detectors(), "rolltree doctor --list shows them")
     kept(asked.run, asked.out)
     report = examine(asked.run, thresholds(map(setting, asked.set)), only=asked.only)
+    if not (asked.set or asked.only):
+        _note(asked.run, report)
     if asked.out is not None:
         with new_file(asked.out, overwrite=True) as sink:
             sink.writelines(json.dumps(f.as_json()) + "\n" for f in report.findings)
@@ -76,6 +81,18 @@ def run(arguments: Sequence[str]) -> int:
         show(report, console())
     least = SEVERITIES.index(asked.fail_on)
     return int(any(SEVERITIES.index(f.severity) >= least for f in report.findings))
+
+
+def _note(run: Path, report: Report) -> None:
+    """Under the stated thresholds, the run's own pages show what stands here; one that trains is left to itself."""
+    log = run / "metrics.jsonl"
+    if not log.is_file() or held(run):
+        return
+    from rolltree.doctor.live import note_report  # it loads torch, which --help does not need
+
+    steps = [int(line["step"]) for line in read_metrics(log)]
+    with suppress(PermissionError):  # of a run that may only be read
+        note_report(run, report, max(steps, default=0))
 
 
 def show(report: Report, out: Console) -> None:
@@ -103,7 +120,7 @@ def _show(finding: Finding, out: Console) -> None:
         shown = ", ".join(f"step {p.step} {p.tree}/{p.node}" for p in finding.nodes[:4])
         more = f" and {len(finding.nodes) - 4} more" if len(finding.nodes) > 4 else ""
         out.print(Text(f"  see: {shown}{more}", style="cyan"))
-    for fix in finding.fix.split("; "):
+    for fix in filter(None, finding.fix.split("; ")):
         out.print(Text(f"  suggested fix: {fix}", style="green"))
 
 

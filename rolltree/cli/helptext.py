@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import shutil
-import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
-from rolltree.cli.knobs import COMMON
+from rolltree.knob_help import COMMON, sentences
 
 _WORDS: dict[Any, str] = {bool: "", int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH", Any: "VALUE"}
 _LONGEST, _GAP = 24, 2
@@ -81,22 +78,6 @@ def sections(
     if own:
         yield Section(heading, about, tuple(own))
     yield from inner
-
-
-@cache
-def sentences(shape: type[Any]) -> dict[str, str]:
-    """What the text under each field of a dataclass says, those of its bases included."""
-    out: dict[str, str] = {}
-    for cls in reversed(shape.__mro__):
-        module = sys.modules.get(cls.__module__)
-        if not is_dataclass(cls) or module is None or not getattr(module, "__file__", None):
-            continue
-        for node in ast.walk(_source(str(module.__file__))):
-            if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
-                for field, text in zip(node.body, node.body[1:], strict=False):
-                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and _text(text):
-                        out[field.target.id] = " ".join(_text(text).split())
-    return out
 
 
 def switched(shape: type[Any], prefix: str = "", *, prefixes: bool = False) -> list[str]:
@@ -190,14 +171,3 @@ def columns(options: tuple[Option, ...], width: int) -> Iterator[str]:
 
 def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-
-
-def _text(node: ast.stmt) -> str:
-    """What a bare string says; nothing for any other statement."""
-    value = node.value.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else None
-    return value if isinstance(value, str) else ""
-
-
-@cache
-def _source(file: str) -> ast.Module:
-    return ast.parse(Path(file).read_text(encoding="utf-8"))

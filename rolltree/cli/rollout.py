@@ -33,7 +33,8 @@ ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote 
   rolltree rollout grpo --task countdown --items 2
   rolltree rollout grpo --task grid --group 4 --out forests/grid
   rolltree rollout treepo --engine vllm
-  rolltree rollout grpo --task arithmetic --jsonl nodes.jsonl
+  rolltree rollout grpo --task lookup --jsonl nodes.jsonl
+  rolltree credit gigpo nodes.jsonl
   rolltree rollout grpo --task countdown --items 64 --cluster local:4
   rolltree rollout mine.py:MyRecipe
 
@@ -163,9 +164,9 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, eng
     from rolltree.train.prompt import prompt_of
 
     if asked.out is not None:
-        save(forest, asked.out)
+        save(forest, asked.out, states="drop")
     if asked.jsonl is not None:
-        write(forest, asked.jsonl)
+        write(forest, asked.jsonl, states="drop")
     leaves = [leaf for _, leaf in forest.leaves()]
     rewards = [leaf.scores["reward"] for leaf in leaves if "reward" in leaf.scores]
     numbers = {

@@ -21,6 +21,7 @@ from rolltree.recipe.compose import Steered
 from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags, folder_name
+from rolltree.terminal import Terminal
 from rolltree.train.config import LoraKnobs, TrainConfig
 from rolltree.visible import visible
 
@@ -134,6 +135,9 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
     out = asked.out or Path("runs") / f"{folder_name(made.card.name)}-{folder_name(asked.task)}-{config.seed}"
+    if not asked.json:
+        said = f"{made.card.name} on {asked.task} into {out}: loading {asked.policy}"
+        Terminal(stderr=True).print(visible(said), highlight=False)
     if asked.use_credit or asked.use_objective:
         recipe = Swapped(recipe, asked.use_credit, asked.use_objective)
     with ExitStack() as stack:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import rolltree.doctor as package
 from rolltree.doctor.finding import Finding, Symptom
-from rolltree.doctor.fix import Fix
+from rolltree.doctor.fix import Fix, offered
 from rolltree.doctor.run import CheckedRun, DoctorError
 from rolltree.doctor.series import NotChecked
 from rolltree.errors import unknown
@@ -50,7 +50,7 @@ class Detector:
             seen = list(self.look(run, **thresholds))
         except NotChecked as lacking:
             return lacking
-        fix = "; ".join(map(str, self.fixes))
+        fix = "; ".join(offered(self.fixes, run.settings))
         return [Finding(s.step, self.name, s.severity, s.message, dict(s.numbers), s.nodes, fix, s.until) for s in seen]
 
 

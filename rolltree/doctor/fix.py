@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
 Kind = Literal["recipe", "knob", "run", "correction", "part"]
 
@@ -17,7 +18,8 @@ class Fix:
     does: str
 
     def __str__(self) -> str:
-        return f"{_SHOWN[self.kind].format(self.name)} ({self.does})"
+        name = self.name.replace("_", "-") if self.kind == "run" else self.name
+        return f"{_SHOWN[self.kind].format(name)} ({self.does})"
 
 
 _SHOWN = {
@@ -48,3 +50,25 @@ def correction(name: str, does: str) -> Fix:
 def part(name: str, does: str) -> Fix:
     """A field of a class that compositions are made of, as "module:Class.field"."""
     return Fix("part", name, does)
+
+
+def offered(fixes: Iterable[Fix], settings: Mapping[str, Any]) -> list[str]:
+    """What of some fixes the run can use, in words: its own recipe is no news, and of knobs only those it has.
+
+    `settings` is the run's config.json; where a run has none, nothing is known of it and all are offered.
+    """
+    recipe: Any = settings.get("recipe")
+    while isinstance(recipe, Mapping) and "inner" in recipe:
+        recipe = cast("Mapping[str, Any]", recipe)["inner"]
+    if not isinstance(recipe, Mapping):
+        return list(map(str, fixes))
+    own, name = cast("Mapping[str, Any]", recipe), settings.get("parts", {}).get("name")
+    out: list[str] = []
+    for fix in fixes:
+        if fix.kind == "knob":
+            option = fix.name.partition(".")[2]
+            if option in own:
+                out.append(f"--{option.replace('_', '-')}, now {own[option]} ({fix.does})")
+        elif (fix.kind, fix.name) != ("recipe", name):
+            out.append(str(fix))
+    return out

@@ -60,6 +60,14 @@ LEVELS: tuple[Detector, ...] = (
         why="DAPO (arXiv 2503.14476) section 3.2.",
     ),
     level(
+        "weak_credit",
+        "Most trained tokens have no advantage: the update moves by few tokens of few prompts.",
+        Level("policy/zero_advantage", 0.6, 0.85,
+              "{value:.0%} of the trained tokens have no advantage (limit {limit:.0%})"),
+        limit="share of the trained tokens", fixes=(REFILL, LARGER, WARMER),
+        why="Groups of one reward cause it (`zero_variance`), and so do credits that are silent on most tokens.",
+    ),
+    level(
         "solved_prompts", "Most of the budget goes to prompts whose every answer is right already.",
         Level("reward/all_solved_tokens", 0.5, 0.8,
               "{value:.0%} of the tokens went to prompts that every rollout solved (limit {limit:.0%})",

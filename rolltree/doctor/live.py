@@ -8,15 +8,15 @@ status "open" says that a finding appeared, or got graver; one with "gone" that 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rolltree.doctor.detector import detectors
-from rolltree.doctor.examination import examine
+from rolltree.doctor.examination import Report, examine
 from rolltree.doctor.finding import SEVERITIES, Finding, from_json
-from rolltree.doctor.run import CheckedRun, DoctorError, open_run
+from rolltree.doctor.run import CheckedRun, DoctorError, open_run, settings_of
 from rolltree.errors import RolltreeError
 from rolltree.metrics import old_names
 from rolltree.metrics.log import forget_after, read_lines, read_metrics
@@ -65,20 +65,18 @@ class Monitor:
         self.standing = {f.name: f for f in read_findings(path) if f.status == "open"}
 
     def _check(self, step: int) -> str | None:
-        report = examine(CheckedRun(self.folder.name, self._lines), self._thresholds, live=True)
-        now = {f.name: f for f in report.standing}
+        run = CheckedRun(self.folder.name, self._lines, settings=settings_of(self.folder))
         said: list[str] = []
-        for name, finding in now.items():
-            before = self.standing.get(name)
-            if before is None or SEVERITIES.index(finding.severity) > SEVERITIES.index(before.severity):
-                seen = replace(finding, step=step, nodes=self._located(finding).nodes)
-                self.standing[name] = seen
-                self._write(seen)
-                said.append(f"{seen.severity}: {name}: {seen.message}. Suggested fixes: {seen.fix}")
-        for name in [n for n in self.standing if n not in now and n not in report.not_checked]:
-            gone = replace(self.standing.pop(name), step=step, status="gone", until=step, nodes=())
-            self._write(gone)
-            said.append(f"gone: {name}")
+        for seen in changes(self.standing, examine(run, self._thresholds, live=True), step):
+            finding = self._located(seen) if seen.status == "open" else seen
+            self._write([finding])
+            if finding.status == "gone":
+                del self.standing[finding.name]
+                said.append(f"gone: {finding.name}")
+            else:
+                self.standing[finding.name] = finding
+                fixes = f". Suggested fixes: {finding.fix}" if finding.fix else ""
+                said.append(f"{finding.severity}: {finding.name}: {finding.message}{fixes}")
         return "\n".join(said) or None
 
     def _located(self, finding: Finding) -> Finding:
@@ -89,11 +87,40 @@ class Monitor:
             return finding
         run = CheckedRun(self.folder.name, self._lines, saved)
         found = detectors()[finding.name].findings(run, **self._thresholds.get(finding.name, {}))
-        return found[0] if isinstance(found, list) and found else finding
+        nodes = found[0].nodes if isinstance(found, list) and found else ()
+        return replace(finding, nodes=nodes)
 
-    def _write(self, finding: Finding) -> None:
-        with (self.folder / FILE).open("a", encoding="utf-8") as sink:
-            sink.write(json.dumps(finding.as_json()) + "\n")
+    def _write(self, found: Iterable[Finding]) -> None:
+        write_findings(self.folder, found)
+
+
+def changes(standing: Mapping[str, Finding], report: Report, step: int) -> list[Finding]:
+    """What a report changes of the findings that stand: new or graver ones, and those that stand no more."""
+    now = {f.name: f for f in report.standing}
+    rank = SEVERITIES.index
+    out = [
+        replace(finding, step=step)
+        for name, finding in now.items()
+        if name not in standing or rank(finding.severity) > rank(standing[name].severity)
+    ]
+    over = [n for n in standing if n not in now and n not in report.not_checked]
+    return out + [replace(standing[n], step=step, status="gone", until=step, nodes=()) for n in over]
+
+
+def write_findings(folder: Path, found: Iterable[Finding]) -> None:
+    """Add lines to a run's findings."""
+    with (folder / FILE).open("a", encoding="utf-8") as sink:
+        sink.writelines(json.dumps(finding.as_json()) + "\n" for finding in found)
+
+
+def note_report(folder: Path, report: Report, step: int) -> None:
+    """Let a run's findings say what a report says, so that its pages show the same."""
+    path = folder / FILE
+    path.touch()
+    known = {f.name: f for f in read_findings(path)}
+    over = [replace(f, status="gone") for f in report.findings if f.until is not None and f.name not in known]
+    standing = {name: f for name, f in known.items() if f.status == "open"}
+    write_findings(folder, [*over, *changes(standing, report, step)])
 
 
 def read_findings(path: Path) -> list[Finding]:

@@ -31,6 +31,7 @@ LACKING = {
     "policy/mismatch": "only the log of a training run tells the engine's log-probs from the trainer's",
     "policy/ess": "no node has both logp and sampling_logprob",
     "policy/prefix": "no node has credit (gain and loss), or no token is shared by several rollouts",
+    "policy/zero_advantage": "only the log of a training run tells which tokens got no advantage",
     "rollout/duplicates": "no rollout is wrong, or the actions are not tokens",
     "rollout/effective_branches": "no tree has leaves enough to speak of branches",
     "rollout/length_bias": "no prompt has right and wrong answers",
@@ -139,9 +140,14 @@ def open_run(path: Path | str) -> CheckedRun:
     path = Path(path)
     if path.is_file():
         forest = list(jsonl.read(path))
+        if not forest:
+            raise DoctorError(f"{path} holds no rollouts, so there is nothing to examine; give a file with nodes")
         return CheckedRun(path.name, forests={0: lambda: Rollouts(table(forest))})
     if (path / "metrics.jsonl").is_file():
-        return CheckedRun(path.name, _lines(path), _saved(path / "forests"), _settings(path))
+        run = CheckedRun(path.name, _lines(path), _saved(path / "forests"), settings_of(path))
+        if not run.lines and not run.forests:
+            raise DoctorError(f"{path} has finished no step and saved no forest, so there is nothing to examine yet")
+        return run
     found = _saved(path)
     if found:
         return CheckedRun(path.name, forests=found)
@@ -184,6 +190,11 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         raise DoctorError(f"{path / 'metrics.jsonl'} cannot be read ({error}); restore it or train again") from None
     # A resumed run may have written a step twice; the last line counts.
     return list({(line["kind"], line["step"]): line for line in lines}.values())
+
+
+def settings_of(path: Path) -> dict[str, Any]:
+    """A run folder's config.json; empty where it has none."""
+    return _settings(path)
 
 
 def _settings(path: Path) -> dict[str, Any]:

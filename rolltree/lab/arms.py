@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from rolltree.lab.trace import LabError
+from rolltree.recipe.swap import named
 
 Value = int | float | str | bool | None | tuple[int | float | str, ...]
 Knobs = tuple[tuple[str, Value], ...]
@@ -55,20 +56,24 @@ def swept(text: str) -> tuple[str, tuple[Value, ...]]:
 def arms(recipes: Sequence[str], settings: Sequence[str] = (), sweeps: Sequence[str] = ()) -> tuple[Arm, ...]:
     """Every recipe with every combination of swept values. `recipe:knob=value` sets a knob of one recipe only.
 
-    What is swept goes before what is set, and what is set for one recipe before what is set for all, in any order.
+    A recipe may bring its knobs, `arpo(first=16)`: that is how it is compared with itself. What is swept goes before
+    what is set, what is set for one recipe before what is set for all, in any order, and what it brings before both.
     """
     fixed = [_owned(s) for s in settings]
+    brought = {recipe: named(recipe) for recipe in recipes}
+    known = [name for name, _ in brought.values()]
     for owner, text in fixed:
-        if owner and owner not in recipes:
-            raise LabError(f"the setting {owner}:{text} is for a recipe that is not compared: {', '.join(recipes)}")
+        if owner and owner not in known:
+            raise LabError(f"the setting {owner}:{text} is for a recipe that is not compared: {', '.join(known)}")
     axes = [swept(s) for s in sweeps]
     out: list[Arm] = []
     for recipe in recipes:
-        own = {name: value for of in ("", recipe) for name, value in (setting(t) for o, t in fixed if o == of)}
+        name, knobs = brought[recipe]
+        own = {knob: value for of in ("", name) for knob, value in (setting(t) for o, t in fixed if o == of)} | knobs
         for values in product(*(values for _, values in axes)):
-            chosen = dict(zip((name for name, _ in axes), values, strict=True))
-            label = " ".join([recipe, *(f"{name}={value}" for name, value in chosen.items())])
-            out.append(Arm(label, recipe, tuple(sorted({**own, **chosen}.items()))))
+            chosen = dict(zip((knob for knob, _ in axes), values, strict=True))
+            label = " ".join([recipe, *(f"{knob}={value}" for knob, value in chosen.items())])
+            out.append(Arm(label, name, tuple(sorted({**own, **chosen}.items()))))
     labels = [a.label for a in out]
     if len(set(labels)) < len(labels):
         raise LabError("the same recipe is named twice; sweep or set a knob to tell the two apart")

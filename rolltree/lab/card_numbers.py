@@ -136,8 +136,9 @@ def _topology(forest: Sequence[Tree], leaves: Sequence[tuple[Tree, Node]]) -> To
             if node.role == "policy":
                 own += len(node)
                 on_paths += len(node) * counts[node.id]
-            if node.parent not in (None, 0) and len(tree[node.parent].children) > 1:
-                forks[node.birth] += 1
+            if node.parent is not None and len(node.children) > 1:
+                # The first child goes on; what was set beside it made the fork.
+                forks[tree[node.children[-1]].birth] += 1
     turns = [sum(n.role == "env" for n in t.path(leaf)) for t, leaf in leaves]
     shape = "tree" if forks else "group" if max(groups, default=1) > 1 else "linear"
     return Topology(

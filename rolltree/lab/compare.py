@@ -33,7 +33,7 @@ from rolltree.lab.contrast import (
 from rolltree.lab.names import is_share, less_is_better
 from rolltree.lab.parts_apart import apart, said, shapes_trees
 from rolltree.lab.progress import metered
-from rolltree.lab.report import print_page, versions, write_html
+from rolltree.lab.report import ReportTree, chosen_tree, print_page, versions, write_html
 from rolltree.lab.runner import Composes, Conditions, Runner, Shelf, Spec
 from rolltree.lab.trace import Axis, LabError, Trace, write_json
 from rolltree.rollout.widths import width_of
@@ -52,7 +52,7 @@ class CompareConfig:
     """Compare recipes at an equal budget, with intervals and a verdict."""
 
     recipes: tuple[str, ...]
-    """Recipes to compare; the first is the baseline."""
+    """Recipes to compare; the first is the baseline. NAME(KNOB=VALUE) sets a knob of one of them."""
     task: str = "countdown"
     """Task all are trained and judged on."""
     budget: str = "300k"
@@ -247,7 +247,7 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         metric=config.metric, least=config.least, confidence=config.confidence, target=config.target,
         command=command(config), console=console,
     )  # fmt: skip
-    shown = page(result)
+    shown = page(result, tree=_tree(result))
     report = write_html(shown, config.out / "report.html")
     write_json(config.out / "compare.json", as_json(result))
     # Tables stay whole where nobody sees the width: in a pipe or a log.
@@ -258,6 +258,20 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         print_page(shown, out)
         out.print(f"\nreport  {report}\ndata    {config.out / 'compare.json'}", highlight=False, markup=False)
     return 0 if len(result.seeds) == config.seeds else 130
+
+
+def _tree(result: Comparison) -> ReportTree | None:
+    """A tree of the last arm whose runs forked below a prompt; None where none did, or no run is on disk."""
+    for arm in reversed(result.arms):
+        folders = [t.folder for t in result.of(arm.label) if t.folder and (Path(t.folder) / "forests").is_dir()]
+        if folders:
+            from rolltree.policy.load import load_codec  # loads torch, which reading a stored comparison does not need
+            from rolltree.policy.models import model_folder
+
+            tree = chosen_tree(folders, load_codec(model_folder(result.conditions.model)).decode, arm.label)
+            if tree is not None:
+                return tree
+    return None
 
 
 def as_json(result: Comparison) -> dict[str, Any]:

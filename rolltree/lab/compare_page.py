@@ -10,7 +10,7 @@ from rolltree.lab.compare import Comparison
 from rolltree.lab.contrast import Measure, held_out, measures, reach_words, reaches, run_means
 from rolltree.lab.curves import FEW, band, endpoint
 from rolltree.lab.names import COSTS, is_share, less_is_better, row_name
-from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, duration, shown
+from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, ReportTree, duration, shown
 from rolltree.lab.stats import Interval
 from rolltree.lab.stats.verdict import GAIN
 from rolltree.lab.trace import AXIS_NAMES, Trace
@@ -38,8 +38,8 @@ CURVES: tuple[tuple[str, str, bool], ...] = (
 )
 
 
-def page(result: Comparison) -> Page:
-    """Verdicts, learning curves, the table at the budget, and how to repeat it."""
+def page(result: Comparison, tree: ReportTree | None = None) -> Page:
+    """Verdicts, learning curves, a tree that was grown, the table at the budget, and how to repeat it."""
     on, labels = result.conditions, [a.label for a in result.arms]
     axis = AXIS_NAMES[on.axis]
     budget = duration(on.budget) if on.axis == "seconds" else f"{shown(on.budget, 'count')} {axis}"
@@ -60,6 +60,7 @@ def page(result: Comparison) -> Page:
         findings=[ReportFinding(c.outcome, c.words) for c in result.contrasts],
         charts=_charts(result),
         grids=_grids(result),
+        trees=() if tree is None else (tree,),
         commands=[("The whole comparison; finished runs are reused", result.command)] if result.command else (),
         notes=_notes(result),
         versions=result.versions,

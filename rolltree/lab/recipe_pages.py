@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.generate.needs import TASK_NEEDS
+from rolltree.knob_help import COMMON, sentences
 from rolltree.lab.entry import load_entries, load_entry
 from rolltree.lab.entry_family import FamilyVerdict, together
 from rolltree.lab.evidence_pages import found, overview
@@ -35,7 +36,8 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
     """One recipe: what it is, its claim, its knobs, its parts and what was found."""
     recipe: Any = load_recipe(name)
     card, parts = recipe.card, compose(recipe)
-    knobs = "\n".join(f"| `{k}` | `{v}` |" for k, v in asdict(recipe).items())
+    told = COMMON | sentences(type(recipe))
+    knobs = "\n".join(f"| `{k}` | `{v}` | {_cell(told.get(k, ''))} |" for k, v in asdict(recipe).items())
     made = "\n".join(
         f"| {f.name} | `{_shown(getattr(parts, f.name))}` |"
         for f in fields(parts)
@@ -49,7 +51,8 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
         f"**Baseline.** {card.baseline or 'none'}. "
         f"**Acted where** {_counter(card)}.\n\n"
         f"```\nrolltree train {card.name} --task {example_task(recipe)} --out runs/{card.name}\n```\n\n"
-        f"## Knobs\n\n| knob | default |\n|---|---|\n{knobs}\n\n## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
+        f"## Knobs\n\n| knob | default | meaning |\n|---|---|---|\n{knobs}\n\n"
+        f"## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
         f"## Evidence\n\n{found(load_entry(card.name, evidence))}\n"
     )
 
@@ -76,6 +79,11 @@ def write(folder: Path = DOCS, evidence: Path = EVIDENCE) -> list[Path]:
     for name, text in texts.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
     return [folder / f"{name}.md" for name in texts]
+
+
+def _cell(text: str) -> str:
+    """A sentence in a table: bars would end its cell."""
+    return text.replace("|", "\\|")
 
 
 def _shown(part: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,12 +13,15 @@ import numpy as np
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
-from rolltree.generate.runner import grow
+from rolltree.generate.runner import Progress, grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.task.protocol import Task, distinct
 from rolltree.tree import Forest
 from rolltree.tree.table import table
+
+OFTEN = 0.25
+"""Seconds between two counts of what an evaluation has done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +54,27 @@ def wilson(mean: float, items: int, z: float = 1.959964) -> Rate:
 
 async def evaluate(
     engine: Engine, task: Task, *, items: int, samples: int, seed: int, limit: int, temperature: float = 1.0,
-    strategy: TreeStrategy | None = None,
+    strategy: TreeStrategy | None = None, tell: Callable[[int, int], object] = lambda done, items: None,
 ) -> tuple[dict[str, float], Forest]:  # fmt: skip
     """Grow independent samples of the first held-out items; the same items and streams at every call.
 
     With a `strategy` it grows them instead, as many as it makes. Of a finite task no item is asked twice, so fewer than
-    `items` may be measured.
+    `items` may be measured. `tell` hears now and then how many items are done, of how many.
     """
     held = distinct(task, "test")
     items = items if held is None else min(items, held)
-    budget = Budget(name="evaluation")
-    forest = await grow(
+    budget, forest, heard = Budget(name="evaluation"), Forest(), time.monotonic()
+    tell(0, items)
+
+    def progress(_: Progress) -> None:
+        nonlocal heard
+        if time.monotonic() - heard > OFTEN:
+            tell(sum(all(leaf.ended for leaf in tree.leaves()) for tree in forest), items)
+            heard = time.monotonic()
+
+    await grow(
         strategy or Independent(samples), engine, task, islice(task.items("test", seed), items), seed=seed,
-        budget=budget, max_tokens=limit, sampling=Sampling(temperature=temperature),
+        budget=budget, max_tokens=limit, sampling=Sampling(temperature=temperature), forest=forest, progress=progress,
     )  # fmt: skip
     return summary(forest, samples) | {"eval/decoded": float(budget.spent.decoded)}, forest
 

@@ -74,3 +74,18 @@ def _holder(file: Path) -> str:
         return f"process {int(told['pid'])}" + (f" on {told['host']}" if told["host"] != platform.node() else "")
     except (ValueError, KeyError, TypeError, OSError):
         return "another process"
+
+
+def held(folder: Path) -> bool:
+    """Whether a process writes in a run's folder now."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False

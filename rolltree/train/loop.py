@@ -60,7 +60,7 @@ class RunEvent:
     """Something that happened in a run, as it happens: for progress, the doctor and the viewer."""
 
     kind: str
-    """start, grown, trained, evaluated, checkpoint, stop."""
+    """start, growing, grown, trained, evaluating (`done` of `items`), evaluated, checkpoint, stop."""
     step: int
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
     trees: tuple[Tree, ...] = ()
@@ -162,6 +162,7 @@ class Loop:
         """
         clock, processor = StepClock(), time.process_time()
         self._stage()
+        self.listen(RunEvent("growing", self.done + 1))
         batch = await self.collector.collect(self.version, self.recalls())
         numbers = grown_metrics(batch.fresh) | batch.numbers
         clock.lap("grow")
@@ -302,6 +303,7 @@ class Loop:
         return await evaluate(
             engine, self.task, items=items, samples=c.eval_samples, seed=mix(c.seed, "evaluation"),
             limit=self.limit, temperature=c.temperature, strategy=strategy,
+            tell=lambda done, items: self.listen(RunEvent("evaluating", self.done, {"done": done, "items": items})),
         )  # fmt: skip
 
     def over(self) -> str:

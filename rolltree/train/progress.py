@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from math import nan
 from pathlib import Path
 from types import TracebackType
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
@@ -25,17 +26,25 @@ _WARNINGS = logging.getLogger("rolltree")
 class Reporter:
     """Listens to a run. `quiet` keeps only the log file."""
 
-    def __init__(self, log: Path, config: TrainConfig, *, quiet: bool = False) -> None:
+    def __init__(self, log: Path, config: TrainConfig, *, quiet: bool = False, console: Terminal | None = None) -> None:
         self._config = config
         self._quiet = quiet
-        self._console = Terminal(stderr=True)
+        self._console = console or Terminal(stderr=True)
         self._log = log.open("a", encoding="utf-8")
+        # On 80 columns the numbers need the room that a bar would take.
+        self._narrow = self._console.width < 100
+        bar = () if self._narrow else (BarColumn(24),)
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("left"), TimeRemainingColumn(), console=self._console,
+            TextColumn("{task.description}", markup=False), *bar, MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True), console=self._console,
             disable=quiet or not self._console.is_terminal,
         )  # fmt: skip
-        self._task = self._bar.add_task("training", total=config.steps)
+        self._task = self._bar.add_task("starting", total=config.steps)
+        self._step = ""
+        """The last step's numbers, in short."""
+        self._rate = ""
+        """The last evaluation's."""
+        self._warned = 0
         self._spoke = 0.0
         self._told = set[str]()
         self._heard = _Heard(self)
@@ -55,14 +64,27 @@ class Reporter:
     def __call__(self, live: RunEvent) -> None:
         """Take note of something that happened."""
         n = live.numbers
+        if live.kind in ("growing", "grown"):
+            self._show("rolling out" if live.kind == "growing" else "learning")
+        elif live.kind == "evaluating":
+            done, items = int(n["done"]), int(n["items"])
+            self._show(f"evaluating {done}/{items}")
+            if not done:
+                samples = self._config.eval_samples
+                self.say(f"step {live.step}: evaluating {items} held-out items, {samples} samples each",
+                         shown=not self._console.is_terminal)  # fmt: skip
         if live.kind == "trained":
-            self._bar.update(self._task, completed=live.step, description=f"reward {n.get('reward/mean', nan):.3f}")
+            self._step = f"reward {n.get('reward/mean', nan):.3f} len {n.get('rollout/length', nan):.0f} {_speed(n)}"
+            self._bar.update(self._task, completed=live.step)
+            self._show("")
             now = time.monotonic()
             every = self._console.is_terminal or now - self._spoke < 10
             self.say(_step_line(live, self._config), shown=not every)
             self._spoke = self._spoke if every else now
         elif live.kind == "evaluated":
             self._failures(live)
+            self._rate = f"pass@1 {n['eval/pass@1']:.1%}" if n["eval/items"] else "pass@1 –"
+            self._show("")
             rates = [k for k in n if k.startswith("eval/pass@") and not k.endswith(("_low", "_high"))]
             said = ", ".join(
                 f"{k.removeprefix('eval/')} {n[k]:.1%} ({n[f'{k}_low']:.1%}–{n[f'{k}_high']:.1%})" for k in rates
@@ -79,7 +101,20 @@ class Reporter:
         kind = told.partition("the first: ")[2]
         if told and kind not in self._told and len(self._told) < TOLD:
             self._told.add(kind)
+            self._warned += 1
             self.say(f"step {live.step}: {told}")
+
+    def warn(self, text: str) -> None:
+        """Say what somebody warns of, and count it."""
+        self._warned += 1
+        self.say(text)
+
+    def _show(self, doing: str) -> None:
+        """What is done now, and the last numbers."""
+        warned = f"{self._warned} warning{'s' * (self._warned > 1)}" if self._warned else ""
+        numbers = "" if doing and self._narrow else self._step
+        words = (doing, self._rate, numbers, warned)
+        self._bar.update(self._task, description=" · ".join(word for word in words if word))
 
     def say(self, text: str, *, shown: bool = True) -> None:
         """A line for the log, and for the screen unless it would only repeat the bar."""
@@ -98,14 +133,24 @@ class _Heard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        self._reporter.say(record.getMessage())
+        self._reporter.warn(record.getMessage())
 
 
 def _step_line(live: RunEvent, config: TrainConfig) -> str:
     n = live.numbers
-    spent = sum(n.get(f"time/{lap}", 0.0) for lap in LAPS)
+    spent = _seconds(n)
     return (
         f"step {live.step}/{config.steps}: reward {n.get('reward/mean', nan):.3f}, "
-        f"length {n.get('rollout/length', nan):.0f}, trained {n.get('budget/trained', 0):,.0f} of "
+        f"length {n.get('rollout/length', nan):.0f}, {_speed(n)}, trained {n.get('budget/trained', 0):,.0f} of "
         f"{n['budget/decoded']:,.0f} tokens, {spent:.2f} s"
     )
+
+
+def _seconds(numbers: Mapping[str, float]) -> float:
+    return sum(numbers.get(f"time/{lap}", 0.0) for lap in LAPS)
+
+
+def _speed(numbers: Mapping[str, float]) -> str:
+    """Tokens decoded in a second of the whole step, learning included."""
+    spent = _seconds(numbers)
+    return f"{numbers['budget/decoded'] / spent:,.0f} tok/s" if spent else "– tok/s"

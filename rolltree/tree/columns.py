@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,7 @@ from rolltree.tree.event import Event
 from rolltree.tree.node import PER_ACTION, Array, Node, Top
 from rolltree.tree.old_names import NODE_FIELDS, todays_table
 from rolltree.tree.tree import Tree
-from rolltree.tree.values import StoreError, dumps, loads
-
-States = Literal["keep", "drop"]
+from rolltree.tree.values import States, StoreError, dumps, loads
 
 SCHEMA_VERSION = 2
 WORDS = ("tree", "role", "actor", "birth", "status", "finish", "usage")

@@ -27,7 +27,7 @@ from rolltree.tree.json_text import read_json
 from rolltree.tree.node import PER_ACTION, Node
 from rolltree.tree.old_names import todays_row
 from rolltree.tree.tree import Tree
-from rolltree.tree.values import StoreError, encode, revive
+from rolltree.tree.values import States, StoreError, encode, revive
 
 _DEFAULTS: dict[str, Any] = {
     "actor": "policy", "level": 0, "forced": False, "birth": "root", "finish": None, "usage": "", "scores": {},
@@ -69,19 +69,22 @@ def parse(lines: Iterable[str], name: str = "input") -> Forest:
     return forest
 
 
-def write(forest: Iterable[Tree], path: Path | str, *, overwrite: bool = False) -> Path:
-    """Write a forest as JSON lines, atomically; `read` gives back equal trees without their events."""
-    return _write(lines(forest), Path(path), overwrite)
+def write(forest: Iterable[Tree], path: Path | str, *, overwrite: bool = False, states: States = "keep") -> Path:
+    """Write a forest as JSON lines, atomically; `read` gives back equal trees without their events.
+
+    `states="drop"` leaves environment states out, so that any program can read the file; their keys stay.
+    """
+    return _write(lines(forest, states), Path(path), overwrite)
 
 
-def lines(forest: Iterable[Tree]) -> Iterator[str]:
+def lines(forest: Iterable[Tree], states: States = "keep") -> Iterator[str]:
     """The JSON line of every node, parents before children."""
     for tree in forest:
         for node in tree.walk():
-            row = _line(tree, node)
             try:
+                row = _line(tree, node, states)
                 yield json.dumps(row, separators=(",", ":"), allow_nan=False)
-            except TypeError as error:
+            except (StoreError, TypeError) as error:
                 raise StoreError(f"node {node.id} of tree {tree.id!r} cannot be written: {error}") from None
 
 
@@ -148,7 +151,7 @@ def _add(forest: Forest, row: dict[str, Any]) -> None:
     tree.adopt(Node(parent=parent, **fields))
 
 
-def _line(tree: Tree, node: Node) -> dict[str, Any]:
+def _line(tree: Tree, node: Node, states: States) -> dict[str, Any]:
     row: dict[str, Any] = {"tree": tree.id, "id": node.id, "parent": node.parent, "role": node.role}
     actions = node.actions
     row["actions"] = numbers(actions)
@@ -161,7 +164,7 @@ def _line(tree: Tree, node: Node) -> dict[str, Any]:
         row["trainable"] = node.trainable
     row["status"] = node.status
     for name, default in _DEFAULTS.items():
-        value = getattr(node, name)
+        value = default if name == "state" and states == "drop" else getattr(node, name)
         if name in DTYPE:
             if value is not None:
                 row[name] = numbers(value)

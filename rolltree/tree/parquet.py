@@ -24,7 +24,7 @@ from rolltree.tree.forest import Forest
 from rolltree.tree.json_text import read_json
 from rolltree.tree.node import BIRTHS, FINISHES, ROLES, STATUSES, Node
 from rolltree.tree.tree import Tree
-from rolltree.tree.values import StoreError
+from rolltree.tree.values import States, StoreError
 
 FILES = ("nodes", "events", "trees")
 ROWS = 32_768
@@ -35,9 +35,7 @@ _KEY = b"rolltree"
 _FINISHES = (*FINISHES, None)
 
 
-def save(
-    forest: Iterable[Tree], folder: Path | str, *, overwrite: bool = False, states: columns.States = "keep"
-) -> Path:
+def save(forest: Iterable[Tree], folder: Path | str, *, overwrite: bool = False, states: States = "keep") -> Path:
     """Write a forest as a folder of three files, atomically. Refuses a folder that exists unless told to overwrite.
 
     Every environment state must be a plain value or of a registered class (see `rolltree.tree.values`);
@@ -136,7 +134,7 @@ def check_counts(folder: Path, heads: ArrowTable, rows: dict[str, int]) -> None:
             )
 
 
-def _write(trees: list[Tree], folder: Path, states: columns.States) -> None:
+def _write(trees: list[Tree], folder: Path, states: States) -> None:
     schema = columns.node_schema(columns.action_kinds(trees))
     _write_file(folder / "nodes.parquet", schema, (columns.write_nodes(c, schema, states) for c in _chunks(trees)))
     events = [(t.id, e) for t in trees for e in t.events]

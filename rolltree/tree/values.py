@@ -12,13 +12,15 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from rolltree.tree.arrays import TreeError
 
 T = TypeVar("T")
+States = Literal["keep", "drop"]
+"""Whether environment states are stored with their nodes; their keys always are."""
 
 
 class StoreError(TreeError):

@@ -61,10 +61,12 @@ def findings(source: RunSource) -> Findings:
     if not path.is_file():
         way = f"rolltree doctor {source.path}"
         return Findings((), f"The doctor has not looked at {source.name} yet. Let it: {way}")
-    out: list[ShownFinding] = []
+    latest: dict[str, ShownFinding] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
         if line.strip():
-            out.append(_finding(line, f"{path} line {number}"))
+            finding = _finding(line, f"{path} line {number}")
+            latest[finding.name] = finding
+    out = list(latest.values())
     out.sort(key=lambda f: (_ORDER.get(f.severity, 2), -(f.step or 0)))
     return Findings(tuple(out), "" if out else f"The doctor found nothing wrong with {source.name}.")
 
@@ -99,9 +101,11 @@ def _finding(line: str, where: str) -> ShownFinding:
             ShownPlace(p.get("step", step), str(p["tree"]), None if p.get("node") is None else int(p["node"]))
             for p in row.get("nodes") or ()
         )
+        over = row.get("status") == "gone"
+        until = f" (over since step {row.get('until')})" if over else ""
         return ShownFinding(
-            None if step is None else int(step), str(row["name"]), str(row.get("severity", "")),
-            str(row.get("message", "")), dict(row.get("numbers") or {}), places, str(row.get("fix") or ""),
+            None if step is None else int(step), str(row["name"]), "note" if over else str(row.get("severity", "")),
+            str(row.get("message", "")) + until, dict(row.get("numbers") or {}), places, str(row.get("fix") or ""),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ViewError(f"{where} is no finding ({error}); run the doctor again") from None

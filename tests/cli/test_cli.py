@@ -10,6 +10,8 @@ import torch
 from rolltree import __version__
 from rolltree.cli import VERBS, main, overview
 from rolltree.recipe.registry import knobs_of, list_recipes
+from rolltree.tree.jsonl import read
+from rolltree.tree.parquet import load
 
 NODES = (
     '{"tree":"t0","id":0,"role":"prompt","actions":[1,2]}\n'
@@ -158,6 +160,22 @@ def test_rollouts_are_shown_saved_and_counted(tmp_path: Path, capsys: pytest.Cap
     assert "fork at node" in shown
     assert main([*asked, "--decoded", "20", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decoded"] <= 20
+
+
+@pytest.mark.parametrize("task", ["grid", "lookup", "sql", "calculator", "spoken:grid", "planned:grid"])
+def test_rollouts_of_every_task_with_turns_are_saved_with_the_keys_of_their_states(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["rollout", "grpo", "--task", task, "--items", "2", "--group", "2", "--temperature", "0.5", "--show", "0"]
+    assert main([*asked, "--jsonl", "nodes.jsonl", "--out", "forest"]) == 0
+    assert main(["credit", "gigpo", "nodes.jsonl", "--out", "credit.jsonl"]) == 0
+    for forest in (read(tmp_path / "nodes.jsonl"), load(tmp_path / "forest")):
+        nodes = [node for tree in forest for node in tree.walk()]
+        answers = [node for node in nodes if node.parent is None or node.role == "env"]
+        # The embedded policy does not speak the grammars of spoken: and planned:.
+        assert ":" in task or any(node.role == "env" for node in answers)
+        assert all(node.state_key for node in answers)
+        assert all(node.state is None for node in nodes)
 
 
 def test_a_run_can_be_started_described_and_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:

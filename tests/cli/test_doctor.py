@@ -10,6 +10,8 @@ import pytest
 from rolltree.cli import main
 from rolltree.doctor import detectors
 from rolltree.tree import jsonl
+from rolltree.view.findings import findings as shown
+from rolltree.view.source import open_sources
 from tests.doctor.planted import group, log, mixed
 
 
@@ -67,3 +69,50 @@ def test_bad_input_is_one_line(words: str, said: str, sick: str, capsys: pytest.
     told = capsys.readouterr().err.strip()
     assert said in told
     assert told.count("\n") == 0
+
+
+def test_what_holds_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    assert main(["doctor", str(tmp_path / "empty.jsonl")]) == 2
+    assert "empty.jsonl holds no rollouts" in capsys.readouterr().err
+    (tmp_path / "metrics.jsonl").touch()
+    assert main(["doctor", str(tmp_path)]) == 2
+    assert "has finished no step" in capsys.readouterr().err
+
+
+def test_a_runs_pages_show_what_the_console_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = log({"reward/zero_variance_trained": 0.9, "rollout/truncated": lambda t: 0.6 if 0.3 < t < 0.6 else 0.01})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    gone = {"step": 3, "name": "duplicates", "severity": "warning", "message": "were", "numbers": {}, "nodes": []}
+    (tmp_path / "findings.jsonl").write_text(json.dumps(gone) + "\n")
+
+    def pages() -> list[tuple[str, str]]:
+        return [(f.name, f.severity) for f in shown(open_sources([tmp_path], "")[0]).found]
+
+    told = [("zero_variance", "critical"), ("truncated_answers", "note")]
+    for _ in range(2):
+        assert main(["doctor", str(tmp_path), "--json"]) == 1
+        report = json.loads(capsys.readouterr().out)
+        assert [(f["name"], f["severity"]) for f in report["findings"]] == told
+        # What training had seen and is over stays a note of the page.
+        assert sorted(pages()) == sorted([*told, ("duplicates", "note")])
+    # Other thresholds are asked for once, and stand nowhere.
+    before = (tmp_path / "findings.jsonl").read_text()
+    assert main(["doctor", str(tmp_path), "--set", "zero_variance.most=1", "--set", "zero_variance.worse=1"]) == 0
+    assert (tmp_path / "findings.jsonl").read_text() == before
+
+
+def test_fixes_are_those_the_recipe_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = log({"reward/zero_variance_trained": 0.9})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def fixes(name: str, **knobs: object) -> str:
+        settings = {"recipe": {"is": "Swapped", "inner": {"is": "Any", **knobs}}, "parts": {"name": name}}
+        (tmp_path / "config.json").write_text(json.dumps(settings))
+        assert main(["doctor", str(tmp_path), "--json"]) == 1
+        return json.loads(capsys.readouterr().out)["findings"][0]["fix"]
+
+    assert "--group, now 8 (" in fixes("grpo", group=8)
+    assert "recipe dapo (" in fixes("grpo", group=8)
+    assert "group" not in fixes("treepo", leaves=16).replace("groups", "")
+    assert "recipe dapo" not in fixes("dapo", group=8)

@@ -10,8 +10,8 @@ import pytest
 from rolltree.cli import VERBS, common, main
 from rolltree.cli.common import parse
 from rolltree.cli.helptext import help_of, sections
-from rolltree.cli.knobs import COMMON
 from rolltree.errors import RolltreeError
+from rolltree.knob_help import COMMON
 from rolltree.recipe.registry import RECIPES
 from rolltree.train.config import TrainConfig
 

@@ -24,6 +24,7 @@ HEALTHY: dict[str, Value] = {
     "policy/mismatch": 1e-6,
     "policy/ess": 0.98,
     "reward/zero_variance_trained": 0.2,
+    "policy/zero_advantage": 0.2,
     "reward/all_solved_tokens": 0.1,
     "reward/all_wrong_tokens": 0.15,
     "rollout/duplicates": 0.2,
@@ -50,6 +51,7 @@ HEALTHY: dict[str, Value] = {
 
 PLANTED: dict[str, dict[str, Value]] = {
     "zero_variance": {"reward/zero_variance_trained": 0.9},
+    "weak_credit": {"policy/zero_advantage": 0.9},
     "solved_prompts": {"reward/all_solved_tokens": 0.9},
     "all_wrong_prompts": {"reward/all_wrong_tokens": 0.9},
     "entropy_collapse": {"policy/entropy": lambda t: 0.5 * math.exp(-8 * t)},

@@ -97,7 +97,7 @@ def test_trees_and_turns_are_named():
         leaf(tree, reply, 2, birth="boundary")
     t = numbers([tree]).topology
     assert t.kind == "tree, multi-turn"
-    assert t.forks == {"boundary": 3}
+    assert t.forks == {"boundary": 1}
     assert t.sharing == pytest.approx(3 * 6 / (4 + 6))
     assert t.turns.mean == 1
     alone = Tree("u", [1])

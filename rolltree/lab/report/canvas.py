@@ -11,6 +11,7 @@ from rolltree.lab.report.page import Chart, PlotSeries, shown
 
 COLOURS = ("cyan", "dark_orange", "green", "magenta", "yellow", "red", "blue", "white")
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -25,7 +26,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def draw(chart: Chart, width: int = 72, height: int = 12) -> Text:
-    """A chart as text: axis labels, one colour a line, a legend below."""
+    """A chart as text: axis labels, one colour a line, a legend below; of several lines each has its letter on it."""
     series = [s for s in chart.series if len(s.x)]
     if not series:
         return Text("nothing was measured", style="dim")
@@ -37,18 +38,35 @@ def draw(chart: Chart, width: int = 72, height: int = 12) -> Text:
     cells, owner = np.zeros((height, inner), np.int32), np.full((height, inner), -1)
     for index, one in enumerate(series):
         _trace(one, cells, owner, index, (x0, x1, y0, y1))
+    letters = _letters(cells, owner, len(series)) if len(series) > 1 else {}
     text = Text()
     for row in range(height):
         text.append(f"{labels.get(row, ''):>{gutter}} ", style="dim")
         text.append("│", style="dim")
-        for cell, who in zip(cells[row], owner[row], strict=True):
-            text.append(chr(0x2800 + int(cell)) if cell else " ", style=COLOURS[int(who) % 8] if who >= 0 else "")
+        for column, (cell, who) in enumerate(zip(cells[row], owner[row], strict=True)):
+            sign = letters.get((row, column)) or (chr(0x2800 + int(cell)) if cell else " ")
+            text.append(sign, style=COLOURS[int(who) % 8] if who >= 0 else "")
         text.append("\n")
     left, right = shown(x0, "count"), f"{shown(x1, 'count')} {chart.x_title}"
     text.append(" " * (gutter + 2) + left + " " * max(1, inner - len(left) - len(right)) + right + "\n", style="dim")
     for index, one in enumerate(series):
-        text.append(f"{' ' * (gutter + 2) if index == 0 else '   '}━ {one.name}", style=COLOURS[index % 8])
+        sign = _LETTERS[index % 26] if letters else "━"
+        text.append(f"{' ' * (gutter + 2) if index == 0 else '   '}{sign} {one.name}", style=COLOURS[index % 8])
     return text
+
+
+def _letters(cells: np.ndarray, owner: np.ndarray, count: int) -> dict[tuple[int, int], str]:
+    """Where the letters of lines stand: on cells of their own, so that lines are told apart without colours."""
+    found: dict[tuple[int, int], str] = {}
+    for index in range(count):
+        own = np.argwhere((owner == index) & (cells > 0))
+        own = own[np.argsort(own[:, 1], kind="stable")]
+        # Four letters a line, each line's a little further on than the line's before.
+        for part in range(4):
+            if len(own):
+                row, column = own[int((part + (index + 1) / (count + 1)) / 4 * len(own))]
+                found[int(row), int(column)] = _LETTERS[index % 26]
+    return found
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

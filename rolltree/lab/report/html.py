@@ -14,6 +14,7 @@ from html import escape as _escape
 from importlib.resources import files
 from pathlib import Path
 
+from rolltree.lab.report.branch import Branch, ReportTree
 from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable
 from rolltree.lab.stats import Outcome
 
@@ -44,6 +45,7 @@ def html(page: Page) -> str:
 <main>
 {_findings(page.findings)}
 {f'<section class="charts">{charts}</section>' if charts else ""}
+{"".join(_tree(tree) for tree in page.trees)}
 {"".join(_grid(grid) for grid in page.grids)}
 {_commands(page.commands)}
 {_notes(page.notes)}
@@ -108,6 +110,28 @@ def _grid(grid: ReportTable) -> str:
     note = f'<p class="note">{_text(grid.note)}</p>' if grid.note else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<section><h2>{_text(grid.title)}</h2><div class="scroll">{table}</div>{note}</section>'
+
+
+def _tree(tree: ReportTree) -> str:
+    return (
+        f'<section><h2>{_text(tree.title)}</h2><div class="scroll tree">{_branch(tree.root)}</div>'
+        f'<p class="note">{_text(tree.note)}</p></section>'
+    )
+
+
+def _branch(branch: Branch) -> str:
+    """A branch that closes and opens without a script; a leaf has nothing to close."""
+    words = "".join(
+        f'<span class="{_escape(role)}">{"⟵ " if role == "env" else ""}{_escape(text.strip())}</span> '
+        for role, text in branch.words
+    )
+    if not branch.below:
+        mark = "✓ right" if branch.right else "✗ wrong"
+        return f'<div class="leaf">{words}<b class="{mark[2:]}">{mark}</b> <i>{_text(branch.end)}</i></div>'
+    counts = f"◆ {len(branch.below)} ways, {branch.right} of {branch.leaves} right"
+    why = "".join(f'<p class="why">{_text(reason)}</p>' for reason in branch.reasons)
+    below = "".join(map(_branch, branch.below))
+    return f'<details open><summary>{words}<b>{counts}</b></summary>{why}<div class="below">{below}</div></details>'
 
 
 def _commands(commands: Sequence[tuple[str, str]]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
+from rolltree.lab.report.branch import ReportTree
 from rolltree.lab.stats import Outcome
 
 Floats = Sequence[float]
@@ -88,6 +89,7 @@ class Page:
     findings: Sequence[ReportFinding] = ()
     charts: Sequence[Chart] = ()
     grids: Sequence[ReportTable] = ()
+    trees: Sequence[ReportTree] = ()
     commands: Sequence[tuple[str, str]] = ()
     """What a command does, and the command."""
     notes: Sequence[str] = ()

@@ -15,7 +15,7 @@ from typing import Any, cast
 from rolltree.task.items import TaskError
 
 Messages = Sequence[Mapping[str, Any]]
-MARK, ASKED = "rolltree0answer", "rolltree0question"
+MARK, ASKED, HEARD = "rolltree0answer", "rolltree0question", "rolltree0reply"
 """Texts that stand in no template."""
 
 
@@ -109,6 +109,15 @@ class Chat:
         if lost := [n for n, text in said if text.strip() not in rest and json.dumps(text)[1:-1] not in rest]:
             raise TaskError(f"the chat template of {self.name} drops what the tool {lost[0]} answered; choose another")
         return rest.partition(self.ends)[2] if self.ends else rest
+
+    def around_user(self) -> tuple[str, str]:
+        """What stands around a user's message between two turns of the model."""
+        turn: Mapping[str, Any] = {"role": "assistant", "content": MARK}
+        talk = self.render([*self.messages(ASKED), turn, {"role": "user", "content": HEARD}], begin=True)
+        before, heard, after = talk.rpartition(MARK)[2].partition(HEARD)
+        if not heard:
+            raise TaskError(f"the chat template of {self.name} drops a user's second message; use --chat off")
+        return (before.partition(self.ends)[2] if self.ends else before), after
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """How the template writes a call of a tool: what tells the model's own format."""

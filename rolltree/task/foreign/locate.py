@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rolltree.ownfile import own_file
@@ -15,12 +16,17 @@ def locate(address: str, what: str) -> Any:
     place, colon, name = address.rpartition(":")
     if not colon or not place or not name:
         raise TaskError(f"{what} {address!r} must be written as package.module:Name or path/to/file.py:Name")
-    try:
-        found: Any = own_file(Path(place)) if place.endswith(".py") else import_module(place)
-    except ImportError as error:
-        raise TaskError(f"{what} {address!r} cannot be imported: {error}") from None
+    found: Any = imported(place, f"{what} {address!r}")
     for part in name.split("."):
         if not hasattr(found, part):
             raise TaskError(f"{what} {address!r}: {place} has no {part!r}")
         found = getattr(found, part)
     return found
+
+
+def imported(place: str, what: str) -> ModuleType:
+    """A module by its name, or by its file where that ends in .py; `what` names who asks."""
+    try:
+        return own_file(Path(place)) if place.endswith(".py") else import_module(place)
+    except ImportError as error:
+        raise TaskError(f"{what} cannot be imported: {error}") from None

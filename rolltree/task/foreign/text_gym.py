@@ -4,15 +4,22 @@ Observations: those of a `Text` space are themselves; else the environment's "an
 makes a text of them. Actions: those of a `Text` space are what the policy wrote; those of a `Discrete` space are
 written by name (`actions`, or the environment's `action_names` or `get_action_meanings()`) or as their number. An item
 is a seed. A turn that is no action is answered, marked as failed, and the environment is not stepped.
+
+A policy with a chat template plays in it: each observation is a user's message, each turn ends where the template ends
+it, and what stands between think tags is no part of the action.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from rolltree.errors import RolltreeError
+from rolltree.task.data.chat import Chat, chat_of
+from rolltree.task.data.think import think_tags
 from rolltree.task.foreign.episode import Episode, Foreign, Heard
+from rolltree.task.foreign.locate import imported
 from rolltree.task.foreign.rewards import number
 from rolltree.task.foreign.starts import Seeds
 from rolltree.task.items import TaskError, check_item
@@ -37,32 +44,38 @@ def _library() -> Any:
 
 
 class TextGym(Foreign):
-    """One environment by its id; `package.module:Name-v0` imports the module that registers it.
+    """One environment by its id; `package.module:Name-v0` or `file.py:Name-v0` imports what registers it.
 
-    What stands between the last `opens` and `closes` of a turn is the action. `instructions` stand between the first
-    observation and the first turn; by default the names of the actions. The score is the sum of rewards, and every
-    reward is recorded at its step. Other knobs go to `gymnasium.make`.
+    What stands between the last `opens` and `closes` of a turn is the action; when `closes` is left out, a turn ends
+    with its line, or where the chat template ends it. `instructions` stand between the first observation and the first
+    turn; by default the names of the actions. `chat="off"` plays without the policy's template. The score is the sum
+    of rewards, and every reward is recorded at its step. Other knobs go to `gymnasium.make`.
     """
 
     def __init__(
         self, env_id: str, *, actions: Sequence[str] | None = None, shows: Callable[[Any], str] | None = None,
-        instructions: str | None = None, opens: str = "", closes: str = "\n", max_tokens: int = 512,
-        max_turns: int | None = None, snapshots: Literal["auto", "copy", "replay"] = "auto", **knobs: Any,
+        instructions: str | None = None, opens: str = "", closes: str = "", max_tokens: int = 512,
+        max_turns: int | None = None, snapshots: Literal["auto", "copy", "replay"] = "auto",
+        chat: Literal["auto", "off"] = "auto", system: str = "", think: str = "auto", **knobs: Any,
     ) -> None:  # fmt: skip
         library = _library()
+        name, (module, _, registered) = f"gym:{env_id}", env_id.rpartition(":")
+        if module:
+            imported(module, f"the environment {env_id!r}")
         try:
-            self._spec = library.spec(env_id)
-            probe = library.make(env_id, **knobs)
+            probe = library.make(registered, **knobs)
         except (library.error.Error, TypeError, ModuleNotFoundError, ValueError) as error:
             raise TaskError(f"gymnasium cannot make {env_id!r}: {error}") from None
-        name = f"gym:{env_id}"
         self._opens, self._closes = opens, closes
+        self._wants_chat, self._system, self._think = chat == "auto", system, think_tags(think)
+        self.chat: Chat | None = None
+        self._around = ("", "")
         self._observe, more = _observer(name, probe, shows, library)
         self._actions = _actions(name, probe, actions, library)
         probe.close()
-        limit = max_turns or self._spec.max_episode_steps or TURNS
+        limit = max_turns or library.spec(registered).max_episode_steps or TURNS
         super().__init__(
-            name, lambda: library.make(env_id, **more, **knobs), stop=(closes,), max_tokens=max_tokens,
+            name, lambda: library.make(registered, **more, **knobs), stop=(closes or "\n",), max_tokens=max_tokens,
             max_turns=limit, snapshots=snapshots,
         )  # fmt: skip
         named = f"Actions: {', '.join(self._actions)}\n" if self._actions else ""
@@ -70,9 +83,35 @@ class TextGym(Foreign):
         self._starts = Seeds(name, self._begin)
         self.probe(self._starts.first[0])
 
+    @property
+    def exact_text(self) -> bool:
+        """In a chat template special tokens mean something, so a turn is read with them."""
+        return self.chat is not None
+
+    def spoken_by(self, tokenizer: Any) -> TextGym:
+        """This environment in the chat template of a policy, as far as it has one."""
+        if not self._wants_chat:
+            if self._system:
+                raise TaskError("--system needs the chat template: leave out --chat off")
+            return self
+        chat = chat_of(tokenizer, self._system)
+        if chat is None:
+            return self
+        if not chat.ends:
+            raise TaskError(
+                f"the chat template of {chat.name} ends a turn with no special token, so the environment would not "
+                "know when it is its turn; use --chat off"
+            )
+        bound = object.__new__(TextGym)
+        vars(bound).update(vars(self))
+        bound.chat, bound._around, bound.stop = chat, chat.around_user(), (chat.ends,)
+        return bound
+
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """A seed of the environment per item, without end."""
-        return self._starts.items(split, seed)
+        items = self._starts.items(split, seed)
+        chat = self.chat
+        return items if chat is None else (replace(i, prompt=chat.prompt(i.prompt.strip())) for i in items)
 
     def open(self, env: Any, item: Item) -> str:
         """Reset with the item's seed."""
@@ -81,27 +120,46 @@ class TextGym(Foreign):
 
     def turn(self, env: Any, text: str) -> Heard:
         """One step."""
-        said = text.partition(self._closes)[0]
-        said = said.rpartition(self._opens)[2] if self._opens else said
+        said = self._said(text)
         if self._actions:
             action = self._actions.get(said.strip())
             if action is None:
-                return Heard(f"no action {said.strip()[:40]!r}; there are {', '.join(self._actions)}\n", failed=True)
+                return self._refused(f"no action {said.strip()[:40]!r}; there are {', '.join(self._actions)}")
         elif not env.action_space.contains(said):
-            return Heard(f"{said[:40]!r} is not in {env.action_space}\n", failed=True)
+            return self._refused(f"{said[:40]!r} is not in {env.action_space}")
         else:
             action = said
         observation, reward, terminated, truncated, _ = env.step(action)
         return Heard(
-            self._line(self._observe(env, observation)), number(reward, self.name, said), bool(terminated or truncated),
+            self._told(self._observe(env, observation)), number(reward, self.name, said), bool(terminated or truncated),
             parts={"terminated": float(terminated)},
         )  # fmt: skip
+
+    def _said(self, text: str) -> str:
+        """The action in a turn."""
+        if self.chat is None:
+            said = text.partition(self._closes or "\n")[0]
+            return said.rpartition(self._opens)[2] if self._opens else said
+        said = self._think.answer(text.removesuffix(self.chat.ends), self.chat.begins)
+        if self._opens:
+            said = said.rpartition(self._opens)[2]
+        return (said.partition(self._closes)[0] if self._closes else said).strip()
+
+    def _told(self, shown: str) -> str:
+        """An observation as the policy hears it."""
+        before, after = self._around
+        return self._line(shown) if self.chat is None else f"{before}{shown.strip()}{after}"
+
+    def _refused(self, why: str) -> Heard:
+        return Heard(self._told(why), failed=True)
 
     def judge(self, env: Any, item: Item, episode: Episode, text: str) -> Verdict:
         """The return; a rollout that was cut short keeps what it earned."""
         parts = {"steps": float(len(episode.turns) - episode.failures), "invalid": float(episode.failures)}
         why = "" if episode.done else "the episode was not over"
-        return Verdict(episode.total, parts, episode.heard[-1].strip() if episode.heard else None, why)
+        before, after = self._around
+        last = episode.heard[-1].removeprefix(before).removesuffix(after).strip() if episode.heard else None
+        return Verdict(episode.total, parts, last, why)
 
     def _begin(self, seed: int) -> Item:
         env = self.stable.take()

@@ -78,3 +78,30 @@ def test_text_is_not_markup():
     print_page(page, Console(file=out, width=80))
     for text in ("[red]title", "[bold]lead", "[b]g", "[red]x[/red]", "[b]words"):
         assert text in out.getvalue()
+
+
+COLUMNS = ["recipe", "pass@1", "pass@8", "pass@1 on the way", "tokens to 59.7 %", "seconds to 59.7 %", "time per run"]
+ROWS = [
+    [name, "88.3 ± 1.5 %", "97.9 ± 5.8 %", "67.6 ± 8.0 %", "17k (13k to 22k)", "6.4 s", "12 min 20 s"]
+    for name in ("grpo", "arpo(first=16)", "arpo")
+]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_number_of_a_table_stands_whole_on_a_screen(width):
+    out = io.StringIO()
+    lines = [PlotSeries(row[0], [0, 1, 2], [0.1, 0.2 * i, 0.3 * i]) for i, row in enumerate(ROWS, 1)]
+    page = Page("t", "l", grids=[ReportTable("At the budget", COLUMNS, ROWS, "A note.")],
+                charts=[Chart("c", "tokens", "pass@1", lines, percent=True)])  # fmt: skip
+    print_page(page, Console(file=out, width=width, color_system=None))
+    said = out.getvalue().splitlines()
+    assert max(map(len, map(str.rstrip, said))) <= width
+    for row in ROWS:
+        mine = [line for line in said if line.startswith(f"{row[0]} ")]
+        assert all(any(cell in line for line in mine) for cell in row)
+    assert sum("A note." in line for line in said) == 1
+    # Without colours the letters tell the lines apart.
+    legend = next(line for line in said if "A grpo" in line)
+    assert "B arpo(first=16)   C arpo" in legend
+    drawn = "".join(line.split("│")[1] for line in said if "│" in line)
+    assert all(drawn.count(letter) >= 2 for letter in "ABC")

@@ -12,7 +12,11 @@ from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
 from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.generate.runner import grow
+from rolltree.policy.codec import HFCodec
+from rolltree.task.data.chat import Chat
+from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
+from tests.task.data.toy import CHATML, LLAMA, tokenizer
 from tests.task.foreign.worlds import scripted
 
 gymnasium = pytest.importorskip("gymnasium", reason="Gymnasium is not installed: pip install 'rolltree[gymnasium]'")
@@ -83,6 +87,64 @@ def test_a_tree_forks_in_mid_episode_and_every_branch_has_an_environment_of_its_
     leaves = [leaf for _, leaf in forest.leaves()]
     assert len(leaves) > 2
     assert {(leaf.status, leaf.scores["reward"]) for leaf in leaves} == {("done", 1.0)}
+
+
+REGISTERS = """
+import gymnasium
+from tests.task.foreign.test_text_gym import Guess
+gymnasium.register("NAME", entry_point=Guess, max_episode_steps=5)
+"""
+
+
+def test_the_module_or_file_that_registers_an_environment_is_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "games_of_mine.py").write_text(REGISTERS.replace("NAME", "InModule-v0"))
+    (tmp_path / "file.py").write_text(REGISTERS.replace("NAME", "InFile-v0"))
+    for name in ("gym:games_of_mine:InModule-v0", f"gym:{tmp_path / 'file.py'}:InFile-v0"):
+        task = load_task(name)
+        assert (task.name, task.max_turns) == (name, 5)
+        contract.check_task(task)
+    with pytest.raises(RolltreeError, match=r"'no_such:Name-v0' cannot be imported: No module named 'no_such'"):
+        load_task("gym:no_such:Name-v0")
+
+
+@pytest.mark.parametrize("template", [CHATML, LLAMA])
+def test_a_chat_model_plays_in_its_template(template):
+    plain = load_task("gym:Guess-v0?system=Play.")
+    task = spoken_by(plain, HFCodec(tokenizer(template)))
+    item, raw = next(task.items("train")), next(plain.items("train"))
+    chat = Chat(tokenizer(template), "Play.")
+    assert item.id == raw.id
+    assert item.prompt == chat.prompt(raw.prompt.strip())
+    env = Guess()
+    env.reset(seed=item.answer)
+    turns = ["abc<|im_end|>", "<think>is it\nDEF?</think>\nABC!<|im_end|>", f"{env.word}<|im_end|>"]
+    replies, _, verdict = asyncio.run(contract.perform(task, item, turns))
+    assert [(r.failed, r.done) for r in replies] == [(False, False), (True, False), (False, True)]
+    assert (verdict.score, verdict.answer) == (1, "right!")
+    # The whole conversation stands as the template itself writes it.
+    said = [{"role": "system", "content": "Play."}, {"role": "user", "content": raw.prompt.strip()}]
+    said += [{"role": "assistant", "content": "abc"}, {"role": "user", "content": "no"}]
+    whole = item.prompt + turns[0] + replies[0].text
+    assert whole == tokenizer(template).apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    asyncio.run(contract.check_functional(task, item, turns))
+    assert spoken_by(load_task("gym:Guess-v0?chat=off"), HFCodec(tokenizer(template))).chat is None
+    assert spoken_by(load_task("gym:Guess-v0"), HFCodec(tokenizer(None))).chat is None
+
+
+def test_in_a_chat_the_action_may_stand_between_tags():
+    task = spoken_by(load_task(LAKE, actions=MOVES, opens="<do>", closes="</do>"), HFCodec(tokenizer()))
+    item = next(task.items("train"))
+    replies, _, verdict = asyncio.run(contract.perform(task, item, [f"I go\n<do>{m}</do>.<|im_end|>" for m in WAY]))
+    assert (replies[-1].reward, verdict.score) == (1, 1)
+
+
+def test_a_template_whose_turns_do_not_end_is_refused():
+    endless = CHATML.replace("<|im_end|>", "").replace("<|im_start|>", "#")
+    with pytest.raises(RolltreeError, match=r"ends a turn with no special token.*use --chat off"):
+        spoken_by(load_task("gym:Guess-v0"), HFCodec(tokenizer(endless)))
+    with pytest.raises(RolltreeError, match="--system needs the chat template: leave out --chat off"):
+        spoken_by(load_task("gym:Guess-v0?chat=off&system=Play."), HFCodec(tokenizer()))
 
 
 def test_where_all_starts_look_alike_the_seeds_are_split():

@@ -1,6 +1,13 @@
-"""What the knobs mean that many recipes, credits and controls share. A knob with a text of its own keeps that."""
+"""What knobs mean: the text under each field of a dataclass, else what many recipes, credits and controls share."""
 
 from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 COMMON = {
     "group": "Rollouts of each prompt.",
@@ -30,3 +37,31 @@ COMMON = {
     "overlong": "Whether answers that end at the token limit are punished for their length.",
     "seed": "Where chance starts: the same seed gives the same result.",
 }
+"""Of the knobs that several parts share. A knob with a text of its own keeps that."""
+
+
+@cache
+def sentences(shape: type[Any]) -> dict[str, str]:
+    """What the text under each field of a dataclass says, those of its bases included."""
+    out: dict[str, str] = {}
+    for cls in reversed(shape.__mro__):
+        module = sys.modules.get(cls.__module__)
+        if not is_dataclass(cls) or module is None or not getattr(module, "__file__", None):
+            continue
+        for node in ast.walk(_source(str(module.__file__))):
+            if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+                for field, text in zip(node.body, node.body[1:], strict=False):
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and _text(text):
+                        out[field.target.id] = " ".join(_text(text).split())
+    return out
+
+
+def _text(node: ast.stmt) -> str:
+    """What a bare string says; nothing for any other statement."""
+    value = node.value.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else None
+    return value if isinstance(value, str) else ""
+
+
+@cache
+def _source(file: str) -> ast.Module:
+    return ast.parse(Path(file).read_text(encoding="utf-8"))
