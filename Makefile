@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills bench gpu docs format clean
+.PHONY: help setup demo test night test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills bench gpu docs format clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,12 @@ unit:
 
 release-check: setup ## what a release needs beside the tests: evidence made with the code that stands
 	$(BIN)/rolltree evidence --list
+
+SEED := $(or $(SEED),$(shell echo $$((RANDOM * 32768 + RANDOM))))
+night: setup ## every test, the minutes-long ones included, with fresh Hypothesis seeds; SEED=N runs a night again
+	@echo "Hypothesis seed: $(SEED)  (again: make night SEED=$(SEED))"
+	$(BIN)/python -m pytest -m 'not ray' --hypothesis-profile=night --hypothesis-seed=$(SEED)
+	@echo "passed with Hypothesis seed $(SEED)"
 
 slow: setup ## the minutes-long checks (learning curves, soak)
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=repeatable

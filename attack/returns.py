@@ -18,7 +18,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.task.protocol import Item, Reply, Verdict
 from rolltree.train.failures import failures
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 from rolltree.tree.parquet import load, save
 
 LETTERS = "ab.\x00"

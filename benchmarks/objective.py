@@ -40,7 +40,8 @@ from rolltree.policy.packed import Packed
 from rolltree.train.backward import StepKnobs
 from rolltree.train.config import Optim
 from rolltree.train.memory import keep_freed
-from rolltree.train.step import Learner, make_optimizer
+from rolltree.train.optimizer import make_optimizer
+from rolltree.train.step import Learner
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
@@ -134,7 +135,7 @@ def packed_batch(tokens: int, seed: int = 0) -> Batch:
 def objectives() -> dict[str, tuple[Objective, bool]]:
     """Everything by name, each correction and penalty around the clipped surrogate; whether anchors are known."""
     named = {name: load_objective(name) for name in OBJECTIVES.names()}
-    named |= {f"clipped + {name}": load_objective("clipped", correction=name) for name in CORRECTIONS}
+    named |= {f"clipped + {name}": load_objective("clipped", correction=name) for name in CORRECTIONS.names()}
     named["clipped + kl"] = load_objective("clipped", kl=0.01)
     named["clipped + entropy"] = load_objective("clipped", entropy_bonus=0.01)
     known = {f"{name}, reference known": named[name] for name in ("pairwise", "clipped + kl")}

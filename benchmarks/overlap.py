@@ -37,8 +37,8 @@ from rolltree.policy.codec import HFCodec
 from rolltree.recipe.grpo import Grpo
 from rolltree.rollout.cursor import Cursor
 from rolltree.train.config import Optim, TrainConfig
+from rolltree.train.learner import make_learner
 from rolltree.train.loop import Loop
-from rolltree.train.start import make_learner
 
 WARM = {"sync": 1, "areal": 6, "april": 3}
 """Steps before the clock starts; 3 for others."""

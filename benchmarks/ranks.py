@@ -37,10 +37,11 @@ from rolltree.policy.device import Compute
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import StepKnobs
 from rolltree.train.config import Optim
+from rolltree.train.optimizer import make_optimizer
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.train.ranks_processes import meeting
 from rolltree.train.ranks_worker import Beginning, begin, teach
-from rolltree.train.step import Learner, Work, make_optimizer
+from rolltree.train.step import Learner, Work
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

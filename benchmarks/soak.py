@@ -35,8 +35,8 @@ from rolltree.rollout.cursor import Cursor
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig
+from rolltree.train.learner import make_learner
 from rolltree.train.loop import Loop
-from rolltree.train.start import make_learner
 
 PATIENCE = 120.0
 """Seconds without a token, an end or an update that count as a deadlock."""

@@ -2,7 +2,7 @@
 
     python benchmarks/team.py [--threads 2] [--repeats 5] [--json FILE]
 
-Microseconds by the wall clock, minimum / median / maximum of the repeats (see `rolltree.policy.team`).
+Microseconds by the wall clock, minimum / median / maximum of the repeats (see `rolltree.policy.device`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from machine import save
 
-from rolltree.policy.team import release_team
+from rolltree.policy.device import release_team
 
 SHAPES = ((128, 128, 344), (256, 128, 128), (8192, 128, 344))
 """Rows, inner size, columns: two of a decoding step and one of a training step of the embedded policy."""

@@ -37,8 +37,8 @@ from rolltree.rollout.cursor import Cursor
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.train.config import Optim, TrainConfig
+from rolltree.train.learner import make_learner
 from rolltree.train.loop import Loop
-from rolltree.train.start import make_learner
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

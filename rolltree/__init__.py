@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rolltree.train.grow import grow
     from rolltree.train.start import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Looked up on first use, so that importing the package costs no torch.
 _WHERE = {

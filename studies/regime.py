@@ -76,8 +76,6 @@ REGIMES: Mapping[str, Regime] = {
         Regime("tails", "answers whose length is asked for by a token and has a heavy tail: for budgets of length and "
                "schedules; the longest rollouts are counted as a cost", "studies/effort.py:Effort", 150_000,
                model="runs/policies/tails", seconds=80),
-        Regime("real", "a small instruct model on sums in a chat, short: whether anything carries over", "arithmetic",
-               60_000, level=1, model="smollm2-135m", seconds=5_400, rates=(1e-6, 5e-6, 2e-5)),
     )
 }  # fmt: skip
 

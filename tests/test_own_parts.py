@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from rolltree.cli import main
 from rolltree.control.registry import CONTROLS
@@ -17,6 +18,7 @@ from rolltree.errors import RolltreeError
 from rolltree.lab.arms import arms
 from rolltree.lab.claim import claim_of
 from rolltree.lab.sources import modules_of, recipe_sources
+from rolltree.objective.batch import Batch
 from rolltree.objective.registry import OBJECTIVES, load_objective
 from rolltree.recipe.registry import RECIPES, load_recipe
 from rolltree.recipe.swap import named
@@ -161,3 +163,21 @@ def test_an_objective_is_found_without_a_line_in_the_registry():
     source = (ROOT / "rolltree" / "objective" / "registry.py").read_text()
     assert {"gspo", "clipped", "context_corrected"} <= set(OBJECTIVES.names())
     assert "gspo" not in source
+
+
+def test_a_correction_of_ones_own_is_named_by_its_file(tmp_path: Path) -> None:
+    own = tmp_path / "halved.py"
+    own.write_text(
+        "from dataclasses import dataclass, replace\n\n\n@dataclass(frozen=True)\nclass Halved:\n    level = 'token'\n"
+        "    needs = frozenset()\n\n    def __call__(self, batch):\n"
+        "        return replace(batch, gain=batch.gain / 2, loss=batch.loss / 2), {}\n\n\nNONE = 3\n"
+    )
+    made = load_objective("clipped", correction=[f"{own}:Halved", "tis"])
+    plain = load_objective("clipped", correction="tis")
+    batch = {"logp": torch.zeros(2), "old": torch.zeros(2), "gain": torch.ones(2), "loss": torch.zeros(2)}
+    one = Batch(**batch, weight=torch.ones(2), sampled=torch.zeros(2))
+    assert float(made(one)[0]) == float(plain(one)[0]) / 2 != 0
+    with pytest.raises(RolltreeError, match="is no correction"):
+        load_objective("clipped", correction=f"{own}:NONE")
+    with pytest.raises(RolltreeError, match="did you mean 'tis'"):
+        load_objective("clipped", correction="tiss")

@@ -9,7 +9,7 @@ from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.check import FROM_TRAINER
 from rolltree.recipe.recipe import Parts, Recipe
-from rolltree.train.start import parts_of
+from rolltree.train.given import parts_of
 
 
 def portable(recipe: str | Recipe | Parts | TreeStrategy, trainer: str) -> Parts:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from rolltree.cli.common import console, emit, first_name, grid, kept, parse
+from rolltree.cli.common import console, emit, first_name, grid, kept, leading_names, parse
 from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import CREDITS, credits, load_credit
@@ -24,6 +24,7 @@ ABOUT = """Compute advantages for a forest in the interchange format (one node p
   rolltree credit grpo nodes.jsonl             print one line per trained node
   rolltree credit gigpo nodes.jsonl --out adv.jsonl
   rolltree credit mine.py:MyCredit nodes.jsonl
+  rolltree credit grpo sibling runs/first      side by side, with flipped signs
 
 Each line is {"tree", "id", "gain", "loss"}. rolltree credit NAME --help shows the knobs of one.
 """
@@ -60,6 +61,11 @@ def run(arguments: Sequence[str]) -> int:
     name, rest = first_name(arguments)
     if name is None:
         return _list(rest)
+    words, options = leading_names(arguments)
+    if len(words) > 2:
+        from rolltree.cli.credit_lens import compare  # the viewer's modules, which one credit does not need
+
+        return compare(words[:-1], words[-1], options, ABOUT)
     made = CREDITS.find(name).make
     shape = make_dataclass(
         "CreditArguments",

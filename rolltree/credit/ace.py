@@ -27,8 +27,11 @@ class ACE:
 
     base: Credit | str = "grpo"
     alpha: float = 1.0
+    """How strongly confident errors are punished more; 0 is the base credit."""
     length: Literal["sum", "mean"] = "sum"
+    """Whether the confidence is summed over the answer, as published, or a mean of its tokens."""
     cap: float = 10.0
+    """Largest factor of an error."""
     correct: float | None = None
     uniform: bool = False
     """Every error gets the factor of unchanged confidence."""

@@ -74,10 +74,10 @@ class Credit(Protocol):
 
 
 class Under(Protocol):
-    """The trained policy, to a credit: it reads every action that can teach."""
+    """The trained policy, to a credit: it reads every action that can be trained on."""
 
     def __call__(self, read: Callable[[Any, Any], Any]) -> Floats:
-        """One number per action (flat; NaN where nothing can teach). `read` is given the policy and a packed batch."""
+        """One number per action (flat; NaN where nothing is trained on). `read` gets the policy and a packed batch."""
         ...
 
 

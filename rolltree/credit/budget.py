@@ -9,11 +9,10 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import leaf_scores, outcomes
 from rolltree.credit.registry import register
 from rolltree.credit.reward_shaping import path_length
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Floats, Table
 
 
@@ -30,8 +29,11 @@ class AnnouncedLength:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     limit: int = 4096
+    """Length beyond which a right answer earns nothing."""
     gain: float = 4.0
+    """Height of the cosine that falls with the length."""
     arm: float = 1.0
+    """Weight of the term that punishes budgets far from the best one; 0 leaves the group term alone."""
     correct: float = 0.5
     ddof: Ddof = 1
     eps: float = 1e-6

@@ -21,7 +21,7 @@ PART = 1 << 14
 
 
 def standardised(table: Table, values: Floats) -> Floats:
-    """z-scores over all teaching actions of live paths (population std); 0 where nothing varies or teaches."""
+    """z-scores over all trained actions of live paths (population std); 0 where nothing varies or is trained on."""
     use = table.loss_mask & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
     inside = values[use]
     spread = inside.std() if len(inside) else 0.0
@@ -49,7 +49,7 @@ def shaped(advantage: Advantage, factor: Floats) -> Advantage:
 )
 @dataclass(frozen=True, slots=True)
 class EntropyScaled:
-    """A_t ← A_t · max(0, 1 + a z(H_t)), z over the step's teaching actions (AEPO's entropy-aware advantage).
+    """A_t ← A_t · max(0, 1 + a z(H_t)), z over the step's trained actions (AEPO's entropy-aware advantage).
 
     Uncertain actions learn more in both directions. Released code takes z per micro-batch, so packing changes it, and
     lets the factor turn negative below z = −1/a; here it stops at 0. a = 0 is the base.
@@ -57,6 +57,7 @@ class EntropyScaled:
 
     base: Credit | str = "grpo"
     a: float = 0.2
+    """How strongly advantages grow with the entropy; 0 is the base credit."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -80,9 +81,13 @@ class EntropyConfidence:
 
     base: Credit | str = "grpo"
     a: float = 0.1
+    """How strongly advantages follow the signal; 0 is the base credit."""
     alpha: float = 1.0
+    """Weight of the entropy in the signal."""
     beta: float = 1.0
+    """Weight of the missing confidence in the signal."""
     k: int = 5
+    """How many of the most likely tokens the confidence is a mean of."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -104,7 +109,7 @@ class EntropyConfidence:
 
 
 def confidence(table: Table, k: int) -> Floats:
-    """Mean probability of the k most likely alternatives, per action; 1 where nothing teaches."""
+    """Mean probability of the k most likely alternatives, per action; 1 where nothing is trained on."""
     out = np.ones(table.actions)
     use = table.trainable & (table.length > 0) & (table.below(table.live.astype(np.float64)) > 0)
     if use.any():
@@ -189,6 +194,7 @@ class EntropyBonusCredit:
 
     base: Credit | str = "reinforce_pp"
     a: float = 0.4
+    """Weight of the entropy added to an advantage; 0 is the base credit."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -218,7 +224,7 @@ def leaf_only(name: str, advantage: Advantage) -> Floats:
 
 
 def per_leaf_mean(table: Table, values: Floats) -> Floats:
-    """Mean of a per-action value over each leaf's teaching actions; 0 for empty leaves."""
+    """Mean of a per-action value over each leaf's trained actions; 0 for empty leaves."""
     rows = np.repeat(np.arange(len(table.nodes)), table.length)[table.loss_mask]
     per_node = np.bincount(rows, values[table.loss_mask], minlength=len(table.nodes)).astype(np.float64)
     return table.down(per_node)[table.leaf] / np.maximum(table.teaching, 1)

@@ -7,7 +7,7 @@ so the packed tree has the gradient of the batch with every path written out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ Averaging = Literal["token", "sequence", "group", "fixed"]
 """What one leaf's action weighs: 1/Σ lengths, 1/(leaves · length), mean over trees of token means, or a constant."""
 
 Multiplicity = Literal["per_leaf", "once", "sqrt"]
-"""How often an action shared by d leaves teaches: d times, once, or √d times."""
+"""How often an action shared by d leaves is trained on: d times, once, or √d times."""
 
 
 Unit = Literal["path", "attempt"]
@@ -28,7 +28,7 @@ Unit = Literal["path", "attempt"]
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Flat per-action arrays (`Table.start` gives each node's offset); zero where an action does not teach."""
+    """Flat per-action arrays (`Table.start` gives each node's offset); zero where an action is not trained on."""
 
     gain: Floats
     loss: Floats
@@ -37,7 +37,7 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """Every taught path written out over the flat actions, for objectives whose ratios or bounds belong to a path."""
+    """Every trained path written out over the flat actions, for objectives whose ratios or bounds belong to a path."""
 
     index: Ints
     """(P,) flat action, path after path."""
@@ -53,6 +53,20 @@ class Expanded:
     """(P,) the part of its path's weight that each action keeps; None = all of it ("per_leaf")."""
 
 
+def prompt_weighted(table: Table, advantage: Advantage) -> Advantage:
+    """Advantages of each tree times its prompt's score `prompt_weight`; as they are where no prompt has one."""
+    weight = table.score("prompt_weight")[table.root]
+    if not np.isfinite(weight).any():
+        return advantage
+    per_tree = np.where(np.isfinite(weight), weight, 1.0)
+    return replace(
+        advantage,
+        leaf=_weighted(advantage.leaf, per_tree[table.leaf_tree]),
+        node=_weighted(advantage.node, per_tree[table.tree]),
+        action=_weighted(advantage.action, np.repeat(per_tree[table.tree], table.length)),
+    )
+
+
 def leaf_weights(
     table: Table, averaging: Averaging, *, counted: Bools | None = None, fixed_length: int | None = None
 ) -> Floats:
@@ -60,7 +74,7 @@ def leaf_weights(
 
     "token" is one mean over all actions of all paths; "sequence" the mean over leaves of their means (GRPO as
     published); "group" the mean over trees of a tree's token mean; "fixed" divides by leaves · `fixed_length`. Leaves
-    that are not live, not counted, or have nothing that teaches weigh 0; only "fixed" still counts the empty ones.
+    that are not live, not counted, or have no trained action weigh 0; only "fixed" still counts the empty ones.
     """
     use = table.live if counted is None else table.live & counted
     length = table.teaching.astype(np.float64)
@@ -200,6 +214,10 @@ def _over_leaves(
         out[1, here] += w * np.minimum(value, 0.0)
         out[2, here] += w
     return out
+
+
+def _weighted(term: Floats | None, weight: Floats) -> Floats | None:
+    return None if term is None else term * weight
 
 
 def _times(trained_below: Floats, multiplicity: Multiplicity) -> Floats:

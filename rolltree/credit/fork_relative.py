@@ -9,11 +9,10 @@ import numpy as np
 
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.backup import Backup, backup
-from rolltree.credit.centre import centred
 from rolltree.credit.grpo import GRPO
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Table
 
 
@@ -29,7 +28,9 @@ class ForkRelative:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     w_path: float = 1.0
+    """Weight of the advantage over the whole group."""
     w_fork: float = 1.0
+    """Weight of the advantage over the siblings; 0 is GRPO."""
     gamma: float = 0.95
     backup: Backup = "leaf_mean"
     ddof: Ddof = 1
@@ -58,6 +59,7 @@ class Sibling:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     backup: Backup = "child_mean"
     scale: bool = False
+    """Whether to divide by the standard deviation of the siblings."""
     ddof: Ddof = 1
     eps: float = 1e-6
 

@@ -16,10 +16,10 @@ from rolltree.tree.table import Floats, Ints, Table
 
 
 def recursion(table: Table, value: Floats, earned: Floats, decay: float, gamma: float) -> Floats:
-    """A_t = δ_t + γλ A_{t+1}, δ_t = r_t + γ V(t+1) − V(t) over teaching actions, leaves up.
+    """A_t = δ_t + γλ A_{t+1}, δ_t = r_t + γ V(t+1) − V(t) over trained actions, leaves up.
 
     Where a path forks, what comes next is the mean over live leaves below. A reward granted at a node counts as
-    earned by the last teaching action at or before it.
+    earned by the last trained action at or before it.
     """
     mass = table.below(table.live.astype(np.float64))
     ahead_v, ahead_a = np.zeros(len(table.nodes)), np.zeros(len(table.nodes))
@@ -53,7 +53,7 @@ def _within(
 @register("gae", paper="GAE, arXiv:1506.02438", family="baseline")
 @dataclass(frozen=True, slots=True)
 class GAE:
-    """A_t = Σ (γλ)^k δ_{t+k}, δ_t = r_t + γ V_{t+1} − V_t over the teaching actions of a path (GAE, eq. 16).
+    """A_t = Σ (γλ)^k δ_{t+k}, δ_t = r_t + γ V_{t+1} − V_t over the trained actions of a path (GAE, eq. 16).
 
     V_t, the value of the state before action t, stands in `notes["value"]` per action. With λ = 1 the estimate is
     unbiased whatever the critic says; with λ < 1 it trades that for variance. Environment and prompt actions take no
@@ -63,6 +63,7 @@ class GAE:
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "action:value"})
     gamma: float = 1.0
     decay: float = 0.95
+    """The λ of the estimate: 1 is unbiased whatever the critic says, less has a smaller variance."""
     whiten: bool = False
     """z-scores over the step's actions (population deviation), as most released PPO."""
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import Singleton, centred
+from rolltree.credit.normalise import Singleton, centred, scaled
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted, to_go
-from rolltree.credit.scale import scaled
 from rolltree.credit.steps import over_steps, require_states, state_ids, steps
 from rolltree.tree.table import Floats, Table
 
@@ -48,10 +47,12 @@ class GiGPO:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "state_key"})
     omega: float = 1.0
+    """Weight of the step term; 0 leaves the episode term alone."""
     gamma: float = 0.95
     std: bool = False
     by: partition.By = "tree"
     unit: Unit = "trajectories"
+    """Whether episode statistics are over trajectories, or over rows, where long episodes weigh more."""
     singleton: Singleton = "zero"
     step_rewards: bool = True
     """Whether rewards on the way count; without, the outcome alone does."""

@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import Singleton, centred
+from rolltree.credit.normalise import Ddof, Eps, Singleton, centred, scaled
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, Eps, scaled
 from rolltree.tree.table import Table
 
 

@@ -9,19 +9,18 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, Credit, CreditError
-from rolltree.credit.centre import centred
 from rolltree.credit.entropy_shaping import shaped
 from rolltree.credit.grpo import GRPO
+from rolltree.credit.normalise import centred, scaled
 from rolltree.credit.outcome import action_values, outcomes
 from rolltree.credit.registry import register, resolve
-from rolltree.credit.scale import scaled
 from rolltree.tree.table import Floats, Table
 
 
 @register("token_group", paper="HAPO, token-level group average (no id recorded)", family="shaping")
 @dataclass(frozen=True, slots=True)
 class TokenGroup:
-    """A_i = (r_i − mean)/(std + eps) with mean and population std over the group's teaching actions (HAPO, TLGA).
+    """A_i = (r_i − mean)/(std + eps) with mean and population std over the group's trained actions (HAPO, TLGA).
 
     Long responses weigh more in the mean, so the sum over a group's actions is exactly 0 (use averaging "token"). A
     group with any |A| ≥ `fallback` uses leaf statistics (GRPO) instead.
@@ -29,6 +28,7 @@ class TokenGroup:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     fallback: float = 5.0
+    """Size of an advantage from which on a group uses statistics of leaves instead of tokens."""
     eps: float = 1e-6
     by: partition.By = "tree"
 
@@ -75,7 +75,9 @@ class Redistributed:
 
     base: Credit | str = "token_group"
     beta: float = 1.0
+    """How much less actions of low entropy learn; 0 is the base credit."""
     quantile: float = 0.8
+    """Quantile of the log-entropy above which nothing is taken away."""
 
     @property
     def needs(self) -> frozenset[str]:

@@ -9,11 +9,10 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import centred
 from rolltree.credit.gigpo import episode_advantage
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted, to_go
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.credit.steps import over_steps, require_states, state_ids, state_nodes, steps
 from rolltree.tree.table import Table
 
@@ -31,12 +30,16 @@ class HGPO:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "state_key"})
     history: int = 2
+    """How many earlier states a group may have in common beside the present one."""
     alpha: float = 1.0
+    """How much more groups with a longer common history weigh."""
     gamma: float = 0.95
     std: bool = True
     ddof: Ddof = 0
     drop_zero: bool = True
+    """Whether terms that are exactly 0 are left out of the mean."""
     episode: bool = False
+    """Whether the advantage of the whole episode is one more term."""
     by: partition.By = "tree"
     step_rewards: bool = True
     """Whether rewards on the way count; without, the outcome alone does."""

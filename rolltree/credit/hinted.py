@@ -9,10 +9,9 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Bools, Table
 
 
@@ -36,7 +35,9 @@ class Hinted:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     correct: float = 0.5
     floor: float = 0.1
+    """Least weight between the two arms."""
     reweigh: bool = True
+    """Whether rewards of the arms are weighed by how much the hint helped."""
     ddof: Ddof = 1
     eps: float = 1e-6
 

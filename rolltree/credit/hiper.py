@@ -38,9 +38,12 @@ class HiPER:
     )
     gamma: float = 1.0
     turn_decay: float = 1.0
+    """The λ between turns of a segment."""
     segment_decay: float = 0.95
+    """The λ between segments."""
     whiten: bool = True
     bootstrap: bool = False
+    """Whether a truncated rollout ends with the critic's value instead of nothing."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every spanned action."""

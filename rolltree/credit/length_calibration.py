@@ -20,13 +20,14 @@ RIGHT = 1.0 - 1e-9
 class LengthCalibrated:
     """A ← A − |A|·(1 − ((|s| − b)/(|c| − b))^α) for a right leaf c behind b, where it leaves the shortest right one s.
 
-    Lengths are teaching actions and b counts those before the fork (ROSE, arXiv:2601.05053). Signs survive. A run
+    Lengths are trained actions and b counts those before the fork (ROSE, arXiv:2601.05053). Signs survive. A run
     shared by several leaves takes the mean of their factors, which is what training each leaf's own copy comes to
     where leaves weigh alike (averaging "fixed", ROSE's). The base must give one advantage per run, as node credits do.
     """
 
     base: Credit | str = "node_delta"
     alpha: float = 1.0
+    """Exponent of the ratio of lengths: larger ones take more from long right answers."""
 
     @property
     def needs(self) -> frozenset[str]:

@@ -10,10 +10,9 @@ import numpy as np
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.backup import backup
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import outcomes, where
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
@@ -98,6 +97,7 @@ class HiMAC:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     best: bool = False
+    """Whether only executions of the best blueprint train the lower level."""
     std: bool = True
     ddof: Ddof = 1
     eps: float = 1e-6
@@ -135,6 +135,7 @@ class DesignerExecutor:
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})
     group: Literal["auto", "question", "design"] = "auto"
     failures: bool = True
+    """Whether a failed execution counts as 0 for its design."""
     std: bool = True
     ddof: Ddof = 1
     eps: float = 1e-6

@@ -9,10 +9,9 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import baseline
+from rolltree.credit.normalise import baseline, scaled, spread_of
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import scaled, spread_of
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
@@ -40,7 +39,9 @@ class MCGRPO:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     eps: float = 1e-3
     flat: Literal["one", "std", "eps"] = "one"
+    """What to divide by where the deviation is 0: one, the standard deviation, or eps as released."""
     drop_pivot: bool = True
+    """Whether the median rollout is left out of the update."""
     by: partition.By = "tree"
 
     def __call__(self, table: Table) -> Advantage:

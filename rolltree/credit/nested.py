@@ -10,7 +10,7 @@ import numpy as np
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.backup import backup, forks
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
 from rolltree.credit.reinforce_pp import whitened
@@ -30,6 +30,7 @@ class Nested:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     mix: Literal["average", "size"] = "average"
+    """Whether the groups of a leaf's ancestors weigh alike, or by their size."""
     drop_equal: bool = False
     """Leave out subgroups (but the root) whose rewards are all equal."""
     whiten: bool = True

@@ -10,7 +10,7 @@ import numpy as np
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.backup import Backup, backup
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
 from rolltree.tree.table import Floats, Table
@@ -78,6 +78,7 @@ class GlobalPlusLocal:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     backup: Backup = "leaf_mean"
     by_root_of_leaves: bool = False
+    """Whether to divide by the square root of the number of live leaves below."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every node."""

@@ -26,8 +26,10 @@ class Novelty:
 
     base: Credit | str = "grpo"
     weight: float = 2.5
+    """How much an unlikely right answer earns on top; 0 is the base credit."""
     clip: float = 0.5
     among: Literal["correct", "all"] = "correct"
+    """What an answer's likelihood is compared with: the correct ones of the group, or all."""
     correct: float = 0.5
 
     @property

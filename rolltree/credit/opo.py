@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
 from rolltree.tree.table import Table

@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import action_values, outcomes
 from rolltree.credit.registry import register
 from rolltree.tree.table import Floats, Ints, Table
@@ -42,6 +42,7 @@ class OptimalBaseline:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "action:energy"})
     level: Literal["token", "sequence"] = "token"
+    """Whether each position has a baseline of its own, or the whole answer one."""
 
     def __call__(self, table: Table) -> Advantage:
         """Reward per leaf and minus the baseline per action."""

@@ -48,9 +48,9 @@ def step_rewards(table: Table) -> Floats:
 
 
 def action_values(table: Table, name: str) -> Floats:
-    """A per-action array of the nodes (a field such as `entropy`, or else `notes[name]`); 0 where nothing teaches.
+    """A per-action array of the nodes (a field such as `entropy`, or `notes[name]`); 0 where nothing is trained on.
 
-    Every teaching action on the path of a live leaf must have a finite number.
+    Every trained action on the path of a live leaf must have a finite number.
     """
     if name in ("logp", "sampling_logprob", "entropy"):
         values = table.flat(name)

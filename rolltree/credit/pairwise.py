@@ -22,7 +22,7 @@ def judged_leaves(table: Table) -> Bools:
 @register("pairwise", paper="Writing-Zero / BRPO, arXiv:2506.00103", family="pairwise")
 @dataclass(frozen=True, slots=True)
 class Pairwise:
-    """A_i = +1 if leaf i beat the reference under every vote, else −1; the reference does not teach (BRPO).
+    """A_i = +1 if leaf i beat the reference under every vote, else −1; the reference is not trained on (BRPO).
 
     The judge writes score `versus` on each leaf, the share of votes won in [0, 1] over both orders, and `reference` =
     1 on the member it compared with. `split` says what a mixed verdict is worth: "loss" as published (a noisy judge
@@ -32,7 +32,9 @@ class Pairwise:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "judged:versus"})
     split: Literal["loss", "zero"] = "loss"
+    """What a verdict with votes on both sides is worth: a loss, as published, or zero."""
     skew: float = 0.6
+    """Mean advantage above which a group is left out, because its reference was an outlier."""
 
     def __call__(self, table: Table) -> Advantage:
         """The verdict of every live leaf."""

@@ -35,8 +35,11 @@ class PassAtK:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     k: int = 4
+    """Size of the subsets, of which one right answer is enough."""
     threshold: float = 0.5
+    """Rewards above this count as right."""
     scale: bool = True
+    """Whether to divide by the standard deviation of the subsets' rewards."""
     by: partition.By = "tree"
 
     def __call__(self, table: Table) -> Advantage:

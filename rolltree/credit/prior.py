@@ -9,10 +9,10 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
+from rolltree.credit.normalise import spread_of
 from rolltree.credit.outcome import outcomes, root_scores
 from rolltree.credit.registry import register
 from rolltree.credit.reinforce_pp import whitened
-from rolltree.credit.scale import spread_of
 from rolltree.tree.table import Table
 
 
@@ -29,6 +29,7 @@ class PriorFused:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "root:prior"})
     variance: Literal["prior", "sample"] = "prior"
+    """Where the variance of a reward is taken from: the prior, or the group."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every live leaf."""

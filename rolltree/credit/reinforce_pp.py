@@ -9,14 +9,13 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, Eps, centred, scaled
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, Eps, scaled
 from rolltree.tree.table import Floats, Table
 
 Over = Literal["tokens", "leaves"]
-"""Whether the step's mean and deviation count each leaf once or once per teaching action."""
+"""Whether the step's mean and deviation count each leaf once or once per trained action."""
 
 
 def whitened(table: Table, values: Floats, over: Over, *, ddof: int, eps: float, place: Eps) -> Floats:
@@ -41,6 +40,7 @@ class ReinforcePP:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     over: Over = "tokens"
+    """Whether mean and deviation of the step are over tokens or over leaves."""
     ddof: Ddof = 1
     eps: float = 1e-8
     place: Eps = "inside"
@@ -64,6 +64,7 @@ class ReinforcePPBaseline:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     by: partition.By = "tree"
     over: Over = "tokens"
+    """Whether mean and deviation of the step are over tokens or over leaves."""
     ddof: Ddof = 1
     eps: float = 1e-8
     place: Eps = "inside"

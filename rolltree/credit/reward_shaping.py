@@ -36,6 +36,7 @@ class FlawedPositive:
 
     base: Credit | str = "grpo"
     penalty: float = 0.5
+    """What a right answer with a flawed solution loses; 0 is the base credit."""
     correct: float = 0.5
 
     @property
@@ -61,7 +62,9 @@ class EffortReward:
 
     base: Credit | str = "grpo"
     over: Literal["all", "correct"] = "all"
+    """Whose mean length counts: all rollouts of the group, or the correct ones."""
     floor: float = 1.0
+    """Least mean length, in tokens."""
     correct: float = 0.5
 
     @property
@@ -87,13 +90,15 @@ class Concise:
     """r_i ← r_i + λ (1 − length_i / limit) where ALL leaves of the prompt are correct, then the base (ConciseR, stage
     two; the remaining-budget form is reconstructed).
 
-    Groups that taught nothing because all succeeded teach brevity; others never pay for it. With a std in the base a
+    Groups without a gradient because all succeeded learn brevity; others never pay for it. With a std in the base a
     tiny length difference becomes a unit advantage: prefer `dr_grpo`. λ = 0 is the base.
     """
 
     base: Credit | str = "dr_grpo"
     weight: float = 0.2
+    """Most that a right answer earns for being short; 0 is the base credit."""
     limit: int = 1024
+    """Length at which nothing is earned for being short."""
     correct: float = 0.5
 
     @property
@@ -122,6 +127,7 @@ class SkillBonus:
 
     base: Credit | str = "grpo"
     bonus: float = 1.0
+    """What a right answer that used a skill earns on top."""
     correct: float = 0.5
 
     @property

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import Singleton, centred
+from rolltree.credit.normalise import Singleton, centred
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
 from rolltree.tree.table import Table

@@ -67,7 +67,9 @@ class Downsampled:
     base: Credit | str = "grpo"
     leaves: float = 0.5
     tokens: float = 0.2
+    """Share of the actions that are kept; 1 keeps all."""
     rescale: bool = True
+    """Whether kept actions are scaled up so that the step does not shrink."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -130,7 +132,7 @@ def recalled(table: Table) -> Bools:
 @register("recomposed", paper="RoRecomp, arXiv:2509.25958", family="shaping")
 @dataclass(frozen=True, slots=True)
 class Recomposed:
-    """The base's advantages over the full group, taught by the short right and the long wrong leaves only (RoRecomp).
+    """The base's advantages over the full group, for the short right and the long wrong leaves only (RoRecomp).
 
     Advantages are computed BEFORE the selection: renormalising within it would kill or flip the signal. share = 1 is
     the base. With `compensate` a tree that comes back from an earlier step (score `recalled` on its prompt, see
@@ -140,7 +142,9 @@ class Recomposed:
 
     base: Credit | str = "grpo"
     share: float = 0.8
+    """Share of the rollouts that are trained on; 1 is the base credit."""
     compensate: bool = False
+    """Whether a tree that comes back is trained on the rollouts left aside the first time."""
 
     @property
     def needs(self) -> frozenset[str]:

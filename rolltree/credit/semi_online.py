@@ -8,11 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import node_scores, outcomes
 from rolltree.credit.registry import register
 from rolltree.credit.returns import granted
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.credit.steps import over_steps, steps
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
@@ -38,7 +37,9 @@ class SemiOnline:
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "turn:match"})
     gamma: float = 0.5
     w_episode: float = 1.0
+    """Weight of the advantage over whole rollouts."""
     w_step: float = 1.0
+    """Weight of the advantage over the same step."""
     std: bool = True
     outcome: bool = False
     """Whether the leaf's outcome counts as reward of its last turn."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import outcomes, where
 from rolltree.credit.partition import ids, leaf_groups
 from rolltree.credit.registry import register
@@ -49,15 +49,20 @@ class SetShared:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "leaf-note:answer"})
     size: int = 4
+    """Rollouts of a set; 1 leaves only the reward."""
     kind: Literal["product", "sum"] = "product"
+    """Whether reward and diversity of a set are multiplied or added."""
     most: int = 256
+    """Most sets that are looked at; beyond that they are drawn."""
     seed: int = 0
     by: Literal["tree", "vine", "state"] = "tree"
     window: int = 0
+    """Turns of a vine that are credited; 0 = all."""
     elsewhere: Literal["nothing", "group"] = "nothing"
+    """What actions outside of the vines get: nothing, or their return less a mean."""
 
     def __call__(self, table: Table) -> Advantage:
-        """The advantage of every live leaf, or of every node by vine; groups smaller than a set teach nothing."""
+        """The advantage of every live leaf, or of every node by vine; 0 in groups smaller than a set."""
         if self.size < 1 or self.kind not in ("product", "sum"):
             raise CreditError(f'set_shared: size {self.size}, kind {self.kind!r}; size >= 1 and "product" or "sum"')
         if self.by not in ("tree", "vine", "state") or self.elsewhere not in ("nothing", "group"):

@@ -9,10 +9,9 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import node_scores
 from rolltree.credit.registry import register
-from rolltree.credit.scale import Ddof, scaled
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
@@ -50,7 +49,9 @@ class SiblingShaping:
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     gamma: float = 0.3
     blend: float = 0.5
+    """Weight of the siblings' mean against the parent in the baseline."""
     in_place: bool = False
+    """Whether later attempts see the shaped rewards of earlier ones, as released."""
     ddof: Ddof = 1
     eps: float = 1e-6
 

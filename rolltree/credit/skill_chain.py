@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import node_scores, outcomes, where
 from rolltree.credit.registry import register
 from rolltree.tree.table import Table
@@ -27,7 +27,9 @@ class SkillChain:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "end:task_reward"})
     bonus: float = 1.0
+    """What a task earns for using a skill with success; the task that saved it earns as much."""
     success: float = 1.0
+    """Least reward of a task that counts as a success."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every task's nodes."""

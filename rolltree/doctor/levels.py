@@ -8,15 +8,11 @@ from rolltree.doctor.detector import Detector
 from rolltree.doctor.fix import correction, knob, option, part, recipe
 from rolltree.doctor.level import Level, level
 from rolltree.doctor.run import leaves, roots
-from rolltree.metrics.copies import repeats
-from rolltree.metrics.failures import starved
-from rolltree.metrics.groups import all_solved, all_wrong, zero_variance
+from rolltree.metrics.policy import grafted, log_weights
+from rolltree.metrics.reward import all_solved, all_wrong, split_leaves, wrong_majorities, zero_variance
 from rolltree.metrics.rollouts import Rollouts
-from rolltree.metrics.staleness import grafted
-from rolltree.metrics.tools import failed_calls
-from rolltree.metrics.trees import LEAST_LEAVES, effective_branches
-from rolltree.metrics.verifier import split_leaves, wrong_majorities
-from rolltree.metrics.weights import log_weights
+from rolltree.metrics.shape import LEAST_LEAVES, effective_branches, failed_calls, repeats
+from rolltree.metrics.usage import starved
 from rolltree.tree.table import Ints
 
 REFILL = recipe("dapo", "drops groups with one outcome and samples other prompts in their place")

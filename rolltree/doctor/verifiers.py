@@ -12,7 +12,7 @@ from rolltree.doctor.fix import part
 from rolltree.doctor.level import WINDOW
 from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked
-from rolltree.metrics.failures import BREAKERS
+from rolltree.metrics.usage import BREAKERS
 
 
 @detector(

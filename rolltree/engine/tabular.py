@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.engine.protocol import Caches, Capabilities, EngineError, Request, Sample, Sampling, Scored
+from rolltree.engine.protocol import Caches, Capabilities, EngineError, Request, Sample, Sampling, Scored, stop_text
 from rolltree.engine.run import BaseRun
 from rolltree.tree.node import Array, Finish, FloatArray, Top
 
@@ -123,9 +123,10 @@ class TabularRun(BaseRun):
         d.version.append(self._engine.version)
         d.rows.append(raw)
         codec = self._engine.codec
-        text = codec.decode(d.actions) if s.stop else ""
+        text = stop_text(codec, d.actions, s.stop) if s.stop else ""
         fired = next((stop for stop in s.stop if stop in text), "")
-        if token == codec.eos_id and not s.ignore_eos:
+        # A stop string that is the eos token is one all the same, as in the local engine: the request names it.
+        if token == codec.eos_id and not s.ignore_eos and not fired:
             self._halt("eos")
         elif fired or token in s.stop_ids:
             self._halt("stop", fired)

@@ -1,4 +1,4 @@
-"""Which groups get to teach: a filter looks at a finished tree and gives a reason to drop it, or none.
+"""Which groups are trained on: a filter looks at a finished tree and gives a reason to drop it, or none.
 
 Dropping groups whose leaves all have the same outcome and sampling others in their place is DAPO's dynamic sampling
 (arXiv 2503.14476, section 3.2): such a group has no gradient under any group-centred credit.
@@ -17,7 +17,7 @@ class GroupFilter(Protocol):
     """Judges one tree."""
 
     def __call__(self, tree: Tree) -> str | None:
-        """Why its leaves must not teach; None keeps it."""
+        """Why its leaves must not be trained on; None keeps it."""
         ...
 
 
@@ -31,7 +31,7 @@ class Mixed:
     """"attempts": all scored nodes of a tree whose inner nodes are answers too."""
 
     def __call__(self, tree: Tree) -> str | None:
-        """Drop what cannot teach a group-centred credit anything."""
+        """Drop groups in which a group-centred credit gives every rollout 0."""
         among = (
             live_leaves(tree) if self.of == "leaves" else [n for n in tree.walk() if n.trainable and n.status == "done"]
         )
@@ -52,7 +52,7 @@ def live_leaves(tree: Tree) -> list[Node]:
 
 
 def drop(tree: Tree, why: str) -> None:
-    """Record that none of a tree's leaves will teach; leaves that already have a usage keep theirs."""
+    """Record that none of a tree's leaves will be trained on; leaves that already have a usage keep theirs."""
     for leaf in tree.leaves():
         if not leaf.usage:
             leaf.usage = f"dropped: {why}"

@@ -36,7 +36,7 @@ class MajorityVote:
     """Equal shares: the answer of the earlier leaf wins (released code), every tied answer is right, or no group."""
     silent: Literal["wrong", "vote", "drop"] = "wrong"
     """Leaves without an answer: do not vote and are wrong; vote for "no answer" (ECHO's released code, where it can
-    win); or do not teach."""
+    win); or are not trained on."""
     weigh: Weigh = "leaf"
     """A vote per leaf; one vote shared out evenly at each fork, so that branches of one wrong stem do not outvote
     independent leaves; or each leaf's chance of being right, as seen in flight (ARRoL)."""

@@ -1,4 +1,7 @@
-"""What a task returns, checked before it is believed: one that breaks its contract fails its rollout, and says how."""
+"""What a task gives, checked before it is believed: its items, its verdicts and its replies.
+
+An item that cannot be asked is refused; an answer that breaks the task's contract fails its rollout, and says how.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,43 @@ import math
 from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
-from rolltree.task.protocol import Reply, Verdict
+from rolltree.engine.protocol import Engine
+from rolltree.engine.texts import tokens_of
+from rolltree.errors import RolltreeError
+from rolltree.task.protocol import Item, Reply, Verdict
+
+
+class ItemError(RolltreeError, ValueError):
+    """An item that cannot be asked: names it and the way out."""
 
 
 class AnswerError(TypeError):
     """A task returned what its contract does not know; names the call, the field and the value."""
+
+
+def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None) -> None:
+    """Refuse an item without an answer, with a prompt that fills the context, or that a peer reads as other tokens."""
+    if item.answer is None:
+        raise ItemError(f"item {item.id!r} has no answer, so nothing can be verified; give it one or leave it out")
+    context = engine.capabilities.max_context
+    tokens = len(tokens_of(engine, item.prompt, f"the prompt of item {item.id!r}"))
+    if tokens >= context:
+        raise ItemError(
+            f"the prompt of item {item.id!r} has {tokens} tokens and leaves no room in a context of {context}; "
+            "shorten it or choose a model with a longer context"
+        )
+    for name, peer in (peers or {}).items():
+        _check_peer(item, engine, name, peer)
+
+
+def _check_peer(item: Item, engine: Engine, name: str, peer: Engine) -> None:
+    ours, theirs = engine.codec, peer.codec
+    same = ours.vocab_size == theirs.vocab_size and ours.eos_id == theirs.eos_id
+    if not same or ours.encode(item.prompt) != theirs.encode(item.prompt):
+        raise ItemError(
+            f"the peer {name!r} reads item {item.id!r} as other tokens than the run's engine, so they cannot write in "
+            "one tree; choose models that share a tokenizer"
+        )
 
 
 async def verdict_of(call: Awaitable[object]) -> Verdict:

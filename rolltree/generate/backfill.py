@@ -20,8 +20,8 @@ from typing import Literal
 
 import numpy as np
 
-from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
+from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.turns import Watch, play
 from rolltree.tree import Node
 

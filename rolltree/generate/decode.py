@@ -8,72 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from rolltree.control.ledger import Hold
-from rolltree.engine.protocol import EngineError, Generation, LogitsHook, Request, Sample, Sampling
+from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import lineage, mix, next_run, tag_rng
 from rolltree.generate.recorder import Recorder, latest_rollout
+from rolltree.generate.requests import WRITTEN, Continuations, PendingRequest
 from rolltree.generate.stops import shorten, straddling_stop
 from rolltree.tree import Birth, Finish, Node, Top
 from rolltree.tree.event import Kind
 from rolltree.tree.node import Array
 
-WRITTEN: frozenset[str] = frozenset({"policy", "splice"})
-"""Roles that count towards the limit of policy tokens of a rollout."""
-
 _NOTHING = np.zeros(0, np.int32)
 _FORKS: frozenset[Birth] = frozenset({"resample", "forced", "restart", "vine"})
-
-
-class SamplingOptions(TypedDict, total=False):
-    """How to sample; what is not given comes from the run's defaults."""
-
-    max_tokens: int | None
-    """Length of this segment; the rollout's limit, the context and the budget clip it. None = as far as they allow."""
-    temperature: float
-    top_p: float
-    top_k: int
-    stop: tuple[str, ...]
-    """Strings to stop at, besides the task's own."""
-    stop_ids: tuple[int, ...]
-    ignore_eos: bool
-    hook: LogitsHook | None
-
-
-@dataclass(frozen=True, slots=True)
-class Continuations:
-    """What a strategy asked for: how many continuations, drawn how, with which extras, and why."""
-
-    n: int
-    draw: SamplingOptions
-    want: frozenset[str] = frozenset()
-    birth: Birth | None = None
-    why: str = ""
-    numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-@dataclass(slots=True)
-class PendingRequest:
-    """One request: the node that receives it, what is reserved for it, and how much of it is written down."""
-
-    node: Node
-    request: Request
-    decoded: Hold
-    prefilled: Hold
-    at_limit: Finish | None
-    """What the end of `max_tokens` means: the rollout's limit ("length"), "budget", or None: the segment is full."""
-    run: Generation | None = None
-    refused: Exception | None = None
-    timer: asyncio.TimerHandle | None = None
-    written: int = 0
-    halted: bool = False
-    """Whether the strategy stopped it (and so decides what becomes of the leaf)."""
 
 
 def open_requests(hand: Recorder, node: Node, ask: Continuations, *, into: bool = False) -> list[PendingRequest]:

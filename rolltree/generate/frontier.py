@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
+from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.turns import stretch
 from rolltree.tree import Node
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
 from rolltree.engine.protocol import Sample
-from rolltree.generate.decode import PendingRequest, abandon, conclude, fail_request, write
+from rolltree.generate.decode import abandon, conclude, fail_request, write
 from rolltree.generate.recorder import Recorder
+from rolltree.generate.requests import PendingRequest
 from rolltree.tree import Finish, Node
 
 

@@ -18,17 +18,11 @@ from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Scored
 from rolltree.engine.texts import tokens_of
 from rolltree.generate import outside
-from rolltree.generate.decode import (
-    Continuations,
-    PendingRequest,
-    SamplingOptions,
-    abandon,
-    finish_request,
-    open_requests,
-)
+from rolltree.generate.decode import abandon, finish_request, open_requests
 from rolltree.generate.growing import Growing
 from rolltree.generate.random import Stream, lineage, mix, tag_rng
 from rolltree.generate.recorder import Recorder
+from rolltree.generate.requests import Continuations, PendingRequest, SamplingOptions
 from rolltree.generate.setting import HandError
 from rolltree.task.protocol import Item, Verdict, expected
 from rolltree.tree import Birth, Node, Role, Tree

@@ -52,11 +52,3 @@ class Independent:
     def sampled(self, leaf: Node) -> bool:
         """Done, and verified where that is wanted."""
         return leaf.status == "done" and leaf.is_leaf and not (self.verify and lacks_outcome(leaf))
-
-
-async def verify_all(tree: Tree, hand: Hand) -> None:
-    """Verify every finished leaf that has no outcome yet."""
-    async with asyncio.TaskGroup() as group:
-        for leaf in tree.leaves():
-            if lacks_outcome(leaf):
-                group.create_task(hand.verify(leaf))

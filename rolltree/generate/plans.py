@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
+from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.turns import play, stretch
 from rolltree.task.grammar import Planned
 from rolltree.tree import Node, Tree

@@ -18,9 +18,10 @@ from rolltree.control.ledger import Budget, Limits
 from rolltree.control.probe import Judgement, Over, Probe, Probed, State
 from rolltree.engine.protocol import Engine
 from rolltree.errors import RolltreeError
-from rolltree.generate.decode import WRITTEN, Continuations, SamplingOptions, open_requests
+from rolltree.generate.decode import open_requests
 from rolltree.generate.hand import Hand
 from rolltree.generate.recorder import latest_rollout
+from rolltree.generate.requests import WRITTEN, Continuations, SamplingOptions
 from rolltree.generate.strategy import SampleStrategy, TreeStrategy
 from rolltree.task.protocol import Task
 from rolltree.tree import Birth, Node, Tree

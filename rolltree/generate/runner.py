@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
-from rolltree.engine.texts import tokens_of
-from rolltree.errors import RolltreeError
+from rolltree.generate.answers import check_item
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.hand import Hand
 from rolltree.generate.needs import check_needs
@@ -20,10 +19,6 @@ from rolltree.generate.setting import Setting
 from rolltree.generate.strategy import ChecksEngine, TreeStrategy, on_each
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Tree
-
-
-class ItemError(RolltreeError, ValueError):
-    """An item that cannot be asked: names it and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,31 +124,6 @@ def settle(forest: Iterable[Tree], at: float = 0.0) -> None:
         for leaf in tree.leaves():
             if leaf.status == "open":
                 tree.close(leaf, "done", leaf.finish or "budget", "not extended", at=at)
-
-
-def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None) -> None:
-    """Refuse an item without an answer, with a prompt that fills the context, or that a peer reads as other tokens."""
-    if item.answer is None:
-        raise ItemError(f"item {item.id!r} has no answer, so nothing can be verified; give it one or leave it out")
-    context = engine.capabilities.max_context
-    tokens = len(tokens_of(engine, item.prompt, f"the prompt of item {item.id!r}"))
-    if tokens >= context:
-        raise ItemError(
-            f"the prompt of item {item.id!r} has {tokens} tokens and leaves no room in a context of {context}; "
-            "shorten it or choose a model with a longer context"
-        )
-    for name, peer in (peers or {}).items():
-        _check_peer(item, engine, name, peer)
-
-
-def _check_peer(item: Item, engine: Engine, name: str, peer: Engine) -> None:
-    ours, theirs = engine.codec, peer.codec
-    same = ours.vocab_size == theirs.vocab_size and ours.eos_id == theirs.eos_id
-    if not same or ours.encode(item.prompt) != theirs.encode(item.prompt):
-        raise ItemError(
-            f"the peer {name!r} reads item {item.id!r} as other tokens than the run's engine, so they cannot write in "
-            "one tree; choose models that share a tokenizer"
-        )
 
 
 def _progress(forest: Forest, account: Budget) -> Progress:

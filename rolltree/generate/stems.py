@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
+from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.signals import Signal, asked, features
 from rolltree.generate.turns import Watch, play
 from rolltree.tree import Birth, Node, Tree

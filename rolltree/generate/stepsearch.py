@@ -10,9 +10,9 @@ import numpy as np
 
 from rolltree.engine.protocol import Embedder
 from rolltree.generate.decide import decide
-from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
+from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.selection import Floats, Program, clusters, rebase
 from rolltree.generate.signals import SignalError, features
 from rolltree.tree import Node, Tree

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Unpack
 
-from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
 from rolltree.generate.recorder import latest_rollout
+from rolltree.generate.requests import SamplingOptions
 from rolltree.tree import Birth, Node
 
 Watch = Callable[[Hand, Node], Awaitable[None]]

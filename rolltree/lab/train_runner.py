@@ -25,8 +25,9 @@ from rolltree.recipe.registry import RECIPES, load_recipe
 from rolltree.task.protocol import Task, spoken_by
 from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig
+from rolltree.train.given import parts_of, with_knobs
 from rolltree.train.loop import RunEvent
-from rolltree.train.start import parts_of, train, with_knobs
+from rolltree.train.start import train
 from rolltree.varying import schedule
 
 IDLE = 25

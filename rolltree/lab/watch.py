@@ -14,7 +14,7 @@ from rolltree.lab.trace import TraceTally
 from rolltree.metrics.log import read_lines
 from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
-from rolltree.tree.solved import is_solved
+from rolltree.tree.node import is_solved
 
 
 class RunWatch:

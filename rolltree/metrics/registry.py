@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from rolltree.errors import RolltreeError, unknown
+from rolltree.errors import unknown
 from rolltree.metrics.catalogue import budget, evaluation, optim, policy, reward, rollout, staleness, time
 from rolltree.metrics.metric import GROUPS, Metric
 
@@ -59,16 +59,3 @@ def metric_of(name: str) -> Metric:
     if found is None:
         raise unknown("metric", name, [m.name for m in METRICS])
     return found
-
-
-def full_name(short: str) -> str:
-    """A metric's name from its last part where only one metric has it: `length` is `rollout/length`.
-
-    A name that is whole already, or that no metric has, is given back as it is.
-    """
-    if "/" in short:
-        return short
-    fits = [f"{m.group}/{short}" for m in METRICS if not m.own and m.matches(f"{m.group}/{short}")]
-    if len(fits) > 1:
-        raise RolltreeError(f"the metric {short!r} may be {' or '.join(fits)}; write one of these")
-    return fits[0] if fits else short

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.node import Array
+from rolltree.tree.node import SOLVED, Array
 from rolltree.tree.shape import Bools, Floats, Ints, Shape
-from rolltree.tree.solved import SOLVED
 from rolltree.tree.source import TreeColumns
 
 SAME = 1e-9

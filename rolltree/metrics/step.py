@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from rolltree.metrics.copies import copies
-from rolltree.metrics.failures import failures, unfinished_rollouts
-from rolltree.metrics.groups import groups
-from rolltree.metrics.lengths import lengths
-from rolltree.metrics.lost import lost_tokens
+from rolltree.metrics.policy import entropy, partial_rollouts, prefix, replayed, staleness, weights
 from rolltree.metrics.registry import find
-from rolltree.metrics.reward import outcomes, parts
+from rolltree.metrics.reward import groups, outcomes, parts, verdicts, vote
 from rolltree.metrics.rollouts import Numbers, Rollouts
-from rolltree.metrics.staleness import partial_rollouts, replayed, staleness
-from rolltree.metrics.timing import timing
-from rolltree.metrics.tools import tools
-from rolltree.metrics.trees import branches, sharing, trees
-from rolltree.metrics.usage import usage
-from rolltree.metrics.verifier import verdicts, vote
-from rolltree.metrics.weights import entropy, prefix, weights
+from rolltree.metrics.shape import branches, copies, lengths, sharing, tools, trees
+from rolltree.metrics.usage import failures, lost_tokens, timing, unfinished_rollouts, usage
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

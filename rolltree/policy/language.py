@@ -18,7 +18,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from rolltree.policy.attend import Attend, Kernel, along
+from rolltree.policy.attention import Attend, Kernel, along
 from rolltree.policy.context import exact_context
 from rolltree.policy.device import HALF, Compute
 from rolltree.policy.errors import ModelError
@@ -67,15 +67,12 @@ class LanguagePolicy:
             attention if attention != "auto" else "flex" if self.device.type == "cuda" else "blocks"
         )
         _check(core_of(model).config)
+        self.max_context = exact_context(core_of(model).config)
+        """Longest path that is read exactly."""
         if self.attention != "dense":
             core_of(model).set_attn_implementation(NAME)
             if not covers(core_of(model)):
                 self._cope()
-
-    @property
-    def max_context(self) -> int:
-        """Longest path that is read exactly (see `exact_context`)."""
-        return exact_context(core_of(self.model).config)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """What is trained."""

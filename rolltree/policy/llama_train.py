@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from rolltree.policy.attend import Attend
+from rolltree.policy.attention import Attend
 from rolltree.policy.device import HALF
 from rolltree.policy.llama_spec import why_not_native
 from rolltree.policy.through import through

@@ -2,7 +2,7 @@
 
 A policy computes the log-prob of each target from the row position of the action before it on its path, which for the
 first action of a node is the last action of its parent. Rows that are neither seen by a target nor needed to predict
-one are left out: branches that teach nothing, and whatever stands behind the last target of a leaf.
+one are left out: branches without a trained action, and whatever stands behind the last target of a leaf.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.errors import RolltreeError
-from rolltree.policy.attention import Block, blocks
+from rolltree.policy.blocks import Block, blocks
 from rolltree.tree.table import Bools, Ints, Table
 
 

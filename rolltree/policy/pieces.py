@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rolltree.policy.attend import Kernel, along
+from rolltree.policy.attention import Kernel, along
 from rolltree.policy.device import HALF, Compute
 from rolltree.policy.llama_train import continued
 from rolltree.policy.packed import Packed, Spans

@@ -16,7 +16,7 @@ class Unadapted(LanguagePolicy):
 
     def __init__(self, policy: LanguagePolicy) -> None:
         self.model, self.device = policy.model, policy.device
-        self.attention, self.compute = policy.attention, policy.compute
+        self.attention, self.compute, self.max_context = policy.attention, policy.compute, policy.max_context
 
     def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> PolicyRead:
         """See `LanguagePolicy.read`."""

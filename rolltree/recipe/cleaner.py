@@ -13,7 +13,7 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """Failed tool calls are replaced by the policy's own corrections before the trajectory teaches.
+    """Failed tool calls are replaced by the policy's own corrections before the trajectory is trained on.
 
     Repaired calls were sampled with the error in sight and are trained without it, at ratio 1: off-policy, on purpose,
     and without importance correction (the `shift` of each splice is on record). How to recover from an error is not

@@ -61,11 +61,11 @@ class Course:
     """The parts of a run from its first step to its last."""
 
     recipe: Recipe | Parts
+    texts: dict[str, str] = field(init=False)
+    """Every schedule in it, by the knob's dotted name; empty where the parts are the same all along."""
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """Every schedule in it, by the knob's dotted name."""
-        return {} if isinstance(self.recipe, Parts) else schedules(self.recipe)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "texts", {} if isinstance(self.recipe, Parts) else schedules(self.recipe))
 
     def at(self, step: int, told: Told) -> Parts:
         """The parts after so many finished steps."""

@@ -17,7 +17,7 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, 
 class ConciseR:
     """Stage 1 learns to be right on mixed groups; stage 2 pays for brevity where ALL rollouts of a prompt are right.
 
-    Groups that taught nothing because they were solved are those that teach brevity, so hard prompts never pay for it.
+    Groups that were solved and had no gradient are those that learn brevity, so hard prompts never pay for it.
     The stages follow each other (how long the first is, is reconstructed); `stage=2` alone suits a policy that already
     solves some prompts, as in the evidence. The form λ (1 − length / limit) is reconstructed. Centred, not divided by
     the deviation: a difference of one token would become a unit advantage. Stage 1's entropy bonus is left out. The

@@ -15,7 +15,7 @@ from rolltree.varying import Knob
 
 @dataclass(frozen=True, slots=True)
 class D3s:
-    """The rollouts of a step whose advantages vary most teach, and of their tokens those with the largest |A| H.
+    """Trained on are the rollouts of a step whose advantages vary most, and of these the tokens with the largest |A| H.
 
     Selection is over the whole step: within a group normalised advantages already have variance 1. Both shares grow
     over training, because a small fixed one overfits; the ends and the length of the ramps were not found and are
@@ -31,9 +31,9 @@ class D3s:
     )  # fmt: skip
     group: int = 8
     leaves: Knob = "0.25->0.5 over 100"
-    """Share of a step's rollouts that teach."""
+    """Share of a step's rollouts that are trained on."""
     tokens: Knob = "0.1->0.2 over 100"
-    """Share of their tokens that teach."""
+    """Share of their tokens that are trained on."""
     clip: float = 0.2
     kl: float = 0.0
 

@@ -10,7 +10,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
-from rolltree.replay.recall import Recall
+from rolltree.replay.buffer import Recall
 
 
 @dataclass(frozen=True, slots=True)

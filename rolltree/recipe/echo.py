@@ -65,7 +65,7 @@ class Echo:
     group."""
     silent: Literal["wrong", "vote", "drop"] = "wrong"
     """Leaves without an answer: do not vote and are wrong; vote for "no answer" (ECHO's released code, where it
-    can win); or do not teach."""
+    can win); or are not trained on."""
     weigh: Literal["leaf", "fork"] = "leaf"
     """A vote per leaf, or one vote shared out evenly at each fork, so that branches of one wrong stem do not
     outvote independent leaves."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rolltree.credit.normalise import Ddof
 from rolltree.credit.registry import load_credit
-from rolltree.credit.scale import Ddof
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Parts, check_group

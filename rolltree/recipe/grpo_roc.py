@@ -15,7 +15,7 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 
 @dataclass(frozen=True, slots=True)
 class GrpoRoc:
-    """Twice as many rollouts as teach: of the right ones those with fewest tool errors and format faults are kept.
+    """Twice as many rollouts as are trained on; of the right ones those with fewest tool errors and format faults stay.
 
     Nothing is penalised in the reward, so there is nothing to hack; advantages are those of the kept group. The
     paper's staged lengths and its judge service are not part of the recipe.
@@ -32,7 +32,7 @@ class GrpoRoc:
     group: int = 32
     """Rollouts sampled."""
     keep: int = 16
-    """Rollouts that teach."""
+    """Rollouts that are trained on."""
     clip_low: float = 0.2
     clip_high: float = 0.28
 

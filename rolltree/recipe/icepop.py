@@ -13,7 +13,7 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 @dataclass(frozen=True, slots=True)
 class IcePop:
-    """Actions on which trainer and sampler disagree too much, either way, do not teach; the others are weighted.
+    """Actions on which trainer and sampler disagree too much, either way, are not trained on; the others are weighted.
 
     Masked actions still count in the average, so a mask is a smaller step and not a louder rest; `surviving` rescales.
     Held here against stale rollouts; the paper's gap is that of a mixture of experts between two engines.
@@ -29,11 +29,11 @@ class IcePop:
     group: int = 8
     clip: float = 0.2
     low: float = 0.5
-    """Ratio of trainer to sampler below which an action does not teach."""
+    """Ratio of trainer to sampler below which an action is not trained on."""
     high: float = 5.0
-    """Ratio of trainer to sampler above which an action does not teach."""
+    """Ratio of trainer to sampler above which an action is not trained on."""
     surviving: bool = False
-    """Whether the actions that teach take over the weight of those that do not."""
+    """Whether the actions that are trained on take over the weight of the others."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, masked weights, clipped surrogate, token averaging."""

@@ -31,7 +31,7 @@ class M2po:
     )  # fmt: skip
     group: int = 8
     threshold: float = 0.04
-    """Largest mean squared log-ratio of the actions that teach."""
+    """Largest mean squared log-ratio of the actions that are trained on."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, what M2PO leaves of the ratios, token averaging."""

@@ -15,7 +15,7 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, 
 
 @dataclass(frozen=True, slots=True)
 class McGrpo:
-    """One rollout more than the group, centred on the median; the rollout that is the median does not teach.
+    """One rollout more than the group, centred on the median; the rollout that is the median is not trained on.
 
     A median helps where rewards have several levels and groups are small: with 0/1 rewards a mean never gives a wrong
     sign, and the deviation from the median is always 0 (released code then divides by 1e-3; `flat` is what is divided
@@ -35,7 +35,7 @@ class McGrpo:
         counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 4
-    """G, even: G + 1 rollouts are sampled and G teach."""
+    """G, even: G + 1 rollouts are sampled and G are trained on."""
     partial: bool = False
     """Reward the parts of a structured answer (`rl_struct`'s reward) instead of the outcome alone."""
     floor: float = 1e-3

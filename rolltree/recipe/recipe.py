@@ -18,7 +18,7 @@ from rolltree.errors import RolltreeError
 from rolltree.filter.groups import GroupFilter
 from rolltree.filter.overlong import Shaper
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.replay.recall import Recall
+from rolltree.replay.buffer import Recall
 
 if TYPE_CHECKING:
     from rolltree.objective.batch import Objective

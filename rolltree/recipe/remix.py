@@ -10,7 +10,7 @@ from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
-from rolltree.replay.recall import Recall
+from rolltree.replay.buffer import Recall
 from rolltree.varying import Knob
 
 

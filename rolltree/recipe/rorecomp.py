@@ -11,13 +11,13 @@ from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
-from rolltree.replay.recall import Recall
+from rolltree.replay.buffer import Recall
 from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)
 class RoRecomp:
-    """Advantages over the whole group; only its shortest right and longest wrong answers teach.
+    """Advantages over the whole group; only its shortest right and longest wrong answers are trained on.
 
     No length enters the reward: which responses are seen makes the policy brief. What the share is taken of is
     reconstructed (of each kind, at least one). What is left aside waits in a queue: `compensate` is the share of a
@@ -36,11 +36,11 @@ class RoRecomp:
     )  # fmt: skip
     group: int = 8
     share: float = 0.5
-    """Of each kind that teaches; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
+    """Of each kind that is trained on; the paper's is not clearly specified, 0.5 to 0.8 fits its reviews."""
     compensate: Knob = "0.3->0 over 200"
     """Share of a step's prompts whose places the oldest of what was left aside take."""
     window: int = 8
-    """Steps after which what was left aside is not taught any more."""
+    """Steps after which what was left aside is not trained on any more."""
     clip: float = 0.2
     kl: float = 0.0
 

@@ -16,8 +16,8 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, 
 class Ttrl:
     """Learns without labels: independent rollouts vote, and agreeing with the majority is the reward.
 
-    More rollouts vote than teach: the first `samples` of them do. It is what tree methods without labels (ETTRL, ECHO)
-    are to be held against, at as many votes. Where the majority is wrong, training makes it certain;
+    More rollouts vote than are trained on, which are the first `samples`. It is what tree methods without labels
+    (ETTRL, ECHO) are to be held against, at as many votes. Where the majority is wrong, training makes it certain;
     `reward/vote_wrong` says how often it is, `solved` and `true_reward` report the truth.
     """
 
@@ -31,7 +31,7 @@ class Ttrl:
     votes: int = 16
     """Rollouts of a prompt that vote; 64 in the paper."""
     samples: int = 8
-    """Of those, rollouts that teach; 32 in the paper."""
+    """Of those, rollouts that are trained on; 32 in the paper."""
     ties: Literal["first", "shared", "drop"] = "first"
     """Equal shares: the answer of the earlier rollout wins, every tied answer is right, or no group."""
     silent: Literal["wrong", "vote", "drop"] = "wrong"

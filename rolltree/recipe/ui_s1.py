@@ -39,7 +39,7 @@ class UiS1:
     w_step: float = 1.0
     """Weight of the comparison of single turns."""
     spread: float = 0.3
-    """Standard deviation of the first turn's return that a task must exceed; below 0 every task teaches."""
+    """Standard deviation of the first turn's return that a task must exceed; below 0 every task is trained on."""
     rounds: int = 3
     """Most rounds of sampling in a step."""
     clip: float = 0.2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rolltree.control.schedule import Group
 from rolltree.generate.garbage import rare_collections
-from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.replay.buffer import RolloutBatch
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.state import load_state, save_state
 from rolltree.rollout.underway import Underway
@@ -42,10 +42,6 @@ class Collector:
     def lockstep(self) -> bool:
         """Whether nothing is under way beside training."""
         return self.executor.schedule.lockstep
-
-    def next_plan(self, done: int) -> int:
-        """The step, from 0, whose prompts are asked for next: a later one than is trained where plans run ahead."""
-        return self.executor.queue.plans.begun if self.lockstep else done
 
     async def collect(self, version: int, recalls: int = 0) -> RolloutBatch:
         """Go on, and wait for the next batch; so many trees of the next plan's come from earlier steps."""

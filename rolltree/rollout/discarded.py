@@ -8,7 +8,7 @@ from typing import Any
 
 from rolltree.control.schedule import Group
 from rolltree.filter.groups import drop
-from rolltree.rollout.groups import PromptGroup
+from rolltree.rollout.slots import PromptGroup
 from rolltree.tree import Tree
 
 

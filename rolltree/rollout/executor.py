@@ -23,16 +23,15 @@ from rolltree.rollout.control_state import ControlState
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.discarded import Discarded
 from rolltree.rollout.group_queue import GroupQueue
-from rolltree.rollout.groups import RolloutSlot
-from rolltree.rollout.slots import Surroundings
+from rolltree.rollout.slots import RolloutSlot, Surroundings
 from rolltree.rollout.units import Unit, unit_of
 from rolltree.task.protocol import Task
 
 MAX_FAILED_GROUPS = 32
 """Groups in a row lost to failures after which a run ends: what they need is broken for good."""
 MAX_DROPPED_BATCHES = 64
-"""Batches' worth of groups dropped in a row, by filters and rules, after which a run ends: nothing of it teaches. In
-lock-step each step has its own bound, the rounds of its recipe."""
+"""Batches' worth of groups dropped in a row, by filters and rules, after which a run ends: nothing is left to train
+on. In lock-step each step has its own bound, the rounds of its recipe."""
 
 
 @dataclass(slots=True, eq=False)

@@ -19,8 +19,7 @@ from rolltree.rollout.merge import absorb
 from rolltree.rollout.rescore import score_bare, score_node
 from rolltree.task.protocol import Item, Task, expected
 from rolltree.tree import Node, Tree
-from rolltree.tree.node import Array
-from rolltree.tree.solved import is_solved
+from rolltree.tree.node import Array, is_solved
 
 MEASURED = "asked for to measure, not to teach"
 """Why such trees are dropped."""

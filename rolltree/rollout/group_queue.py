@@ -23,11 +23,11 @@ from rolltree.generate.random import Stream, mix
 from rolltree.recipe.recipe import Parts
 from rolltree.rollout.control_state import ControlState
 from rolltree.rollout.group_builder import MEASURED, GroupBuilder
-from rolltree.rollout.groups import PromptGroup, RolloutSlot
 from rolltree.rollout.plan_runs import PlanRuns, RoundState
-from rolltree.rollout.slots import RoundSlots, Surroundings
+from rolltree.rollout.slots import PromptGroup, RolloutSlot, RoundSlots, Surroundings
 from rolltree.rollout.units import Unit
 from rolltree.rollout.widths import width_of
+from rolltree.task.protocol import Item
 
 
 class GroupRequest(NamedTuple):
@@ -70,17 +70,23 @@ class GroupQueue:
     """Reading log-probs again in gathered trees."""
     _given_up: list[Group] = field(default_factory=list[Group])
     """Groups that were given up before their plans knew what came of them."""
+    _width: int = 1
+    """Rollouts of a prompt for which a plan asks no number."""
+    _solve: Callable[[Item], str] | None = None
+    """What gives a right answer to an item of the task."""
     _slots: dict[tuple[int, Name], RoundSlots] = field(default_factory=dict[tuple[int, Name], RoundSlots])
 
     def __post_init__(self) -> None:
         around = self.around
         refills = around.parts.rounds if self.lockstep else None
         self.plans = PlanRuns(self.control, around.cursor, around.config.prompts, self._step, refills)
+        self._width, self._solve = width_of(around.parts.strategy) or 1, solver(around.task)
 
     def stage(self, parts: Parts, unit: Unit) -> None:
         """Plans and rollouts that begin from now on are of these parts."""
         self.around, self.unit = replace(self.around, parts=parts), unit
         self.plans.refills = parts.rounds if self.lockstep else None
+        self._width = width_of(parts.strategy) or 1
 
     # -- what the scheduler asks -----------------------------------------------------------------------------------
 
@@ -112,7 +118,7 @@ class GroupQueue:
         return bool(self.queue) and (self.lockstep or (self.queue[0].together and self.queue[0].begun))
 
     def refusal(self, group: PromptGroup) -> str | None:
-        """Why a finished group must not teach; None = it may."""
+        """Why a finished group must not be trained on; None = it may."""
         if not group.for_training:
             return MEASURED
         return next((why for f in self.around.parts.filters if (why := f(group.tree))), None)
@@ -211,7 +217,7 @@ class GroupQueue:
             mine.discarded.append(slot.tree)
             self._delivered(group, part, replace(builder.delivery(slot.order, slot.tree), kept=False))
             return
-        seen = slot.flight.outcomes(slot.tree)
+        seen = () if slot.order.probe is None else slot.flight.outcomes(slot.tree)
         delivery, heads = builder.gather(slot.order, slot.tree, seen, slot.round.name[-1])
         mine.gathered = builder.groups[mine.place] if mine.for_training else slot.tree
         if heads:
@@ -268,8 +274,7 @@ class GroupQueue:
         a = self.around
         builder = GroupBuilder(a.engine, a.task, a.budget, a.parts.filters, self.control.history, number + 1)
         rng = Stream(mix(a.config.seed, "step", number + 1)).child("control").generator()
-        width = width_of(a.parts.strategy) or 1
-        step = Step(number + 1, prompts, width, rng, a.cursor, self.control.history, solver(a.task))
+        step = Step(number + 1, prompts, self._width, rng, a.cursor, self.control.history, self._solve)
         return step, builder
 
 

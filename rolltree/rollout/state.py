@@ -12,7 +12,7 @@ from typing import Any
 from rolltree.control.schedule import Group
 from rolltree.rollout.config import RolloutError
 from rolltree.rollout.executor import RolloutExecutor
-from rolltree.rollout.groups import PromptGroup
+from rolltree.rollout.slots import PromptGroup
 from rolltree.tree import Forest, Tree
 from rolltree.tree.parquet import load, save
 from rolltree.tree.values import StoreError, dumps, loads

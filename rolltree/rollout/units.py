@@ -19,7 +19,7 @@ from rolltree.filter.groups import drop, live_leaves
 from rolltree.generate.runner import settle
 from rolltree.generate.strategy import SampleStrategy, TreeStrategy, on_each
 from rolltree.generate.turns import hands_over
-from rolltree.rollout.groups import RolloutSlot
+from rolltree.rollout.slots import RolloutSlot
 from rolltree.tree import Node, Tree
 
 
@@ -118,7 +118,7 @@ class PerSample:
             slot.hand.fail(branch[-1], "growing", why)
 
     def finalize(self, slot: RolloutSlot, rollouts: Iterable[Rollout]) -> None:
-        """Leaves of dropped rollouts say so; tokens that are context only do not teach."""
+        """Leaves of dropped rollouts say so; tokens that are context only are not trained on."""
         if slot.tree.root.is_leaf:
             settle([slot.tree], slot.hand.setting.clock())
         for rollout in rollouts:

@@ -1,5 +1,6 @@
 """Tasks by name: the nano suite, and the adapters behind a prefix (`reasoning-gym:NAME`, `jsonl:PATH`, `python:PATH`,
-`mixed:NAME`, `trl:CLASS`, `gym:ENV_ID`, `verifiers:NAME`). Knobs may follow the name: `countdown?use_all=false`."""
+`mixed:NAME`, `agent:COMMAND`, `trl:CLASS`, `gym:ENV_ID`, `verifiers:NAME`). Knobs may follow the name:
+`countdown?use_all=false`."""
 
 from __future__ import annotations
 
@@ -79,6 +80,7 @@ PREFIXES: Mapping[str, str] = {
     "verifiers": "a task set or environment of verifiers by name",
     "mixed": "all levels of nano tasks in one stream, as in mixed:arithmetic or mixed:arithmetic+records",
     "spoken": "a nano task whose turns say what they are for, as in spoken:grid",
+    "agent": "a program of its own that speaks OpenAI or Anthropic, as in agent:COMMAND?task=NAME",
     "planned": "a nano task whose rollouts begin with a plan, as in planned:grid",
 }
 """Prefix of an adapter -> what its name stands for."""
@@ -90,6 +92,7 @@ _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "planned": ("rolltree.task.nano.spoken", "planned"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
+    "agent": ("rolltree.gateway.agents.task", "AgentTask"),
     "verifiers": ("rolltree.task.foreign.task_set", "from_verifiers"),
 }
 DATA = ("jsonl", "hf")

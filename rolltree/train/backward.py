@@ -15,10 +15,9 @@ from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, on
 from rolltree.objective.merge import merge
 from rolltree.policy.language import LanguagePolicy, PolicyRead
 from rolltree.policy.packed import blank
-from rolltree.train.batch import Anchors, objective_batch
 from rolltree.train.config import TrainError
 from rolltree.train.gather import Gathered, Watcher
-from rolltree.train.pack import Micro
+from rolltree.train.pack import Anchors, Micro, objective_batch
 from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree import Tree
 

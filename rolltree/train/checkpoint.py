@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -32,19 +32,6 @@ FORMAT = 1
 """What a checkpoint holds and under which names. A change that older code cannot read, or that cannot read older
 checkpoints, takes the next number."""
 _WAY = "resume from an older one with fallback=True (--fallback), or start a new run"
-
-
-@runtime_checkable
-class Stateful(Protocol):
-    """An estimator, buffer or curriculum whose state belongs in a checkpoint."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """What must survive; plain values and tensors."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to that state."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -15,6 +14,7 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import Progress, grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.metrics.rate import wilson
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.task.protocol import Task, distinct
 from rolltree.tree import Forest
@@ -24,32 +24,11 @@ OFTEN = 0.25
 """Seconds between two counts of what an evaluation has done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A mean over items with a 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 def pass_at(solved: int, samples: int, k: int) -> float:
     """Unbiased chance that at least one of k samples is right: 1 − C(n−c, k)/C(n, k) (Chen et al. 2021, eq. 1)."""
     if samples - solved < k:
         return 1.0
     return 1.0 - math.comb(samples - solved, k) / math.comb(samples, k)
-
-
-def wilson(mean: float, items: int, z: float = 1.959964) -> Rate:
-    """Wilson's score interval, with items as the unit.
-
-    For shares per item it is wider than need be, because p(1−p) bounds their variance; it is never empty at 0 or 1.
-    """
-    if items == 0:
-        return Rate(math.nan, math.nan, math.nan)
-    centre = (mean + z * z / (2 * items)) / (1 + z * z / items)
-    half = z * math.sqrt(mean * (1 - mean) / items + z * z / (4 * items * items)) / (1 + z * z / items)
-    return Rate(mean, max(0.0, centre - half), min(1.0, centre + half))
 
 
 async def evaluate(

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
-from rolltree.metrics.weights import ess
+from rolltree.metrics.policy import ess
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.pack import Micro
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP

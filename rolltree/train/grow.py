@@ -28,8 +28,8 @@ def grow(
     From within a running event loop, await `rolltree.generate.runner.grow` instead.
     """
     from rolltree.recipe.check import check
+    from rolltree.train.given import parts_of, task_of
     from rolltree.train.peers import frozen_peers
-    from rolltree.train.start import parts_of, task_of
 
     asked = task_of(task)
     if isinstance(recipe, TreeStrategy):

@@ -17,8 +17,8 @@ from rolltree.recipe.compose import moving
 from rolltree.recipe.recipe import Parts
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.memory import keep_freed
-from rolltree.train.stage import optim_at
-from rolltree.train.step import Learner, make_optimizer
+from rolltree.train.optimizer import make_optimizer, optim_at
+from rolltree.train.step import Learner
 
 
 def compute_of(config: TrainConfig) -> Compute:

@@ -11,26 +11,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 from rolltree.control.ledger import Spent as BudgetSpent
-from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, write
+from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, prompt_weighted, write
 from rolltree.engine.protocol import Engine, Forgetful
 from rolltree.generate.random import mix
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.metrics.policy import staleness
 from rolltree.metrics.registry import without_zeros
 from rolltree.metrics.rollouts import Rollouts
-from rolltree.metrics.staleness import staleness
 from rolltree.metrics.step import grown_metrics, trained_metrics
 from rolltree.metrics.usage import settle_rest, settle_usage
 from rolltree.objective.batch import Objective
+from rolltree.policy.device import release_team
 from rolltree.policy.publish import weights_of
-from rolltree.policy.team import release_team
 from rolltree.recipe.compose import Course
 from rolltree.recipe.recipe import Parts
-from rolltree.replay.recall import ReplayBuffer
-from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.replay.buffer import ReplayBuffer, RolloutBatch
 from rolltree.rollout.collector import Collector
 from rolltree.rollout.control_state import ControlState
 from rolltree.rollout.cursor import Cursor
@@ -44,12 +41,12 @@ from rolltree.train.corrected import corrected
 from rolltree.train.evaluate import evaluate
 from rolltree.train.failures import all_failed
 from rolltree.train.gather import Reread, check_mismatch
+from rolltree.train.optimizer import optim_at
 from rolltree.train.peers import PeerPolicy, paths_by, written_by
 from rolltree.train.readings import Readings
-from rolltree.train.stage import followed, log_entropies, optim_at
+from rolltree.train.stage import followed, log_entropies
 from rolltree.train.step import Learner
 from rolltree.train.totals import RunTotals, StepClock
-from rolltree.train.weigh import prompt_weighted
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import Table, table
 from rolltree.varying import schedules
@@ -83,8 +80,8 @@ class Loop:
     learner: Learner
     config: TrainConfig
     cursor: Cursor
-    readings: Readings = field(default_factory=Readings)
-    """What the credit reads of models other than the policy."""
+    readings: Readings | None = None
+    """What the credit reads of models other than the policy; None = nothing."""
     listen: Listen = lambda _: None
     done: int = 0
     """Steps finished."""
@@ -100,13 +97,15 @@ class Loop:
     collector: Collector = field(init=False)
     """Where batches of rollouts come from."""
     course: Course | None = None
-    """The parts at every step, where some of their knobs vary; None = `recipe` all along."""
+    """The parts at every step; None = `recipe` all along, as where none of its knobs varies."""
     told: dict[str, float] = field(default_factory=dict[str, float])
     """The last step's numbers that some knob follows."""
     said: str = ""
     """How the schedule was changed to fit the recipe."""
     blind: str = ""
     """Where all rollouts of the last evaluation failed: what the first said."""
+    _varying: dict[str, str] = field(default_factory=dict[str, str])
+    """Every schedule of a knob, the recipe's and the optimizer's."""
     _booked: BudgetSpent | None = None
     _trainer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "rolltree-trainer"))
     """The thread that learns, while rollouts go on."""
@@ -115,28 +114,23 @@ class Loop:
         c, self.control = self.config, ControlState(self.recipe.control)
         schedule, unit, self.said = fitted(schedule_of(self.recipe, c.scheduler, c.staleness), self.recipe)
         self.recipe = replace(self.recipe, objective=corrected(self.recipe.objective, schedule.correction))
+        self.course = self.course if self.course is not None and self.course.texts else None
+        self._varying = ({} if self.course is None else self.course.texts) | schedules(c.optim)
         self.collector = Collector(RolloutExecutor(
             self.recipe, self.engine, self.task, c.rollouts, schedule, unit, self.control, self.cursor,
             {name: peer.engine for name, peer in self.peers.items()},
         ))  # fmt: skip
 
-    def _stage(self) -> None:
+    def stage(self) -> None:
         """Let knobs that vary take their values for the step that comes."""
-        if self._texts:
-            parts, executor = self._parts_at(self.done, self.told), self.collector.executor
+        if self.course is not None:
+            parts, executor = self.course.at(self.done, self.told), self.collector.executor
             parts = replace(parts, objective=corrected(parts.objective, executor.schedule.correction))
             self.recipe, self.control.control = parts, parts.control
             executor.stage(parts)
-        if self._texts or schedules(self.config.optim):
+        if self._varying:
             for learner in (self.learner, *(p.learner for p in self.peers.values() if p.learner is not None)):
                 learner.optim = optim_at(self.config, self.recipe, self.done, self.told)
-
-    def _parts_at(self, step: int, told: Mapping[str, float]) -> Parts:
-        return self.recipe if self.course is None else self.course.at(step, told)
-
-    @property
-    def _texts(self) -> dict[str, str]:
-        return {} if self.course is None else self.course.texts
 
     @property
     def limit(self) -> int:
@@ -161,7 +155,7 @@ class Loop:
         Returns the step's metrics and everything that was settled in it.
         """
         clock, processor = StepClock(), time.process_time()
-        self._stage()
+        self.stage()
         self.listen(RunEvent("growing", self.done + 1))
         batch = await self.collector.collect(self.version, self.recalls())
         numbers = grown_metrics(batch.fresh) | batch.numbers
@@ -184,8 +178,9 @@ class Loop:
             numbers["budget/epoch"] = epoch
         numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
         numbers |= {"time/processor": time.process_time() - processor, "budget/flops": self._flops(numbers)}
-        self.told = followed(self._texts | schedules(self.config.optim), numbers)
-        if self._parts_at(self.done, self.told).anchor != self.recipe.anchor:
+        if self._varying:
+            self.told = followed(self._varying, numbers)
+        if self.course is not None and self.course.at(self.done, self.told).anchor != self.recipe.anchor:
             self.learner.reanchor("reference")
         numbers = without_zeros(numbers)
         self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))
@@ -223,7 +218,8 @@ class Loop:
         if not len(view.leaf) or not view.live.any():
             settle_rest(batch.trees)
             return {"budget/trained": 0.0}
-        self.readings.write(view, self.config.token_budget, self.learner.policy)
+        if self.readings is not None:
+            self.readings.write(view, self.config.token_budget, self.learner.policy)
         advantage = prompt_weighted(view, self.recipe.credit(view))
         weights = leaf_weights(
             view, self.recipe.averaging, counted=advantage.counted, fixed_length=self.recipe.fixed_length or self.limit
@@ -243,12 +239,13 @@ class Loop:
             settle_rest(batch.trees)
             for read in reread:
                 read.write()
-        numbers |= self.readings.learn(view, self.config.token_budget, again, self.learner.policy)
+        if self.readings is not None:
+            numbers |= self.readings.learn(view, self.config.token_budget, again, self.learner.policy)
         release_team()
         clock.lap("learn")
         if again:
             numbers["rollout/recalled_groups"] = float(len(again))
-        numbers |= staleness(Rollouts(view, self.version)) | (log_entropies(view) if self._texts else {})
+        numbers |= staleness(Rollouts(view, self.version)) | (log_entropies(view) if self.course is not None else {})
         numbers |= credit_apart(view, folded, weights, self.recipe.multiplicity)
         return numbers | {"policy/zero_advantage": _zero_advantage(folded)}
 
@@ -316,39 +313,6 @@ class Loop:
         if c.seconds is not None and self.spent.seconds >= c.seconds:
             return f"{self.spent.seconds:.0f} s have passed (limit {c.seconds:g})"
         return ""
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint must hold besides weights."""
-        return {
-            "done": self.done, "told": self.told, "cursor": self.cursor.taken, "learner": self.learner.state_dict(),
-            "readings": self.readings.state_dict(),
-            "spent": {n: getattr(self.spent, n) for n in RunTotals.__slots__},
-            "peers": {name: peer.state() for name, peer in self.peers.items()},
-            "control": self.control.state_dict(),
-        }  # fmt: skip
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a checkpoint's state; the policy's weights are loaded by the caller."""
-        self.done, self.told = int(state["done"]), dict(state["told"])
-        self.cursor.rewind(int(state["cursor"]))
-        self.learner.load_state_dict(state["learner"])
-        self.readings.load_state_dict(state["readings"])
-        self.spent = RunTotals(**state["spent"])
-        for name, peer in self.peers.items():
-            peer.restore(state["peers"][name])
-        self.control.load_state_dict(state["control"])
-        self._stage()
-
-    def save_buffers(self, folder: Path) -> None:
-        """Write what is under way and what may be recalled beside a checkpoint's state."""
-        self.past.save(folder / "past")
-        if self.done:
-            self.collector.save(folder / "under-way")
-
-    def load_buffers(self, folder: Path) -> None:
-        """Go back to what was written."""
-        self.past.load(folder / "past")
-        self.collector.load(folder / "under-way", self.done)
 
     def under_way(self, trees: Iterable[Tree]) -> int:
         """Rollouts that have not ended: those that the schedule runs, and those of the last step's trees."""

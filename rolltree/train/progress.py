@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 from types import TracebackType
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rolltree.metrics.log import MetricsLog
 from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
-from rolltree.train.failures import said_of
+from rolltree.train.failures import KIND, failures, said_of
 from rolltree.train.loop import LAPS, RunEvent
 from rolltree.visible import visible
 
@@ -154,3 +156,17 @@ def _speed(numbers: Mapping[str, float]) -> str:
     """Tokens decoded in a second of the whole step, learning included."""
     spent = _seconds(numbers)
     return f"{numbers['budget/decoded'] / spent:,.0f} tok/s" if spent else "– tok/s"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLog:
+    """Listens to a run."""
+
+    metrics: MetricsLog
+
+    def __call__(self, live: RunEvent) -> None:
+        """Look at what has just been grown."""
+        if live.kind in ("grown", "evaluated"):
+            failed, leaves, why = failures(live.trees)
+            if failed:
+                self.metrics.write_words(KIND, live.step, failed=failed, leaves=leaves, why=why)

@@ -16,6 +16,7 @@ from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered
 from rolltree.train.memory import keep_freed
+from rolltree.train.optimizer import make_optimizer
 from rolltree.train.pack import Micro
 from rolltree.train.ranks_shard import (
     Outline,
@@ -27,7 +28,7 @@ from rolltree.train.ranks_shard import (
     whole_optimizer,
     whole_state,
 )
-from rolltree.train.step import Learner, Work, make_optimizer
+from rolltree.train.step import Learner, Work
 from rolltree.tree.table import Floats
 
 DONE, DIVERGED, FAILED = "done", "diverged", "failed"

@@ -106,6 +106,11 @@ class Readings:
     own: Reading | None = None
     """A credit that reads for itself."""
 
+    @property
+    def asked(self) -> bool:
+        """Whether there is anything to read."""
+        return not (self.reference is self.critic is self.priors is self.own is None)
+
     def beside(self, policy: LanguagePolicy) -> Readings:
         """The same, where the reference is what is under the policy's adapters."""
         if self.reference is not None or "action:reference" not in self.needs:
@@ -113,7 +118,7 @@ class Readings:
         return replace(self, reference=Unadapted(policy))
 
     def write(self, view: Table, budget: int, policy: LanguagePolicy) -> None:
-        """Write `notes["reference"]`, `notes["value"]` and the values of turns on every node that can teach."""
+        """Write `notes["reference"]`, `notes["value"]` and the values of turns on every node that can be trained on."""
         if self.own is not None:
             self.own.read(view, lambda read: _read(view, budget, lambda packed: read(policy, packed)))
         if self.priors is not None:
@@ -190,14 +195,14 @@ def make_readings(
 
 
 def _batches(view: Table, budget: int) -> list[Micro]:
-    """Every action that can teach, packed."""
+    """Every action that can be trained on, packed."""
     live = np.repeat(view.below(view.live.astype(np.float64)) > 0, view.length)
     nothing = np.zeros(view.actions)
     return micro_batches(view, Folded(nothing, nothing, (view.loss_mask & live).astype(np.float64)), budget)
 
 
 def _read(view: Table, budget: int, read: Callable[[Packed], Tensor]) -> Floats:
-    """One number per action that can teach; NaN elsewhere."""
+    """One number per action that can be trained on; NaN elsewhere."""
     out = np.full(view.actions, np.nan)
     with torch.no_grad():
         for micro in _batches(view, budget):

@@ -1,27 +1,18 @@
-"""What a run is made of at a step: the recipe's parts and the optimizer's knobs, where they vary."""
+"""What knobs that vary follow: numbers of the last step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
-from rolltree.recipe.recipe import Parts
-from rolltree.train.config import Optim, TrainConfig
-from rolltree.train.rate import whole_run
 from rolltree.tree.table import Table
-from rolltree.varying import Told, schedule, settled
+from rolltree.varying import Told, schedule
 
 FLOOR = 1e-8
 """Smallest entropy that is told from none."""
 PIVOT = 0.8
 """Quantile of log-entropy between the actions taken for certain and for uncertain ones (HAPO, arXiv 2509.16591)."""
-
-
-def optim_at(config: TrainConfig, parts: Parts, step: int = 0, told: Told | None = None) -> Optim:
-    """The run's optimizer knobs under the recipe's overrides, each at its value of the step."""
-    return whole_run(settled(replace(config.optim, **dict(parts.optim)), step, told), config)
 
 
 def followed(texts: Mapping[str, str], numbers: Told) -> dict[str, float]:
@@ -31,7 +22,7 @@ def followed(texts: Mapping[str, str], numbers: Told) -> dict[str, float]:
 
 
 def log_entropies(view: Table) -> dict[str, float]:
-    """Where the log-entropies of a step's taught actions lie, as they were sampled; {} where none was recorded."""
+    """Where the log-entropies of a step's trained actions lie, as they were sampled; {} where none was recorded."""
     entropy = view.flat("entropy", np.nan)
     entropy = entropy[view.loss_mask & np.isfinite(entropy)].astype(np.float64)
     if not len(entropy):

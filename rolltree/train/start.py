@@ -3,53 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, EngineError, Sampling
-from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix
 from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
 from rolltree.policy.device import Placement, place
-from rolltree.policy.load import LoadedModel, load_model, read_weights
-from rolltree.policy.lora import load_lora
-from rolltree.policy.weights import load_weights
+from rolltree.policy.load import LoadedModel, load_model
 from rolltree.recipe.check import check
 from rolltree.recipe.compose import Course, moving
 from rolltree.recipe.recipe import Parts, Peer, Recipe
-from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.scheduled import schedule_of
 from rolltree.rollout.widths import check_batch, check_width
 from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
-from rolltree.train.checkpoint import Checkpoint, latest, read_state, save_checkpoint, understood
-from rolltree.train.config import Optim, TrainConfig, TrainError, check_optim, known_fields
-from rolltree.train.failure_log import FailureLog
+from rolltree.train.checkpoint import latest
+from rolltree.train.config import TrainConfig, TrainError, check_optim
 from rolltree.train.failures import all_failed
 from rolltree.train.fits import check_fits
+from rolltree.train.given import course_of, task_of, with_knobs
+from rolltree.train.keep import as_json, check_same, keep_offender, load_run, save_run
 from rolltree.train.learner import compute_of, make_learner
 from rolltree.train.loop import Listen, Loop, RunEvent
+from rolltree.train.optimizer import optim_at
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
-from rolltree.train.progress import Reporter
+from rolltree.train.progress import FailureLog, Reporter
 from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.ranks_torchrun import follow, leads, settled
 from rolltree.train.readings import make_readings
-from rolltree.train.run import RunFolder, plain
-from rolltree.train.stage import optim_at
+from rolltree.train.run import RunFolder
 from rolltree.train.trackers import open_trackers
 from rolltree.tree import Tree
-from rolltree.tree.parquet import save, save_step
+from rolltree.tree.parquet import save_step
 from rolltree.varying import schedules
 
 LOST = 3
@@ -107,38 +101,6 @@ def train(
         folder.close()
 
 
-def with_knobs(config: TrainConfig, knobs: Mapping[str, Any]) -> TrainConfig:
-    """A configuration with single knobs replaced; an unknown one is refused with the nearest known."""
-    run, optim = known_fields(TrainConfig), known_fields(Optim)
-    for knob in knobs:
-        if knob not in run and knob not in optim:
-            way = did_you_mean(knob, [*run, *optim]) or f"there are {', '.join([*run, *optim])}"
-            raise TrainError(f"training has no knob {knob!r}; {way}")
-    mine = {k: v for k, v in knobs.items() if k in optim}
-    rest = {k: v for k, v in knobs.items() if k in run}
-    base = replace(config, **rest)
-    return replace(base, optim=replace(base.optim, **mine)) if mine else base
-
-
-def course_of(recipe: str | Recipe | Parts) -> Course:
-    """The compositions of a run behind a name, a recipe or one composition for all steps."""
-    return Course(load_recipe(recipe) if isinstance(recipe, str) else recipe)
-
-
-def parts_of(recipe: str | Recipe | Parts) -> Parts:
-    """The composition of the first step."""
-    return course_of(recipe).at(0, {})
-
-
-def task_of(task: str | Task) -> Task:
-    """A task by name, or itself."""
-    if not isinstance(task, str):
-        return task
-    from rolltree.task.registry import load_task
-
-    return load_task(task)
-
-
 @dataclass(frozen=True, slots=True)
 class _Job:
     stages: list[Parts]
@@ -165,7 +127,7 @@ class _Job:
         """All knobs, as config.json has them."""
         # What a task on data says of itself is part of it: a run is not resumed with other rewards.
         task = [self.task.name, self.task.level, *about(self.task).splitlines()]
-        return _plain({"recipe": self.recipe, "parts": self.parts, "varying": self.course.texts,
+        return as_json({"recipe": self.recipe, "parts": self.parts, "varying": self.course.texts,
                        "model": self.loaded.name, "task": task, "train": self.config})  # fmt: skip
 
 
@@ -177,7 +139,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         folder.check_beginning()
     described = job.described()
     if resume:
-        _same(folder.config(), described)
+        check_same(folder.config(), described)
     if isinstance(asked, str):
         # Its first weights are the ones published before the first step, as version 0.
         draw = Sampling(temperature=config.temperature)
@@ -216,13 +178,14 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         )  # fmt: skip
         learner = make_learner(job.parts, job.loaded.model, config, job.stages)
         readings = readings.beside(learner.policy)
+        read_by = readings if readings.asked else None
         cursor = Cursor(job.task, mix(config.seed, "items"), items=config.items)
         cursor.check()
         _check_held_out(job)
-        loop = Loop(job.parts, engine, job.task, learner, config, cursor, readings, peers=peers, course=job.course)
+        loop = Loop(job.parts, engine, job.task, learner, config, cursor, read_by, peers=peers, course=job.course)
         with crewed(learner, job.parts, config.ranks):
             if where is not None:
-                _load(loop, where)
+                load_run(loop, where)
             title = f"{job.parts.name} on {job.task.name} (level {job.task.level}) from {job.loaded.name}"
             trackers = open_trackers(config.trackers, folder.path, described)
             folder.describe(title, described)
@@ -284,7 +247,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         try:
             numbers, trees = await loop.step()
         except DivergedError as error:
-            raise _keep_offender(loop, folder, error) from error
+            raise keep_offender(loop, folder, error) from error
         except (MemoryError, RuntimeError) as error:
             if is_shortage(error):
                 raise _too_large(loop, error) from error
@@ -304,7 +267,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
             metrics.write("eval", loop.done, await loop.evaluate(end=bool(over)))
         if over or (c.checkpoint_every and loop.done % c.checkpoint_every == 0):
             await loop.rest()
-            _save(loop, loaded, folder)
+            save_run(loop, loaded, folder)
     running = loop.under_way(trees)
     note = f"; {running} rollouts under way were given up" if running else ""
     loop.listen(RunEvent("stop", loop.done, {"leaves.running": float(running)}, note=why + note))
@@ -317,43 +280,6 @@ def _too_large(loop: Loop, error: BaseException) -> TrainError:
     return TrainError(
         f"step {loop.done + 1} ran out of memory ({str(error).splitlines()[0][:200] or type(error).__name__}); lower "
         f"token_budget (now {loop.config.token_budget}), prompts or max_tokens, or free memory and resume"
-    )
-
-
-def _save(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
-    note = f"{loop.recipe.name} on {loop.task.name}, after step {loop.done}. See the README two folders up.\n"
-    saved = save_checkpoint(
-        folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=loaded.codec.tokenizer,
-        state=loop.state(), keep=loop.config.keep_checkpoints, note=note,
-        peers={name: peer.learner.policy.model for name, peer in loop.peers.items() if peer.learner is not None},
-        more=loop.save_buffers,
-    )  # fmt: skip
-    loop.listen(RunEvent("checkpoint", loop.done, note=f"saved {saved.path.name}"))
-
-
-def _load(loop: Loop, where: Checkpoint) -> None:
-    state = read_state(where)
-    if loop.config.lora is not None:
-        load_lora(loop.learner.policy.model, where.path)
-    else:
-        load_weights(loop.learner.policy.model, read_weights(where.path), where.path)
-    with understood(where):
-        loop.restore(state)
-        loop.load_buffers(where.path)
-        torch.set_rng_state(state["torch_rng"])
-
-
-def _keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> TrainError:
-    place = folder.path / "offending" / f"step-{loop.done + 1:06d}"
-    micro = error.micro
-    trees: list[Tree] = error.trees
-    save(trees, place, overwrite=True, states="drop")
-    if micro is not None:
-        arrays = {n: getattr(micro, n) for n in ("gain", "loss", "weight", "engine", "sampled", "version", "forced")}
-        np.savez(place / "batch.npz", tokens=micro.packed.tokens, action=micro.packed.action, **arrays)
-    return TrainError(
-        f"step {loop.done + 1} diverged: {error}; the batch is in {place}; look at it, or resume from the newest "
-        "checkpoint with a lower learning rate"
     )
 
 
@@ -386,37 +312,4 @@ def _all(reporter: Reporter, failed: FailureLog, listen: Listen | None) -> Liste
     return tell
 
 
-def _plain(described: Mapping[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = json.loads(json.dumps(described, default=plain))
-    return out
-
-
-def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to resume under other knobs; only where to stop and what never changes a number may."""
-    free = {"steps", "decoded", "seconds", "trackers", "keep_checkpoints", "ranks", "device", "gradient_checkpointing",
-            "piece"}  # fmt: skip
-    old, new = (Path(str(about["model"])).name if about.get("model") else "" for about in (before, now))
-    if old and old != new:  # the same weights may lie in another place now
-        raise TrainError(f"the run was started with the model {old} and cannot be resumed with {new}")
-    knobs: Any = now["train"]["optim"]
-    steps = [about["train"].get("steps") for about in (before, now) if "train" in about]
-    if knobs["lr_schedule"] != "constant" and knobs["lr_updates"] is None and len(set(steps)) > 1:
-        raise TrainError(
-            f"the run was started with train.steps={steps[0]}, over which its learning rate falls, and cannot be "
-            f"resumed with {steps[1]}; give lr_updates at the start of a run whose end is not known"
-        )
-    for part in ("parts", "varying", "task", "train"):
-        old, new = before.get(part), now[part]
-        if isinstance(old, dict) and isinstance(new, dict):
-            # A knob the run was started without did not exist yet.
-            changed = [k for k in new if k not in free and k in old and old[k] != new[k]]
-            if changed:
-                k = changed[0]
-                raise TrainError(
-                    f"the run was started with {part}.{k}={old.get(k)} and cannot be resumed with {new[k]}"
-                )
-        elif old != new:
-            raise TrainError(f"the run was started with {part} {old} and cannot be resumed with {new}")
-
-
-__all__ = ["Result", "make_learner", "parts_of", "task_of", "train", "with_knobs"]
+__all__ = ["Result", "train"]

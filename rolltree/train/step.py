@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -14,22 +15,18 @@ from rolltree.credit.fold import Expanded, Folded
 from rolltree.objective.batch import CreditWide, Objective
 from rolltree.objective.hooks import accumulator_of, skips_idle, step_factor
 from rolltree.objective.staleness import scaled_step
-from rolltree.policy.device import HALF
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import Packed, blank
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
-from rolltree.train.batch import Anchors
-from rolltree.train.config import Optim, TrainError
+from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Watcher
-from rolltree.train.pack import Micro, micro_batches
+from rolltree.train.optimizer import learning_rate
+from rolltree.train.pack import Anchors, Micro, micro_batches
 from rolltree.train.ranks_team import ALONE, Team
-from rolltree.train.rate import learning_rate
 from rolltree.tree.table import Table
 
 OF_UPDATES = frozenset({"loss", "grad_norm", "step_factor"})
 """What an update says of itself; all else comes from its objective."""
-FUSED = ("cpu", "cuda", "xpu", "mps")
-"""Devices on which torch has AdamW as one kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +213,7 @@ class Learner:
         self.updates += 1
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr
-        with scaled_step(self.optimizer, 1.0 if factor is None else factor):
+        with nullcontext() if factor is None else scaled_step(self.optimizer, factor):
             self.optimizer.step()
         told.add_one("loss", sum(outcome.loss for outcome in outcomes))
         told.add_one("grad_norm", norm)
@@ -257,24 +254,3 @@ def _taught_paths(paths: Expanded) -> Expanded:
 def _shares(table: Table, count: int) -> list[list[int]]:
     edges = np.linspace(0, len(table.trees), count + 1).round().astype(int)
     return [list(range(a, b)) for a, b in pairwise(edges) if b > a]
-
-
-def make_optimizer(policy: LanguagePolicy, optim: Optim) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only, in one kernel where the device has it."""
-    coarse = next((p for p in policy.parameters() if p.dtype in HALF), None)
-    if coarse is not None:
-        kind = str(coarse.dtype).removeprefix("torch.")
-        raise TrainError(
-            f"the trained weights are {kind}, in which most updates of a small learning rate are rounded away; load "
-            "the model in float32 and let dtype=bfloat16 be what it computes in"
-        )
-    decayed = [p for p in policy.parameters() if p.ndim > 1]
-    plain = [p for p in policy.parameters() if p.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": optim.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    return torch.optim.AdamW(
-        [g for g in groups if g["params"]],
-        lr=optim.lr,
-        betas=optim.betas,
-        eps=optim.eps,
-        fused=policy.device.type in FUSED,
-    )

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rolltree.tree.arrays import DTYPE
 from rolltree.tree.arrow import (
     ArrowSchema,
     ArrowTable,
@@ -28,7 +27,7 @@ from rolltree.tree.arrow import (
     words_of,
 )  # fmt: skip
 from rolltree.tree.event import Event
-from rolltree.tree.node import PER_ACTION, Array, Node, Top
+from rolltree.tree.node import DTYPE, PER_ACTION, Array, Node, Top
 from rolltree.tree.old_names import NODE_FIELDS, todays_table
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import States, StoreError, dumps, loads

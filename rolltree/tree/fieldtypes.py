@@ -8,8 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from rolltree.errors import did_you_mean
-from rolltree.tree.arrays import DTYPE
-from rolltree.tree.node import BIRTHS, FINISHES, PER_ACTION, ROLES, STATUSES, Array, Top
+from rolltree.tree.node import BIRTHS, DTYPE, FINISHES, PER_ACTION, ROLES, STATUSES, Array, Top
 from rolltree.tree.values import StoreError
 
 MAX_ID = 2**31 - 1

@@ -19,12 +19,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from rolltree.tree.arrays import DTYPE
 from rolltree.tree.atomic import new_file
 from rolltree.tree.fieldtypes import FieldError, convert, numbers, unknown_field
 from rolltree.tree.forest import Forest
 from rolltree.tree.json_text import read_json
-from rolltree.tree.node import PER_ACTION, Node
+from rolltree.tree.node import DTYPE, PER_ACTION, Node
 from rolltree.tree.old_names import todays_row
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import States, StoreError, encode, revive

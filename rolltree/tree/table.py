@@ -95,7 +95,7 @@ class Table(Shape):
 
     @cached_property
     def teaching(self) -> Ints:
-        """Number of teaching actions on each leaf's path."""
+        """Number of trained actions on each leaf's path."""
         counts = np.add.reduceat(np.append(self.loss_mask, False), self.start) if len(self.nodes) else np.zeros(0)
         per_node = np.where(self.length > 0, counts, 0).astype(np.float64)
         return np.rint(self.down(per_node)[self.leaf]).astype(np.int64)

@@ -11,10 +11,21 @@ from typing import Any, Self, Unpack, cast
 
 import numpy as np
 
-from rolltree.tree.arrays import TreeError, as_actions, joined, joined_top, settle
 from rolltree.tree.event import Event, Kind
 from rolltree.tree.fields import NodeFields
-from rolltree.tree.node import PER_ACTION, Array, Finish, Node, Role, Status
+from rolltree.tree.node import (
+    PER_ACTION,
+    Array,
+    Finish,
+    Node,
+    Role,
+    Status,
+    TreeError,
+    as_actions,
+    joined,
+    joined_top,
+    settle,
+)
 
 
 class Tree:

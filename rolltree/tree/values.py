@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from rolltree.tree.arrays import TreeError
+from rolltree.tree.node import TreeError
 
 T = TypeVar("T")
 States = Literal["keep", "drop"]

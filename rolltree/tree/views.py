@@ -37,10 +37,6 @@ class Path:
     def __len__(self) -> int:
         return len(self.actions)
 
-    def is_role(self, role: str) -> NDArray[np.bool_]:
-        """Which actions were written in that role."""
-        return self.role == ROLES.index(role)
-
 
 def path_view(tree: Tree, leaf: Node | int) -> Path:
     """The view of the path to a leaf (or to the end of any node)."""

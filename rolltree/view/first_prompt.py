@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from rolltree.tree.json_text import read_json
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 
@@ -38,7 +38,7 @@ def first_prompt(source: RunSource) -> FirstPrompt | None:
     if source.kind != "run" or not path.is_file():
         return None
     try:
-        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        told: dict[str, Any] = read_json(path.read_text(encoding="utf-8"))
         tokens = [ShownToken(int(t["id"]), visible(str(t["text"])), bool(t.get("special"))) for t in told["tokens"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ViewError(f"{path} cannot be read ({error}); delete it, or restore the run's own") from None

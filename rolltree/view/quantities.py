@@ -6,7 +6,6 @@ engine and the trainer where the trainer read the node, else between the engine'
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rolltree.tree.archive import Archive
+from rolltree.tree.json_text import read_json
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.shape import Ints, offsets
 from rolltree.view.colours import Colouring
@@ -70,7 +70,7 @@ def noted(archive: Archive, name: str, lo: int, hi: int, rows: Ints) -> dict[int
     """A list of numbers out of the notes of some rows, counted from lo; rows without it are left out."""
     have = np.intersect1d(_with_note(archive, name, lo, hi), rows)
     texts = archive.column("notes").take(have + lo).to_pylist()
-    return {row: _numbers(json.loads(text).get(name)) for row, text in zip(have.tolist(), texts, strict=True)}
+    return {row: _numbers(read_json(text).get(name)) for row, text in zip(have.tolist(), texts, strict=True)}
 
 
 def _with_note(archive: Archive, name: str, lo: int, hi: int) -> Ints:

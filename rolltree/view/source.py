@@ -130,6 +130,15 @@ def open_sources(paths: Sequence[Path | str], model: str = "") -> list[RunSource
     return out
 
 
+def open_source(path: Path | str, model: str = "") -> RunSource:
+    """The one source at a path; a folder with several is refused."""
+    found = open_sources([path], model)
+    if len(found) > 1:
+        few = ", ".join(s.name for s in found[:6]) + (" …" if len(found) > 6 else "")
+        raise ViewError(f"{path} holds {len(found)} runs; name one of them: {few}")
+    return found[0]
+
+
 class FoundSources:
     """The sources at some places as they are now: folders are looked through again at most once a second."""
 

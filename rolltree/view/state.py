@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
 from typing import Any, Literal
 
+from rolltree.tree.json_text import read_json
 from rolltree.view.source import RunSource
 
 State = Literal["running", "done", "crashed", "empty", ""]
@@ -41,7 +41,7 @@ def state_of(source: RunSource) -> State:
 
 def _held(source: RunSource) -> bool:
     try:
-        told: dict[str, Any] = json.loads(source.inside(LOCK).read_text(encoding="utf-8"))
+        told: dict[str, Any] = read_json(source.inside(LOCK).read_text(encoding="utf-8"))
         host, process = str(told["host"]), int(told["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rolltree.tree import Node
+from rolltree.tree.json_text import read_json
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.view.colours import Colouring, Scale, author, scale
 from rolltree.view.rows import Record
@@ -214,7 +215,7 @@ def _note(path: Sequence[Record], colouring: Colouring, values: Floats) -> str:
 def _pretty(text: str) -> str:
     """Stored JSON, indented; other text as it is."""
     try:
-        return json.dumps(json.loads(text), indent=1, ensure_ascii=False) if text else ""
+        return json.dumps(read_json(text), indent=1, ensure_ascii=False) if text else ""
     except ValueError:
         return text
 

@@ -12,7 +12,7 @@ from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Parts
 from rolltree.tree import Tree
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 
 
 def parts(**other) -> Parts:

@@ -4,12 +4,15 @@ import contextlib
 import re
 import subprocess
 import sys
+from typing import Any, cast
 
 import pytest
 
 from rolltree.cli import VERBS, common, main
 from rolltree.cli.common import parse
 from rolltree.cli.helptext import help_of, sections
+from rolltree.control.registry import CONTROLS
+from rolltree.credit.registry import CREDITS
 from rolltree.errors import RolltreeError
 from rolltree.knob_help import COMMON
 from rolltree.recipe.registry import RECIPES
@@ -93,5 +96,20 @@ with contextlib.redirect_stdout(io.StringIO()):
 @pytest.mark.parametrize("name", RECIPES.names())
 def test_every_knob_of_a_recipe_has_a_sentence(name):
     for section in sections(RECIPES.find(name), "Knobs"):
+        for option in section.options:
+            assert option.about.partition(" (default: ")[0].endswith("."), option
+
+
+@pytest.mark.parametrize("name", CREDITS.names())
+def test_every_knob_of_a_credit_has_a_sentence(name):
+    made = cast("type[Any]", CREDITS.find(name).make)
+    for section in sections(made, "Knobs"):
+        for option in section.options:
+            assert option.about.partition(" (default: ")[0].endswith("."), option
+
+
+@pytest.mark.parametrize("name", CONTROLS.names())
+def test_every_knob_of_a_control_has_a_sentence(name):
+    for section in sections(CONTROLS.find(name), "Knobs"):
         for option in section.options:
             assert option.about.partition(" (default: ")[0].endswith("."), option

@@ -15,7 +15,7 @@ from rolltree.control.order import PLAIN, ControlError, Grades, Order
 from rolltree.control.plan import Nothing, Plan, Step
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.control_state import ControlState
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 from studies.prompts.world import PromptWorld, run
 from tests.train.test_control import Told, gather
 

@@ -8,7 +8,7 @@ import pytest
 from rolltree.contract.forests import flat
 from rolltree.credit import partition
 from rolltree.credit.advantage import CreditError
-from rolltree.credit.centre import centred
+from rolltree.credit.normalise import centred
 from rolltree.credit.registry import load_credit
 from rolltree.credit.store import BetaStore
 from rolltree.tree.table import table

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rolltree.doctor import examine, open_run
 from rolltree.doctor.finding import Finding
 from rolltree.filter.vote import MajorityVote
+from rolltree.metrics.policy import ess
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.step import FROM_FORESTS, GROWN, TRAINED
-from rolltree.metrics.timing import idle
-from rolltree.metrics.weights import ess
+from rolltree.metrics.usage import idle
 from rolltree.tree import Tree, jsonl
 from rolltree.tree.archive import open_forest
 from rolltree.tree.parquet import save, save_step

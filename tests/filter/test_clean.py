@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rolltree.filter.methods.grpo_roc import Cleanest, flaws, quotas
 from rolltree.tree import Tree
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 
 PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

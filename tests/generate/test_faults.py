@@ -13,10 +13,11 @@ from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import RESOURCES, Budget, Limits
 from rolltree.engine.protocol import EngineError, Sample
 from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.answers import ItemError
 from rolltree.generate.independent import Independent
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.patience import Patience
-from rolltree.generate.runner import ItemError, grow, open_hand
+from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.turns import play, proceed
 from rolltree.task.protocol import Item
 from rolltree.tree import Forest

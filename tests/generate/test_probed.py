@@ -15,7 +15,7 @@ from rolltree.generate.probed import InFlight, Observed, ProbeError, check_probe
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Forest
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 from tests.recipe.small import SMALL
 
 

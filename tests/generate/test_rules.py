@@ -19,8 +19,8 @@ from rolltree.generate.runner import grow
 from rolltree.generate.stems import OneAtATime, TwoWaves
 from rolltree.generate.turnforks import TurnForks
 from rolltree.metrics.rollouts import Rollouts
+from rolltree.metrics.shape import sharing
 from rolltree.metrics.step import grown_metrics
-from rolltree.metrics.trees import sharing
 from rolltree.recipe.check import check
 from rolltree.tree import Node
 from rolltree.tree.table import table

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rolltree.metrics.lost import lost_tokens
+from rolltree.metrics.policy import partial_rollouts, staleness
 from rolltree.metrics.rollouts import Rollouts
-from rolltree.metrics.staleness import partial_rollouts, staleness
+from rolltree.metrics.usage import lost_tokens
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

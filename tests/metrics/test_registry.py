@@ -19,7 +19,7 @@ from rolltree.filter.vote import MajorityVote
 from rolltree.lab.names import COMPARED, PER_LEAF, is_share, less_is_better, row_name
 from rolltree.metrics.metric import GROUPS
 from rolltree.metrics.page import reference
-from rolltree.metrics.registry import METRICS, find, full_name, metric_of, value_in, without_zeros
+from rolltree.metrics.registry import METRICS, find, metric_of, value_in, without_zeros
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.step import FROM_FORESTS, GROWN, TRAINED
 from rolltree.objective.registry import load_objective
@@ -119,14 +119,6 @@ def test_a_name_is_found_whole_by_pattern_and_under_an_actor() -> None:
     assert find("reward/part/") is None
     with pytest.raises(RolltreeError, match="did you mean 'reward/solved'"):
         metric_of("reward/solvd")
-
-
-def test_a_short_name_is_whole_where_only_one_metric_has_it() -> None:
-    assert full_name("zero_variance") == "reward/zero_variance"
-    assert full_name("pass@1") == "eval/pass@1"
-    assert full_name("no such") == "no such"
-    with pytest.raises(RolltreeError, match="rollout/length or eval/length"):
-        full_name("length")
 
 
 def test_what_is_left_out_of_a_whole_line_was_zero() -> None:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.metrics.copies import copies
 from rolltree.metrics.rollouts import Rollouts
-from rolltree.metrics.trees import sharing, trees
+from rolltree.metrics.shape import copies, sharing, trees
 from rolltree.tree import Tree
 from rolltree.tree.archive import open_forest
 from rolltree.tree.parquet import save

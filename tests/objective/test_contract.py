@@ -15,8 +15,8 @@ from rolltree.objective.registry import OBJECTIVES, load_objective
 
 VARIANTS = {
     **{name: load_objective(name) for name in OBJECTIVES.names()},
-    **{f"clipped+{name}": load_objective("clipped", correction=name) for name in CORRECTIONS},
-    **{f"gspo+{name}": load_objective("gspo", correction=name) for name in CORRECTIONS},
+    **{f"clipped+{name}": load_objective("clipped", correction=name) for name in CORRECTIONS.names()},
+    **{f"gspo+{name}": load_objective("gspo", correction=name) for name in CORRECTIONS.names()},
     "dual": load_objective("clipped", dual=3.0),
     "penalties": load_objective("clipped", kl=0.1, kl_estimator="k2", entropy_bonus=0.1, kl_weighted=True),
     "minpro-ppo": load_objective("minpro", style="ppo", inclusive=True, cap=True),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolltree.policy import flex
-from rolltree.policy.attend import along
+from rolltree.policy.attention import along
 from rolltree.policy.packed import pack
 from rolltree.tree import Tree
 from rolltree.tree.table import table

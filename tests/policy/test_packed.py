@@ -21,7 +21,7 @@ from transformers import (
     StableLmConfig,
 )
 
-from rolltree.policy import attention
+from rolltree.policy import attention, blocks
 from rolltree.policy.errors import ModelError
 from rolltree.policy.language import Attention, LanguagePolicy
 from rolltree.policy.packed import PackError, pack
@@ -57,9 +57,9 @@ def test_packed_equals_paths(
         return
     model = MODELS[kv]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention, "LONGEST", pieces)
-        patch.setattr(attention, "OVERHEAD", overhead)
-        patch.setattr(attention, "COPY", copied)
+        patch.setattr(blocks, "LONGEST", pieces)
+        patch.setattr(blocks, "OVERHEAD", overhead)
+        patch.setattr(blocks, "COPY", copied)
         patch.setattr(attention, "KEEP", attention.KEEP if keep else 0)
         packed = pack(view, targets)
         read = LanguagePolicy(model, attention="blocks").read(packed, entropy=True)

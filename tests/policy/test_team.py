@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from rolltree.policy.team import _pauses  # pyright: ignore[reportPrivateUsage]
+from rolltree.policy.device import _pauses  # pyright: ignore[reportPrivateUsage]
 
 pytestmark = pytest.mark.skipif(not _pauses(), reason="torch does not run on GNU's OpenMP here")
 
 COMMON = """
 import asyncio, os, threading
 import torch
-from rolltree.policy.team import release_team
+from rolltree.policy.device import release_team
 torch.set_num_threads(2)
 WORK = torch.arange(1 << 20, dtype=torch.float32)
 release_team()

@@ -9,8 +9,7 @@ import pytest
 
 from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
-from rolltree.replay.recall import Recall, ReplayBuffer
-from rolltree.replay.rollout_batch import RolloutBatch, load_batches, save_batches
+from rolltree.replay.buffer import Recall, ReplayBuffer, RolloutBatch, load_batches, save_batches
 from rolltree.tree import Tree
 
 

@@ -24,7 +24,7 @@ from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.config import RolloutError
 from rolltree.tree import Tree
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 from rolltree.tree.values import dumps
 from tests.rollout.flying import BATCH, SIZE, Flown, fly, moved, new_run, step, tabular
 from tests.rollout.test_executor import schedules

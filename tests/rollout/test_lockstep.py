@@ -19,7 +19,7 @@ from rolltree.control.schedule import Ahead, Schedule, StalenessBound, Stop, Top
 from rolltree.filter.groups import GroupFilter, Mixed
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
-from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.replay.buffer import RolloutBatch
 from rolltree.rollout.collector import Collector
 from rolltree.rollout.config import RolloutConfig
 from rolltree.rollout.control_state import ControlState
@@ -28,7 +28,7 @@ from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted, schedule_of
 from rolltree.task.protocol import Task
 from rolltree.tree import Tree
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 from tests.rollout.flying import tabular, weights
 
 PROMPTS, GROUP = 3, 4

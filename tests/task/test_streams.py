@@ -16,7 +16,7 @@ from rolltree.contract.tiny import CODEC, tiny_engine
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.texts import CHARACTERS, tokens_of
 from rolltree.errors import RolltreeError
-from rolltree.generate.runner import check_item
+from rolltree.generate.answers import check_item
 from rolltree.rollout.config import RolloutError
 from rolltree.rollout.cursor import Cursor
 from rolltree.task.data.source import read_data

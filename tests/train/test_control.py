@@ -20,6 +20,7 @@ from rolltree.control.plan import Control, Nothing, Plan, Step
 from rolltree.control.registry import controls, load_control
 from rolltree.control.schedule import preset
 from rolltree.credit.advantage import Advantage
+from rolltree.credit.fold import prompt_weighted
 from rolltree.engine.tabular import TabularEngine
 from rolltree.errors import RolltreeError
 from rolltree.generate.demonstrations import Demonstrations
@@ -27,7 +28,7 @@ from rolltree.generate.independent import Independent
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
-from rolltree.replay.rollout_batch import RolloutBatch
+from rolltree.replay.buffer import RolloutBatch
 from rolltree.rollout.collector import Collector
 from rolltree.rollout.config import RolloutConfig, RolloutError
 from rolltree.rollout.control_state import ControlState
@@ -36,8 +37,7 @@ from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted
 from rolltree.rollout.widths import check_width, width_of
 from rolltree.task.protocol import Item, Split, Task
-from rolltree.train.weigh import prompt_weighted
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 from rolltree.tree.table import table
 from tests.recipe.test_tree_recipes import SMALL
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy

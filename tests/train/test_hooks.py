@@ -16,10 +16,10 @@ from rolltree.objective.registry import load_objective
 from rolltree.objective.staleness import ess, minimum_variance_baseline, sequence_weights, step_scale
 from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import StepKnobs
-from rolltree.train.batch import Anchors, objective_batch
 from rolltree.train.config import Optim
-from rolltree.train.pack import micro_batches
-from rolltree.train.step import Learner, make_optimizer
+from rolltree.train.optimizer import make_optimizer
+from rolltree.train.pack import Anchors, micro_batches, objective_batch
+from rolltree.train.step import Learner
 from rolltree.tree.table import Table
 from tests.policy.forests import tiny_llama
 from tests.train.test_step import flat, grad, learner, rollouts

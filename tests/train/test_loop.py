@@ -21,7 +21,7 @@ from rolltree.recipe.dapo import Dapo
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.loop import RunEvent
-from rolltree.tree.account import assert_conserved
+from rolltree.tree.forest import assert_conserved
 from rolltree.tree.parquet import load
 from tests.train.toy import KNOBS, Early, tiny_policy
 

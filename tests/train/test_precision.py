@@ -24,8 +24,7 @@ from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import LoraKnobs, Optim, TrainConfig, TrainError, check_optim
 from rolltree.train.fits import check_fits
 from rolltree.train.learner import make_learner
-from rolltree.train.rate import learning_rate
-from rolltree.train.step import make_optimizer
+from rolltree.train.optimizer import learning_rate, make_optimizer
 from rolltree.tree.table import table
 from tests.policy.forests import tiny_llama
 from tests.train.test_step import flat, rollouts

@@ -30,10 +30,11 @@ from rolltree.train.config import LoraKnobs, Optim, TrainConfig, TrainError
 from rolltree.train.gather import Reread
 from rolltree.train.learner import make_learner
 from rolltree.train.loop import RunEvent
+from rolltree.train.optimizer import make_optimizer
 from rolltree.train.pack import micro_batches
 from rolltree.train.ranks import crewed, shared_out
 from rolltree.train.start import Result
-from rolltree.train.step import Learner, Work, make_optimizer
+from rolltree.train.step import Learner, Work
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.table import Table
 from tests.policy.forests import tiny_llama

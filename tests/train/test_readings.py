@@ -22,7 +22,7 @@ from rolltree.credit.store import BetaStore
 from rolltree.generate.methods.hiper import SubgoalTurns
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.registry import load_recipe
-from rolltree.replay.recall import Recall
+from rolltree.replay.buffer import Recall
 from rolltree.task.nano import play
 from rolltree.task.registry import load_task
 from rolltree.train.backward import DivergedError

@@ -24,7 +24,7 @@ from rolltree.objective.decoupled import Decoupled
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Peer
 from rolltree.recipe.registry import load_recipe
-from rolltree.replay.recall import Recall
+from rolltree.replay.buffer import Recall
 from rolltree.train.checkpoint import checkpoints
 from rolltree.train.config import TrainError
 from rolltree.train.corrected import corrected

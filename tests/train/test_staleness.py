@@ -13,7 +13,7 @@ import torch
 import rolltree
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
-from rolltree.replay.recall import Recall
+from rolltree.replay.buffer import Recall
 from rolltree.task.protocol import Item, Verdict
 from rolltree.train.config import TrainError
 from rolltree.train.loop import RunEvent

@@ -18,8 +18,9 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.train.backward import DivergedError, StepKnobs
 from rolltree.train.config import Optim
 from rolltree.train.gather import Reread
+from rolltree.train.optimizer import make_optimizer
 from rolltree.train.pack import micro_batches
-from rolltree.train.step import Learner, make_optimizer
+from rolltree.train.step import Learner
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.table import Table, table
 from tests.policy.forests import random_tree, tiny_llama

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rolltree.tree import Forest, Top, Tree
-from rolltree.tree.arrays import DTYPE
-from rolltree.tree.node import BIRTHS, FINISHES, PER_ACTION, ROLES
+from rolltree.tree.node import BIRTHS, DTYPE, FINISHES, PER_ACTION, ROLES
 
 KINDS = ("ids", "latents")
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3.4e38, -0.1], np.float32)

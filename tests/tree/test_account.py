@@ -3,7 +3,7 @@
 import pytest
 
 from rolltree.tree import Tree
-from rolltree.tree.account import Account, AccountError, account, assert_conserved
+from rolltree.tree.forest import Account, AccountError, account, assert_conserved
 
 
 def grown() -> Tree:

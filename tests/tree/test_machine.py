@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rolltree.tree import Tree, TreeError, jsonl, parquet
-from rolltree.tree.account import account
-from rolltree.tree.arrays import DTYPE, FILL
-from rolltree.tree.node import PER_ACTION, Node
+from rolltree.tree.forest import account
+from rolltree.tree.node import DTYPE, FILL, PER_ACTION, Node
 from tests.tree.forest_strategies import actions, arrays, assert_same_tree
 
 CONTEXTUAL = ("logp", "sampling_logprob", "entropy", "top")

@@ -92,4 +92,4 @@ def test_greedy_leaves_have_no_behaviour_log_prob():
     tree.extend(0, [3], role="env")
     assert metrics(tree).without_sampling_logprob == 0.5
     assert metrics(Tree("bare", [1])).leaves == 0
-    assert path_view(tree, 2).is_role("env").tolist() == [False, True]
+    assert [ROLES[code] for code in path_view(tree, 2).role] == ["prompt", "env"]

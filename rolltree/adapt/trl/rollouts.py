@@ -29,7 +29,7 @@ from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.rollout.widths import at_width
 from rolltree.task.protocol import Item, Task
-from rolltree.train.start import task_of
+from rolltree.train.given import task_of
 from rolltree.tree import Forest
 from rolltree.tree.table import table
 

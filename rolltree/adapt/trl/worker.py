@@ -32,7 +32,7 @@ from rolltree.metrics.rollouts import Rollouts
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.task.protocol import Item, Task
-from rolltree.train.start import task_of
+from rolltree.train.given import task_of
 from rolltree.tree.table import table
 
 try:

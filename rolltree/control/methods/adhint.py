@@ -15,7 +15,7 @@ class ADHint:
     """Half of a prompt's rollouts are unhinted; the others begin with a share w of a right answer,
     w = (most − least) · (failure rate of the first half) + least, plus noise (ADHint, arXiv 2512.13095, eq. 1).
 
-    Prompts that the first half solved get no hint: their second half is unhinted too. Hints train; what of them teaches
+    Prompts that the first half solved get no hint: their second half is unhinted too. What of the hints is trained on
     is the objective's (`hint_mask`), how the two arms are compared the credit's (`hinted`).
     """
 
@@ -23,7 +23,9 @@ class ADHint:
     paper: ClassVar[str] = "2512.13095"
     needs: ClassVar[frozenset[str]] = frozenset({"solution", "one turn"})
     least: float = 0.1
+    """Least share of a right answer that a hint shows."""
     most: float = 0.8
+    """Largest share of a right answer that a hint shows."""
     spread: float = 0.05
     """Standard deviation of the noise on the share."""
 

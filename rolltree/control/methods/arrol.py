@@ -32,7 +32,7 @@ class ArrolState:
     """The newest posteriors, oldest first."""
 
     def learn(self, delivered: Sequence[Delivery], *, reweigh: bool) -> None:
-        """Take in a step's outcomes; rollouts without one (pruned, failed) teach nothing."""
+        """Take in a step's outcomes; nothing is learned from rollouts without one (pruned, failed)."""
         self.steps += 1
         probes = [p for d in delivered for p in d.probes]
         self.lately = [*self.lately, *(p.judgement.posterior for p in probes)][-LATELY:]
@@ -89,24 +89,36 @@ class Arrol:
     paper: ClassVar[str] = "2603.24840"
     needs: ClassVar[frozenset[str]] = frozenset()
     rule: Rule = "published"
+    """The paper's rule, or the signed one, which turns its direction where fewer than half are right."""
     over: Over = "group"
+    """What rollouts are compared with: their group, all of a round (batch), or those seen lately (recent)."""
     tokens: int = 0
     """Where rollouts are judged; 0 = at 512, or at a quarter of the run's limit where that is less. Shorter ones are
     never pruned."""
     keep: float = 0.5
+    """Share of the rollouts that go on."""
     target: float = 0.5
+    """Chance of being right at which a rollout leans neither way."""
     pull: float = 0.5
+    """How strongly a rollout's chance to survive leans against its chance of being right."""
     least: float = 0.1
+    """Least chance of a rollout to survive."""
     most: float = 0.9
+    """Largest chance of a rollout to survive."""
     warm: int = 20
     """Steps in which the head learns and nothing is pruned."""
     bins: int = 128
+    """Bins of the calibration from scores to chances of being right."""
     forget: float = 1.0
     """What is left of the calibrator's counts after a step."""
     reweigh: bool = False
+    """Whether an outcome counts by the inverse of its chance to survive."""
     hidden: int = 32
+    """Width of the head that judges rollouts."""
     memory: int = 1024
+    """Rollouts that the head remembers to learn from."""
     passes: int = 4
+    """Passes over these in a step."""
 
     def __post_init__(self) -> None:
         self._survival()

@@ -47,6 +47,7 @@ class Dots:
     every: int = 2
     """Steps between measurements."""
     target: float = 0.5
+    """Pass rate of the prompts that are drawn most."""
     tau: float = 1e-3
     """Temperature; the published 0.001 is practically greedy."""
 

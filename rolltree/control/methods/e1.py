@@ -23,7 +23,9 @@ class EffortLevels:
     needs: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset({"root:effort"})
     least: float = 0.2
+    """Least effort that is asked for."""
     most: float = 1.0
+    """Largest effort that is asked for."""
     template: str = "effort {effort:.1f}\n"
     """What stands in front of the prompt."""
 

@@ -41,13 +41,16 @@ class PromptGdro:
     paper: ClassVar[str] = "2601.19280"
     needs: ClassVar[frozenset[str]] = frozenset()
     bins: int = 10
+    """Bins of prompts by pass rate."""
     eta: float = 1.0
     """Temperature of the weights. The paper's 0.1 is for scores that are sums of losses; these are means in 0..1."""
     beta: float = 0.1
+    """Weight of the newest loss in a bin's moving average."""
     gamma: float = 0.15
     most: float = 3.0
     """Largest weight."""
     reading: Reading = "paper"
+    """Whether to multiply by the weight itself (paper), or by its share among the bins (code)."""
     debias: bool = True
     """Divide a bin's score by its share of the step, so that rare bins are not starved (at most tenfold)."""
 
@@ -107,18 +110,24 @@ class RolloutGdro:
     paper: ClassVar[str] = "2601.19280"
     needs: ClassVar[frozenset[str]] = frozenset()
     bins: int = 10
+    """Bins of prompts by pass rate."""
     mean: int = 0
     """Rollouts per prompt on average; 0 = the strategy's width."""
     least: int = 2
+    """Fewest rollouts of a prompt."""
     most: int = 0
     """Largest width; 0 = twice the mean."""
     eta: float = 20.0
+    """How strongly a bin prefers the widths with the best scores."""
     gamma: float = 0.15
     beta: float = 0.2
+    """Weight of the newest numbers in a bin's moving averages."""
     price_rate: float = 0.01
+    """How fast the price of a rollout rises while more are used than planned."""
     rule: Literal["bandit", "root"] = "bandit"
     """"root" gives widths by the square-root law of the bins' measured variances, without a game."""
     reading: Reading = "paper"
+    """Whether widths with a loss lose (paper), or gain, as the released code has it (code)."""
     draw: bool = True
     """Draw widths by their shares; otherwise the most likely ones that cost the budget are taken."""
 

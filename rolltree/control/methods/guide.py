@@ -27,7 +27,9 @@ class Guide:
     share: float = 0.5
     """How much of the answer the hint shows."""
     template: str = "\nHint: {hint}\n"
+    """How a hint stands in the prompt."""
     always: bool = False
+    """Whether every prompt is guided, not only those that always failed."""
 
     def __post_init__(self) -> None:
         if "{hint}" not in self.template:

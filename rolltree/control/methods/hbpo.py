@@ -23,7 +23,9 @@ class Budgets:
     needs: ClassVar[frozenset[str]] = frozenset({"one turn"})
     writes: ClassVar[frozenset[str]] = frozenset({"leaf:budget"})
     budgets: tuple[int, ...] = (512, 1024, 2048, 2560)
+    """Lengths that are announced, in tokens; the rollouts of a prompt are split over them."""
     template: str = "I will answer the question within {budget} tokens. "
+    """The sentence that announces one."""
 
     def __post_init__(self) -> None:
         if len(self.budgets) < 2 or min(self.budgets) < 1 or len(set(self.budgets)) < len(self.budgets):

@@ -48,14 +48,21 @@ class Masa:
     needs: ClassVar[frozenset[str]] = frozenset({"one turn"})
     asks_own: ClassVar[bool] = True
     template: str = "{prompt} passes of 8, length: "
+    """How a prediction is asked for."""
     width: int = 0
     """Meta rollouts of a prompt; 0 = as many as solutions."""
     parts: tuple[Part, ...] = ("notion", "pass", "length")
+    """What a prediction is scored by."""
     efficient: bool = False
+    """Whether predictions come first and spare prompts that are too easy or too hard."""
     agree: float = 0.75
+    """Share of the predictions that must agree before a prompt is spared."""
     multiple: float = 2.0
+    """How many times the foretold length a solution may have."""
     trust: float = 0.9
+    """How often predictions must have come true before they are followed."""
     explore: float = 0.1
+    """Share of the prompts that is asked in any case."""
 
     def __post_init__(self) -> None:
         if "{prompt}" not in self.template:

@@ -51,7 +51,9 @@ class Scaler:
     """Environments that supply prompts (64 in the paper, of 2,739); each step has as many of each, or visits as many as
     it has prompts. 0 = half of those there are, so that whoever makes room has somebody to take its place."""
     target: float = 0.5
+    """Share of right answers at which an environment keeps its level."""
     gain: float = 2.0
+    """How far the level moves for each point away from the target."""
     most: float = 1.0
     """Largest move in a step, in levels."""
     patience: int = 5

@@ -37,9 +37,11 @@ class Seele:
     width: int = 0
     """Rollouts of a round; 0 = the strategy's width over `rounds`, at least 2; what is over goes to the last rounds."""
     accuracy: float = 0.5
+    """Pass rate that the length of the hint aims at."""
     first: float = 0.9
     """Share of the answer shown at the very first visit ((steps − 1)/steps in the paper)."""
     stored: bool = True
+    """Whether points of the last visit take part in the next fit."""
     gamma: float = 0.001
     """Weight of the likelihood of the hint itself; the recipe's credit applies it. 0 = hints do not train."""
 

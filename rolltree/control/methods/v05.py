@@ -42,13 +42,17 @@ class V05:
     needs: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset({"root:prior"})
     least: int = 4
+    """Rollouts of a prompt in any case."""
     most: int = 16
+    """Most rollouts of a prompt."""
     chunk: int = 2
     """Rollouts added at a time."""
     cost: float = 0.003
     """Smallest expected drop of the squared error per rollout that is worth one more."""
     visit: float = 0.9
+    """What is left of a prompt's past when it is asked again."""
     idle: float = 0.995
+    """What is left of a prompt's past after a step in which it is not asked."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most or self.chunk < 1:

@@ -43,6 +43,7 @@ class Vade:
     idle: float = 0.995
     """What is left of all evidence after a step."""
     thompson: bool = True
+    """Whether a prompt's pass rate is drawn from what is believed of it, or is its mean."""
 
     def __post_init__(self) -> None:
         check_pool(self.name, self.pool, self.fresh)

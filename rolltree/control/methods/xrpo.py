@@ -84,6 +84,7 @@ class Xrpo:
     phases: int = 2
     """Rounds in which the rest is handed out."""
     alpha: float = 0.05
+    """One minus the confidence of the interval around a prompt's mean reward."""
     explore: float = 0.1
     """λ of the bonus."""
     examples: int = 2

@@ -6,7 +6,6 @@ from an event loop, from actors, or from a heap of simulated events; equal repor
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +17,9 @@ from rolltree.control.schedule.admission import Load
 from rolltree.control.schedule.executor import Executor, Finish
 from rolltree.control.schedule.presets import Schedule
 from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
+from rolltree.control.schedule.window import Window
 
-COUNTS = ("version", "_groups", "_rollouts", "_finished", "_started", "_head", "_plans")
+COUNTS = ("version", "_groups", "_rollouts", "_started", "_plans")
 """Counters that belong to a scheduler's state."""
 
 
@@ -35,7 +35,7 @@ class Scheduler:
     clock: Callable[[], float]
     """Only to stamp groups with."""
     accept: Callable[[Group], bool] = lambda _: True
-    """Whether a finished group teaches anything."""
+    """Whether a finished group is to be trained on."""
     on_settled: Callable[[Group], None] = lambda _: None
     """Called with every group that is settled."""
     pressing: Callable[[], bool] = lambda: False
@@ -57,15 +57,11 @@ class Scheduler:
     ready: dict[int, Group] = field(default_factory=dict[int, Group])
     """Groups to be trained."""
     _held: list[Rollout] = field(default_factory=list[Rollout])
-    _inside: list[tuple[int, Group]] = field(default_factory=list[tuple[int, Group]])
-    _outside: list[tuple[int, int, Group]] = field(default_factory=list[tuple[int, int, Group]])
+    _window: Window = field(init=False)
+    """Finished groups that a batch may be made of; empty in lock-step, where a plan's groups are its batch."""
     _groups: int = 0
     _rollouts: int = 0
-    _finished: int = 0
     _started: int = 0
-    _taken: int = 0
-    """Collected groups that are not settled: the live entries of `_inside`."""
-    _head: int = 0
     _plans: int = 0
     """Plans begun; their batches are trained in this order in lock-step."""
     _sizes: dict[int, int] = field(default_factory=dict[int, int])
@@ -78,6 +74,7 @@ class Scheduler:
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ControlError(f"scheduler: batch={self.batch} makes no sense; give at least 1")
+        self._window = Window(self.schedule.stop)
 
     @property
     def load(self) -> Load:
@@ -194,9 +191,7 @@ class Scheduler:
             "groups": [g.state() for g in (*self.unfinished.values(), *self.ready.values())],
             "ready": list(self.ready), "partial": list(self.partial), "running": list(self.running),
             "held": [r.id for r in self._held if not r.usage],
-            "inside": sorted((key, g.number) for key, g in self._inside if not g.usage),
-            "outside": sorted((number, key) for number, key, g in self._outside if not g.usage),
-            "sizes": dict(self._sizes),
+            "window": self._window.state_dict(), "sizes": dict(self._sizes),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], item: Callable[[int], Any]) -> None:
@@ -210,9 +205,7 @@ class Scheduler:
         self.unfinished = {number: group for number, group in groups.items() if number not in self.ready}
         self.partial = OrderedDict((number, groups[number]) for number in state["partial"])
         self._held = [rollouts[id] for id in state["held"]]
-        self._inside = [(key, groups[number]) for key, number in state["inside"]]  # sorted, and so a heap
-        self._outside = [(number, key, groups[number]) for number, key in state["outside"]]
-        self._taken = len(self._inside)
+        self._window.load_state_dict(state["window"], groups)
         self._sizes = dict(state["sizes"])
         self._untrained = Counter(group.born for group in groups.values())
         self._rested = Counter(group.born for group in self.ready.values())
@@ -224,9 +217,9 @@ class Scheduler:
 
     def _admit(self) -> None:
         room = self.schedule.admission.room(self.load)
-        if room <= 0 and self.phase == "free" and not self.running and self._taken < self.batch:
+        if room <= 0 and self.phase == "free" and not self.running and self._window.taken < self.batch:
             # Enough is finished, but behind the window: only the paused groups before it can move it on.
-            room = min(len(self.partial), self.batch - self._taken)
+            room = min(len(self.partial), self.batch - self._window.taken)
         while room > 0 or self.pressing():
             if room > 0 and self.partial:
                 _, group = self.partial.popitem(last=False)
@@ -346,26 +339,12 @@ class Scheduler:
             self._rested[group.born] += 1
             if self.schedule.lockstep:
                 return  # it waits for its plan, and is taken with it
-            key = group.number if self.schedule.stop.order == "created" else self._finished
-            self._finished += 1
-            heapq.heappush(self._outside, (group.number, key, group))
+            self._window.add(group)
             self._slide()
 
     def _slide(self) -> None:
-        """Collect what the window reaches; collecting the oldest group moves the window on."""
-        stop, moved = self.schedule.stop, not self.schedule.lockstep
-        while moved:
-            moved = False
-            if stop.window is not None:
-                while self._head < self._groups and self._passed(self._head):
-                    self._head += 1
-            edge = stop.edge(self._head, self.batch)
-            while self._outside and self._outside[0][0] < edge:
-                _, key, group = heapq.heappop(self._outside)
-                if not group.usage:
-                    group.collected = moved = True
-                    heapq.heappush(self._inside, (key, group))
-                    self._taken += 1
+        if not self.schedule.lockstep:
+            self._window.slide(self._groups, self.batch, self._passed)
 
     def _passed(self, number: int) -> bool:
         """Whether a group is settled or collected."""
@@ -381,7 +360,7 @@ class Scheduler:
             # Everything that was asked for is there, and nothing more may begin before this batch is trained.
             over = self._plans > self.version and not self.unfinished and not self.pressing()
             return over and self.schedule.admission.room(self.load) <= 0
-        return self._taken >= self.batch and not self._waits()
+        return self._window.taken >= self.batch and not self._waits()
 
     def _of_plan(self) -> list[Group]:
         """The groups of the oldest plan, those beyond its batch dropped."""
@@ -390,17 +369,8 @@ class Scheduler:
             self._drop(group, "the step had enough prompts")
         return mine[: self.size]
 
-    def _first_there(self) -> list[Group]:
-        """As many collected groups as make a batch."""
-        batch: list[Group] = []
-        while len(batch) < self.batch:
-            _, group = heapq.heappop(self._inside)
-            if not group.usage:
-                batch.append(group)
-        return batch
-
     def _train(self) -> None:
-        batch = self._of_plan() if self.schedule.lockstep else self._first_there()
+        batch = self._of_plan() if self.schedule.lockstep else self._window.first(self.batch)
         self.phase = "training"
         for group in batch:
             group.staleness = self.version - group.born
@@ -447,7 +417,7 @@ class Scheduler:
         if not self._untrained[group.born]:
             del self._untrained[group.born], self._rested[group.born]
         if group.collected:
-            self._taken -= 1
+            self._window.taken -= 1
         kept = set(group.kept) if usage == "trained" else set(group.members)
         for rollout in group.members:
             if not rollout.usage:

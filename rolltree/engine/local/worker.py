@@ -19,7 +19,7 @@ from rolltree.engine.local.shortage import is_shortage, reads_less
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.run import carried
 from rolltree.engine.samples import nothing
-from rolltree.policy.team import release_team
+from rolltree.policy.device import release_team
 
 Order = Callable[[], News | None]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from rolltree.engine.protocol import Engine
 from rolltree.generate.alternatives import alternative
 from rolltree.generate.backfill import backfill
-from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.hand import Hand
 from rolltree.generate.methods.echo_doubt import Doubt
 from rolltree.generate.methods.echo_gates import Gate, Gauge
+from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.signals import asked, features
 from rolltree.generate.stems import stems
 from rolltree.generate.turns import proceed

@@ -17,7 +17,7 @@ class WithGreedy:
     """One greedy rollout beside the inner strategy's; the prompt gets the greedy outcome as `greedy_reward` (ReMax,
     arXiv 2310.10505).
 
-    The greedy rollout has no sampling probability and does not teach; its tokens are paid for all the same. A tree
+    The greedy rollout has no sampling probability and is not trained on; its tokens are paid for all the same. A tree
     grown in several rounds is given one. Where it failed or the budget had ended the others cannot be compared and are
     dropped.
     """

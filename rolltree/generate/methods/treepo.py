@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from rolltree.generate.backfill import Backfill, backfill
-from rolltree.generate.decode import SamplingOptions
 from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
 from rolltree.generate.methods.treepo_repetition import EndRepeating
+from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.rules import Rule
 from rolltree.generate.signals import asked, features
 from rolltree.tree import Node, Tree

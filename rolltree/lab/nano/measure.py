@@ -18,7 +18,7 @@ from rolltree.generate.runner import grow
 from rolltree.lab.trace import LabError
 from rolltree.task.protocol import Split, Task
 from rolltree.train.evaluate import pass_at
-from rolltree.tree.solved import is_solved
+from rolltree.tree.node import is_solved
 
 Z95 = 1.96
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolltree.tree import Node, Tree
-from rolltree.tree.node import Array
+from rolltree.tree.node import Array, is_solved
 from rolltree.tree.parquet import load, parts
-from rolltree.tree.solved import is_solved
 
 MOST_NODES = 600
 """A larger tree is for the viewer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolltree.metrics.metric import Metric
 
-GROUPS, VERIFIER = "metrics.groups:groups", "metrics.verifier:verdicts"
+GROUPS, VERIFIER = "metrics.reward:groups", "metrics.reward:verdicts"
 METRICS = (
     Metric("reward/mean", "number", "Mean outcome of the rollouts that were scored, as the verifier said it.",
            "metrics.reward:outcomes", "higher"),
@@ -33,7 +33,7 @@ METRICS = (
     Metric("reward/split_answers", "share",
            "Of final answers that stand twice in a group, the share that got two outcomes.", VERIFIER, "lower"),
     Metric("reward/vote_share", "share", "Share of the votes that the majority has, where votes give the reward.",
-           "metrics.verifier:vote"),
+           "metrics.reward:vote"),
     Metric("reward/vote_wrong", "share", "Share of the prompts whose majority answer the verifier calls wrong.",
-           "metrics.verifier:vote", "lower"),
+           "metrics.reward:vote", "lower"),
 )  # fmt: skip

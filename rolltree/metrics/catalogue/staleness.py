@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolltree.metrics.metric import Metric
 
-TOKENS, REPLAYED = "metrics.staleness:staleness", "metrics.staleness:replayed"
+TOKENS, REPLAYED = "metrics.policy:staleness", "metrics.policy:replayed"
 PARTIAL = "rollout.underway:Underway.numbers"
 METRICS = (
     Metric("staleness/mean", "versions", "Versions behind the weights in training, mean over the trained tokens.",

@@ -16,7 +16,7 @@ METRICS = (
     Metric("time/evaluate", "seconds", "Seconds of an evaluation.", "train.loop:Loop.evaluate"),
     Metric("time/idle_load", "share",
            "1 − mean over most requests in flight while rollouts grew: the share of the engine's peak load that was "
-           "idle.", "metrics.timing:timing", "lower"),
+           "idle.", "metrics.usage:timing", "lower"),
     Metric("time/engine_idle", "share", "Under a schedule, the share of the step in which the engine had no request.",
            "rollout.collector:Collector", "lower"),
     Metric("time/trainer_idle", "share", "Under a schedule, the share of the step in which the trainer did not learn.",

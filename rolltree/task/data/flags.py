@@ -46,9 +46,19 @@ class DataFlags:
     mcp: Repeated = ()
     """The command that starts an MCP server whose tools the policy may call, once for each server."""
 
+    agent: str = ""
+    """A program that answers the items in place of the bare policy: a command such as 'python my_agent.py',
+    module:function or file.py:function (docs/howto/agents.md)."""
+
     def address(self, task: str) -> str:
-        """The task's name with what was set behind it."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        """The task's name with what was set behind it, as the agent's task where one plays."""
+        named = self._data_address(task)
+        mark = "&" if _KNOBS.search(self.agent) else "?"
+        return f"agent:{self.agent}{mark}task={quote(named, safe='')}" if self.agent else named
+
+    def _data_address(self, task: str) -> str:
+        known = (f for f in fields(self) if f.name != "agent")
+        given = {f.name: getattr(self, f.name) for f in known if getattr(self, f.name) != f.default}
         if not given:
             return task
         written = "&".join(f"{name}={quote(_written(value), safe=_PLAIN)}" for name, value in given.items())

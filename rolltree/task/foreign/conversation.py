@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from rolltree.task.foreign.episode import Episode, Foreign, Heard
+from rolltree.task.foreign.episode import Episode, Foreign, Heard, unsaid
 from rolltree.task.foreign.messages import Render
 from rolltree.task.foreign.play import Play, content_of
 from rolltree.task.foreign.starts import StartRows
@@ -78,7 +78,7 @@ class Conversation(Foreign):
 
     def judge(self, env: Play, item: Item, episode: Episode, text: str) -> Verdict:
         """The environment's own rewards, once it has heard the last words and has ended."""
-        last = "" if episode.done else _unsaid(episode, text)
+        last = "" if episode.done else unsaid(episode, text)
         trace = awaited(env.finish(last))
         return verdict_of(trace, self.name, item.id, trace.last_reply)
 
@@ -113,11 +113,3 @@ class Conversation(Foreign):
         spoken = [{"role": message.role, "content": content_of(message)} for message in said]
         prompt = prompt_of(messages_of(seen.data) + spoken, self._render, self.name)
         return prompt if self._render is not None else prompt + self._after
-
-
-def _unsaid(episode: Episode, text: str) -> str:
-    """The policy's words since the environment last spoke."""
-    told = "".join(turn + heard for turn, heard in zip(episode.turns, episode.heard, strict=True))
-    if text.startswith(told):
-        return text[len(told) :]
-    return text.rpartition(episode.heard[-1])[2] if episode.heard else text

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from os.path import commonprefix
 from typing import Any, Literal
 
 from rolltree.task.foreign.seat import Seat, Snapshots, Stable, can_copy
@@ -143,19 +144,34 @@ class Foreign(ABC):
         shown = self.open(env, item)
         if shown != item.meta["shown"]:
             raise EpisodeError(
-                f"{self.name} began item {item.id!r} with {shown[:80]!r} and before with {item.meta['shown'][:80]!r}; "
+                f"{self.name} began item {item.id!r} with {difference(shown, item.meta['shown'])}; "
                 "reset must depend on what it is given alone (take chance from a seed)"
             )
         for number, (turn, before) in enumerate(zip(state.turns, state.heard, strict=True), 1):
             now = self.turn(env, turn).text
             if now != before:
                 raise EpisodeError(
-                    f"{self.name} answered turn {number} of item {item.id!r} with {now[:80]!r} and before with "
-                    f"{before[:80]!r}; an environment that cannot be copied must answer the same again"
+                    f"{self.name} answered turn {number} of item {item.id!r} with {difference(now, before)}; an "
+                    "environment that cannot be copied must answer the same again"
                 )
         return env
+
+
+def difference(now: str, before: str) -> str:
+    """Two texts from where they first differ."""
+    at = len(commonprefix((now, before)))  # noqa: RUF071 - texts, not paths
+    place = f", from character {at} on" if at else ""
+    return f"{now[at : at + 80]!r} and before with {before[at : at + 80]!r}{place}"
 
 
 def _key(item: Item, turns: tuple[str, ...]) -> str:
     """The name of a state: of a deterministic environment, what was said to it is enough."""
     return f"{item.id}/{len(turns)}" + (f":{digest(repr(turns))}" if turns else "")
+
+
+def unsaid(episode: Episode, text: str) -> str:
+    """The policy's words since the environment last spoke."""
+    told = "".join(turn + heard for turn, heard in zip(episode.turns, episode.heard, strict=True))
+    if text.startswith(told):
+        return text[len(told) :]
+    return text.rpartition(episode.heard[-1])[2] if episode.heard else text

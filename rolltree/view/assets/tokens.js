@@ -39,6 +39,7 @@ export default {
           const span = put(body, "span", "token", visible(text));
           span.dataset.r = r;
           span.dataset.i = i;
+          if (run.marks?.[i]) span.classList.add("marked");
           const shade = run.shades[i];
           if (run.same?.[i]) span.classList.add("same");
           else if (shade >= 0) {

@@ -88,6 +88,9 @@ def frame(place: Crumb) -> Generator[None]:
             if place.up:
                 ui.link("↑ up", place.up).classes("up-link")
             ui.link("findings", link("findings", run=source.name)).classes("findings-link")
+            ui.link("decisive", link("decisive", run=source.name, step=place.step)).classes("decisive-link")
+            if source.kind != "nodes":
+                ui.link("over time", link("modes", run=source.name)).classes("modes-link")
             ui.link("search", link("search", run=source.name, step=place.step)).classes("search-link")
             _news(source)
         ui.element("div").classes("space")

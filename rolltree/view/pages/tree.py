@@ -219,6 +219,7 @@ class View:
 
     def _draw_links(self) -> None:
         look = self.look
+        ui.link("under several credits", look.address("lens", node=int(look.tree.ids[look.row]))).classes("lens-link")
         if look.tree.is_leaf[look.row]:
             ui.link("compare with another leaf", look.address("pair", a=int(look.tree.ids[look.row]))).classes(
                 "pair-link"

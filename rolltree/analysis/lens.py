@@ -1,0 +1,103 @@
+"""One forest under several credits: what each says of every token, and where two of them disagree about its sign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from rolltree.analysis.prefix import AnalysisError
+from rolltree.credit.advantage import Credit
+from rolltree.credit.fold import fold, leaf_weights
+from rolltree.credit.needs import check_needs
+from rolltree.tree import Tree
+from rolltree.tree.shape import Bools, Floats
+from rolltree.tree.table import Table, table
+
+SMALL = 1e-9
+"""Advantages that are no further from zero than this push a token neither up nor down."""
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """How leaves are averaged before they are folded; the same for all credits that are compared."""
+
+    over: Literal["token", "sequence", "group", "fixed"] = "sequence"
+    fixed_length: int | None = None
+    multiplicity: Literal["per_leaf", "once", "sqrt"] = "per_leaf"
+
+
+@dataclass(frozen=True, eq=False)
+class Lens:
+    """The advantage of every action under each credit: (gain + loss) / weight; NaN where a credit teaches nothing."""
+
+    names: tuple[str, ...]
+    table: Table
+    advantage: Floats
+    """Credits × actions."""
+
+    @cached_property
+    def sign(self) -> Floats:
+        """−1, 0 or 1 per credit and action; NaN where it teaches nothing."""
+        return np.where(np.abs(self.advantage) <= SMALL, np.where(np.isnan(self.advantage), np.nan, 0.0),
+                        np.sign(self.advantage))  # fmt: skip
+
+    @cached_property
+    def flips(self) -> Bools:
+        """Actions that one credit makes likelier and another less likely."""
+        return np.any(self.sign > 0, axis=0) & np.any(self.sign < 0, axis=0)
+
+    @cached_property
+    def taught(self) -> Bools:
+        """Actions that some credit teaches."""
+        return np.isfinite(self.advantage).max(axis=0)
+
+    def flipped(self, one: int, other: int) -> int:
+        """How many actions change their sign between two credits."""
+        return int((self.sign[one] * self.sign[other] < 0).sum())
+
+    def alike(self, one: int, other: int) -> float:
+        """Correlation (Pearson) of two credits over the actions both teach; NaN where one of them is constant."""
+        both = np.isfinite(self.advantage[[one, other]]).all(0)
+        a, b = self.advantage[one][both], self.advantage[other][both]
+        if len(a) < 2 or np.ptp(a) <= SMALL or np.ptp(b) <= SMALL:
+            return float("nan")
+        return float(np.corrcoef(a, b)[0, 1])
+
+    def of_node(self, row: int) -> slice:
+        """Where the actions of a node stand."""
+        start = int(self.table.start[row])
+        return slice(start, start + int(self.table.length[row]))
+
+    def rows(self) -> list[int]:
+        """Rows of nodes with a flip, those on which the credits differ most first."""
+        flips = np.flatnonzero(self.flips)
+        if not len(flips):
+            return []
+        found = self.advantage[:, flips]
+        apart = np.nanmax(found, axis=0) - np.nanmin(found, axis=0)
+        row = np.searchsorted(self.table.start + self.table.length, flips, side="right")
+        most = np.zeros(len(self.table.nodes))
+        np.maximum.at(most, row, apart)
+        rows = np.unique(row)
+        return rows[np.argsort(-most[rows], kind="stable")].tolist()
+
+
+def lens(trees: Iterable[Tree], credits: Mapping[str, Credit], how: Averaging | None = None) -> Lens:
+    """Compute several credits on the same trees, which stay as they are."""
+    how = how or Averaging()
+    if len(credits) < 2:
+        raise AnalysisError("credits are compared with one another; name at least two")
+    view = table(trees)
+    out = np.full((len(credits), view.actions), np.nan)
+    for row, credit in enumerate(credits.values()):
+        check_needs(view, credit)
+        advantage = credit(view)
+        weights = leaf_weights(view, how.over, counted=advantage.counted, fixed_length=how.fixed_length)
+        folded = fold(view, advantage, weights, how.multiplicity)
+        used = folded.weight > 0
+        out[row, used] = (folded.gain[used] + folded.loss[used]) / folded.weight[used]
+    return Lens(tuple(credits), view, out)

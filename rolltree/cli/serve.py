@@ -1,0 +1,130 @@
+"""`rolltree serve`: answer programs that speak OpenAI or Anthropic, and keep what they do as trees."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rolltree.cli.common import at_least, parse
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.errors import RolltreeError
+from rolltree.gateway.gateway import Bounds, Gateway
+from rolltree.policy.trust import trust_code
+from rolltree.tree.parquet import save
+
+if TYPE_CHECKING:
+    from rolltree.cluster.pool import PoolEngine
+
+ABOUT = """Answer programs that speak OpenAI or Anthropic, and keep what they do as trees of exact tokens.
+
+  rolltree serve --policy nano
+  rolltree serve --policy smollm2 --port 8080 --out forests/agents
+  rolltree serve --engine vllm --task my.jsonl
+  rolltree serve --host 0.0.0.0 --token SECRET
+
+A program is pointed at http://127.0.0.1:8080/s/NAME/v1, where NAME is its session: one rollout of one item. Its end
+and reward are sent to /s/NAME/end and /s/NAME/reward. Ctrl-C ends the server and writes --out.
+"""
+
+
+@dataclass(frozen=True)
+class ServeArguments(ClusterArguments):
+    """What answers, where, and within which bounds."""
+
+    policy: str = "nano"
+    """A model's name (rolltree models), a folder, or a hub id."""
+    trust_remote_code: bool = False
+    """Run the Python code that the model's folder brings, if it brings any; read it before."""
+    engine: str = "local"
+    """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
+    device: str = "auto"
+    """Where a local engine computes: auto (a GPU where there is one), cpu, cuda or cuda:N."""
+    dtype: str = "auto"
+    """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
+    task: str = ""
+    """A task whose verifier judges final answers: a name (rolltree tasks), FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
+    level: int | None = None
+    """Its difficulty; the task's default when left out."""
+    items: int = 1000
+    """How many training items of the task sessions may name."""
+    seed: int = 0
+    """Which items of the task come first."""
+    host: str = "127.0.0.1"
+    """Where to listen; anything but loopback needs a token."""
+    port: int = 8080
+    """Which port; 0 takes a free one."""
+    token: str = ""
+    """What clients show as their key; made up and printed where one is needed and none is given."""
+    max_tokens: int = 1024
+    """Tokens of an answer where the client names no limit."""
+    concurrent: int = 256
+    """Calls that are sampled at once; others wait."""
+    call_seconds: float = 600.0
+    """A call that takes longer is stopped."""
+    idle_seconds: float = 1800.0
+    """A session that is silent for longer has failed."""
+    session_calls: int = 1000
+    """Most calls of one session."""
+    session_tokens: int = 1_000_000
+    """Most sampled tokens of one session."""
+    out: Path | None = None
+    """Save the forest here as Parquet at the end."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until interrupted, then save."""
+    asked = parse(ServeArguments, complete(arguments), "serve", ABOUT)
+    at_least(1, items=asked.items, max_tokens=asked.max_tokens, concurrent=asked.concurrent)
+    at_least(1, session_calls=asked.session_calls, session_tokens=asked.session_tokens)
+    at_least(0, port=asked.port)
+    if asked.out is not None and asked.out.exists():
+        raise RolltreeError(f"--out {asked.out} exists and is kept as it is; give another name")
+    if asked.trust_remote_code:
+        trust_code()
+    with ExitStack() as stack:
+        pool = None
+        if asked.cluster:
+            task = asked_task(asked.task or "countdown", asked.level, asked.policy)
+            pool, _ = stack.enter_context(placed(asked, asked.policy, task, engine=asked.engine))
+        gateway = asyncio.run(_serve(asked, pool))
+    if asked.out is not None:
+        save(gateway.forest, asked.out)
+        print(f"{len(gateway.sessions)} sessions of {len(gateway.forest)} items are in {asked.out}")
+    return 0
+
+
+async def _serve(asked: ServeArguments, pool: PoolEngine | None) -> Gateway:
+    from itertools import islice
+
+    from rolltree.engine.choose import choose_engine
+    from rolltree.gateway.server import loopback, serving
+    from rolltree.policy.device import place
+
+    engine = pool or await choose_engine(asked.engine, asked.policy, placement=place(asked.device, asked.dtype))
+    bounds = Bounds(
+        concurrent=asked.concurrent, call_seconds=asked.call_seconds, idle_seconds=asked.idle_seconds,
+        calls=asked.session_calls, tokens=asked.session_tokens, max_tokens=asked.max_tokens,
+    )  # fmt: skip
+    task = asked_task(asked.task, asked.level, asked.policy) if asked.task else None
+    gateway = Gateway(engine, asked.policy, task, bounds)
+    if task is not None:
+        gateway.items.update({item.id: item for item in islice(task.items("train", asked.seed), asked.items)})
+    token = asked.token or ("" if loopback(asked.host) else secrets.token_urlsafe(24))
+    stopped = asyncio.Event()
+    try:
+        async with serving(gateway, asked.host, asked.port, token) as (address, _):
+            for sign in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
+            print(f"{asked.policy} answers at {address}/s/NAME/v1 (one session for each NAME); Ctrl-C ends", flush=True)
+            if token and not asked.token:
+                print(f"Clients show this key: {token}", flush=True)
+            await stopped.wait()
+    finally:
+        await engine.close()
+    return gateway

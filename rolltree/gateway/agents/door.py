@@ -1,0 +1,154 @@
+"""The door agents knock at: calls come in by HTTP, wait, and are answered by the rollout they belong to."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rolltree.engine.protocol import Codec, Sample
+from rolltree.engine.samples import nothing
+from rolltree.gateway.agents.letters import Characters
+from rolltree.gateway.answer import Answer
+from rolltree.gateway.ask import Ask
+from rolltree.gateway.contexts import Prompt
+from rolltree.gateway.errors import GatewayError
+from rolltree.gateway.server import guarded, number, read_body, stream, written_for
+from rolltree.gateway.session import Draw, OnText, Reply
+from rolltree.gateway.wire import WIRES, Wire
+from rolltree.policy.codec import HFCodec
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+NO_MORE = "in a rollout a call has one answer, and log-probs stay in its tree; leave n and logprobs out"
+BODY = 32 * 2**20
+"""Bytes of a call at most."""
+
+
+@dataclass
+class Asking:
+    """A call that waits for its answer."""
+
+    ask: Ask
+    draw: Draw
+    answered: asyncio.Future[Answer] = field(repr=False)
+
+    def reply(self, answer: Answer) -> None:
+        """Answer it; nothing where the agent has given up waiting."""
+        if not self.answered.done():
+            self.answered.set_result(answer)
+
+
+@dataclass
+class Door:
+    """Calls of all agents of one task, by the key each run was given. `codec` counts tokens."""
+
+    codec: Codec
+    port: int = 0
+    waiting: dict[str, asyncio.Queue[Asking]] = field(default_factory=dict[str, "asyncio.Queue[Asking]"])
+    rewards: dict[str, float] = field(default_factory=dict[str, float])
+
+    def open(self) -> str:
+        """A key for one run of an agent."""
+        key = secrets.token_urlsafe(18)
+        self.waiting[key] = asyncio.Queue()
+        return key
+
+    def shut(self, key: str) -> None:
+        """No more calls of this run; those that wait are refused."""
+        queue = self.waiting.pop(key, None)
+        self.rewards.pop(key, None)
+        while queue is not None and not queue.empty():
+            asking = queue.get_nowait()
+            if not asking.answered.done():
+                asking.answered.set_exception(GatewayError("this rollout has ended", 409))
+
+    def address(self, key: str) -> str:
+        """Where a run of an agent finds its policy."""
+        return f"http://127.0.0.1:{self.port}/s/{key}/v1"
+
+    async def asked(self, key: str) -> Asking:
+        """The next call of a run."""
+        return await self.waiting[key].get()
+
+    async def call(self, key: str, ask: Ask, draw: Draw) -> Answer:
+        """Wait for what the rollout answers to a call."""
+        if key not in self.waiting:
+            raise GatewayError("this rollout has ended", 409)
+        asking = Asking(ask, draw, asyncio.get_running_loop().create_future())
+        self.waiting[key].put_nowait(asking)
+        return await asking.answered
+
+    async def serve(self) -> None:
+        """Listen on a free port of this machine alone, as long as the process lives."""
+        from aiohttp import web
+
+        app = web.Application(client_max_size=BODY, middlewares=[guarded("")])
+        for wire in WIRES:
+            app.router.add_post("/s/{key}" + wire.path, self._handler(wire))
+        app.router.add_post("/s/{key}/reward", self._reward)
+        app.router.add_get("/s/{key}/v1/models", _models)
+        runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.port = runner.addresses[0][1]
+
+    def _handler(self, wire: Wire) -> Callable[[web.Request], Any]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            from aiohttp import web
+
+            body = await read_body(request)
+            ask, draw = wire.read(body, 2**31 - 1)
+            if draw.n > 1 or body.get("logprobs"):
+                raise GatewayError(NO_MORE)
+            written = written_for(body, "policy", self.codec)
+
+            async def call(_: OnText | None) -> Reply:
+                answer = await self.call(request.match_info["key"], ask, draw)
+                return Reply(0, self._prompt(ask), (self._sample(answer),), (answer,))
+
+            if body.get("stream"):
+                return await stream(request, wire, written, call, pieces=False)
+            return web.json_response(wire.whole(written, await call(None)))
+
+        return handle
+
+    async def _reward(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        key, body = request.match_info["key"], await read_body(request)
+        if key not in self.waiting:
+            raise GatewayError("this rollout has ended", 409)
+        self.rewards[key] = number(body, "reward")
+        return web.json_response({"reward": self.rewards[key]})
+
+    def _prompt(self, ask: Ask) -> Prompt:
+        """For the count of tokens alone."""
+        text = ask.text if ask.text is not None else "".join(str(m["content"]) for m in ask.messages or ())
+        return Prompt(ask, text, np.asarray(self.codec.encode(text), np.int32))
+
+    def _sample(self, answer: Answer) -> Sample:
+        """For the count of tokens alone."""
+        ids = np.asarray(self.codec.encode(answer.text), np.int32)
+        empty = nothing("eos")
+        blank = np.full(len(ids), np.nan, np.float32)
+        return Sample(ids, blank, blank, empty.version, "eos")
+
+
+async def serving_door(tokenizer: Any) -> Door:
+    """An open door; without a tokenizer characters are counted."""
+    door = Door(Characters() if tokenizer is None else HFCodec(tokenizer))
+    await door.serve()
+    return door
+
+
+async def _models(_: web.Request) -> web.Response:
+    from aiohttp import web
+
+    one = {"id": "policy", "object": "model", "created": 0, "owned_by": "rolltree"}
+    return web.json_response({"object": "list", "data": [one]})

@@ -1,0 +1,189 @@
+"""One run of an agent: a process or a coroutine that asks through the door, or ends.
+
+All coroutines here run in the one event loop that `threads.awaited` keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import json
+import os
+import shlex
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rolltree.gateway.agents.door import Asking, Door
+from rolltree.gateway.answer import Answer
+from rolltree.task.foreign.locate import locate
+from rolltree.task.items import TaskError
+
+KEPT = 4000
+"""Characters of standard error that a failure tells."""
+MOST = 1_000_000
+"""Characters of standard output that are read as the final answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An agent that is through: what it gave as its final answer, or as its reward."""
+
+    final: str = ""
+    reward: float | None = None
+
+
+class Agent(Protocol):
+    """What starts runs: gives what it is asked on, and returns how it ended."""
+
+    async def __call__(self, item: Mapping[str, Any], base_url: str, key: str) -> Ended:
+        """Run to the end; cancelling it ends whatever it started."""
+        ...
+
+
+class AgentRun:
+    """An agent on one item. It is begun, answered and given up; between answers it waits."""
+
+    def __init__(self, agent: Agent, door: Callable[[], Awaitable[Door]], seconds: float) -> None:
+        self._agent, self._door, self._seconds = agent, door, seconds
+        self._work: asyncio.Task[Ended] | None = None
+        self._at: Door | None = None
+        self.key = ""
+        self.asking: Asking | None = None
+        """The call that waits for an answer."""
+
+    async def begin(self, item: Mapping[str, Any]) -> Asking | Ended:
+        """Start the agent; its first call, or its end."""
+        await self.give_up()
+        self._at = await self._door()
+        self.key = self._at.open()
+        self._work = asyncio.ensure_future(self._agent(item, self._at.address(self.key), self.key))
+        return await self._next()
+
+    async def answer(self, answer: Answer) -> Asking | Ended:
+        """Answer the call that waits; the agent's next call, or its end."""
+        if self.asking is None:
+            raise TaskError("an answer was given to an agent that did not ask")
+        self.asking.reply(answer)
+        self.asking = None
+        return await self._next()
+
+    async def give_up(self) -> None:
+        """End the agent, whatever it is at."""
+        if self._work is not None and not self._work.done():
+            self._work.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await self._work
+        if self._at is not None:
+            self._at.shut(self.key)
+        self._work, self.asking, self._at = None, None, None
+
+    def close(self) -> None:
+        """Give the agent up, from any thread."""
+        work = self._work
+        if work is not None and not work.done():
+            with suppress(RuntimeError):  # the loop is closed: nothing runs any more
+                work.get_loop().call_soon_threadsafe(work.cancel)
+
+    def __del__(self) -> None:
+        self.close()
+
+    async def _next(self) -> Asking | Ended:
+        assert self._at is not None
+        assert self._work is not None
+        asked = asyncio.ensure_future(self._at.asked(self.key))
+        done, _ = await asyncio.wait({asked, self._work}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+        if asked in done:
+            self.asking = asked.result()
+            return self.asking
+        asked.cancel()
+        work = self._work
+        reward = self._at.rewards.get(self.key)
+        if work in done:
+            ended = await work
+            self._at.shut(self.key)
+            return ended if reward is None else Ended(ended.final, reward)
+        await self.give_up()
+        raise TaskError(f"the agent neither asked nor ended for {self._seconds:g} s and was stopped")
+
+
+_alive: set[int] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    for group in _alive:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def agent_of(told: str | Callable[..., Any]) -> Agent:
+    """A command, `module:function` or `file.py:function`, or the function itself."""
+    if callable(told):
+        return _function(told)
+    words = shlex.split(told)
+    if len(words) == 1 and ":" in words[0]:
+        return _function(locate(words[0], "the agent"))
+    if not words:
+        raise TaskError("the agent is empty; give a command such as 'python my_agent.py', or module:function")
+    return _process(words)
+
+
+def _process(words: list[str]) -> Agent:
+    async def run(item: Mapping[str, Any], base_url: str, key: str) -> Ended:
+        around = {
+            **os.environ, "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": key,
+            "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"), "ROLLTREE_ITEM": json.dumps(item),
+        }  # fmt: skip
+        pipe = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words, env=around, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+            )
+        except OSError as error:
+            raise TaskError(f"the agent {shlex.join(words)!r} cannot be started: {error.strerror}") from None
+        _alive.add(process.pid)
+        try:
+            out, err = await asyncio.gather(_head(process.stdout, MOST), _tail(process.stderr, KEPT))
+            code = await process.wait()
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it started and left behind, too
+            _alive.discard(process.pid)
+            await process.wait()
+        if code:
+            raise TaskError(f"the agent ended with code {code}: {err.strip() or 'it said nothing on standard error'}")
+        return Ended(out.strip())
+
+    return run
+
+
+def _function(made: Callable[..., Any]) -> Agent:
+    async def run(item: Mapping[str, Any], base_url: str, key: str) -> Ended:
+        asked = {**item, "base_url": base_url, "api_key": key}
+        told = made(asked) if inspect.iscoroutinefunction(made) else asyncio.to_thread(made, asked)
+        value = await told
+        if isinstance(value, bool | int | float):
+            return Ended(reward=float(value))
+        if value is not None and not isinstance(value, str):
+            raise TaskError(f"the agent returned {value!r:.80}; return a text, a reward, or nothing")
+        return Ended(value or "")
+
+    return run
+
+
+async def _head(stream: asyncio.StreamReader | None, most: int) -> str:
+    kept = bytearray()
+    while stream is not None and (part := await stream.read(65536)):
+        kept += part[: max(0, most - len(kept))]
+    return kept.decode(errors="replace")
+
+
+async def _tail(stream: asyncio.StreamReader | None, most: int) -> str:
+    kept = b""
+    while stream is not None and (part := await stream.read(65536)):
+        kept = (kept + part)[-most:]
+    return kept.decode(errors="replace")

@@ -1,0 +1,215 @@
+"""An agent that is a program of its own as a task: `agent:COMMAND?task=NAME`.
+
+Here the agent is the environment: what it asks is what the policy reads, and each turn of a rollout is the answer to
+one of its calls. So strategies, budgets, credits and schedules know nothing of agents. A fork starts the agent again,
+answers it from the record up to the fork, and must hear the same again; else the fork fails as not reproducible.
+
+How the policy is sampled is the run's to say: an agent's temperature and limits are not taken over. Its stop strings
+are, in so far as the task stops there too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rolltree.gateway.agents.door import Asking, Door, serving_door
+from rolltree.gateway.agents.letters import Characters, characters
+from rolltree.gateway.agents.running import AgentRun, Ended, agent_of
+from rolltree.gateway.answer import answer_of
+from rolltree.gateway.contexts import Contexts, Prompt, shared
+from rolltree.gateway.template import Plain, Template, template_of
+from rolltree.task.data.chat import specials
+from rolltree.task.data.functions import MESSAGES
+from rolltree.task.foreign.episode import Episode, Foreign, Heard, difference, unsaid
+from rolltree.task.foreign.seat import Stable
+from rolltree.task.foreign.threads import awaited
+from rolltree.task.items import TaskError
+from rolltree.task.protocol import Item, Split, Task, Verdict
+from rolltree.task.registry import load_task
+
+TURNS, TOKENS = 32, 2048
+"""Calls and policy tokens of a rollout, where the task has no word on them."""
+
+
+@dataclass(eq=False)
+class Talk:
+    """One run of the agent with what was asked and answered in it."""
+
+    run: AgentRun
+    contexts: Contexts = field(init=False)
+    prompt: Prompt = field(init=False)
+    ended: Ended | None = None
+
+    def close(self) -> None:
+        """Give the agent up."""
+        self.run.close()
+
+
+class _Ending(Stable):
+    """Agents that nobody needs are ended, not kept."""
+
+    def back(self, env: Any) -> None:
+        env.close()
+
+
+class AgentTask(Foreign):
+    """Items and verifier of another task, played by an agent."""
+
+    def __init__(
+        self, agent: str | Callable[..., Any], *, task: str | Task = "countdown", level: int | None = None,
+        stop: str | Sequence[str] = (), max_turns: int = 0, max_tokens: int = 0, seconds: float = 50.0,
+    ) -> None:  # fmt: skip
+        """`agent` is a command, module:function or file.py:function. `stop` are strings that end a turn (of a policy
+        without chat template; the task's own when left out). `seconds` is how long the agent may be silent."""
+        limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds}
+        self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits}
+        self.agent = agent
+        self.inner = load_task(task, level=level) if isinstance(task, str) else task
+        self._run, self._seconds = agent_of(agent), seconds
+        self._extra = (stop,) if isinstance(stop, str) and stop else tuple(stop)
+        self._tokenizer: Any = None
+        self._template: Template = Plain()
+        self._door: asyncio.Task[Door] | None = None
+        super().__init__(
+            f"agent:{self.inner.name}", self._talk, stop=self._extra or self.inner.stop,
+            max_tokens=max_tokens or self.inner.max_tokens or TOKENS,
+            max_turns=max_turns or self.inner.max_turns or TURNS, snapshots="replay",
+        )  # fmt: skip
+        self.level = self.inner.level
+        self.stable = _Ending(self._talk)
+        self._shown: dict[str, str] = {}
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """Nothing: each fork is a replay that is checked."""
+        return frozenset()
+
+    @property
+    def exact_text(self) -> bool:
+        """In a chat template special tokens mean something."""
+        return bool(self._template.ends)
+
+    @property
+    def about(self) -> str:
+        """What plays, and what judges."""
+        told = self.agent if isinstance(self.agent, str) else getattr(self.agent, "__name__", "a function")
+        return "\n".join([f"played by {told}; judged by {self.inner.name}", str(getattr(self.inner, "about", ""))])
+
+    def spoken_by(self, tokenizer: Any) -> AgentTask:
+        """This task in the chat template of a policy, where it has one."""
+        bound = AgentTask(self.agent, **self._given)
+        bound._tokenizer, bound._template = tokenizer, template_of(tokenizer)
+        if ends := bound._template.ends:
+            bound.stop = (ends, *self._extra)
+        return bound
+
+    def count(self, split: Split) -> int | None:
+        """As many as the task has."""
+        count: Any = getattr(self.inner, "count", None)
+        return None if count is None else count(split)
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        """The task's items, with what the agent asks first as their prompts: it is started once for each to hear it."""
+        return map(self._asked, self.inner.items(split, seed))
+
+    # -- as of `Foreign`: all of these run beside the event loop ---------------------------------------------------
+
+    def open(self, env: Talk, item: Item) -> str:
+        """Start the agent; its first call as the policy reads it."""
+        first = awaited(env.run.begin(_public(item)))
+        if isinstance(first, Ended):
+            raise TaskError(f"the agent ended without asking the policy anything about item {item.id!r}")
+        env.contexts, env.ended = Contexts(Characters(), self._template, characters), None
+        env.prompt = self._placed(env, first)
+        return Characters().decode(env.prompt.ids)
+
+    def turn(self, env: Talk, text: str) -> Heard:
+        """Answer the agent's call; what its next one adds to the conversation."""
+        ends = self._template.ends
+        if ends and not text.endswith(ends) and ends == getattr(self._tokenizer, "eos_token", None):
+            text += ends  # a last eos is taken off before a task sees the text
+        before = Characters().decode(env.prompt.ids) + text
+        asked = self._answered(env, text, "stop")
+        if isinstance(asked, Ended):
+            env.ended = asked
+            return Heard("", done=True)
+        env.prompt = self._placed(env, asked)
+        now = env.prompt.ids
+        if shared(now, characters(before)) < len(before):
+            said = Characters().decode(now)
+            raise TaskError(
+                f"the agent left the conversation: its next call is {difference(said, before)}; a rollout is one "
+                "conversation that goes on, so let the agent repeat all that was said (rolltree serve records others)"
+            )
+        return Heard(Characters().decode(now[len(before) :]))
+
+    def judge(self, env: Talk, item: Item, episode: Episode, text: str) -> Verdict:
+        """The agent's reward, or the verifier's word on its final answer. One that was cut off hears its last words."""
+        if env.ended is None:
+            last = self._answered(env, unsaid(episode, text), "length")
+            env.ended = last if isinstance(last, Ended) else Ended()
+        end, asked = env.ended, replace(item, prompt=str(item.meta["asked"]))
+        if end.reward is not None:
+            return Verdict(end.reward, why="rewarded by the agent")
+        return awaited(self.inner.verify(asked, self.inner.start(asked)[0], end.final))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process starts agents of its own."""
+        return _again, (self.agent, self._given, self._tokenizer)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _asked(self, item: Item) -> Item:
+        if item.id not in self._shown:
+            self._shown[item.id] = self.shown(item)
+        shown = self._shown[item.id]
+        return replace(item, prompt=shown, meta={**item.meta, "shown": shown, "asked": item.prompt})
+
+    def _talk(self) -> Talk:
+        return Talk(AgentRun(self._run, self._opened, self._seconds))
+
+    async def _opened(self) -> Door:
+        if self._door is None:
+            self._door = asyncio.ensure_future(serving_door(self._tokenizer))
+        return await self._door
+
+    def _placed(self, env: Talk, asking: Asking) -> Prompt:
+        if missing := [one for one in asking.draw.sampling.stop if one not in self.stop]:
+            raise TaskError(
+                f"the agent stops at {missing[0]!r} and the rollouts of {self.name} stop at "
+                f"{', '.join(map(repr, self.stop)) or 'nothing'}; give the task stop={missing[0]!r}"
+            )
+        if asking.ask.ids is not None:
+            raise TaskError("the agent sends token ids; in a rollout it must send text or messages")
+        return env.contexts.place(asking.ask)
+
+    def _answered(self, env: Talk, text: str, finish: str) -> Asking | Ended:
+        """Hand a turn to the agent as it would get it from a server."""
+        asking = env.run.asking
+        if asking is None:
+            raise TaskError("the agent does not wait for an answer")
+        shown = text.removesuffix(self._template.ends) if self._template.ends else text
+        if self._template.ends:
+            for token in specials(self._tokenizer):
+                shown = shown.replace(token, "")
+        stopped = next((one for one in asking.draw.sampling.stop if shown.endswith(one)), "")
+        shown = shown.removesuffix(stopped)
+        name = f"call_{len(env.contexts.turns)}"
+        answer = answer_of(self._template, asking.ask, shown, finish, stopped, name)
+        env.contexts.said(env.prompt, characters(text), answer.text, answer.message or None)
+        return awaited(env.run.answer(answer))
+
+
+def _public(item: Item) -> Mapping[str, Any]:
+    """What of an item an agent is told: never the answer."""
+    asked = item.meta.get("asked", item.prompt)
+    told: dict[str, Any] = {"id": item.id, "prompt": asked, "level": item.level}
+    return {**told, "messages": item.meta[MESSAGES]} if MESSAGES in item.meta else told
+
+
+def _again(agent: str | Callable[..., Any], given: Mapping[str, Any], tokenizer: Any) -> AgentTask:
+    made = AgentTask(agent, **given)
+    return made if tokenizer is None else made.spoken_by(tokenizer)

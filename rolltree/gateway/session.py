@@ -1,0 +1,185 @@
+"""A session of a client: its calls are sampled by an engine and written into its item's tree."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from rolltree.engine.protocol import Engine, EngineError, Generation, Request, Sample, Sampling
+from rolltree.engine.samples import join
+from rolltree.engine.texts import tokens_of
+from rolltree.gateway.answer import Answer, read, shown
+from rolltree.gateway.ask import Ask
+from rolltree.gateway.contexts import Contexts, Prompt
+from rolltree.gateway.errors import GatewayError
+from rolltree.gateway.record import Call, Record
+from rolltree.gateway.template import Template
+from rolltree.tree import Node, Tree
+
+OnText = Callable[[str], Awaitable[None]]
+"""Takes the text of an answer as it grows, in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How a call wants to be answered."""
+
+    sampling: Sampling
+    n: int = 1
+    top: int = 0
+    """How many alternatives of each token to report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a call is answered."""
+
+    call: int
+    prompt: Prompt
+    samples: tuple[Sample, ...]
+    answers: tuple[Answer, ...]
+
+
+@dataclass(repr=False)
+class Session:
+    """One rollout of one item, made by a program that we know nothing of."""
+
+    name: str
+    engine: Engine
+    template: Template
+    tree: Tree
+    now: Callable[[], float] = time.monotonic
+    contexts: Contexts = field(init=False)
+    record: Record = field(init=False)
+    touched: float = field(init=False)
+    busy: int = 0
+    """Calls that are being answered."""
+    ended: str = ""
+    """Why no call is answered any more."""
+
+    def __post_init__(self) -> None:
+        self.contexts = Contexts(self.engine.codec, self.template, lambda text: tokens_of(self.engine, text, "a call"))
+        self.record = Record(self.tree, self.name, self.now)
+        self.touched = self.now()
+
+    async def call(self, ask: Ask, draw: Draw, on_text: OnText | None = None) -> Reply:
+        """Answer one call. Cancelled, it stops what is being sampled and keeps it, as tokens nobody took."""
+        if self.ended:
+            raise GatewayError(f"session {self.name!r} has ended ({self.ended}); open another", 409)
+        self.touched = self.now()
+        prompt = self._placed(ask)
+        want = frozenset({f"top:{draw.top}"} if draw.top else ())
+        if missing := self.engine.capabilities.lacking(want):
+            raise GatewayError(f"this engine cannot report {missing[0]}; leave top_logprobs out or ask for fewer")
+        runs = self._submitted(prompt, draw, want)
+        call = self.record.asked(prompt)
+        self.busy += 1
+        try:
+            if on_text is None or ask.tools:
+                samples = [await run for run in runs]
+            else:
+                samples = [await self._streamed(runs[0], draw.sampling.stop, on_text)]
+        except (asyncio.CancelledError, ConnectionError):
+            await self._given_up(call, runs)
+            raise
+        except Exception as error:
+            for run in runs:
+                run.stop("abort")
+            why = f"the engine: {type(error).__name__}: {error}"
+            self.tree.event("fail", call.end, why, at=self.now(), session=self.name, call=call.number)
+            raise
+        finally:
+            self.busy -= 1
+            self.touched = self.now()
+        answers = [self._said(call, sample, draw.sampling.stop)[0] for sample in samples]
+        return Reply(call.number, prompt, tuple(samples), tuple(answers))
+
+    def rewarded(self, reward: float, call: int | None = None) -> None:
+        """A reward for one call: the `step_reward` of its answers."""
+        if call is None or not 0 <= call < len(self.record.calls):
+            raise GatewayError(f"session {self.name!r} has no call {call}; it has {len(self.record.calls)}", 404)
+        for node in self.record.calls[call].answers.values():
+            node.scores["step_reward"] = node.scores.get("step_reward", 0.0) + reward
+
+    def end(self, reward: float | None, why: str, parts: dict[str, float] | None = None) -> list[Node]:
+        """End the session: every context's last node gets the outcome; without a reward they have failed."""
+        if self.ended:
+            raise GatewayError(f"session {self.name!r} has ended already ({self.ended})", 409)
+        self.ended = why
+        ends = self.record.ends()
+        for node in ends:
+            if reward is None:
+                self.tree.close(node, "failed", "error", why, at=self.now(), session=self.name)
+            else:
+                node.scores.update({**(parts or {}), "reward": reward})
+                node.finish = node.finish or "stop"
+                self.tree.event("verify", node, why, at=self.now(), reward=reward, session=self.name)
+        if not ends:
+            self.tree.event("fail" if reward is None else "note", None, f"{self.name}: {why}, and nothing was sampled")
+        return ends
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _placed(self, ask: Ask) -> Prompt:
+        try:
+            prompt = self.contexts.place(ask)
+        except EngineError as error:
+            raise GatewayError(str(error)) from None
+        size, most = self.engine.codec.vocab_size, self.engine.capabilities.max_context
+        if not len(prompt.ids):
+            raise GatewayError("the call is empty: there is no token to go on from")
+        if len(prompt.ids) >= most:
+            raise GatewayError(f"the call has {len(prompt.ids)} tokens and leaves no room in a context of {most}")
+        if ask.ids is not None and not 0 <= int(prompt.ids.min()) <= int(prompt.ids.max()) < size:
+            raise GatewayError(f"the call has token ids outside of 0 to {size - 1}")
+        return prompt
+
+    def _submitted(self, prompt: Prompt, draw: Draw, want: frozenset[str]) -> list[Generation]:
+        room = self.engine.capabilities.max_context - len(prompt.ids)
+        runs: list[Generation] = []
+        for i in range(draw.n):
+            sampling = draw.sampling
+            seed = None if sampling.seed is None else sampling.seed + i
+            each = replace(sampling, max_tokens=min(sampling.max_tokens, room), seed=seed)
+            try:
+                runs.append(self.engine.submit(Request(prompt.ids, each, want, self.tree.id)))
+            except EngineError as error:
+                for run in runs:
+                    run.stop("abort")
+                raise GatewayError(str(error)) from None
+        return runs
+
+    async def _streamed(self, run: Generation, stops: Sequence[str], on_text: OnText) -> Sample:
+        parts: list[Sample] = []
+        told = ""
+        async for part in run:
+            parts.append(part)
+            text = shown(self.engine.codec, join(parts), stops)
+            # What may yet become another letter or the stop string is not said before that is known.
+            safe = text.rstrip("\ufffd")
+            safe = safe[: max(len(told), len(safe) - max(map(len, stops), default=0))]
+            if safe.startswith(told) and len(safe) > len(told):
+                await on_text(safe[len(told) :])
+                told = safe
+        sample = await run
+        text = shown(self.engine.codec, sample, stops)
+        if text[len(told) :]:
+            await on_text(text[len(told) :])
+        return sample
+
+    def _said(self, call: Call, sample: Sample, stops: Sequence[str]) -> tuple[Answer, Node]:
+        prompt = call.prompt
+        name = f"call_{self.name}_{len(self.contexts.turns)}"
+        answer = read(self.engine.codec, self.template, prompt.ask, sample, stops, name)
+        turn = self.contexts.said(prompt, sample.actions, answer.text, answer.message or None)
+        return answer, self.record.answered(call, sample, turn.number)
+
+    async def _given_up(self, call: Call, runs: Sequence[Generation]) -> None:
+        for run in runs:
+            run.stop("abort")
+        for run in runs:
+            with suppress(Exception):  # a dead engine: nothing more to keep
+                self.record.given_up(self._said(call, await run, ())[1])

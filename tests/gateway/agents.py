@@ -1,0 +1,86 @@
+"""Agents for tests, as they are found by address: they speak HTTP and know nothing of Rolltree."""
+
+import asyncio
+import re
+import time
+
+import aiohttp
+
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+
+
+async def ask(item, messages, path="/chat/completions", **more):
+    url = item["base_url"] + path
+    async with aiohttp.ClientSession() as http, http.post(url, json={"messages": messages, **more}) as answer:
+        told = await answer.json()
+        if answer.status != 200:
+            raise RuntimeError(told["error"]["message"])
+        return told["choices"][0]["message"]
+
+
+def calculate(text):
+    call = re.fullmatch(r"(-?\d{1,9})([-+*])(\d{1,9})", text)
+    if call is None:
+        return "bad\n"
+    a, b = int(call[1]), int(call[3])
+    return f"{ {'+': a + b, '-': a - b, '*': a * b}[call[2]] }\n"
+
+
+async def calculator(item):
+    messages = [{"role": "user", "content": item["prompt"]}]
+    while not re.fullmatch(r"=-?\d{1,12}", (said := await ask(item, messages, stop=["\n"]))["content"]):
+        messages += [said, {"role": "user", "content": calculate(said["content"])}]
+    return said["content"]
+
+
+async def echo(item):
+    """Doubles the first letter of each turn until one begins early in the alphabet."""
+    messages = [{"role": "user", "content": item["prompt"]}]
+    while (said := await ask(item, messages, stop=["!"]))["content"][:1] not in set("abcdef"):
+        messages += [said, {"role": "user", "content": f"{said['content']}!"[0] * 2 + "!"}]
+    return said["content"]
+
+
+async def clock(item):
+    """Says what time it is, so that no second run is like the first."""
+    messages = [{"role": "user", "content": item["prompt"]}]
+    for _ in range(3):
+        said = await ask(item, messages, stop=["!"])
+        now = "".join("abcdefghij"[int(digit)] for digit in str(time.perf_counter_ns()))
+        messages += [said, {"role": "user", "content": f"{now}!"}]
+    return said["content"]
+
+
+async def crashing(item):
+    await ask(item, [{"role": "user", "content": item["prompt"]}], stop=["!"])
+    raise ZeroDivisionError("on purpose")
+
+
+async def hanging(item):
+    await ask(item, [{"role": "user", "content": item["prompt"]}], stop=["!"])
+    await asyncio.sleep(3600)
+
+
+async def forgetful(item):
+    """Leaves out what was said."""
+    said = await ask(item, [{"role": "user", "content": item["prompt"]}], stop=["!"])
+    said = await ask(item, [{"role": "user", "content": item["prompt"]}, {"role": "user", "content": "a!"}])
+    return said["content"]
+
+
+async def rewarding(item):
+    """Judges itself by the gateway's reward route."""
+    said = await ask(item, [{"role": "user", "content": item["prompt"]}], stop=["!"])
+    base = item["base_url"].removesuffix("/v1")
+    async with aiohttp.ClientSession() as http, http.post(base + "/reward", json={"reward": 0.25}) as answer:
+        assert answer.status == 200
+    return said["content"]
+
+
+async def tooled(item):
+    """Calls the tool it is asked for until there is an answer in words."""
+    messages = [{"role": "user", "content": item["prompt"]}]
+    while (said := await ask(item, messages, tools=[TOOL])).get("tool_calls"):
+        messages.append(said)
+        messages += [{"role": "tool", "tool_call_id": c["id"], "content": "4"} for c in said["tool_calls"]]
+    return said["content"]
