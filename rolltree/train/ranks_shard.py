@@ -63,13 +63,14 @@ class Outline:
     model: Any
     attention: Attention
     compute: Compute
+    max_context: int
 
     @classmethod
     def of(cls, policy: LanguagePolicy) -> Outline:
         """That of a whole policy."""
         model: Any = policy.model
         bare = {id(p): nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in model.parameters()}
-        return cls(deepcopy(model, cast("dict[int, Any]", bare)), policy.attention, policy.compute)
+        return cls(deepcopy(model, cast("dict[int, Any]", bare)), policy.attention, policy.compute, policy.max_context)
 
 
 class RankPolicy(LanguagePolicy):
@@ -78,6 +79,7 @@ class RankPolicy(LanguagePolicy):
     def __init__(self, form: Outline, device: torch.device, weights: Mapping[str, Tensor] | None) -> None:
         self.model, self.device = form.model, device
         self.attention, self.compute = form.attention, form.compute
+        self.max_context = form.max_context
         shard(self.model, device)
         load_weights(self.model, weights)
         if not any(True for _ in self.parameters()):
