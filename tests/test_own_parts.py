@@ -65,7 +65,8 @@ def rolltree(site: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[
 def test_an_installed_package_is_compared_like_any_recipe(installed, tmp_path):
     done = rolltree(
         installed, "compare", "grpo", "disagreement", "--task", "arithmetic", "--budget", "600", "--seeds", "1",
-        "--set", "train.prompts=2", "--eval-items", "2", "--eval-samples", "2", "--json", cwd=tmp_path,
+        "--set", "train.prompts=2", "--eval-items", "2", "--eval-samples", "2", "--flat", "false", "--json",
+        cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)

@@ -34,7 +34,7 @@ PRIOR = 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Branch:
+class ForkBranch:
     """What one branch of a fork did to the chance of success."""
 
     node: int
@@ -79,13 +79,13 @@ class Fork:
     before: float
     """Share of the rollouts through this place that succeeded."""
     leaves: int
-    branches: tuple[Branch, ...]
+    branches: tuple[ForkBranch, ...]
     """Those with enough independent continuations."""
     others: int
     """Branches with fewer: what they changed cannot be told from luck."""
 
     @property
-    def decisive(self) -> Branch:
+    def decisive(self) -> ForkBranch:
         """The branch that changed most."""
         return self.branches[0]
 
@@ -113,7 +113,7 @@ def decisions(
     """
     if prior < 0 or least < 1:
         raise AnalysisError(f"prior={prior} and least={least} make no sense; give at least 0 and at least 1")
-    work = _Work(source, weights, prior, least)
+    work = _Scan(source, weights, prior, least)
     chosen = range(len(source.ids)) if trees is None else trees
     forks = [f for t in chosen for f in work.forks(t, None if steps is None else steps[t])]
     forks.sort(key=lambda f: -abs(f.decisive.shrunk))
@@ -134,7 +134,7 @@ def even_weights(shape: Shape, counted: np.ndarray) -> Floats:
     return out
 
 
-class _Work:
+class _Scan:
     """The leaves of a forest with their weights and outcomes, and the forks of one tree after the other."""
 
     def __init__(self, source: TreeColumns, weights: Floats | None, prior: float, least: float) -> None:
@@ -174,7 +174,7 @@ class _Work:
         before, _, mass = self._rate(here)
         groups = [(child, m.entered[child]) for child in m.shape.children(span)]
         groups = [(child, rows) for child, rows in groups if self.mass[rows].sum() > 0]
-        branches: list[Branch] = []
+        branches: list[ForkBranch] = []
         for child, _ in groups if len(groups) > 1 else []:
             if not m.length[child]:
                 continue  # a rollout that ends here
@@ -185,7 +185,7 @@ class _Work:
         return Fork(tree, step, position, before, int(self.count[here].sum()), tuple(branches),
                     len(groups) - len(branches))  # fmt: skip
 
-    def _branch(self, m: Merged, child: int, rest: np.ndarray, before: float, mass: float) -> Branch:
+    def _branch(self, m: Merged, child: int, rest: np.ndarray, before: float, mass: float) -> ForkBranch:
         spans = [child]
         while m.shape.child_count[spans[-1]] == 1:
             spans.append(spans[-1] + 1)
@@ -199,7 +199,7 @@ class _Work:
         row, at = int(m.row[child]), int(m.offset[child])
         parts = [self.actions[self.at[m.row[s]] + m.offset[s] :][: m.length[s]] for s in spans]
         codes, words = self.role
-        return Branch(
+        return ForkBranch(
             int(self.ids[row]), at, np.concatenate(parts), words[int(codes[row])], bool(self.forced[row]), share,
             int(self.count[rows].sum()), units, after, after - before, (1 - share) * change.low,
             (1 - share) * change.high, (1 - share) * pulled,

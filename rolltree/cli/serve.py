@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rolltree.cli.common import at_least, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.errors import RolltreeError
-from rolltree.gateway.gateway import Bounds, Gateway
+from rolltree.gateway.gateway import Gateway, GatewayBounds
 from rolltree.policy.trust import trust_code
 from rolltree.tree.parquet import save
 
@@ -107,7 +107,7 @@ async def _serve(asked: ServeArguments, pool: PoolEngine | None) -> Gateway:
     from rolltree.policy.device import place
 
     engine = pool or await choose_engine(asked.engine, asked.policy, placement=place(asked.device, asked.dtype))
-    bounds = Bounds(
+    bounds = GatewayBounds(
         concurrent=asked.concurrent, call_seconds=asked.call_seconds, idle_seconds=asked.idle_seconds,
         calls=asked.session_calls, tokens=asked.session_tokens, max_tokens=asked.max_tokens,
     )  # fmt: skip

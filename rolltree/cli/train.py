@@ -135,9 +135,10 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
         config = replace(config, lora=LoraKnobs(rank=asked.lora, alpha=2.0 * asked.lora))
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
     out = asked.out or Path("runs") / f"{folder_name(made.card.name)}-{folder_name(asked.task)}-{config.seed}"
-    if not asked.json:
+    terminal = Terminal(stderr=True)
+    if terminal.is_terminal and not asked.json:  # in a log, what is wrong with the input stands alone
         said = f"{made.card.name} on {asked.task} into {out}: loading {asked.policy}"
-        Terminal(stderr=True).print(visible(said), highlight=False)
+        terminal.print(visible(said), highlight=False)
     if asked.use_credit or asked.use_objective:
         recipe = Swapped(recipe, asked.use_credit, asked.use_objective)
     with ExitStack() as stack:

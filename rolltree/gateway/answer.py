@@ -13,7 +13,7 @@ from rolltree.task.data.callformats import OPENS, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallAnswer:
     """One answer to a call."""
 
     text: str
@@ -25,26 +25,26 @@ class Answer:
     stopped_by: str = ""
 
 
-def read(codec: Codec, template: Template, ask: Ask, sample: Sample, stops: Sequence[str], name: str) -> Answer:
+def read(codec: Codec, template: Template, ask: Ask, sample: Sample, stops: Sequence[str], name: str) -> CallAnswer:
     """Read a sample for a client that asked to stop at `stops`; calls get ids that begin with `name`."""
     finish = "length" if sample.finish == "length" else "stop"
     return answer_of(template, ask, shown(codec, sample, stops), finish, sample.stopped_by, name)
 
 
-def answer_of(template: Template, ask: Ask, text: str, finish: str, stopped_by: str, name: str) -> Answer:
+def answer_of(template: Template, ask: Ask, text: str, finish: str, stopped_by: str, name: str) -> CallAnswer:
     """A text as the answer to a call: a message, with the calls of tools that can be read in it."""
     if ask.messages is None:
-        return Answer(text, {}, finish, stopped_by)
+        return CallAnswer(text, {}, finish, stopped_by)
     found = list(template.calls(ask.tools)(text))
     if not found or any(one.wrong for one in found):
         # A call that cannot be read is shown as it was written: the agent sees what the policy said.
-        return Answer(text, {"role": "assistant", "content": text}, finish, stopped_by)
+        return CallAnswer(text, {"role": "assistant", "content": text}, finish, stopped_by)
     message = {
         "role": "assistant",
         "content": text.partition(OPENS)[0] if OPENS in text else "",
         "tool_calls": [_call(one, f"{name}_{i}") for i, one in enumerate(found)],
     }
-    return Answer(text, message, "tool_calls", stopped_by)
+    return CallAnswer(text, message, "tool_calls", stopped_by)
 
 
 def shown(codec: Codec, sample: Sample, stops: Sequence[str]) -> str:

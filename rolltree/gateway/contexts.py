@@ -29,7 +29,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ContextPrompt:
     """A call as tokens: which of them were sampled before, and which earlier turns were written in another way."""
 
     ask: Ask
@@ -46,7 +46,7 @@ class Turn:
     """What the policy answered to a call."""
 
     number: int
-    prompt: Prompt
+    prompt: ContextPrompt
     ids: IntArray
     """As sampled, a stop string and an end token included."""
     said: str
@@ -82,11 +82,11 @@ class Contexts:
     turns: list[Turn] = field(default_factory=list[Turn])
     _by_key: dict[str, int] = field(default_factory=dict[str, int])
 
-    def place(self, ask: Ask) -> Prompt:
+    def place(self, ask: Ask) -> ContextPrompt:
         """The tokens of a call."""
         if ask.ids is not None:
             ids = np.asarray(ask.ids, np.int32)
-            return Prompt(ask, "", ids, tuple(self._sampled_in(ids)))
+            return ContextPrompt(ask, "", ids, tuple(self._sampled_in(ids)))
         text = rendered(self.template, ask)
         known = self._known(ask)
         start = self._behind_text(text) if ask.messages is None else self._behind_turn(ask, text, known)
@@ -95,7 +95,7 @@ class Contexts:
             start = _Start(np.zeros(0, np.int32), (), (), 0, 0, text)
         return self._filled(ask, text, start, [turn for turn in known if turn.place >= start.covered])
 
-    def said(self, prompt: Prompt, ids: Array, text: str, message: Message | None = None) -> Turn:
+    def said(self, prompt: ContextPrompt, ids: Array, text: str, message: Message | None = None) -> Turn:
         """Keep what the policy answered: `text` and `message` as the client got them."""
         turn = Turn(len(self.turns), prompt, np.asarray(ids, np.int32), text, message)
         self.turns.append(turn)
@@ -145,7 +145,7 @@ class Contexts:
 
     def _behind_prompt(self, ask: Ask, text: str, least: int) -> _Start | None:
         """At the end of an earlier prompt, where that reaches farther than `least`."""
-        found: Prompt | None = None
+        found: ContextPrompt | None = None
         for turn in self.turns:
             known = turn.prompt
             same = known.ask.ids is None and (known.ask.text is None) == (ask.text is None)
@@ -158,7 +158,7 @@ class Contexts:
 
     # -- what is new -----------------------------------------------------------------------------------------------
 
-    def _filled(self, ask: Ask, text: str, start: _Start, later: Sequence[Turn]) -> Prompt:
+    def _filled(self, ask: Ask, text: str, start: _Start, later: Sequence[Turn]) -> ContextPrompt:
         """The rest as tokens; turns in it that the template changed keep the ids of what it left of them."""
         parts: list[Array] = [start.ids]
         spans, changed = list(start.spans), list(start.changed)
@@ -175,7 +175,7 @@ class Contexts:
             parts += [before, ids]
             length, rest, behind_prompt = length + len(ids), rest[place + len(written) :], False
         parts.append(self._encoded(rest))
-        return Prompt(ask, text, np.concatenate(parts).astype(np.int32), tuple(spans), tuple(changed))
+        return ContextPrompt(ask, text, np.concatenate(parts).astype(np.int32), tuple(spans), tuple(changed))
 
     def _left_of(self, turn: Turn, rest: str, *, at_once: bool) -> tuple[int, IntArray, str] | None:
         """Where in a text a changed turn stands, with the last tokens of it that are still written so."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from rolltree.engine.protocol import Engine
 from rolltree.gateway.errors import GatewayError
-from rolltree.gateway.session import Session
+from rolltree.gateway.session import GatewaySession
 from rolltree.gateway.template import Template, template_of
 from rolltree.generate.answers import verdict_of
 from rolltree.task.protocol import Item, Task
@@ -17,7 +17,7 @@ from rolltree.tree import Forest, Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class GatewayBounds:
     """What clients may take. A bound that is met is told to the client in one sentence."""
 
     body_bytes: int = 8 * 2**20
@@ -44,10 +44,10 @@ class Gateway:
     engine: Engine
     model: str = "policy"
     task: Task | None = None
-    bounds: Bounds = Bounds()
+    bounds: GatewayBounds = GatewayBounds()
     clock: Callable[[], float] = time.monotonic
     forest: Forest = field(default_factory=Forest)
-    sessions: dict[str, Session] = field(default_factory=dict[str, Session])
+    sessions: dict[str, GatewaySession] = field(default_factory=dict[str, GatewaySession])
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     template: Template = field(init=False)
 
@@ -55,7 +55,7 @@ class Gateway:
         self.template = template_of(getattr(self.engine.codec, "tokenizer", None))
         self._began = self.clock()
 
-    def open(self, name: str, item: str | Item | None = None) -> Session:
+    def open(self, name: str, item: str | Item | None = None) -> GatewaySession:
         """A new session, of an item that may be unknown so far (by default one of its own)."""
         if name in self.sessions:
             raise GatewayError(f"there is a session {name!r} already; choose another name", 409)
@@ -68,7 +68,7 @@ class Gateway:
         id = item.id if isinstance(item, Item) else item or name
         if id not in self.forest:
             self.forest.add(Tree(id, (), task="" if self.task is None else self.task.name, item=id))
-        session = Session(name, self.engine, self.template, self.forest[id], self.now)
+        session = GatewaySession(name, self.engine, self.template, self.forest[id], self.now)
         self.sessions[name] = session
         session.tree.event("start", None, f"session {name}", at=self.now(), session=name)
         return session
@@ -78,7 +78,7 @@ class Gateway:
         items = list(self.items.values())
         return items[len(self.sessions) % len(items)] if items else None
 
-    def session(self, name: str) -> Session:
+    def session(self, name: str) -> GatewaySession:
         """The session of a call; a name that was never heard opens one."""
         found = self.sessions.get(name) or self.open(name)
         bounds, sampled = self.bounds, sum(len(turn.ids) for turn in found.contexts.turns)
@@ -88,13 +88,13 @@ class Gateway:
             raise GatewayError(f"session {name!r} is at its end: {why}; give it a reward or end it", 429)
         return found
 
-    def known(self, name: str) -> Session:
+    def known(self, name: str) -> GatewaySession:
         """A session that must be there."""
         if name not in self.sessions:
             raise GatewayError(f"there is no session {name!r}", 404)
         return self.sessions[name]
 
-    async def verified(self, session: Session, final: str) -> dict[str, Any]:
+    async def verified(self, session: GatewaySession, final: str) -> dict[str, Any]:
         """End a session with what the task's verifier says about its final artefact."""
         item = self.items.get(session.tree.item)
         if self.task is None or item is None:

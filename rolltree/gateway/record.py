@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rolltree.engine.protocol import IntArray, Sample
-from rolltree.gateway.contexts import Prompt, shared
+from rolltree.gateway.contexts import ContextPrompt, shared
 from rolltree.tree import Node, Role, Tree
 
 RETRIED = "dropped: asked again"
@@ -23,28 +23,28 @@ GIVEN_UP = "dropped: nobody waited for it"
 
 
 @dataclass(repr=False)
-class Call:
+class RecordedCall:
     """A call in the tree: where its prompt ends, and what was answered."""
 
     number: int
-    prompt: Prompt
+    prompt: ContextPrompt
     end: Node
     answers: dict[int, Node] = field(default_factory=dict[int, Node])
     """By the number of the turn."""
 
 
 @dataclass(repr=False)
-class Record:
+class CallRecord:
     """Writes one session into a tree, whose root may be bare and shared with other sessions of the item."""
 
     tree: Tree
     session: str
     clock: Callable[[], float] = lambda: 0.0
-    calls: list[Call] = field(default_factory=list[Call])
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
     own: set[int] = field(default_factory=set[int])
     """Nodes that this session sampled."""
 
-    def asked(self, prompt: Prompt) -> Call:
+    def asked(self, prompt: ContextPrompt) -> RecordedCall:
         """Put the prompt of a call into the tree."""
         here, known = self._descend(prompt.ids)
         how = "goes on" if here.is_leaf and known else "branches off" if known else "begins"
@@ -53,7 +53,7 @@ class Record:
             behind = any(one.role == "policy" for one in self.tree.path(here))
             role: Role = "template" if prompt.changed else "env" if behind else "prompt"
             here = self.tree.extend(here, left, role=role, actor=ACTORS[role], birth="boundary", status="done")
-        call = Call(len(self.calls), prompt, here)
+        call = RecordedCall(len(self.calls), prompt, here)
         self.calls.append(call)
         numbers = {"session": self.session, "call": call.number, "shared": known, "new": len(left)}
         self.tree.event("act", here, f"call {call.number} of {self.session} {how}", at=self.clock(), **numbers)
@@ -62,7 +62,7 @@ class Record:
             self.tree.event("note", here, why, at=self.clock(), session=self.session, turns=list(prompt.changed))
         return call
 
-    def answered(self, call: Call, sample: Sample, turn: int) -> Node:
+    def answered(self, call: RecordedCall, sample: Sample, turn: int) -> Node:
         """Put what was sampled for a call below it, as the session's turn of that number."""
         node = self.tree.extend(
             call.end, sample.actions, role="policy", birth="resample" if call.end.children else "boundary",
@@ -152,5 +152,5 @@ class Record:
         return head
 
 
-def _key(call: Call) -> bytes:
+def _key(call: RecordedCall) -> bytes:
     return call.prompt.ids.tobytes()

@@ -16,9 +16,9 @@ from rolltree.engine.protocol import Codec
 from rolltree.errors import RolltreeError
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.gateway import Gateway
-from rolltree.gateway.session import OnText, Reply
+from rolltree.gateway.session import OnText, SessionReply
 from rolltree.gateway.wire import WIRES
-from rolltree.gateway.wire.protocol import Event, Wire, Written
+from rolltree.gateway.wire.protocol import Event, WireFormat, Written
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -54,7 +54,7 @@ class Server:
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
-    def _handler(self, wire: Wire) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _handler(self, wire: WireFormat) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             from aiohttp import web
 
@@ -63,7 +63,7 @@ class Server:
             session = self.gateway.session(self._name(request))
             written = written_for(body, self.gateway.model, self.gateway.engine.codec)
 
-            async def call(on_text: OnText | None) -> Reply:
+            async def call(on_text: OnText | None) -> SessionReply:
                 return await session.call(ask, draw, on_text)
 
             async with self._slot(), _within(self.gateway.bounds.call_seconds):
@@ -196,8 +196,8 @@ def written_for(body: dict[str, Any], model: str, codec: Codec) -> Written:
 
 
 async def stream(
-    request: web.Request, wire: Wire, written: Written, call: Callable[[OnText | None], Awaitable[Reply]], *,
-    pieces: bool,
+    request: web.Request, wire: WireFormat, written: Written,
+    call: Callable[[OnText | None], Awaitable[SessionReply]], *, pieces: bool,
 ) -> web.StreamResponse:  # fmt: skip
     """An answer as server-sent events. Until the first token nothing is sent, so a refusal is still a status."""
     from aiohttp import web

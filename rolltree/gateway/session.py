@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from rolltree.engine.protocol import Engine, EngineError, Generation, Request, Sample, Sampling
 from rolltree.engine.samples import join
 from rolltree.engine.texts import tokens_of
-from rolltree.gateway.answer import Answer, read, shown
+from rolltree.gateway.answer import CallAnswer, read, shown
 from rolltree.gateway.ask import Ask
-from rolltree.gateway.contexts import Contexts, Prompt
+from rolltree.gateway.contexts import ContextPrompt, Contexts
 from rolltree.gateway.errors import GatewayError
-from rolltree.gateway.record import Call, Record
+from rolltree.gateway.record import CallRecord, RecordedCall
 from rolltree.gateway.template import Template
 from rolltree.tree import Node, Tree
 
@@ -34,17 +34,17 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SessionReply:
     """What a call is answered."""
 
     call: int
-    prompt: Prompt
+    prompt: ContextPrompt
     samples: tuple[Sample, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[CallAnswer, ...]
 
 
 @dataclass(repr=False)
-class Session:
+class GatewaySession:
     """One rollout of one item, made by a program that we know nothing of."""
 
     name: str
@@ -53,7 +53,7 @@ class Session:
     tree: Tree
     now: Callable[[], float] = time.monotonic
     contexts: Contexts = field(init=False)
-    record: Record = field(init=False)
+    record: CallRecord = field(init=False)
     touched: float = field(init=False)
     busy: int = 0
     """Calls that are being answered."""
@@ -62,10 +62,10 @@ class Session:
 
     def __post_init__(self) -> None:
         self.contexts = Contexts(self.engine.codec, self.template, lambda text: tokens_of(self.engine, text, "a call"))
-        self.record = Record(self.tree, self.name, self.now)
+        self.record = CallRecord(self.tree, self.name, self.now)
         self.touched = self.now()
 
-    async def call(self, ask: Ask, draw: Draw, on_text: OnText | None = None) -> Reply:
+    async def call(self, ask: Ask, draw: Draw, on_text: OnText | None = None) -> SessionReply:
         """Answer one call. Cancelled, it stops what is being sampled and keeps it, as tokens nobody took."""
         if self.ended:
             raise GatewayError(f"session {self.name!r} has ended ({self.ended}); open another", 409)
@@ -95,7 +95,7 @@ class Session:
             self.busy -= 1
             self.touched = self.now()
         answers = [self._said(call, sample, draw.sampling.stop)[0] for sample in samples]
-        return Reply(call.number, prompt, tuple(samples), tuple(answers))
+        return SessionReply(call.number, prompt, tuple(samples), tuple(answers))
 
     def rewarded(self, reward: float, call: int | None = None) -> None:
         """A reward for one call: the `step_reward` of its answers."""
@@ -123,7 +123,7 @@ class Session:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _placed(self, ask: Ask) -> Prompt:
+    def _placed(self, ask: Ask) -> ContextPrompt:
         try:
             prompt = self.contexts.place(ask)
         except EngineError as error:
@@ -137,7 +137,7 @@ class Session:
             raise GatewayError(f"the call has token ids outside of 0 to {size - 1}")
         return prompt
 
-    def _submitted(self, prompt: Prompt, draw: Draw, want: frozenset[str]) -> list[Generation]:
+    def _submitted(self, prompt: ContextPrompt, draw: Draw, want: frozenset[str]) -> list[Generation]:
         room = self.engine.capabilities.max_context - len(prompt.ids)
         runs: list[Generation] = []
         for i in range(draw.n):
@@ -170,14 +170,14 @@ class Session:
             await on_text(text[len(told) :])
         return sample
 
-    def _said(self, call: Call, sample: Sample, stops: Sequence[str]) -> tuple[Answer, Node]:
+    def _said(self, call: RecordedCall, sample: Sample, stops: Sequence[str]) -> tuple[CallAnswer, Node]:
         prompt = call.prompt
         name = f"call_{self.name}_{len(self.contexts.turns)}"
         answer = read(self.engine.codec, self.template, prompt.ask, sample, stops, name)
         turn = self.contexts.said(prompt, sample.actions, answer.text, answer.message or None)
         return answer, self.record.answered(call, sample, turn.number)
 
-    async def _given_up(self, call: Call, runs: Sequence[Generation]) -> None:
+    async def _given_up(self, call: RecordedCall, runs: Sequence[Generation]) -> None:
         for run in runs:
             run.stop("abort")
         for run in runs:

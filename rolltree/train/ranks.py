@@ -53,7 +53,7 @@ class Others(Protocol):
     """Those that each rank computes with; 0 = as many as it has."""
 
     @property
-    def wires(self) -> Sequence[rank.Wire]:
+    def wires(self) -> Sequence[rank.RankWire]:
         """To the ranks from 1 on."""
         ...
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from rolltree.train.config import TrainError
-from rolltree.train.ranks_worker import FAILED, Wire, backend_of, serve
+from rolltree.train.ranks_worker import FAILED, RankWire, backend_of, serve
 
 PATIENCE = 10.0
 """Seconds that a process which ends the run, or is ended by it, is given."""
@@ -47,7 +47,7 @@ class Processes:
             raise
 
     @property
-    def wires(self) -> Sequence[Wire]:
+    def wires(self) -> Sequence[RankWire]:
         """To the ranks from 1 on."""
         return self._pipes
 

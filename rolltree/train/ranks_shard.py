@@ -57,7 +57,7 @@ class Sharded:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class ModelOutline:
     """A policy without its weights: what is sent to other ranks and cut there."""
 
     model: Any
@@ -66,7 +66,7 @@ class Outline:
     max_context: int
 
     @classmethod
-    def of(cls, policy: LanguagePolicy) -> Outline:
+    def of(cls, policy: LanguagePolicy) -> ModelOutline:
         """That of a whole policy."""
         model: Any = policy.model
         bare = {id(p): nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in model.parameters()}
@@ -76,7 +76,7 @@ class Outline:
 class RankPolicy(LanguagePolicy):
     """A policy that is cut over the ranks; the driver has looked at the whole one already."""
 
-    def __init__(self, form: Outline, device: torch.device, weights: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, form: ModelOutline, device: torch.device, weights: Mapping[str, Tensor] | None) -> None:
         self.model, self.device = form.model, device
         self.attention, self.compute = form.attention, form.compute
         self.max_context = form.max_context

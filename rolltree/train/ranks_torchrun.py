@@ -15,14 +15,14 @@ import torch.distributed as dist
 
 from rolltree.policy.device import place
 from rolltree.train.config import TrainConfig, TrainError
-from rolltree.train.ranks_worker import FAILED, Wire, backend_of, serve
+from rolltree.train.ranks_worker import FAILED, RankWire, backend_of, serve
 
 WAIT = timedelta(days=30)
 """Ranks wait for the driver as long as rollouts take; torchrun ends all when one is gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TorchrunPlace:
     """Which of torchrun's processes this is."""
 
     rank: int
@@ -31,13 +31,13 @@ class Place:
     """Its number on its machine, which is its card's."""
 
 
-def launched(environment: Mapping[str, str] = os.environ) -> Place | None:
+def launched(environment: Mapping[str, str] = os.environ) -> TorchrunPlace | None:
     """This process's place among those of torchrun; None where there are no others."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in environment for name in names) or "TORCHELASTIC_RUN_ID" not in environment:
         return None
     rank, size, local = (int(environment[name]) for name in names)
-    return Place(rank, size, local) if size > 1 else None
+    return TorchrunPlace(rank, size, local) if size > 1 else None
 
 
 def leads() -> bool:
@@ -74,7 +74,7 @@ class Launched:
         self._wires = [_Wire(number) for number in range(1, size)]
 
     @property
-    def wires(self) -> Sequence[Wire]:
+    def wires(self) -> Sequence[RankWire]:
         """To the ranks from 1 on."""
         return self._wires
 
@@ -140,7 +140,7 @@ def _meet(device: str) -> None:
     dist.init_process_group(backend_of(torch.device(device)), timeout=WAIT)
 
 
-def _device(config: TrainConfig, mine: Place) -> torch.device:
+def _device(config: TrainConfig, mine: TorchrunPlace) -> torch.device:
     if config.device != "cpu" and torch.accelerator.is_available():
         torch.accelerator.set_device_index(mine.local)
     return place(config.device, config.dtype).device

@@ -19,7 +19,7 @@ from rolltree.train.memory import keep_freed
 from rolltree.train.optimizer import make_optimizer
 from rolltree.train.pack import Micro
 from rolltree.train.ranks_shard import (
-    Outline,
+    ModelOutline,
     RankPolicy,
     Sharded,
     gather_trained,
@@ -41,19 +41,19 @@ Whole = Mapping[str, Mapping[str, Tensor]]
 class Beginning:
     """What a rank begins with."""
 
-    policy: Outline
-    anchors: Mapping[str, Outline | None]
+    policy: ModelOutline
+    anchors: Mapping[str, ModelOutline | None]
     """The fixed policies; None = the trained one without its adapters."""
     optim: Optim
 
     @classmethod
     def of(cls, learner: Learner) -> Beginning:
         """That of a learner which is whole."""
-        anchors = {n: None if isinstance(p, Unadapted) else Outline.of(p) for n, p in learner.anchors.items()}
-        return cls(Outline.of(learner.policy), anchors, learner.optim)
+        anchors = {n: None if isinstance(p, Unadapted) else ModelOutline.of(p) for n, p in learner.anchors.items()}
+        return cls(ModelOutline.of(learner.policy), anchors, learner.optim)
 
 
-class Wire(Protocol):
+class RankWire(Protocol):
     """Messages between the driver and one other rank; a `multiprocessing` connection is one."""
 
     def send_bytes(self, buf: bytes, /) -> None:
@@ -145,7 +145,7 @@ def reanchor(learner: Learner, name: str) -> None:
     learner.reanchor(name)
 
 
-def serve(wire: Wire, device: torch.device) -> None:
+def serve(wire: RankWire, device: torch.device) -> None:
     """Do what the driver asks until it is gone."""
     try:
         learner = begin(pickle.loads(wire.recv_bytes()), device)

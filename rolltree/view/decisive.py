@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from rolltree.analysis.decisive import PRIOR, Branch, Decisions, Fork, decisions
+from rolltree.analysis.decisive import PRIOR, Decisions, Fork, ForkBranch, decisions
 from rolltree.tree.archive import Archive
 from rolltree.view.outline import Outline, outline
 from rolltree.view.source import RunSource
@@ -26,7 +26,7 @@ class ShownBranch:
     """The token with which it leaves the others."""
     rest: str
     """What follows on it, up to where it parts again."""
-    branch: Branch
+    branch: ForkBranch
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def interval(branch: Branch) -> str:
+def interval(branch: ForkBranch) -> str:
     """The change and its interval, in points of a hundred."""
     low, high = 100 * branch.low, 100 * branch.high
     return f"{100 * branch.change:+.0f} ({low:+.0f} to {high:+.0f})"

@@ -25,7 +25,7 @@ SHOWN = 48
 
 
 @dataclass(frozen=True)
-class Pair:
+class CreditPair:
     """Two credits held against each other."""
 
     one: str
@@ -57,11 +57,11 @@ def open_lens(
     return lens(trees, {name: load_credit(name) for name in names}, how)
 
 
-def pairs(made: Lens) -> list[Pair]:
+def pairs(made: Lens) -> list[CreditPair]:
     """Every two of the credits."""
     taught = max(1, int(made.taught.sum()))
     return [
-        Pair(made.names[a], made.names[b], made.alike(a, b), n := made.flipped(a, b), n / taught)
+        CreditPair(made.names[a], made.names[b], made.alike(a, b), n := made.flipped(a, b), n / taught)
         for a, b in combinations(range(len(made.names)), 2)
     ]
 

@@ -11,7 +11,11 @@ import pytest
 from rolltree.cli import VERBS, demo, main, placed
 from rolltree.train import start
 
-CALLS = {**{verb: [verb] for verb in VERBS}, "train a recipe": ["train", "grpo"], "grow a recipe": ["rollout", "grpo"]}
+CALLS = {
+    **{verb: [verb] for verb in VERBS if verb != "serve"},  # it serves until somebody stops it
+    "train a recipe": ["train", "grpo"],
+    "grow a recipe": ["rollout", "grpo"],
+}
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def sampled(how, rounds=2, want=frozenset({"entropy", "top:4"}), make=engine64, 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_the_samples_are_those_of_one_token_at_a_time(drafter, streamed):
     plain, none = sampled(None, streamed=streamed)
-    guessed, counts = sampled(Speculation(drafter, most=5, least=0.05), streamed=streamed)
+    guessed, counts = sampled(Speculation(drafter, most=5, least=0.05, rows=64), streamed=streamed)
     assert none is None
     assert counts.accepted > 100
     for (a, _), (b, parts) in zip(plain, guessed, strict=True):
@@ -106,7 +106,7 @@ def test_hooks_see_every_token_once_and_hidden_states_are_the_same():
         plain, _ = sampled(None, 1, wants, **extra)
         calls = sorted(seen)
         seen.clear()
-        guessed, _ = sampled(Speculation("suffix", least=0.05), 1, wants, **extra)
+        guessed, _ = sampled(Speculation("suffix", least=0.05, rows=64), 1, wants, **extra)
         assert sorted(seen) == calls
         for (a, _), (b, _) in zip(plain, guessed, strict=True):
             assert a.actions.tolist() == b.actions.tolist()
@@ -163,7 +163,7 @@ def test_it_draws_from_the_same_distribution_whatever_is_guessed():
     speculate.DRAFTERS["random"] = Random
     try:
         plain, _ = sampled(None, 4)
-        guessed, counts = sampled(Speculation("random", most=6), 4)
+        guessed, counts = sampled(Speculation("random", most=6, rows=64), 4)
     finally:
         del speculate.DRAFTERS["random"]
     assert counts.accepted > 0
@@ -176,7 +176,7 @@ def test_it_rests_where_guesses_are_wrong(monkeypatch):
             return [22] * most
 
     monkeypatch.setitem(speculate.DRAFTERS, "wrong", lambda: Wrong([]))
-    _, counts = sampled(Speculation("wrong", most=8), 2)
+    _, counts = sampled(Speculation("wrong", most=8, rows=64), 2)
     assert counts.drafted > 0
     assert counts.drafted < 0.5 * 8 * counts.rows
 

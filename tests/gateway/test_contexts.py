@@ -9,7 +9,7 @@ from rolltree.engine.protocol import Sample, exact_text
 from rolltree.gateway.answer import read
 from rolltree.gateway.ask import Ask, message
 from rolltree.gateway.contexts import Contexts
-from rolltree.gateway.record import Record
+from rolltree.gateway.record import CallRecord
 from rolltree.gateway.template import Plain, template_of
 from rolltree.policy.codec import HFCodec
 from rolltree.tree import Tree
@@ -27,7 +27,7 @@ class Session:
     def __init__(self, codec, template, tree=None, name="s"):
         self.codec, self.template = codec, template
         self.contexts = Contexts(codec, template, lambda text: np.asarray(codec.encode(text), np.int32))
-        self.record = Record(tree or Tree("t", ()), name)
+        self.record = CallRecord(tree or Tree("t", ()), name)
         self.made = 0
 
     def call(self, ask, *answers, stopped_by=""):

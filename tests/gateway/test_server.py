@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rolltree.gateway.errors import GatewayError
-from rolltree.gateway.gateway import Bounds, Gateway
+from rolltree.gateway.gateway import Gateway, GatewayBounds
 from rolltree.gateway.server import serving
 from rolltree.task.protocol import Item
 from rolltree.task.registry import load_task
@@ -41,7 +41,7 @@ class Client:
 
 @asynccontextmanager
 async def client(engine, token="", **bounds):
-    gateway = Gateway(engine, "tiny", bounds=Bounds(**bounds))
+    gateway = Gateway(engine, "tiny", bounds=GatewayBounds(**bounds))
     async with serving(gateway, token=token) as (address, _), aiohttp.ClientSession() as http:
         yield Client(http, address, gateway)
     await engine.close()

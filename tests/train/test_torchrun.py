@@ -15,7 +15,7 @@ import rolltree
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.grpo import Grpo
 from rolltree.train.config import TrainConfig, TrainError
-from rolltree.train.ranks_torchrun import Place, launched, settled
+from rolltree.train.ranks_torchrun import TorchrunPlace, launched, settled
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 SCRIPT = """
@@ -72,7 +72,7 @@ def test_torchrun_trains_and_resumes_what_one_process_trains(nodes: int, tmp_pat
 
 def test_a_place_is_read_off_what_torchrun_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "x"}
-    assert launched(told) == Place(3, 4, 1)
+    assert launched(told) == TorchrunPlace(3, 4, 1)
     assert launched({**told, "WORLD_SIZE": "1"}) is None
     # Other programs set some of these names too.
     assert launched({name: told[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}) is None

@@ -13,13 +13,13 @@ import numpy as np
 from rolltree.engine.protocol import Codec, Sample
 from rolltree.engine.samples import nothing
 from rolltree.gateway.agents.letters import Characters
-from rolltree.gateway.answer import Answer
+from rolltree.gateway.answer import CallAnswer
 from rolltree.gateway.ask import Ask
-from rolltree.gateway.contexts import Prompt
+from rolltree.gateway.contexts import ContextPrompt
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.server import guarded, number, read_body, stream, written_for
-from rolltree.gateway.session import Draw, OnText, Reply
-from rolltree.gateway.wire import WIRES, Wire
+from rolltree.gateway.session import Draw, OnText, SessionReply
+from rolltree.gateway.wire import WIRES, WireFormat
 from rolltree.policy.codec import HFCodec
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ BODY = 32 * 2**20
 
 
 @dataclass
-class Asking:
+class WaitingCall:
     """A call that waits for its answer."""
 
     ask: Ask
     draw: Draw
-    answered: asyncio.Future[Answer] = field(repr=False)
+    answered: asyncio.Future[CallAnswer] = field(repr=False)
 
-    def reply(self, answer: Answer) -> None:
+    def reply(self, answer: CallAnswer) -> None:
         """Answer it; nothing where the agent has given up waiting."""
         if not self.answered.done():
             self.answered.set_result(answer)
@@ -50,7 +50,7 @@ class Door:
 
     codec: Codec
     port: int = 0
-    waiting: dict[str, asyncio.Queue[Asking]] = field(default_factory=dict[str, "asyncio.Queue[Asking]"])
+    waiting: dict[str, asyncio.Queue[WaitingCall]] = field(default_factory=dict[str, "asyncio.Queue[WaitingCall]"])
     rewards: dict[str, float] = field(default_factory=dict[str, float])
 
     def open(self) -> str:
@@ -72,15 +72,15 @@ class Door:
         """Where a run of an agent finds its policy."""
         return f"http://127.0.0.1:{self.port}/s/{key}/v1"
 
-    async def asked(self, key: str) -> Asking:
+    async def asked(self, key: str) -> WaitingCall:
         """The next call of a run."""
         return await self.waiting[key].get()
 
-    async def call(self, key: str, ask: Ask, draw: Draw) -> Answer:
+    async def call(self, key: str, ask: Ask, draw: Draw) -> CallAnswer:
         """Wait for what the rollout answers to a call."""
         if key not in self.waiting:
             raise GatewayError("this rollout has ended", 409)
-        asking = Asking(ask, draw, asyncio.get_running_loop().create_future())
+        asking = WaitingCall(ask, draw, asyncio.get_running_loop().create_future())
         self.waiting[key].put_nowait(asking)
         return await asking.answered
 
@@ -98,7 +98,7 @@ class Door:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.port = runner.addresses[0][1]
 
-    def _handler(self, wire: Wire) -> Callable[[web.Request], Any]:
+    def _handler(self, wire: WireFormat) -> Callable[[web.Request], Any]:
         async def handle(request: web.Request) -> web.StreamResponse:
             from aiohttp import web
 
@@ -108,9 +108,9 @@ class Door:
                 raise GatewayError(NO_MORE)
             written = written_for(body, "policy", self.codec)
 
-            async def call(_: OnText | None) -> Reply:
+            async def call(_: OnText | None) -> SessionReply:
                 answer = await self.call(request.match_info["key"], ask, draw)
-                return Reply(0, self._prompt(ask), (self._sample(answer),), (answer,))
+                return SessionReply(0, self._prompt(ask), (self._sample(answer),), (answer,))
 
             if body.get("stream"):
                 return await stream(request, wire, written, call, pieces=False)
@@ -127,12 +127,12 @@ class Door:
         self.rewards[key] = number(body, "reward")
         return web.json_response({"reward": self.rewards[key]})
 
-    def _prompt(self, ask: Ask) -> Prompt:
+    def _prompt(self, ask: Ask) -> ContextPrompt:
         """For the count of tokens alone."""
         text = ask.text if ask.text is not None else "".join(str(m["content"]) for m in ask.messages or ())
-        return Prompt(ask, text, np.asarray(self.codec.encode(text), np.int32))
+        return ContextPrompt(ask, text, np.asarray(self.codec.encode(text), np.int32))
 
-    def _sample(self, answer: Answer) -> Sample:
+    def _sample(self, answer: CallAnswer) -> Sample:
         """For the count of tokens alone."""
         ids = np.asarray(self.codec.encode(answer.text), np.int32)
         empty = nothing("eos")

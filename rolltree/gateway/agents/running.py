@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rolltree.gateway.agents.door import Asking, Door
-from rolltree.gateway.answer import Answer
+from rolltree.gateway.agents.door import Door, WaitingCall
+from rolltree.gateway.answer import CallAnswer
 from rolltree.task.foreign.locate import locate
 from rolltree.task.items import TaskError
 
@@ -52,10 +52,10 @@ class AgentRun:
         self._work: asyncio.Task[Ended] | None = None
         self._at: Door | None = None
         self.key = ""
-        self.asking: Asking | None = None
+        self.asking: WaitingCall | None = None
         """The call that waits for an answer."""
 
-    async def begin(self, item: Mapping[str, Any]) -> Asking | Ended:
+    async def begin(self, item: Mapping[str, Any]) -> WaitingCall | Ended:
         """Start the agent; its first call, or its end."""
         await self.give_up()
         self._at = await self._door()
@@ -63,7 +63,7 @@ class AgentRun:
         self._work = asyncio.ensure_future(self._agent(item, self._at.address(self.key), self.key))
         return await self._next()
 
-    async def answer(self, answer: Answer) -> Asking | Ended:
+    async def answer(self, answer: CallAnswer) -> WaitingCall | Ended:
         """Answer the call that waits; the agent's next call, or its end."""
         if self.asking is None:
             raise TaskError("an answer was given to an agent that did not ask")
@@ -91,7 +91,7 @@ class AgentRun:
     def __del__(self) -> None:
         self.close()
 
-    async def _next(self) -> Asking | Ended:
+    async def _next(self) -> WaitingCall | Ended:
         assert self._at is not None
         assert self._work is not None
         asked = asyncio.ensure_future(self._at.asked(self.key))

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rolltree.gateway.agents.door import Asking, Door, serving_door
+from rolltree.gateway.agents.door import Door, WaitingCall, serving_door
 from rolltree.gateway.agents.letters import Characters, characters
 from rolltree.gateway.agents.running import AgentRun, Ended, agent_of
 from rolltree.gateway.answer import answer_of
-from rolltree.gateway.contexts import Contexts, Prompt, shared
+from rolltree.gateway.contexts import ContextPrompt, Contexts, shared
 from rolltree.gateway.template import Plain, Template, template_of
 from rolltree.task.data.chat import specials
 from rolltree.task.data.functions import MESSAGES
@@ -40,7 +40,7 @@ class Talk:
 
     run: AgentRun
     contexts: Contexts = field(init=False)
-    prompt: Prompt = field(init=False)
+    prompt: ContextPrompt = field(init=False)
     ended: Ended | None = None
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class AgentTask(Foreign):
             self._door = asyncio.ensure_future(serving_door(self._tokenizer))
         return await self._door
 
-    def _placed(self, env: Talk, asking: Asking) -> Prompt:
+    def _placed(self, env: Talk, asking: WaitingCall) -> ContextPrompt:
         if missing := [one for one in asking.draw.sampling.stop if one not in self.stop]:
             raise TaskError(
                 f"the agent stops at {missing[0]!r} and the rollouts of {self.name} stop at "
@@ -186,7 +186,7 @@ class AgentTask(Foreign):
             raise TaskError("the agent sends token ids; in a rollout it must send text or messages")
         return env.contexts.place(asking.ask)
 
-    def _answered(self, env: Talk, text: str, finish: str) -> Asking | Ended:
+    def _answered(self, env: Talk, text: str, finish: str) -> WaitingCall | Ended:
         """Hand a turn to the agent as it would get it from a server."""
         asking = env.run.asking
         if asking is None:

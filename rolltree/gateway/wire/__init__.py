@@ -3,10 +3,10 @@
 from rolltree.gateway.wire.anthropic import ANTHROPIC
 from rolltree.gateway.wire.chat import CHAT
 from rolltree.gateway.wire.completions import COMPLETIONS
-from rolltree.gateway.wire.protocol import Wire
+from rolltree.gateway.wire.protocol import WireFormat
 from rolltree.gateway.wire.responses import RESPONSES
 
-WIRES: tuple[Wire, ...] = (CHAT, COMPLETIONS, RESPONSES, ANTHROPIC)
+WIRES: tuple[WireFormat, ...] = (CHAT, COMPLETIONS, RESPONSES, ANTHROPIC)
 """All of them."""
 
-__all__ = ["WIRES", "Wire"]
+__all__ = ["WIRES", "WireFormat"]

@@ -8,9 +8,9 @@ from typing import Any
 
 from rolltree.gateway.ask import Ask, content, message
 from rolltree.gateway.errors import GatewayError
-from rolltree.gateway.session import Draw, Reply
+from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
-from rolltree.gateway.wire.protocol import Body, Event, Wire, Written, counted
+from rolltree.gateway.wire.protocol import Body, Event, WireFormat, Written, counted
 
 Block = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ def read(body: Body, limit: int) -> tuple[Ask, Draw]:
     return Ask(tuple(out), tuple(tools)), fields.draw(body, limit, stop="stop_sequences")
 
 
-def whole(written: Written, reply: Reply) -> Mapping[str, Any]:
+def whole(written: Written, reply: SessionReply) -> Mapping[str, Any]:
     """One message object."""
     (answer,) = reply.answers[:1]
     told, blocks = answer.message, list[Block]()
@@ -93,7 +93,7 @@ def _text(written: Written, text: str) -> Iterator[Event]:
     yield "content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}
 
 
-def _finish(written: Written, reply: Reply, streamed: bool) -> Iterator[Event]:
+def _finish(written: Written, reply: SessionReply, streamed: bool) -> Iterator[Event]:
     made = whole(written, reply)
     if not streamed:
         for block in made["content"]:
@@ -125,4 +125,4 @@ def _head(written: Written) -> dict[str, Any]:
     return {"id": f"msg_{written.id}", "type": "message", "role": "assistant", "model": written.model}
 
 
-ANTHROPIC = Wire("/v1/messages", read, whole, _begin, _text, _finish)
+ANTHROPIC = WireFormat("/v1/messages", read, whole, _begin, _text, _finish)

@@ -9,9 +9,9 @@ from typing import Any
 from rolltree.engine.protocol import Codec, Sample
 from rolltree.gateway.ask import Ask, message
 from rolltree.gateway.errors import GatewayError
-from rolltree.gateway.session import Draw, Reply
+from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
-from rolltree.gateway.wire.protocol import Body, Event, Wire, Written, counted
+from rolltree.gateway.wire.protocol import Body, Event, WireFormat, Written, counted
 
 
 def read(body: Body, limit: int) -> tuple[Ask, Draw]:
@@ -26,7 +26,7 @@ def read(body: Body, limit: int) -> tuple[Ask, Draw]:
     return Ask(messages, tools), fields.draw(body, limit, most=most, top=top)
 
 
-def whole(written: Written, reply: Reply) -> Mapping[str, Any]:
+def whole(written: Written, reply: SessionReply) -> Mapping[str, Any]:
     """One object with all choices."""
     choices: list[Mapping[str, Any]] = []
     for i, (sample, answer) in enumerate(zip(reply.samples, reply.answers, strict=True)):
@@ -64,7 +64,7 @@ def logprobs(codec: Codec, sample: Sample) -> list[Mapping[str, Any]]:
     return out
 
 
-def usage(reply: Reply) -> Mapping[str, int]:
+def usage(reply: SessionReply) -> Mapping[str, int]:
     """Tokens in and out."""
     asked, made = counted(reply)
     return {"prompt_tokens": asked, "completion_tokens": made, "total_tokens": asked + made}
@@ -78,7 +78,7 @@ def _text(written: Written, text: str) -> Iterator[Event]:
     yield _delta(written, {"content": text})
 
 
-def _finish(written: Written, reply: Reply, streamed: bool) -> Iterator[Event]:
+def _finish(written: Written, reply: SessionReply, streamed: bool) -> Iterator[Event]:
     for i, (sample, answer) in enumerate(zip(reply.samples, reply.answers, strict=True)):
         told = sent(answer.message)
         if not streamed and told.get("content"):
@@ -108,4 +108,4 @@ def _token(codec: Codec, token: int, logp: float) -> Mapping[str, Any]:
     return {"token": text, "logprob": logp, "bytes": list(text.encode()), "id": token}
 
 
-CHAT = Wire("/v1/chat/completions", read, whole, _begin, _text, _finish, "[DONE]")
+CHAT = WireFormat("/v1/chat/completions", read, whole, _begin, _text, _finish, "[DONE]")

@@ -8,10 +8,10 @@ from typing import Any, cast
 from rolltree.engine.protocol import Codec, Sample
 from rolltree.gateway.ask import Ask
 from rolltree.gateway.errors import GatewayError
-from rolltree.gateway.session import Draw, Reply
+from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
 from rolltree.gateway.wire.chat import usage
-from rolltree.gateway.wire.protocol import Body, Event, Wire, Written
+from rolltree.gateway.wire.protocol import Body, Event, WireFormat, Written
 
 
 def read(body: Body, limit: int) -> tuple[Ask, Draw]:
@@ -32,7 +32,7 @@ def read(body: Body, limit: int) -> tuple[Ask, Draw]:
     raise GatewayError("prompt must be one text or one list of token ids; send other prompts as calls of their own")
 
 
-def whole(written: Written, reply: Reply) -> Mapping[str, Any]:
+def whole(written: Written, reply: SessionReply) -> Mapping[str, Any]:
     """One object with all choices."""
     choices: list[Mapping[str, Any]] = []
     for i, (sample, answer) in enumerate(zip(reply.samples, reply.answers, strict=True)):
@@ -61,7 +61,7 @@ def _text(written: Written, text: str) -> Iterator[Event]:
     yield _chunk(written, text)
 
 
-def _finish(written: Written, reply: Reply, streamed: bool) -> Iterator[Event]:
+def _finish(written: Written, reply: SessionReply, streamed: bool) -> Iterator[Event]:
     for i, answer in enumerate(reply.answers):
         yield _chunk(written, "" if streamed else answer.text, i, answer.finish)
     options = written.body.get("stream_options")
@@ -79,4 +79,4 @@ def _head(written: Written) -> dict[str, Any]:
     return {**head, "created": written.created, "model": written.model}
 
 
-COMPLETIONS = Wire("/v1/completions", read, whole, _begin, _text, _finish, "[DONE]")
+COMPLETIONS = WireFormat("/v1/completions", read, whole, _begin, _text, _finish, "[DONE]")

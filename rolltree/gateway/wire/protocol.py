@@ -8,7 +8,7 @@ from typing import Any
 
 from rolltree.engine.protocol import Codec
 from rolltree.gateway.ask import Ask
-from rolltree.gateway.session import Draw, Reply
+from rolltree.gateway.session import Draw, SessionReply
 
 Body = Mapping[str, Any]
 Event = tuple[str, Mapping[str, Any]]
@@ -27,24 +27,24 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class WireFormat:
     """One protocol."""
 
     path: str
     read: Callable[[Body, int], tuple[Ask, Draw]]
     """What a body asks; the number is the limit of tokens where it gives none."""
-    whole: Callable[[Written, Reply], Mapping[str, Any]]
+    whole: Callable[[Written, SessionReply], Mapping[str, Any]]
     """An answer in one piece."""
     begin: Callable[[Written], Iterator[Event]]
     """Events before the first text of a stream."""
     text: Callable[[Written, str], Iterator[Event]]
     """Events for a piece of text."""
-    finish: Callable[[Written, Reply, bool], Iterator[Event]]
+    finish: Callable[[Written, SessionReply, bool], Iterator[Event]]
     """Events behind the last text; the flag says whether text was streamed (else all of it is to be written now)."""
     done: str = ""
     """What ends the stream, where no event does."""
 
 
-def counted(reply: Reply) -> tuple[int, int]:
+def counted(reply: SessionReply) -> tuple[int, int]:
     """Tokens of the prompt and of all answers."""
     return len(reply.prompt.ids), sum(len(sample.actions) for sample in reply.samples)

@@ -7,10 +7,10 @@ from typing import Any
 
 from rolltree.gateway.ask import Ask, message
 from rolltree.gateway.errors import GatewayError
-from rolltree.gateway.session import Draw, Reply
+from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
 from rolltree.gateway.wire.chat import sent
-from rolltree.gateway.wire.protocol import Body, Event, Wire, Written, counted
+from rolltree.gateway.wire.protocol import Body, Event, WireFormat, Written, counted
 
 
 def read(body: Body, limit: int) -> tuple[Ask, Draw]:
@@ -37,7 +37,7 @@ def read(body: Body, limit: int) -> tuple[Ask, Draw]:
     return Ask(tuple(out), tuple(tools)), fields.draw(body, limit, most="max_output_tokens")
 
 
-def whole(written: Written, reply: Reply) -> Mapping[str, Any]:
+def whole(written: Written, reply: SessionReply) -> Mapping[str, Any]:
     """One response object."""
     (answer,) = reply.answers[:1]
     told, output = sent(answer.message), list[Mapping[str, Any]]()
@@ -93,7 +93,7 @@ def _text(written: Written, text: str) -> Iterator[Event]:
     yield "response.output_text.delta", {"type": "response.output_text.delta", **place, "delta": text, "logprobs": []}
 
 
-def _finish(written: Written, reply: Reply, streamed: bool) -> Iterator[Event]:
+def _finish(written: Written, reply: SessionReply, streamed: bool) -> Iterator[Event]:
     response = whole(written, reply)
     for i, item in enumerate(response["output"]):
         if item["type"] == "message" and not streamed and item["content"][0]["text"]:
@@ -113,4 +113,4 @@ def _head(written: Written) -> dict[str, Any]:
     }  # fmt: skip
 
 
-RESPONSES = Wire("/v1/responses", read, whole, _begin, _text, _finish)
+RESPONSES = WireFormat("/v1/responses", read, whole, _begin, _text, _finish)

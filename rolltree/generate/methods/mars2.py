@@ -65,13 +65,13 @@ class Attempts:
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """One attempt after the other; prompts run side by side."""
-        search = _Search(self, hand)
+        search = _TeamSearch(self, hand)
         for turn in range(self.nodes):
             if not await search.attempt(turn):
                 return
 
 
-class _Search:
+class _TeamSearch:
     """Scores of one tree by what they tell about."""
 
     def __init__(self, knobs: Attempts, hand: Hand) -> None:

@@ -1,16 +1,16 @@
 """Reports: a page of verdicts, curves and tables, as one HTML file or in the terminal."""
 
-from rolltree.lab.report.branch import Branch, ReportTree, chosen_tree
+from rolltree.lab.report.branch import ReportBranch, ReportTree, chosen_tree
 from rolltree.lab.report.canvas import draw, sparkline
 from rolltree.lab.report.html import html, write_html
 from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable, duration, shown, versions
 from rolltree.lab.report.terminal import print_page
 
 __all__ = [
-    "Branch",
     "Chart",
     "Page",
     "PlotSeries",
+    "ReportBranch",
     "ReportFinding",
     "ReportTable",
     "ReportTree",

@@ -16,7 +16,7 @@ REASONS = ("fork", "prune", "fail", "allocate", "select", "splice", "graft")
 
 
 @dataclass(frozen=True)
-class Branch:
+class ReportBranch:
     """A run of nodes from one fork to the next."""
 
     words: tuple[tuple[str, str], ...]
@@ -28,7 +28,7 @@ class Branch:
     """Why it ended, of a leaf."""
     reasons: tuple[str, ...] = ()
     """What was decided here, in words."""
-    below: tuple[Branch, ...] = ()
+    below: tuple[ReportBranch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ReportTree:
 
     title: str
     note: str
-    root: Branch
+    root: ReportBranch
 
 
 def chosen_tree(folders: Iterable[str], decode: Callable[[Array], str], who: str) -> ReportTree | None:
@@ -62,7 +62,7 @@ def chosen_tree(folders: Iterable[str], decode: Callable[[Array], str], who: str
     )
 
 
-def branch_of(tree: Tree, node: Node, decode: Callable[[Array], str]) -> Branch:
+def branch_of(tree: Tree, node: Node, decode: Callable[[Array], str]) -> ReportBranch:
     """A node with all that follows it, as far as nothing forks, and the branches below."""
     run = [node]
     while len(run[-1].children) == 1:
@@ -70,7 +70,7 @@ def branch_of(tree: Tree, node: Node, decode: Callable[[Array], str]) -> Branch:
     below = tuple(branch_of(tree, child, decode) for child in tree.children(run[-1]))
     last, ids = run[-1], {one.id for one in run}
     said = (f"{e.kind}: {e.why}" for e in tree.events if e.node in ids and e.kind in REASONS and e.why)
-    return Branch(
+    return ReportBranch(
         tuple((one.role, decode(one.actions)) for one in run),
         sum(b.right for b in below) if below else int("reward" in last.scores and is_solved(last.scores)),
         sum(b.leaves for b in below) if below else 1,

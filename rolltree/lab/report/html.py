@@ -14,7 +14,7 @@ from html import escape as _escape
 from importlib.resources import files
 from pathlib import Path
 
-from rolltree.lab.report.branch import Branch, ReportTree
+from rolltree.lab.report.branch import ReportBranch, ReportTree
 from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable
 from rolltree.lab.stats import Outcome
 
@@ -119,7 +119,7 @@ def _tree(tree: ReportTree) -> str:
     )
 
 
-def _branch(branch: Branch) -> str:
+def _branch(branch: ReportBranch) -> str:
     """A branch that closes and opens without a script; a leaf has nothing to close."""
     words = "".join(
         f'<span class="{_escape(role)}">{"⟵ " if role == "env" else ""}{_escape(text.strip())}</span> '

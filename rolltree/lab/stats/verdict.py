@@ -21,7 +21,7 @@ Direction = Literal["higher", "lower", "equal"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class VerdictRule:
     """When an outcome is given; the first rule that applies decides."""
 
     outcome: Outcome
@@ -30,19 +30,19 @@ class Rule:
     applies: Callable[[Interval, float], bool]
 
 
-GAIN: tuple[Rule, ...] = (
-    Rule("worse", "lies below 0", lambda i, x: i.high < 0),
-    Rule("claim excluded", "lies above 0 and below x, the least effect claimed: better, by less than claimed",
+GAIN: tuple[VerdictRule, ...] = (
+    VerdictRule("worse", "lies below 0", lambda i, x: i.high < 0),
+    VerdictRule("claim excluded", "lies above 0 and below x, the least effect claimed: better, by less than claimed",
          lambda i, x: i.low > 0 and i.high < x),
-    Rule("holds", "lies above 0 and does not lie below x", lambda i, x: i.low > 0),
-    Rule("no effect above x", "holds 0 and lies below x", lambda i, x: i.high < x),
-    Rule("no difference found", "holds 0 and x: it says neither, and never means “equal”", lambda i, x: True),
+    VerdictRule("holds", "lies above 0 and does not lie below x", lambda i, x: i.low > 0),
+    VerdictRule("no effect above x", "holds 0 and lies below x", lambda i, x: i.high < x),
+    VerdictRule("no difference found", "holds 0 and x: it says neither, and never means “equal”", lambda i, x: True),
 )  # fmt: skip
 """Rules for a claim of an effect of at least x."""
-EQUALITY: tuple[Rule, ...] = (
-    Rule("holds", "lies between −x and x", lambda i, x: -x < i.low and i.high < x),
-    Rule("claim excluded", "lies above x or below −x", lambda i, x: i.low > x or i.high < -x),
-    Rule("no difference found", "is anywhere else: it says neither", lambda i, x: True),
+EQUALITY: tuple[VerdictRule, ...] = (
+    VerdictRule("holds", "lies between −x and x", lambda i, x: -x < i.low and i.high < x),
+    VerdictRule("claim excluded", "lies above x or below −x", lambda i, x: i.low > x or i.high < -x),
+    VerdictRule("no difference found", "is anywhere else: it says neither", lambda i, x: True),
 )
 """Rules for a claim that the effect is smaller than x either way."""
 

@@ -25,7 +25,7 @@ Place = dict[str, str | int | None]
 
 
 @dataclass(frozen=True)
-class Pair:
+class NodePair:
     """Everything the page says of two leaves."""
 
     tree: Outline
@@ -58,7 +58,7 @@ def add(site: Site) -> None:
 
 def _open(
     source: RunSource, step: int | None, id: str, nodes: tuple[int | None, int | None], colour: Colouring
-) -> Outline | Pair:
+) -> Outline | NodePair:
     archive = source.archive(step)
     tree = outline(archive, id or archive.trees[0][1])
     first = int(tree.leaf[0]) if nodes[0] is None else tree.row(nodes[0])
@@ -73,7 +73,7 @@ def _open(
     events = [event_text(e) for e in events_of(archive, tree.index)]
     told = [e for e in events if e.node == fork and (heads & {*e.children} or e.kind in ("select", "splice"))]
     shared, _ = path_strip(tree, list(parted.shared), pieces, colour)
-    return Pair(tree, first, second, parted, shared, both, first_difference(*both, pieces), tuple(told))
+    return NodePair(tree, first, second, parted, shared, both, first_difference(*both, pieces), tuple(told))
 
 
 async def _draw(
@@ -109,7 +109,7 @@ async def _draw(
         says("nothing: both leaves have the same facts")
 
 
-def _draw_bar(pair: Pair, here: Place, colour: Colouring) -> None:
+def _draw_bar(pair: NodePair, here: Place, colour: Colouring) -> None:
     tree = pair.tree
     a, b = int(tree.ids[pair.first]), int(tree.ids[pair.second])
     known = {n: f"node {n}" for n in (a, b)} | {leaf.node: leaf.label for leaf in leaves(tree)}
@@ -127,7 +127,7 @@ def _draw_bar(pair: Pair, here: Place, colour: Colouring) -> None:
         ).props("dense outlined")  # fmt: skip
 
 
-def _draw_difference(pair: Pair) -> None:
+def _draw_difference(pair: NodePair) -> None:
     tree, found = pair.tree, pair.difference
     fork = int(tree.ids[pair.parted.fork])
     if found is None:

@@ -65,7 +65,7 @@ class PageTable(Element, component="../assets/grid.js"):
         self._props["rows"] = [[asdict(c) for c in row] for row in rows]
 
 
-class Section:
+class PageSection:
     """A part of a page that is drawn again only when what it shows has changed, and then at one go."""
 
     def __init__(self) -> None:

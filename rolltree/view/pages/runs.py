@@ -14,7 +14,7 @@ from rolltree.errors import RolltreeError
 from rolltree.view.findings import badge
 from rolltree.view.links import link
 from rolltree.view.pages.frame import Crumb, Site, frame, shown, watch
-from rolltree.view.pages.parts import Cell, Column, PageTable, Section, curve_figure, heading, says, trouble
+from rolltree.view.pages.parts import Cell, Column, PageSection, PageTable, curve_figure, heading, says, trouble
 from rolltree.view.runs import (
     AXES,
     COLUMNS,
@@ -36,7 +36,7 @@ Lines = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunsAsked:
     """What the address asks for."""
 
     metrics: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def add(site: Site) -> None:
     ) -> Any:
         known: Mapping[str, Axis] = {a: a for a in AXES}
         width = next((w for w in SMOOTH if str(w) == smooth), 1)
-        asked = Asked(_list(metrics), known.get(axis, "step"), _list(columns), width)
+        asked = RunsAsked(_list(metrics), known.get(axis, "step"), _list(columns), width)
         only = site.sources[0] if len(site.sources) == 1 else None
         if only is not None and await asyncio.to_thread(lambda: only.single):
             return RedirectResponse(link("step", run=only.name))
@@ -81,10 +81,10 @@ def _list(text: str) -> tuple[str, ...]:
 class RunsView:
     """The living part of the page: what is new is written into the table and the curves that are there."""
 
-    def __init__(self, site: Site, asked: Asked) -> None:
+    def __init__(self, site: Site, asked: RunsAsked) -> None:
         self.site, self.asked = site, asked
         self.table: PageTable | None = None
-        self.place, self.troubles, self.bar, self.curves = Section(), Section(), Section(), Section()
+        self.place, self.troubles, self.bar, self.curves = PageSection(), PageSection(), PageSection(), PageSection()
         self.plots: dict[str, Any] = {}
 
     async def draw(self) -> None:

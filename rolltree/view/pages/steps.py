@@ -13,7 +13,7 @@ from rolltree.view.findings import badge
 from rolltree.view.first_prompt import FirstPrompt, first_prompt
 from rolltree.view.links import link
 from rolltree.view.pages.frame import Crumb, Site, follow, frame, paged, shown
-from rolltree.view.pages.parts import Cell, Column, PageTable, Section, Words, facts, heading, number, says, trouble
+from rolltree.view.pages.parts import Cell, Column, PageSection, PageTable, Words, facts, heading, number, says, trouble
 from rolltree.view.runs import STEP_NUMBERS, ShownStep, Summary, lines_of, metric_names, steps, summary, tooltip
 from rolltree.view.settings import Settings, settings_of
 from rolltree.view.source import RunSource, nothing
@@ -45,7 +45,7 @@ class RunView:
 
     def __init__(self, source: RunSource, columns: Sequence[str]) -> None:
         self.source, self.columns = source, columns
-        self.state, self.about, self.prompt, self.bar, self.said = (Section() for _ in range(5))
+        self.state, self.about, self.prompt, self.bar, self.said = (PageSection() for _ in range(5))
         self.place = ui.element("div")
         self.table: PageTable | None = None
 

@@ -36,7 +36,7 @@ KEYS = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class TreeAsked:
     """What the address asks for."""
 
     tree: str
@@ -88,13 +88,13 @@ def add(site: Site) -> None:
             here = link("tree", run=source.name, step=at, tree=tree)
             trail = ((f"step {at}" if at is not None else "the forest", up), (tree or "tree", here))
             with frame(Crumb(f"{tree} of {source.name}", source, at, up, KEYS, trail)):
-                asked = Asked(tree, whole("node", node), whole("root", root), colour, turns == "each")
+                asked = TreeAsked(tree, whole("node", node), whole("root", root), colour, turns == "each")
                 await shown(lambda: _draw(source, at, asked))
 
         await paged(body)
 
 
-def _open(source: RunSource, step: int | None, asked: Asked) -> Looking:
+def _open(source: RunSource, step: int | None, asked: TreeAsked) -> Looking:
     archive = source.archive(step)
     tree = outline(archive, asked.tree or by_spread(archive)[0])
     node, root = (None if p is None else tree.row(p) for p in (asked.node, asked.root))
@@ -112,7 +112,7 @@ def best(tree: Outline) -> int:
     return int(tree.leaf[np.argmax(np.nan_to_num(tree.rewards[tree.leaf], nan=-np.inf))])
 
 
-async def _draw(source: RunSource, step: int | None, asked: Asked) -> None:
+async def _draw(source: RunSource, step: int | None, asked: TreeAsked) -> None:
     look = await asyncio.to_thread(_open, source, step, asked)
     tree = look.tree
     known = await asyncio.to_thread(tree_head, tree, look.pieces, step)
