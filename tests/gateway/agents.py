@@ -84,3 +84,40 @@ async def tooled(item):
         messages.append(said)
         messages += [{"role": "tool", "tool_call_id": c["id"], "content": "4"} for c in said["tool_calls"]]
     return said["content"]
+
+
+async def timely(item):
+    """Reads the time, a random number and a tool that counts its calls, all through `outside`."""
+    messages = [{"role": "user", "content": item["prompt"]}]
+    outside = item["outside"]
+    for _ in range(4):
+        said = await ask(item, messages, stop=["!"])
+        read = f"{outside.now()!r} {outside.random.random()!r} {outside.call(counted, 'x')} {await outside.call(slow)}"
+        now = "".join(c if c.isalpha() else "abcdefghij"[int(c)] for c in read if c.isalnum())
+        messages += [said, {"role": "user", "content": f"{now}!"}]
+        if said["content"][:1] in set("abc"):
+            break
+    return said["content"]
+
+
+COUNT = [0]
+
+
+def counted(_):
+    """Answers differently each time."""
+    COUNT[0] += 1
+    return COUNT[0]
+
+
+async def slow():
+    return counted("")
+
+
+async def moody(item):
+    """Names the state it is in: only the first letter of what it heard last matters to it."""
+    messages, mood = [{"role": "user", "content": item["prompt"]}], "calm"
+    for _ in range(4):
+        said = await ask(item, messages, stop=["!"], metadata={"state": mood})
+        mood = "glad" if said["content"][:1] in set("abcdef") else "grim"
+        messages += [said, {"role": "user", "content": f"{mood}!"}]
+    return said["content"]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rolltree.gateway.agents.door import Door, WaitingCall
+from rolltree.gateway.agents.outside import Outside
 from rolltree.gateway.answer import CallAnswer
 from rolltree.task.foreign.locate import locate
 from rolltree.task.items import TaskError
@@ -39,8 +40,8 @@ class Ended:
 class Agent(Protocol):
     """What starts runs: gives what it is asked on, and returns how it ended."""
 
-    async def __call__(self, item: Mapping[str, Any], base_url: str, key: str) -> Ended:
-        """Run to the end; cancelling it ends whatever it started."""
+    async def __call__(self, item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
+        """Run to the end; cancelling it ends whatever it started. A process reads the world by itself."""
         ...
 
 
@@ -55,12 +56,12 @@ class AgentRun:
         self.asking: WaitingCall | None = None
         """The call that waits for an answer."""
 
-    async def begin(self, item: Mapping[str, Any]) -> WaitingCall | Ended:
+    async def begin(self, item: Mapping[str, Any], outside: Outside) -> WaitingCall | Ended:
         """Start the agent; its first call, or its end."""
         await self.give_up()
         self._at = await self._door()
         self.key = self._at.open()
-        self._work = asyncio.ensure_future(self._agent(item, self._at.address(self.key), self.key))
+        self._work = asyncio.ensure_future(self._agent(item, self._at.address(self.key), self.key, outside))
         return await self._next()
 
     async def answer(self, answer: CallAnswer) -> WaitingCall | Ended:
@@ -133,7 +134,7 @@ def agent_of(told: str | Callable[..., Any]) -> Agent:
 
 
 def _process(words: list[str]) -> Agent:
-    async def run(item: Mapping[str, Any], base_url: str, key: str) -> Ended:
+    async def run(item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
         around = {
             **os.environ, "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": key,
             "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"), "ROLLTREE_ITEM": json.dumps(item),
@@ -162,8 +163,8 @@ def _process(words: list[str]) -> Agent:
 
 
 def _function(made: Callable[..., Any]) -> Agent:
-    async def run(item: Mapping[str, Any], base_url: str, key: str) -> Ended:
-        asked = {**item, "base_url": base_url, "api_key": key}
+    async def run(item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
+        asked = {**item, "base_url": base_url, "api_key": key, "outside": outside}
         told = made(asked) if inspect.iscoroutinefunction(made) else asyncio.to_thread(made, asked)
         value = await told
         if isinstance(value, bool | int | float):

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from rolltree.gateway.agents.door import Door, WaitingCall, serving_door
 from rolltree.gateway.agents.letters import Characters, characters
+from rolltree.gateway.agents.outside import Outside
 from rolltree.gateway.agents.running import AgentRun, Ended, agent_of
 from rolltree.gateway.answer import answer_of
 from rolltree.gateway.contexts import ContextPrompt, Contexts, shared
@@ -30,6 +31,7 @@ from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Split, Task, Verdict
 from rolltree.task.registry import load_task
 
+States = Literal["said", "last"]
 TURNS, TOKENS = 32, 2048
 """Calls and policy tokens of a rollout, where the task has no word on them."""
 
@@ -39,6 +41,7 @@ class Talk:
     """One run of the agent with what was asked and answered in it."""
 
     run: AgentRun
+    outside: Outside = field(default_factory=Outside)
     contexts: Contexts = field(init=False)
     prompt: ContextPrompt = field(init=False)
     ended: Ended | None = None
@@ -61,14 +64,18 @@ class AgentTask(Foreign):
     def __init__(
         self, agent: str | Callable[..., Any], *, task: str | Task = "countdown", level: int | None = None,
         stop: str | Sequence[str] = (), max_turns: int = 0, max_tokens: int = 0, seconds: float = 50.0,
+        states: States = "said",
     ) -> None:  # fmt: skip
         """`agent` is a command, module:function or file.py:function. `stop` are strings that end a turn (of a policy
-        without chat template; the task's own when left out). `seconds` is how long the agent may be silent."""
-        limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds}
+        without chat template; the task's own when left out). `seconds` is how long the agent may be silent. A state is
+        named by all that was "said" or by the "last" message of a call, unless the call names it (metadata.state)."""
+        if states not in ("said", "last"):
+            raise TaskError(f"states={states!r} names no states of an agent; give 'said' or 'last'")
+        limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds, "states": states}
         self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits}
         self.agent = agent
         self.inner = load_task(task, level=level) if isinstance(task, str) else task
-        self._run, self._seconds = agent_of(agent), seconds
+        self._run, self._seconds, self._states = agent_of(agent), seconds, states
         self._extra = (stop,) if isinstance(stop, str) and stop else tuple(stop)
         self._tokenizer: Any = None
         self._template: Template = Plain()
@@ -80,7 +87,7 @@ class AgentTask(Foreign):
         )  # fmt: skip
         self.level = self.inner.level
         self.stable = _Ending(self._talk)
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, Mapping[str, Any]] = {}
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -119,7 +126,7 @@ class AgentTask(Foreign):
 
     def open(self, env: Talk, item: Item) -> str:
         """Start the agent; its first call as the policy reads it."""
-        first = awaited(env.run.begin(_public(item)))
+        first = awaited(env.run.begin(_public(item), env.outside))
         if isinstance(first, Ended):
             raise TaskError(f"the agent ended without asking the policy anything about item {item.id!r}")
         env.contexts, env.ended = Contexts(Characters(), self._template, characters), None
@@ -144,7 +151,12 @@ class AgentTask(Foreign):
                 f"the agent left the conversation: its next call is {difference(said, before)}; a rollout is one "
                 "conversation that goes on, so let the agent repeat all that was said (rolltree serve records others)"
             )
-        return Heard(Characters().decode(now[len(before) :]))
+        heard = Characters().decode(now[len(before) :])
+        return Heard(heard, state=self._state(asked), record=env.outside.record)
+
+    def recall(self, env: Talk, item: Item, state: Episode) -> None:
+        """What it read until its first call is the item's: all its rollouts begin alike."""
+        env.outside = Outside(state.record or item.meta["read"])
 
     def judge(self, env: Talk, item: Item, episode: Episode, text: str) -> Verdict:
         """The agent's reward, or the verifier's word on its final answer. One that was cut off hears its last words."""
@@ -164,9 +176,21 @@ class AgentTask(Foreign):
 
     def _asked(self, item: Item) -> Item:
         if item.id not in self._shown:
-            self._shown[item.id] = self.shown(item)
-        shown = self._shown[item.id]
-        return replace(item, prompt=shown, meta={**item.meta, "shown": shown, "asked": item.prompt})
+            env = self._talk()
+            shown = self.open(env, item)
+            asking = env.run.asking
+            state = "" if asking is None else self._state(asking)
+            self._shown[item.id] = {"shown": shown, "state": state, "read": env.outside.record}
+            env.close()
+        known = self._shown[item.id]
+        return replace(item, prompt=known["shown"], meta={**item.meta, **known, "asked": item.prompt})
+
+    def _state(self, asking: WaitingCall) -> str:
+        """The name of the state in which a call is answered; "" = by all that was said."""
+        messages = asking.ask.messages
+        if asking.state or self._states == "said" or not messages:
+            return asking.state
+        return f"{messages[-1]['role']}: {messages[-1]['content']}"
 
     def _talk(self) -> Talk:
         return Talk(AgentRun(self._run, self._opened, self._seconds))
