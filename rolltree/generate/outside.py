@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
+from rolltree.generate import aside
 from rolltree.generate.answers import reply_of, start_of, verdict_of
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
@@ -67,6 +68,8 @@ async def act(hand: Recorder, node: Node) -> Node | None:
         return None
     text = hand.turn(node)
     reply = await _step(hand, node, state[0], text)
+    if isinstance(reply, Reply) and reply.aside is not None:
+        reply = await aside.answered(hand, node, reply, _step)
     if reply is None or node.status == "pruned":
         return None
     if node.role == "policy":
@@ -122,6 +125,10 @@ async def restore(hand: Recorder, node: Node) -> tuple[Any, str | None] | None:
             return None
         if isinstance(reply, Gone):
             hand.fail(node, "replaying the environment", reply.cause, tries=reply.tries)
+            return None
+        if reply.aside is not None:
+            error = HandError("it was asked in contexts of its own, whose answers are not kept over a restart")
+            hand.fail(node, "replaying the environment", error)
             return None
         if hand.codec.encode(_heard(hand, reply)) != [int(t) for t in path[i].actions]:
             error = HandError(f"on replay node {path[i].id} answered {reply.text!r}, which is not what it said before")

@@ -85,7 +85,7 @@ class Recorder:
 
     def turn(self, node: Node) -> str:
         """What was written since the environment last spoke."""
-        return self._read(self.turn_actions(node))
+        return self.read(self.turn_actions(node))
 
     def turn_actions(self, node: Node) -> Array:
         """The tokens of `turn`."""
@@ -141,9 +141,9 @@ class Recorder:
                 run.stop("abort")
 
     def _decoded(self, nodes: Sequence[Node]) -> str:
-        return self._read(np.concatenate([n.actions for n in nodes])) if nodes else ""
+        return self.read(np.concatenate([n.actions for n in nodes])) if nodes else ""
 
-    def _read(self, actions: Array) -> str:
+    def read(self, actions: Array) -> str:
         """Text of actions as the task reads it: one with `exact_text` sees special tokens, but for a last eos."""
         if not getattr(self.task, "exact_text", False):
             return self.codec.decode(actions)

@@ -12,6 +12,7 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.answers import check_item
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.hand import Hand
+from rolltree.generate.join import join
 from rolltree.generate.needs import check_needs
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
@@ -74,13 +75,15 @@ async def grow(
     clock: Callable[[], float] = time.monotonic,
     progress: Callable[[Progress], None] | None = None,
     peers: Mapping[str, Engine] | None = None,
+    asides: bool = True,
 ) -> Forest:
     """Let a strategy grow a tree for each item, and return the forest.
 
     `budget` is the whole run's; `per_prompt` bounds each tree within it. `max_tokens` bounds the policy tokens of a
     path (default: the task's). `sampling` gives the defaults of every request; its seed is not used: streams of
     randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended. `peers`
-    are other policies, by the actor they write as; they must share the engine's tokens.
+    are other policies, by the actor they write as; they must share the engine's tokens. `asides`: contexts of their own
+    (`rolltree.generate.join`) become leaves too.
 
     Pass `forest` to keep what was grown when the call is cancelled (leaves in flight are then paused), and to grow on:
     an item whose trees stand in it already is not planted again.
@@ -108,13 +111,12 @@ async def grow(
         with rare_collections():
             await on_each(hand.forest, hand, strategy.grow_tree)
     except asyncio.CancelledError:
-        for tree in hand.forest:
-            for leaf in tree.leaves():
-                if leaf.status == "open" and leaf.parent is not None:
-                    tree.pause(leaf, "cancelled", at=hand.setting.clock())
+        _pause(hand)
         raise
     finally:
         settle(hand.forest, hand.setting.clock())
+        for tree in hand.forest if asides else ():
+            join(tree, hand.setting.asides.pop(tree.id, []), hand.setting.clock())
     return hand.forest
 
 
@@ -124,6 +126,13 @@ def settle(forest: Iterable[Tree], at: float = 0.0) -> None:
         for leaf in tree.leaves():
             if leaf.status == "open":
                 tree.close(leaf, "done", leaf.finish or "budget", "not extended", at=at)
+
+
+def _pause(hand: Hand) -> None:
+    for tree in hand.forest:
+        for leaf in tree.leaves():
+            if leaf.status == "open" and leaf.parent is not None:
+                tree.pause(leaf, "cancelled", at=hand.setting.clock())
 
 
 def _progress(forest: Forest, account: Budget) -> Progress:

@@ -20,12 +20,12 @@ IDS = frozenset({"children", "head", "original", "removed"})
 
 def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
     """Move what was grown for an order below the prompt of `into`; returns the nodes that stand right below it."""
-    top = into.root
+    top = into.prompt
     edit = order.edit
     if edit is not None and not edit.hidden and grown.root.children:
-        text = grown.root.actions[len(into.root) :]
+        text = grown.root.actions[len(into.prompt) :]
         top = into.extend(
-            into.root, text, role="hint", forced=True, trainable=edit.trainable, birth="forced", status="done",
+            into.prompt, text, role="hint", forced=True, trainable=edit.trainable, birth="forced", status="done",
             actor="control", notes={"arm": order.arm},
         )  # fmt: skip
         into.event("force", top, order.why, arm=order.arm, tokens=len(text), role="hint")
@@ -40,9 +40,9 @@ def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
         node.id, node.parent = max(into.nodes) + 1, above
         moved[old] = node.id
         into.adopt(node)
-    into.root.status = "done"
-    if not into.root.children:
-        into.root.finish = "budget"
+    into.prompt.status = "done"
+    if not into.prompt.children:
+        into.prompt.finish = "budget"
     for event in grown.events:
         if event.node is None or event.node in moved:
             at = None if event.node is None else moved[event.node]

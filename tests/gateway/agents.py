@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from random import Random
 
 import aiohttp
 
@@ -66,6 +67,61 @@ async def forgetful(item):
     said = await ask(item, [{"role": "user", "content": item["prompt"]}], stop=["!"])
     said = await ask(item, [{"role": "user", "content": item["prompt"]}, {"role": "user", "content": "a!"}])
     return said["content"]
+
+
+async def brief(item):
+    """The calculator's agent, which forgets all but the question and the last result."""
+    start = {"role": "user", "content": item["prompt"]}
+    messages = [start]
+    while not re.fullmatch(r"=-?\d{1,12}", (said := await ask(item, messages, stop=["\n"]))["content"]):
+        messages = [start, {"role": "user", "content": calculate(said["content"])}]
+    return said["content"]
+
+
+async def helped(item):
+    """Two helpers with prompts of their own work side by side; what they say goes on in the conversation."""
+    messages = [{"role": "user", "content": item["prompt"]}]
+    for _ in range(2):
+        said = await ask(item, messages, stop=["!"])
+
+        async def helper(name):
+            chat = [{"role": "user", "content": f"{name}!"}]
+            for _ in range(2):
+                told = await ask(item, chat, stop=["!"])
+                chat += [told, {"role": "user", "content": "on!"}]
+            return chat[-2]["content"]
+
+        told = await asyncio.gather(helper("he"), helper("hf"))
+        messages += [said, {"role": "user", "content": "".join(told)[:4] + "!"}]
+    return said["content"]
+
+
+def wanderer(seed):
+    """An agent that goes on, asks again, edits, shortens, forks its history and starts helpers, as a seed says."""
+
+    async def wander(item):
+        rng = Random(f"{seed}/{item['id']}")
+        start = [{"role": "user", "content": item["prompt"]}]
+        chats, last = [start], ""
+        for number in range(rng.randrange(2, 7)):
+            chat = rng.choice(chats) if number else start
+            told = await asyncio.gather(*(ask(item, chat, stop=["!"]) for _ in range(rng.choice((1, 1, 1, 2)))))
+            said, last = told[0], told[0]["content"]
+            more = {"role": "user", "content": rng.choice("gh") * rng.randrange(1, 4) + "!"}
+            act = rng.random()
+            if act < 0.4:
+                chats[chats.index(chat)] = [*chat, said, more]
+            elif act < 0.55:
+                chats.append([*chat, said, more])
+            elif act < 0.7:
+                chats.append([chat[0], more])
+            elif act < 0.85:
+                chats.append([{"role": "user", "content": "hgh!"}, more])
+            else:
+                chats.append([*chat, {**said, "content": "ga"}, more])
+        return last
+
+    return wander
 
 
 async def rewarding(item):

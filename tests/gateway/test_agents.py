@@ -154,7 +154,6 @@ def test_an_agent_that_reads_the_clock_is_refused_with_the_first_difference():
     [
         (agents.crashing, "on purpose", {}),
         (agents.hanging, "for 0.5 s", {"seconds": 0.5}),
-        (agents.forgetful, "left the conversation", {}),
     ],
 )
 def test_what_breaks_is_a_failed_rollout_and_never_a_zero(agent, said, knobs):

@@ -45,6 +45,11 @@ class WaitingCall:
         if not self.answered.done():
             self.answered.set_result(answer)
 
+    def refuse(self) -> None:
+        """Say that nobody answers any more."""
+        if not self.answered.done():
+            self.answered.set_exception(GatewayError("this rollout has ended", 409))
+
 
 @dataclass
 class Door:
@@ -66,9 +71,7 @@ class Door:
         queue = self.waiting.pop(key, None)
         self.rewards.pop(key, None)
         while queue is not None and not queue.empty():
-            asking = queue.get_nowait()
-            if not asking.answered.done():
-                asking.answered.set_exception(GatewayError("this rollout has ended", 409))
+            queue.get_nowait().refuse()
 
     def address(self, key: str) -> str:
         """Where a run of an agent finds its policy."""

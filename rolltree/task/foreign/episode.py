@@ -16,7 +16,7 @@ from typing import Any, Literal
 from rolltree.task.foreign.seat import Seat, Snapshots, Stable, can_copy
 from rolltree.task.foreign.threads import beside
 from rolltree.task.items import TaskError, digest
-from rolltree.task.protocol import Item, Reply, Verdict
+from rolltree.task.protocol import Item, Reply, Said, Verdict
 
 
 class EpisodeError(TaskError):
@@ -34,6 +34,8 @@ class Heard:
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
     state: str = ""
     """The environment's own name of the state it is in now; without one, all that was said is the name."""
+    aside: tuple[str | Said, ...] | None = None
+    """A context of its own that must be answered first (see `Reply`); `text` is then all of it as text."""
     record: tuple[Any, ...] = ()
     """What it read from outside since the episode began, for `recall`."""
 
@@ -137,7 +139,7 @@ class Foreign(ABC):
         )  # fmt: skip
         return Reply(
             heard.text, after, done=heard.done, reward=heard.reward, state_key=_key(item, after.turns, heard.state),
-            failed=heard.failed, parts=heard.parts,
+            failed=heard.failed, parts=heard.parts, aside=heard.aside,
         )  # fmt: skip
 
     def _verify(self, item: Item, state: Episode, text: str) -> Verdict:
