@@ -21,7 +21,7 @@ from rolltree.task.protocol import Item, Task, expected
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array, is_solved
 
-MEASURED = "asked for to measure, not to teach"
+MEASURED = "asked for to measure, not to train on"
 """Why such trees are dropped."""
 
 
