@@ -15,7 +15,6 @@ import json
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,15 @@ import torch
 from machine import save
 
 from rolltree.gateway.agents.task import AgentTask
+from rolltree.generate.random import mix
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.nano.lookup import Lookup
 from rolltree.task.nano.sql import Session, Sql
-from rolltree.task.protocol import Item, Verdict
+from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.train.start import train
 
 AGENTS = str(Path(__file__).with_name("black_box_agents.py"))
-ITEMS = 20_000
+ITEMS = 4_000
 
 
 class FinalSql(Sql):
@@ -61,21 +61,22 @@ class Row:
 
 def native_task(name: str) -> Any:
     """The task of this package."""
-    return {"calculator": Calculator(fail_rate=0.0), "lookup": Lookup(), "sql": Sql()}[name]
+    return {"calculator": Calculator(fail_rate=0.0), "lookup": Lookup(level=1), "sql": Sql(level=2)}[name]
 
 
-def agent_task(name: str, folder: Path, seeds: Sequence[int]) -> AgentTask:
+def agent_task(name: str, folder: Path, seed: int) -> AgentTask:
     """The same task as an agent's, with the data that the agent's tools need."""
-    inner = FinalSql() if name == "sql" else native_task(name)
+    inner = FinalSql(level=2) if name == "sql" else native_task(name)
     known: dict[str, Any] = {}
-    for split, seed in [("train", seed) for seed in seeds] + [("test", 0)]:
-        for item in itertools.islice(inner.items(split, seed), ITEMS if split == "train" else 2_000):
+    streams: list[tuple[Split, int]] = [("train", seed), ("test", mix(seed, "evaluation"))]
+    for split, start in streams:
+        for item in itertools.islice(inner.items(split, start), ITEMS):
             meta = item.meta
             if name == "lookup":
                 known[item.id] = meta["facts"]
             if name == "sql":
                 known[item.id] = {key: meta[key] for key in ("table", "columns", "rows")}
-    path = folder / f"{name}.json"
+    path = folder / f"{name}-{seed}.json"
     path.write_text(json.dumps(known))
     os.environ["BLACK_BOX_DATA"] = str(path)
     return AgentTask(f"{AGENTS}:{name}", task=inner)
@@ -100,7 +101,7 @@ def row(name: str, seeds: int, decoded: int, out: Path) -> Row:
     rates: dict[str, list[tuple[float, float]]] = {"native": [], "agent": []}
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(seeds):
-            agent = agent_task(name, Path(folder), [seed])
+            agent = agent_task(name, Path(folder), seed)
             for side, task in (("native", native_task(name)), ("agent", agent)):
                 rates[side].append(measured(task, seed, out / f"{name}-{side}-{seed}-{decoded}", decoded))
                 print(name, side, seed, *rates[side][-1], flush=True)

@@ -13,9 +13,13 @@ from pathlib import Path
 import aiohttp
 
 
+def data(item):
+    return known(os.environ["BLACK_BOX_DATA"])[item["id"]]
+
+
 @cache
-def data():
-    return json.loads(Path(os.environ["BLACK_BOX_DATA"]).read_text())
+def known(path):
+    return json.loads(Path(path).read_text())
 
 
 async def talk(item, tool, ends):
@@ -42,7 +46,7 @@ async def calculator(item):
 async def lookup(item):
     def tool(text):
         call = re.fullmatch(r"\?([a-z]{1,8})", text)
-        facts = data()[item["id"]].get(call[1]) if call else "bad"
+        facts = data(item).get(call[1]) if call else "bad"
         return facts if isinstance(facts, str) else " ".join(f"{k}:{v}" for k, v in (facts or {"none": 0}).items())
 
     return await talk(item, lambda text: tool(text).replace("none:0", "none"), re.compile(r"=[a-z]{1,8}").fullmatch)
@@ -52,7 +56,7 @@ async def sql(item):
     asked = [""]
 
     def tool(text):
-        asked[0], table = text, data()[item["id"]]
+        asked[0], table = text, data(item)
         try:
             with sqlite3.connect(":memory:") as base:
                 base.execute(f"create table {table['table']} ({','.join(table['columns'])})")
