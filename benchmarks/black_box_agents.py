@@ -1,25 +1,19 @@
 """Three black-box agents for the nano tasks: they know their tools, and nothing of who answers them or judges them.
 
-Their tools' data (knowledge bases and tables, by question) is in the JSON file that BLACK_BOX_DATA names.
+Their tools' data (a knowledge base or a table for each question) is in the folder that BLACK_BOX_DATA names.
 """
 
 import json
 import os
 import re
 import sqlite3
-from functools import cache
 from pathlib import Path
 
 import aiohttp
 
 
 def data(item):
-    return known(os.environ["BLACK_BOX_DATA"])[item["id"]]
-
-
-@cache
-def known(path):
-    return json.loads(Path(path).read_text())
+    return json.loads((Path(os.environ["BLACK_BOX_DATA"]) / item["id"]).read_text())
 
 
 async def talk(item, tool, ends):

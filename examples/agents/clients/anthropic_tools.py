@@ -19,7 +19,8 @@ messages = [{"role": "user", "content": item["prompt"]}]
 while True:
     with client.messages.stream(model="policy", max_tokens=256, messages=messages, tools=[ADD]) as stream:
         said = stream.get_final_message()
-    messages.append({"role": "assistant", "content": [part.model_dump(include={"type", "text", "id", "name", "input"}) for part in said.content]})
+    parts = [part.model_dump(include={"type", "text", "id", "name", "input"}) for part in said.content]
+    messages.append({"role": "assistant", "content": parts})
     calls = [part for part in said.content if part.type == "tool_use"]
     if not calls:
         break

@@ -1,4 +1,4 @@
-"""The `openai` client with a tool: a loop until the policy answers in words. Base URL and key are in the environment."""
+"""The `openai` client with a tool, until the policy answers in words. Base URL and key are in the environment."""
 
 import json
 import os

@@ -18,8 +18,7 @@ def add(a: int, b: int) -> int:
 
 
 item = json.loads(os.environ["ROLLTREE_ITEM"])
-model = OpenAIServerModel(
-    "policy", api_base=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"], flatten_messages_as_text=True
-)
+base, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+model = OpenAIServerModel("policy", api_base=base, api_key=key, flatten_messages_as_text=True)
 agent = ToolCallingAgent([add], model, verbosity_level=0, max_steps=4)
 print(agent.run(item["prompt"]))
