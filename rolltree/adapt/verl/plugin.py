@@ -1,8 +1,8 @@
 """Loaded by verl in each of its processes (entry point `verl.plugins`): Rolltree's credits and objectives by name.
 
-Registered is what verl tells enough for: `rolltree_grpo`, `rolltree_rloo`, … as advantage estimators, `rolltree_clipped`, …
-as policy losses, each with its defaults, and `rolltree_given` for trees. Choose others, or knobs, by a module of your own
-with `register_credits` and `register_objective`, named in VERL_USE_EXTERNAL_MODULES.
+Registered is what verl tells enough for, each with its defaults: `rolltree_grpo`, `rolltree_rloo`, … as advantage
+estimators (`rolltree_given` for trees), `rolltree_clipped`, … as policy losses. Choose others, or knobs, by a module of
+your own with `register_credits` and `register_objective`, named in VERL_USE_EXTERNAL_MODULES.
 """
 
 from __future__ import annotations
