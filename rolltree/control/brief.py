@@ -85,6 +85,11 @@ class Brief:
         return before + prompt + "".join(slot.text for slot in self.slots if not slot.before)
 
     @property
+    def text(self) -> str:
+        """All texts, without the prompt."""
+        return "".join(slot.text for slot in self.slots)
+
+    @property
     def lead(self) -> str:
         """The beginning of the answer; "" where no slot joins it."""
         return "".join(slot.text for slot in self.slots if slot.joins)

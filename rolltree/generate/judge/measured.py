@@ -72,7 +72,7 @@ class Measured:
         best = [i for i, value in enumerate(row) if value == max(row)]
         rest = [i for i in range(len(row)) if i not in best]
         among = best if not rest or rng.random() < self.accuracy else rest
-        chosen = int(rng.choice(among))
+        chosen = among[int(rng.integers(len(among)))]
         return [float(i == chosen) for i in range(len(row))]
 
 
