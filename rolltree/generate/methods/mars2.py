@@ -132,7 +132,7 @@ class _TeamSearch:
     def open(self, node: Node) -> bool:
         """Whether an attempt stands and another one fits below it."""
         hand = self.hand
-        room = hand.engine.capabilities.max_context - hand.setting.limit
+        room = hand.engine.capabilities.max_context - hand.limit
         asked = len(hand.codec.encode(self.asks(node)))
         return node.status == "done" and len(hand.tree.prefix(node)) + asked <= room
 
