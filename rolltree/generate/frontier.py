@@ -85,7 +85,7 @@ class _Layers:
     review: Review | None
     why: str
     ended: int = 0
-    backup: Backup[Node] = no_backup
+    backup: Backup = no_backup
 
     def moves(self, moment: Moment[Node]) -> Sequence[Move[Node]]:
         """A width for each live path; 0 gives it up."""

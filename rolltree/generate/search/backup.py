@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from rolltree.generate.search.graph import Move, P, SearchGraph, SearchNode
 
-Q = TypeVar("Q", contravariant=True)
 
-
-class Backup(Protocol[Q]):
+class Backup(Protocol):
     """Called once for every move that has ended, with what it made (perhaps nothing)."""
 
     def __call__(self, graph: SearchGraph[Any], move: Move[Any], nodes: Sequence[SearchNode[Any]]) -> None:

@@ -1,8 +1,8 @@
 """The nodes of a search: a tree by their parents, a graph by their references.
 
-A node's parent is where it was made and where its result is told. Its references are other nodes that were read to make
-it: they are context only, and nothing is ever told to them. What a node stands for (an answer, a step, a program) is its
-`payload`, which nothing here looks into.
+A node's parent is where it was made and where its result is told. Its references are other nodes that were read to
+make it: they are context only, and nothing is ever told to them. What a node stands for (an answer, a step, a program)
+is its `payload`, which nothing here looks into.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class SearchNode(Generic[P]):
     """Results under way here or below: the reservations that keep concurrent workers apart."""
     making: int = 0
     """Children under way right here."""
+    top: SearchNode[P] | None = None
+    """The ancestor right below the root; None = it is that itself, or the root."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
     """What rules remember of it."""
 
@@ -52,10 +54,7 @@ class SearchNode(Generic[P]):
     @property
     def branch(self) -> SearchNode[P]:
         """The ancestor right below the root, or the node itself."""
-        node = self
-        while node.parent is not None and node.parent.parent is not None:
-            node = node.parent
-        return node
+        return self if self.top is None else self.top
 
     def path(self) -> list[SearchNode[P]]:
         """From the root to the node."""
@@ -89,7 +88,7 @@ class Move(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Made(Generic[P]):
-    """What a move gave: one new node."""
+    """What a move gave: one new node, or, with `here`, the result of the very node it was made at."""
 
     payload: P
     value: float | None = None
@@ -97,6 +96,8 @@ class Made(Generic[P]):
     closed: bool = False
     cost: int = 0
     """Tokens, or whatever the search counts."""
+    here: bool = False
+    """Whether this is what came of trying the node itself: one that stood there with a prior only."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -116,14 +117,19 @@ class SearchGraph(Generic[P]):
         return iter(self.nodes)
 
     def add(self, move: Move[P], made: Made[P]) -> SearchNode[P]:
-        """The node that a move made."""
+        """The node that a move made, or the one that it tried."""
+        self.spent += made.cost
+        if made.here:
+            tried = move.node
+            tried.payload, tried.value, tried.closed = made.payload, made.value, tried.closed or made.closed
+            return tried
         node = SearchNode(
             len(self.nodes), move.node, made.payload, move.operator, move.references, made.value, made.prior,
-            made.closed, move.node.depth + 1, notes=dict(made.notes),
+            made.closed, move.node.depth + 1, top=None if move.node.parent is None else move.node.branch,
+            notes=dict(made.notes),
         )  # fmt: skip
         move.node.children.append(node)
         self.nodes.append(node)
-        self.spent += made.cost
         return node
 
     def reserve(self, move: Move[P]) -> None:

@@ -1,8 +1,8 @@
 """The loop of every search: choose, reserve, make, release, back up.
 
 Up to `workers` turns are under way at once. A turn is chosen with all nodes reserved that earlier turns work at, and
-results are taken in the order in which their turns began. So turn t knows exactly the results of turns up to t − workers,
-however fast each of them was: the same seed gives the same search with any engine, and with one worker a plain one.
+results are taken in the order in which their turns began. So turn t knows exactly the results of turns up to
+t − workers, however fast each of them was: the same seed gives the same search with any engine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SearchPlan(Protocol[P]):
         ...
 
     @property
-    def backup(self) -> Backup[P]:
+    def backup(self) -> Backup:
         """Tells a result to the nodes above it."""
         ...
 

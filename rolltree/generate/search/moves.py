@@ -31,7 +31,7 @@ class Composed:
 
     select: Select
     operate: Operate
-    backup: Backup[Any] = no_backup
+    backup: Backup = no_backup
 
     def moves(self, moment: Moment[Any]) -> Sequence[Move[Any]]:
         """As of `SearchPlan`."""

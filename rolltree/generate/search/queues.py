@@ -8,7 +8,7 @@ from typing import Any
 
 from rolltree.generate.search.graph import SearchNode
 from rolltree.generate.search.loop import Moment
-from rolltree.generate.search.select import ChildScore, Descend, Ramp, Room, Select, ordered
+from rolltree.generate.search.select import ChildScore, Descend, Ramp, Room, Select
 
 Priority = Callable[[SearchNode[Any]], float]
 """How promising a node is by itself."""
@@ -70,7 +70,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """One of the k best nodes, at most so many of a branch, drawn with weight 1/rank; where it is full, a descent below.
+    """One of the k best nodes, at most so many of a branch, with weight 1/rank; where it is full, a descent below it.
 
     `late` are k and the bound per branch from `turn` on (a share of the budget).
     """
@@ -132,5 +132,3 @@ def flattest(room: Room, score: ChildScore) -> Select:
 
     return choose
 
-
-__all__ = ["BestFirst", "Priority", "Stack", "Switch", "TopK", "flattest", "ordered", "own_value"]

@@ -76,7 +76,7 @@ class UCT:
     (arXiv 2502.14693); 0 = no prior. A child without a result has n = `unvisited`; 0 = it comes before all others.
     """
 
-    c: float | Ramp = math.sqrt(2)
+    c: float | Ramp = 1.414
     prior: float = 0.0
     unvisited: float = 0.0
     lost: float = 0.0
@@ -97,11 +97,7 @@ class UCT:
 
 @dataclass(frozen=True, slots=True)
 class Descend:
-    """From the root to the child with the largest score, until a node has room; where a way down is full, the next.
-
-    `wide` widens before it deepens (a node with room is taken where it is met); otherwise a node whose children can be
-    gone to is passed through. `top` starts elsewhere than at the root.
-    """
+    """From the root to the child with the largest score, until a node has room; where a way down is full, the next."""
 
     room: Room
     score: ChildScore = field(default_factory=UCT)
