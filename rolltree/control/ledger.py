@@ -121,6 +121,7 @@ class Budget:
         self._deadline = self._opened + (math.inf if limits.seconds is None else limits.seconds)
         above = [budget for budget in (parent, also) if budget is not None]
         self._deadline = min([self._deadline, *(budget._deadline for budget in above)])
+        self._books: dict[str, Budget] = {} if parent is None else parent._books
         own = {r: _Account(_ceiling(getattr(limits, r))) for r in RESOURCES}
         self._lines: dict[Resource, tuple[_Account, ...]] = {
             r: tuple(dict.fromkeys([own[r], *(account for budget in above for account in budget._lines[r])]))
@@ -131,6 +132,24 @@ class Budget:
         """A budget inside this one: all it spends counts here too, and in `also` (a prompt's tree_budget and a
         round's)."""
         return Budget(limits, name=name, clock=self._clock, parent=self, also=also)
+
+    def for_role(self, role: str, *, rollouts: bool = False) -> Budget:
+        """A budget inside this one for what a role writes, which is also counted in the role's book.
+
+        Unless they are rollouts of an item, paths that it starts count in the book alone.
+        """
+        book = self._books.get(role)
+        if book is None:
+            book = self._books[role] = Budget(name=role, clock=self._clock)
+        made = self.child(role, also=book)
+        if not rollouts:
+            made._lines["leaves"] = (made._lines["leaves"][0], book._lines["leaves"][0])
+        return made
+
+    @property
+    def by_role(self) -> dict[str, Spent]:
+        """What each role has spent in the whole run; the rest of what was spent is the policy's own."""
+        return {role: book.spent for role, book in self._books.items()}
 
     def inside(self, other: Budget) -> bool:
         """Whether all that is spent here counts in the other budget."""

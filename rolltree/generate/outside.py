@@ -6,9 +6,9 @@ exception's text in its event. No crash ever turns into a reward of zero.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from rolltree.generate.setting import HandError
 from rolltree.task.protocol import Reply, Verdict
 from rolltree.tree import Birth, Node, Role
 from rolltree.tree.node import Array
-
-T = TypeVar("T")
 
 
 async def score_forced(hand: Recorder, node: Node) -> None:
@@ -137,6 +135,9 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
         raise HandError(
             f"cannot verify node {node.id} of tree {hand.tree.id!r}: it is {node.status}, which is no outcome"
         )
+    if hand.item.answer is None:
+        hand.event("note", node, "the item has no answer, so nothing says what this is worth")
+        return None
     state = await restore(hand, node) if hand.interactive else (None, None)
     if state is None:
         return None
@@ -155,24 +156,6 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
     node.notes["answer"] = verdict.answer
     hand.event("verify", node, verdict.why, reward=verdict.score, parts=dict(verdict.parts))
     return verdict
-
-
-async def judge(hand: Recorder, node: Node | None, ask: Callable[[], Awaitable[T]], about: str, calls: int) -> T | None:
-    """Await a judge under the budget of judge calls (see `Hand.judge`)."""
-    if not hand.budget.take("judge_calls", calls):
-        hand.event("budget", node, f"no judge call is left for {about}", calls=calls)
-        return None
-    patience = hand.setting.patience
-    try:
-        answer = await attempt(f"judging {about}", ask, patience, patience.judge_seconds, on_retry=hand.retried(node))
-    except Gone as gone:
-        if node is not None:
-            hand.fail(node, f"judging {about}", gone.cause, tries=gone.tries)
-        else:
-            hand.event("fail", None, str(gone), error=type(gone.cause).__name__, tries=gone.tries)
-        return None
-    hand.event("note", node, f"judged {about}", calls=calls)
-    return answer
 
 
 async def _step(hand: Recorder, node: Node, state: Any, text: str) -> Reply | Gone | None:

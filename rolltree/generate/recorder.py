@@ -40,17 +40,24 @@ class Recorder:
     @property
     def engine(self) -> Engine:
         """What writes: this actor's own engine, or the run's. Strategies read its capabilities and leave it alone."""
-        return self.setting.peers.get(self.actor, self.setting.engine)
+        setting = self.setting
+        return setting.roles.get(self.actor) or setting.peers.get(self.actor) or setting.engine
 
     @property
     def task(self) -> Task:
-        """What is asked."""
-        return self.setting.task
+        """What is asked: the run's task, or what a role is asked in its side tree."""
+        side = self.setting.side_tasks
+        return side[self._tree.id] if self._tree is not None and self._tree.id in side else self.setting.task
+
+    @property
+    def limit(self) -> int:
+        """Most policy tokens on one path: the run's, or of a role's answer."""
+        return self.setting.limit if self.task is self.setting.task else self.task.max_tokens
 
     @property
     def codec(self) -> Codec:
-        """The tokenizer, the same for all engines of a run."""
-        return self.setting.engine.codec
+        """The tokenizer: the same for all engines that write in one tree; a role's model may have its own."""
+        return self.setting.roles.get(self.actor, self.setting.engine).codec
 
     @property
     def forest(self) -> Forest:
@@ -60,7 +67,7 @@ class Recorder:
     @property
     def interactive(self) -> bool:
         """Whether an environment answers the policy's turns."""
-        return self.setting.task.max_turns > 0
+        return self.task.max_turns > 0
 
     @property
     def tree(self) -> Tree:

@@ -17,7 +17,7 @@ from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.needs import NeedsError
-from rolltree.generate.search.attempts import answer_of, attempt, score_of
+from rolltree.generate.search.attempts import attempt, said, score_of
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search
 from rolltree.generate.signals import features
@@ -63,7 +63,7 @@ class Attempts:
         node = move.node
         if node.parent is None:
             return ""
-        return self.again.format(prompt=hand.item.prompt, answer=answer_of(node), score=score_of(node))
+        return self.again.format(prompt=hand.item.prompt, answer=said(node), score=score_of(node))
 
     def check(self, engine: Engine, task: Task) -> None:
         """Refuse environments: an attempt is one run of tokens, with one score."""

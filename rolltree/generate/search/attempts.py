@@ -13,6 +13,7 @@ from string import Formatter
 
 from rolltree.errors import RolltreeError
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.measured import answer_of
 from rolltree.generate.search.graph import Made, Move, SearchNode
 from rolltree.tree import Node
 from rolltree.tree.references import refer
@@ -49,20 +50,19 @@ class OperatorTexts:
             return ""
         node = move.node
         return text.format(
-            prompt=hand.item.prompt, answer=answer_of(node), score=score_of(node),
+            prompt=hand.item.prompt, answer=said(node), score=score_of(node),
             path=self.listed([n for n in node.path() if n.parent is not None]), siblings=self.listed(node.children),
             references=self.listed(move.references),
         )  # fmt: skip
 
     def listed(self, nodes: Sequence[SearchNode[Node]]) -> str:
         """Answers and scores of attempts."""
-        return self.between.join(f"{answer_of(n)} [{score_of(n)}]" for n in nodes)
+        return self.between.join(f"{said(n)} [{score_of(n)}]" for n in nodes)
 
 
-def answer_of(node: SearchNode[Node]) -> str:
+def said(node: SearchNode[Node]) -> str:
     """An attempt's answer; "" where it has none."""
-    answer = node.payload.notes.get("answer")
-    return "" if answer is None else str(answer)
+    return answer_of(node.payload) or ""
 
 
 def score_of(node: SearchNode[Node]) -> str:
@@ -100,6 +100,6 @@ async def attempt(
 
 def fits(hand: Hand, node: SearchNode[Node], asks: Asks) -> bool:
     """Whether another attempt has room in the context below one."""
-    room = hand.engine.capabilities.max_context - hand.setting.limit
+    room = hand.engine.capabilities.max_context - hand.limit
     asked = len(hand.codec.encode(asks(hand, Move(node, "attempt"))))
     return len(hand.tree.prefix(node.payload)) + asked <= room

@@ -13,8 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from rolltree.generate.decide import decide
+from rolltree.generate.decide import decide, grades
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.measured import Confidence
+from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.search.backup import Backup, MeanBackup
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
@@ -23,7 +25,6 @@ from rolltree.generate.search.moves import Composed, only
 from rolltree.generate.search.queues import BestFirst, Stack
 from rolltree.generate.search.select import UCT, Descend, Ramp, Select, once
 from rolltree.generate.signals import features
-from rolltree.generate.stepsearch import Confidence, StepScorer
 from rolltree.generate.turns import play, stretch
 from rolltree.tree import Node, Tree
 
@@ -46,7 +47,8 @@ class StepTree:
     """Most tokens of a step."""
     delimiter: str = ","
     """What ends a step, besides the task's own stop strings; "" = nothing."""
-    scorer: StepScorer = field(default_factory=Confidence)
+    scorer: Judge = field(default_factory=Confidence)
+    """A judge of single paths: how promising each is, in [0, 1]."""
     rollouts: int = 0
     """Rollouts to the end from every new node, whose mean worth is the node's; 0 = the scorer's opinion of the node."""
     exploration: float = 1.414
@@ -92,7 +94,7 @@ class StepTree:
         )  # fmt: skip
         await world.finish(graph)
         done = finished(tree)
-        for leaf, value in zip(done, await self.scorer(hand, done), strict=True):
+        for leaf, value in zip(done, await grades(hand, self.scorer, done), strict=True):
             leaf.scores["value"] = float(value)
         decide(hand, done, self.final)
 
@@ -130,8 +132,8 @@ class _Steps:
         if not ends:
             return None
         kept = self.merged(ends)
-        opinions = await k.scorer(hand, kept)
-        priors = await Confidence("step")(hand, kept) if k.prior else [0.0] * len(kept)
+        opinions = await grades(hand, k.scorer, kept)
+        priors = await grades(hand, Confidence("step"), kept) if k.prior else [0.0] * len(kept)
         # What merging dropped was paid for too.
         spare = sum(len(end) for end in ends if end not in kept)
         return [
@@ -152,7 +154,7 @@ class _Steps:
             leaves = [t.result() for t in tasks if t.result() is not end and t.result().status == "done"]
             cost += sum(len(leaf) for leaf in leaves)
             if leaves:
-                value = float(np.mean(await k.scorer(hand, leaves)))
+                value = float(np.mean(await grades(hand, k.scorer, leaves)))
         failed = end.status == "failed"
         end.scores["node_value"] = value
         return Made(end, None if failed else value, prior, closed=closed, cost=cost)

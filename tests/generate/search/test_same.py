@@ -15,7 +15,8 @@ from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.methods.mars2 import Attempts
 from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.runner import grow
-from rolltree.generate.stepsearch import Confidence, StepSearch
+from rolltree.generate.judge.measured import Confidence
+from rolltree.generate.stepsearch import StepSearch
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.tree import Forest
 from studies.searches import drafter, grown, mars2, mender
@@ -30,7 +31,9 @@ def print_of(forest: Forest) -> str:
         for n in tree.walk():
             scores = sorted((k, round(float(v), 9)) for k, v in n.scores.items())
             told.append((n.id, n.parent, n.role, n.actions.tolist(), n.birth, n.status, n.finish, n.actor, scores))
-        told.extend((e.kind, e.node, e.why, sorted((k, _plain(v)) for k, v in e.numbers.items())) for e in tree.events)
+        # What a judge was paid is told since judges have calls; it decides nothing.
+        heard = (e for e in tree.events if not e.why.startswith("judged "))
+        told.extend((e.kind, e.node, e.why, sorted((k, _plain(v)) for k, v in e.numbers.items())) for e in heard)
     return sha256(repr(told).encode()).hexdigest()[:12]
 
 
