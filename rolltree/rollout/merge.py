@@ -14,6 +14,7 @@ from typing import Any
 from rolltree.control.order import Order
 from rolltree.generate.random import MARK
 from rolltree.tree import Node, Tree
+from rolltree.tree.references import moved as moved_references
 
 IDS = frozenset({"children", "head", "original", "removed"})
 """Numbers of events that are node ids."""
@@ -44,6 +45,7 @@ def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int,
         node.id, node.parent = max(into.nodes) + 1, above
         moved[old] = node.id
         into.adopt(node)
+    moved_references((into[i] for i in moved.values()), moved)
     into.root.status = "done"
     if not into.root.children:
         into.root.finish = "budget"

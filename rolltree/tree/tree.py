@@ -26,6 +26,7 @@ from rolltree.tree.node import (
     joined_top,
     settle,
 )
+from rolltree.tree.references import moved
 
 
 class Tree:
@@ -189,6 +190,7 @@ class Tree:
             if first is None:
                 first, copy.birth = copy, "graft"
             copies[n.id] = copy.id
+        moved((self.nodes[i] for i in copies.values()), copies)
         assert first is not None
         self.event("graft", first, f"branch {source.id}/{source[node if isinstance(node, int) else node.id].id}",
                    source=source.id, nodes=len(copies))  # fmt: skip
