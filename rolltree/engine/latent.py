@@ -26,7 +26,7 @@ from rolltree.policy.flow.sde import entropy, log_density, step
 from rolltree.tree.node import Array, Finish
 
 FEATURES = frozenset({
-    "abort", "entropy:full", "greedy", "hook", "latents", "offset", "score", "stream", "update", "versions",
+    "abort", "entropy:full", "greedy", "hidden", "hook", "latents", "offset", "score", "stream", "update", "versions",
 })  # fmt: skip
 ROWS = 32
 """Steps are computed so many at once, always: what a step comes to must not depend on what else is in the batch."""
@@ -43,6 +43,9 @@ class _LatentRun(ToldRun):
         self.made = len(steps)
         """Latents on the path so far."""
         self.parts: list[Sample] = []
+        self.guess: np.ndarray[Any, Any] | None = None
+        self.prefilled = 0
+        """Calls that made no action."""
 
     def _halt(self, finish: Finish) -> None:
         self.ended = True
@@ -52,7 +55,7 @@ class _LatentRun(ToldRun):
         """It ends as it stands."""
         whole = join(self.parts) if self.parts else nothing(finish)
         self.end(Sample(whole.actions, whole.logp, whole.sampling_logprob, whole.version, finish, entropy=whole.entropy,
-                        keep=whole.keep))  # fmt: skip
+                        keep=whole.keep, hidden=self.guess, prefilled=self.prefilled))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,8 @@ class LatentEngine:
             run.tell(part)
             return
         run.tell(part)
+        if "hidden" in run.request.want:
+            run.guess = self._guess(run)
         run.over("eos" if run.made > self.steps else "length")
 
     def _draw(self, runs: list[_LatentRun]) -> _Drawn:
@@ -206,6 +211,18 @@ class LatentEngine:
             log_density(x, mean, std).numpy(), log_density(x, moved, std).numpy(),
             entropy(std, self.codec.size).numpy(),
         )  # fmt: skip
+
+    def _guess(self, run: _LatentRun) -> np.ndarray[Any, Any]:
+        """The clean image that the denoiser expects from here: one call more, none at the end of a path."""
+        assert run.latent is not None
+        if run.made > self.steps:
+            return run.latent
+        self.calls += 1
+        run.prefilled = 1
+        x = torch.from_numpy(run.latent)[None].repeat(ROWS, 1)
+        sigma, label = torch.full((ROWS,), self.model.sigmas[run.made - 1]), torch.full((ROWS,), run.label)
+        with torch.no_grad():
+            return (x - sigma[:, None] * self.model(x, sigma, label))[0].numpy()
 
     def _noise(self, run: _LatentRun) -> float:
         """The prior is what it is at any temperature."""

@@ -32,6 +32,8 @@ class TaskInfo:
     levels: tuple[int, ...]
     interactive: bool
     make: Callable[..., Task]
+    policy: str = "nano"
+    """The model that it is played with where none is named."""
 
     @property
     def knobs(self) -> tuple[str, ...]:
@@ -61,7 +63,7 @@ NANO: Mapping[str, TaskInfo] = {
 }
 """The nano suite in reading order."""
 OWN: Mapping[str, TaskInfo] = {
-    **NANO, "digits": TaskInfo("digits", "draw a digit with a denoiser", (1,), False, Digits),
+    **NANO, "digits": TaskInfo("digits", "draw a digit with a denoiser", (1,), False, Digits, "digits"),
 }  # fmt: skip
 """All tasks that need nothing but this package: the nano suite, and those of policies that write no tokens."""
 
@@ -108,6 +110,12 @@ _KNOBS = re.compile(r"\?(?=[A-Za-z_]\w*=)")
 def list_tasks() -> tuple[TaskInfo, ...]:
     """The tasks that need nothing but this package."""
     return tuple(OWN.values())
+
+
+def policy_of_task(name: str) -> str:
+    """The model that a task is played with where none is named."""
+    known = OWN.get(_KNOBS.split(name, maxsplit=1)[0])
+    return "nano" if known is None else known.policy
 
 
 def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:

@@ -109,7 +109,8 @@ def load_flow(folder: Path) -> FlowNet:
     try:
         told: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         told.pop("model_type", None)
-        net = FlowNet(FlowSpec(**{**told, "shape": tuple(told["shape"])}))
+        told["shape"] = tuple(told["shape"])
+        net = FlowNet(FlowSpec(**told))
         net.load_state_dict(load_file(folder / "model.safetensors"))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         why = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
