@@ -14,6 +14,7 @@ import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
 from rolltree.engine.texts import actions_of
+from rolltree.generate import aside
 from rolltree.generate.answers import reply_of, start_of, verdict_of
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
@@ -66,6 +67,8 @@ async def act(hand: Recorder, node: Node) -> Node | None:
         return None
     text = hand.turn(node)
     reply = await _step(hand, node, state[0], text)
+    if isinstance(reply, Reply) and reply.aside is not None:
+        reply = await aside.answered(hand, node, reply, _step)
     if reply is None or node.status == "pruned":
         return None
     if node.role == "policy":
@@ -121,6 +124,10 @@ async def restore(hand: Recorder, node: Node) -> tuple[Any, str | None] | None:
             return None
         if isinstance(reply, Gone):
             hand.fail(node, "replaying the environment", reply.cause, tries=reply.tries)
+            return None
+        if reply.aside is not None:
+            error = HandError("it was asked in contexts of its own, whose answers are not kept over a restart")
+            hand.fail(node, "replaying the environment", error)
             return None
         if not np.array_equal(actions_of(hand.engine, _heard(hand, reply), "a replayed answer"), path[i].actions):
             error = HandError(f"on replay node {path[i].id} answered {reply.text!r}, which is not what it said before")

@@ -100,7 +100,7 @@ class Recorder:
 
     def turn(self, node: Node) -> Artefact:
         """What was written since the environment last spoke."""
-        return self._read(self.turn_actions(node))
+        return self.read(self.turn_actions(node))
 
     def turn_actions(self, node: Node) -> Array:
         """The tokens of `turn`."""
@@ -156,9 +156,9 @@ class Recorder:
                 run.stop("abort")
 
     def _decoded(self, nodes: Sequence[Node]) -> Artefact:
-        return self._read(join_actions([n.actions for n in nodes])) if nodes else ""
+        return self.read(join_actions([n.actions for n in nodes])) if nodes else ""
 
-    def _read(self, actions: Array) -> Artefact:
+    def read(self, actions: Array) -> Artefact:
         """What actions have made, as the task reads it: one with `exact_text` sees special tokens but a last eos."""
         if not getattr(self.task, "exact_text", False):
             return self.channel.decode(actions)

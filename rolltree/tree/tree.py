@@ -75,6 +75,11 @@ class Tree:
         """The node nothing stands before: the prompt, or the first part of a prompt that was cut."""
         return self.nodes[self._root]
 
+    @property
+    def prompt(self) -> Node:
+        """Where the prompt ends and rollouts begin."""
+        return self.nodes.get(0, self.root)
+
     def walk(self, node: Node | int | None = None) -> Iterator[Node]:
         """The subtree of a node (of the root unless given) depth first, parents before children."""
         stack = [self._root if node is None else node if isinstance(node, int) else node.id]
@@ -181,6 +186,12 @@ class Tree:
         if tail.top is not None:
             tail.top = tail.top.cut(k, tail.top.ids.shape[0])
         self.event("cut", tail, f"the first {k} actions became node {head.id}", head=head.id, at_action=k)
+        return head
+
+    def open_root(self) -> Node:
+        """Put an empty node before everything, so that another context may begin otherwise; returns it."""
+        head = self._head_of(self.root, 0)
+        self.event("cut", head, "another context begins otherwise", head=head.id, at_action=0)
         return head
 
     def graft(self, parent: Node | int, source: Tree, node: Node | int) -> Node:
