@@ -17,6 +17,8 @@ from rolltree.view.links import link
 from rolltree.view.pages.parts import Words, button, heading, trouble
 from rolltree.view.source import RunSource
 from rolltree.view.state import state_of
+from rolltree.view.whatif_jobs import WhatIfJobs
+from rolltree.view.whatif_saved import BETWEEN, grown_source
 
 ASSETS = Path(__file__).parents[1] / "assets"
 POLL = 2.0
@@ -34,6 +36,8 @@ class Site:
     """What all pages share: the sources, as they are found now."""
 
     find: Callable[[], Sequence[RunSource]]
+    whatifs: WhatIfJobs | None = None
+    """What pages may sample with; None where others than this machine can reach them."""
 
     @property
     def sources(self) -> Sequence[RunSource]:
@@ -48,6 +52,8 @@ class Site:
         for source in sources:
             if source.name == name:
                 return source
+        if (grown := grown_source(sources, name)) is not None:
+            return grown
         raise unknown("run", name, [s.name for s in sources], "open it with: rolltree view RUN")
 
 
@@ -91,6 +97,8 @@ def frame(place: Crumb) -> Generator[None]:
             ui.link("decisive", link("decisive", run=source.name, step=place.step)).classes("decisive-link")
             if source.kind != "nodes":
                 ui.link("over time", link("modes", run=source.name)).classes("modes-link")
+            if BETWEEN not in source.name:
+                ui.link("what if", link("whatif", run=source.name)).classes("whatifs-link")
             ui.link("search", link("search", run=source.name, step=place.step)).classes("search-link")
             _news(source)
         ui.element("div").classes("space")
@@ -160,7 +168,7 @@ def follow(sources: Sequence[RunSource], redraw: Callable[[], Awaitable[None]]) 
     watch(lambda: [(source.stamp(), state_of(source)) for source in sources], redraw)
 
 
-def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]]) -> None:
+def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]], every: float = POLL) -> None:
     """Draw again whenever a stamp has changed; it is read beside the pages, as it may look at many files."""
     seen = [stamp()]
 
@@ -170,7 +178,7 @@ def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]]) -> No
             seen[0] = now
             await redraw()
 
-    ui.timer(POLL, look, immediate=False)
+    ui.timer(every, look, immediate=False)
 
 
 def _news(source: RunSource) -> None:
