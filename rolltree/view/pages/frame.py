@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nicegui import context, ui
+from fastapi import Request, Response
+from nicegui import Client, app, context, ui
 
 from rolltree.errors import RolltreeError, unknown
 from rolltree.view.links import link
@@ -71,9 +72,16 @@ class Crumb:
 
 
 def install() -> None:
-    """Give every page the style and the keys."""
+    """Give every page the style and the keys, and addresses that lead nowhere a page that says so."""
     ui.add_css((ASSETS / "style.css").read_text(encoding="utf-8"), shared=True)
     ui.add_head_html(f"<script>{(ASSETS / 'keys.js').read_text(encoding='utf-8')}</script>", shared=True)
+
+
+@app.exception_handler(404)
+async def _nowhere(request: Request, _: Exception) -> Response:
+    with Client(ui.page(""), request=request) as client, frame(Crumb("Nothing here")):
+        _missing(f"there is no page {request.url.path}; start again from all runs")
+    return client.build_response(request, 404)
 
 
 @contextmanager
@@ -121,12 +129,12 @@ async def shown(draw: Callable[[], Awaitable[None]], *, quiet: bool = False) -> 
     try:
         await draw()
     except RolltreeError as error:
-        trouble(str(error))
+        _missing(str(error))
     except OSError as error:
-        trouble(f"{error.filename or 'a file'} cannot be read: {error.strerror or error}")
+        _missing(f"{error.filename or 'a file'} cannot be read: {error.strerror or error}")
     except Exception as error:
         _LOG.exception("a page could not be drawn")
-        trouble(f"This page could not be drawn ({type(error).__name__}); the terminal of the viewer says more.")
+        _missing(f"This page could not be drawn ({type(error).__name__}); the terminal of the viewer says more.")
     finally:
         waiting.delete()
 
@@ -137,7 +145,14 @@ async def paged(draw: Callable[[], Awaitable[Any]]) -> Any:
         return await draw()
     except RolltreeError as error:
         with frame(Crumb("Nothing here")):
-            trouble(str(error))
+            _missing(str(error))
+
+
+def _missing(sentence: str) -> None:
+    """Why there is nothing to see, under a heading where the page had none yet."""
+    if not any(element.tag == "h1" for element in context.client.elements.values()):
+        heading("Nothing here", 1)
+    trouble(sentence)
 
 
 async def live(source: RunSource, place: Crumb, title: str, draw: Callable[[RunSource], Awaitable[None]]) -> None:
