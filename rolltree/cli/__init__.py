@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "card": "state how a run's rollouts were made",
     "doctor": "say what is wrong with a run's rollouts, and what to do",
     "decisive": "rank the tokens that decided, by the change in success they made",
+    "whatif": "sample further continuations from a place in a saved tree",
     "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
     "credit": "compute advantages for a forest written by any program",
