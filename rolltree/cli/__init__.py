@@ -6,7 +6,7 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rolltree.errors import RolltreeError, unknown
 from rolltree.visible import visible
@@ -52,16 +52,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"rolltree {__version__}")
         return 0
+    return answered("rolltree", lambda: _dispatch(arguments[0], arguments[1:]))
+
+
+def answered(who: str, act: Callable[[], int]) -> int:
+    """Run a command; bad input is one line on stderr and exit code 2, Ctrl-C is 130."""
     try:
-        return _dispatch(arguments[0], arguments[1:])
+        return act()
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except (RolltreeError, OSError) as error:
-        print(f"rolltree: {visible(_sentence(error))}", file=sys.stderr)
+        print(f"{who}: {visible(_sentence(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("rolltree: interrupted; what was finished is kept", file=sys.stderr)
+        print(f"{who}: interrupted; what was finished is kept", file=sys.stderr)
         return 130
 
 
