@@ -130,7 +130,9 @@ def _grow(parsed: Any) -> int:
         trust_code()
     _check(asked)
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
-    recipe: Recipe = Swapped(parsed.recipe, use_answers=asked.use_answers) if asked.use_answers else parsed.recipe
+    recipe = parsed.recipe
+    if asked.use_answers:
+        recipe = cast("Recipe", Swapped(recipe, use_answers=asked.use_answers))
     parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
