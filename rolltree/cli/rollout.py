@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
@@ -132,7 +132,7 @@ def _grow(parsed: Any) -> int:
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
     recipe = parsed.recipe
     if asked.use_answers:
-        recipe = cast("Recipe", Swapped(recipe, use_answers=asked.use_answers))
+        recipe = cast(Recipe, Swapped(recipe, use_answers=asked.use_answers))
     parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
