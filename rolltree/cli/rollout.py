@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
 from rolltree.cli.show import show_prompt, show_tree
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
+from rolltree.recipe.recipe import Recipe
 from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags
@@ -52,8 +53,8 @@ class RolloutArguments(ClusterArguments):
     """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
-    policy: str = "nano"
-    """A model's name (rolltree models), a folder, or a hub id."""
+    policy: str = ""
+    """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
@@ -124,12 +125,14 @@ def _grow(parsed: Any) -> int:
     from rolltree.rollout.widths import check_batch
     from rolltree.train.peers import frozen_peers
 
-    asked: RolloutArguments = parsed.arguments
+    asked: RolloutArguments = with_policy(parsed.arguments)
     if asked.trust_remote_code:
         trust_code()
     _check(asked)
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
-    recipe = Swapped(parsed.recipe, use_answers=asked.use_answers) if asked.use_answers else parsed.recipe
+    recipe = parsed.recipe
+    if asked.use_answers:
+        recipe = cast(Recipe, Swapped(recipe, use_answers=asked.use_answers))
     parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))

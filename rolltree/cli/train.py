@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from rolltree.cli.common import at_least, at_most, emit, first_name, parse, refuse_rest, take, varying
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
 from rolltree.errors import RolltreeError
@@ -67,8 +67,8 @@ class TrainArguments(ClusterArguments):
     """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
-    policy: str = "nano"
-    """A model's name (rolltree models), a folder, or a hub id."""
+    policy: str = ""
+    """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
@@ -125,7 +125,7 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
     from rolltree.train.ranks_torchrun import leads
     from rolltree.train.start import train
 
-    asked: TrainArguments = parsed.arguments
+    asked: TrainArguments = with_policy(parsed.arguments)
     _take(asked)
     config: TrainConfig = parsed.run
     recipe: Any = take(texts, parsed.recipe)

@@ -42,6 +42,10 @@ class Setting:
     """What each tree may spend."""
     peers: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
     """Other policies by the actor they write as; every other actor writes with `engine`."""
+    roles: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
+    """Other models by the role they speak in, in trees of their own (see `Hand.ask`); they may have other tokens."""
+    side_tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    """What is asked in side trees, by tree id; every other tree is of the run's task."""
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     """The item of each tree, by tree id."""
     runs: dict[tuple[str, int], Generation] = field(default_factory=dict[tuple[str, int], Generation])

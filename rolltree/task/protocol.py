@@ -13,15 +13,20 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 Split = Literal["train", "test"]
 
+Observation = Any
+"""What a policy is shown: a text, or whatever else its channel encodes (a class label, an array)."""
+Artefact = Any
+"""What a policy has made, as its channel decodes it: a text, an image."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One question. `id` is stable over runs and names it in groups, ledgers and replay."""
 
     id: str
-    prompt: str
+    prompt: Observation
     answer: Any
-    """What the verifier needs; None is refused before a run starts."""
+    """What the verifier needs; None = nobody knows: it can be asked with a frozen policy, and is refused by training."""
     level: int = 0
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -66,7 +71,7 @@ class Said:
 class Reply:
     """What the environment says to one action of the policy."""
 
-    text: str
+    text: Observation
     state: Any
     done: bool = False
     """Whether the episode is over (the policy does not speak again)."""
@@ -119,12 +124,12 @@ class Task(Protocol):
         """First state and its key; (None, None) for tasks without an environment."""
         ...
 
-    async def step(self, item: Item, state: Any, text: str) -> Reply:
+    async def step(self, item: Item, state: Any, text: Artefact) -> Reply:
         """The environment's answer to the policy's latest turn. Never called when max_turns is 0."""
         ...
 
-    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
-        """Judge a finished rollout: `text` is everything after the prompt, `state` the last state."""
+    async def verify(self, item: Item, state: Any, text: Artefact) -> Verdict:
+        """Judge a finished rollout: `text` is what it made of everything after the prompt, `state` the last state."""
         ...
 
 

@@ -21,11 +21,14 @@ from rolltree.tree.node import (
     Role,
     Status,
     TreeError,
+    alike,
     as_actions,
+    join_actions,
     joined,
     joined_top,
     settle,
 )
+from rolltree.tree.references import moved
 
 
 class Tree:
@@ -107,8 +110,11 @@ class Tree:
         return [self.nodes[c] for c in node.children]
 
     def prefix(self, node: Node | int) -> Array:
-        """All actions from the root to the end of this node: what an engine is given to continue it."""
-        return np.concatenate([n.actions for n in self.path(node)])
+        """All actions from the root to the end of this node: what an engine is given to continue it.
+
+        Where they have several shapes (a prompt of tokens under latents) it holds one object per action.
+        """
+        return join_actions([n.actions for n in self.path(node)])
 
     def depth(self, node: Node | int) -> int:
         """Number of nodes above this one."""
@@ -144,6 +150,8 @@ class Tree:
         before, added = len(node.actions), len(more)
         if before and added and more.shape[1:] != node.actions.shape[1:]:
             raise TreeError(f"{where}: an action has shape {node.actions.shape[1:]}, an appended one {more.shape[1:]}")
+        if before and added and not alike(more, node.actions):
+            raise TreeError(f"{where}: its actions are {node.actions.dtype}, the appended ones {more.dtype}")
         grown = {n: joined(n, getattr(node, n), before, arrays.get(n), added, where=where) for n in PER_ACTION}
         grown["actions"] = np.concatenate([node.actions, more]) if before else more
         top = joined_top(where, node.top, before, arrays.get("top"), added)
@@ -200,6 +208,7 @@ class Tree:
             if first is None:
                 first, copy.birth = copy, "graft"
             copies[n.id] = copy.id
+        moved((self.nodes[i] for i in copies.values()), copies)
         assert first is not None
         self.event("graft", first, f"branch {source.id}/{source[node if isinstance(node, int) else node.id].id}",
                    source=source.id, nodes=len(copies))  # fmt: skip
