@@ -1,8 +1,8 @@
 """Methods of several roles held against exact numbers: a policy that reads what earlier attempts said, exactly known.
 
-A question is a letter; its answer is that letter, then "!". Without an earlier attempt in sight the policy is right with
-`ALONE`; with one, it says what that said where it was right (`FOLLOWS`), and falls back to `ALONE` where all were wrong.
-`rolltree evidence rtv`, `sage` and `tmas` run these. Same seed, same numbers.
+A question is a letter; its answer is that letter, then "!". Without an earlier attempt in sight the policy is right
+with `ALONE`; with one, it says what that said where it was right (`FOLLOWS`), and falls back to `ALONE` where all were
+wrong. `rolltree evidence rtv`, `sage` and `tmas` run these. Same seed, same numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence, Measured
 from rolltree.generate.judge.votes import Votes
-from rolltree.generate.independent import Independent
 from rolltree.generate.methods.rtv import Digests, Waves
 from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, Writer
 from rolltree.generate.runner import grow

@@ -63,9 +63,7 @@ class MajorityVote:
             leaf.scores["true_reward"] = leaf.scores.setdefault("outcome", leaf.scores["reward"])
         judge = Agreement(self.weigh, self.silent == "vote")
         said = at_once(judge(None, [_entries(tree, leaves)], NOBODY), judge.name)[0] if leaves else []
-        shares = {
-            answer_of(leaf): share for leaf, share in zip(leaves, said or (), strict=True) if not np.isnan(share)
-        }
+        shares = {answer_of(leaf): share for leaf, share in zip(leaves, said or (), strict=True) if not np.isnan(share)}
         if not shares:
             drop(tree, "no leaf has an answer to vote with")
             return

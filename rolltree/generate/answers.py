@@ -23,9 +23,7 @@ class AnswerError(TypeError):
     """A task returned what its contract does not know; names the call, the field and the value."""
 
 
-def check_item(
-    item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None, *, answered: bool = True
-) -> None:
+def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None, *, answered: bool = True) -> None:
     """Refuse an item without an answer (where it is to be `answered`: to train on it), with a prompt that fills the
     context, or that a peer reads as other tokens.
     """

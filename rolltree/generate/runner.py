@@ -83,8 +83,8 @@ async def grow(
     `budget` is the whole run's; `per_prompt` bounds each tree within it. `max_tokens` bounds the policy tokens of a
     path (default: the task's). `sampling` gives the defaults of every request; its seed is not used: streams of
     randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended. `peers`
-    are other policies, by the actor they write as; they must share the engine's tokens. `roles` are models that speak in
-    a role (`Hand.ask`), in side trees of their own; their tokens may be others.
+    are other policies, by the actor they write as; they must share the engine's tokens. `roles` are models that speak
+    in a role (`Hand.ask`), in side trees of their own; their tokens may be others.
 
     An item without an answer may stand: nothing verifies its rollouts, so they end without an outcome.
 

@@ -1,8 +1,8 @@
 """Make the reader: `python -m studies.reader.train --out runs/policies/reader`.
 
 A Llama of a few layers learns the reader's documents (`language.py`) from random weights, on what it is to write alone,
-with few notes first. It is measured every so often on notes it has not seen, and written with a note of how it was made.
-Go or no-go: at least 90 % of single notes read among eight, and verdicts right at .8; the note says which.
+with few notes first. It is measured every so often on notes it has not seen, and written with a note of how it was
+made. Go or no-go: at least 90 % of single notes read among eight, and verdicts right at .8; the note says which.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class ReaderSettings:
     rate: float = 0.02
     rate_rest: float = 3e-3
     few: float = 0.3
-    """Share of the documents in which the number of notes grows from 2 to 8, and reading off is most of what is asked."""
+    """Share of the documents in which the number of notes grows from 2 to 8, and reading off is most of what is
+    asked."""
     minutes: float = 20.0
     """Processor minutes after which training ends with what it has."""
     every: int = 250
@@ -117,8 +118,8 @@ def learn(model: Any, chosen: Sequence[torch.optim.Optimizer], documents: Sequen
 
 
 def measured(model: Any, codec: CharacterCodec, count: int) -> dict[str, float]:
-    """On eight notes: single notes read right, right verdicts (half of the attempts are wrong), right mends and answers,
-    and the share of its greedy answers with a 7 read that have the bug."""
+    """On eight notes: single notes read right, right verdicts (half of the attempts are wrong), right mends and
+    answers, and the share of its greedy answers with a 7 read that have the bug."""
     rng = Random("reader/measure")
     items = [drawn(rng, NOTES, NOTES) for _ in range(count)]
     keys = [rng.choice(notes.values) for notes in items]
