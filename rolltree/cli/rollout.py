@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
 from rolltree.cli.show import show_prompt, show_tree
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.registry import RECIPES
+from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Item, Task, about
 from rolltree.train.failures import all_failed, said_of
@@ -51,8 +52,8 @@ class RolloutArguments(ClusterArguments):
     """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
-    policy: str = "nano"
-    """A model's name (rolltree models), a folder, or a hub id."""
+    policy: str = ""
+    """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
@@ -76,6 +77,9 @@ class RolloutArguments(ClusterArguments):
     """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
     decoded: int | None = None
     """Most tokens to sample in all, each prefix counted once."""
+    use_answers: str = ""
+    """Sample several answers at each call, go on with the best by a scorer: "entropy(answers=4)", confidence, verifier,
+    "lookahead(rollouts=2)", or a judge as FILE.py:FUNCTION."""
     full_prompt: bool = False
     """Print the whole first prompt, token by token."""
     show: int = 3
@@ -120,12 +124,13 @@ def _grow(parsed: Any) -> int:
     from rolltree.rollout.widths import check_batch
     from rolltree.train.peers import frozen_peers
 
-    asked: RolloutArguments = parsed.arguments
+    asked: RolloutArguments = with_policy(parsed.arguments)
     if asked.trust_remote_code:
         trust_code()
     _check(asked)
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
-    parts = compose(parsed.recipe)
+    recipe = Swapped(parsed.recipe, use_answers=asked.use_answers) if asked.use_answers else parsed.recipe
+    parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     budget = Budget(Limits(decoded=asked.decoded))

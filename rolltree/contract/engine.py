@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.engine.protocol import Engine, EngineError, Request, Sample, Sampling
+from rolltree.engine.protocol import Codec, Engine, EngineError, Request, Sample, Sampling, token_codec
 
 MAX_VOCAB = 512
 """Largest vocabulary whose distribution is enumerated."""
@@ -32,6 +32,11 @@ class EngineProbe:
     engine: Engine
     prefix: NDArray[np.int32]
 
+    @property
+    def codec(self) -> Codec:
+        """Its tokenizer."""
+        return token_codec(self.engine, "this contract")
+
     async def sample(self, want: frozenset[str] = frozenset(), **knobs: Any) -> Sample:
         """One sample of the prefix; knobs are those of `Sampling`."""
         return await self.engine.submit(Request(self.prefix, Sampling(**knobs), want))
@@ -39,7 +44,7 @@ class EngineProbe:
     async def distribution(self, prefix: Sequence[int] | NDArray[np.int32]) -> NDArray[np.float64]:
         """Log-probs of every next token after a prefix, by scoring each."""
         at = np.asarray(prefix, np.int32)
-        jobs = [self.engine.score(np.append(at, v), len(at)) for v in range(self.engine.codec.vocab_size)]
+        jobs = [self.engine.score(np.append(at, v), len(at)) for v in range(self.codec.vocab_size)]
         return np.array([float(s.logp[0]) for s in await asyncio.gather(*jobs)])
 
 
@@ -51,7 +56,8 @@ def run_check(check: Check, make_engine: Callable[[], Engine], prefix: Sequence[
 
     async def main() -> None:
         engine = make_engine()
-        start = prefix or [i for i in range(min(8, engine.codec.vocab_size)) if i != engine.codec.eos_id][:3]
+        codec = token_codec(engine, "this contract")
+        start = prefix or [i for i in range(min(8, codec.vocab_size)) if i != codec.eos_id][:3]
         try:
             await check(EngineProbe(engine, np.asarray(start, np.int32)))
         finally:
@@ -113,7 +119,7 @@ def truncated(logp: NDArray[np.float64], temperature: float, top_k: int, top_p: 
 async def sampling_follows_the_distribution(ask: EngineProbe) -> None:
     """First tokens of many samples fit the scored distribution under temperature, top-k and top-p; sampling_logprob is
     the distribution's."""
-    if not ask.engine.capabilities.samples_exactly or ask.engine.codec.vocab_size > MAX_VOCAB:
+    if not ask.engine.capabilities.samples_exactly or ask.codec.vocab_size > MAX_VOCAB:
         return
     logp = await ask.distribution(ask.prefix)
     _hold(abs(np.exp(logp).sum() - 1) < 1e-3, "The scored probabilities of all next tokens do not add up to 1.")
@@ -157,7 +163,7 @@ async def logp_is_what_score_says(ask: EngineProbe) -> None:
 
 async def greedy_takes_the_best(ask: EngineProbe) -> None:
     """Temperature 0 takes the argmax at every step, and its sampling_logprob is NaN."""
-    if "greedy" not in ask.engine.capabilities.features or ask.engine.codec.vocab_size > MAX_VOCAB:
+    if "greedy" not in ask.engine.capabilities.features or ask.codec.vocab_size > MAX_VOCAB:
         return
     s = await ask.sample(max_tokens=4, temperature=0.0, ignore_eos=True)
     _hold(bool(np.isnan(s.sampling_logprob).all()), "sampling_logprob of a greedy sample is not NaN.")
@@ -198,14 +204,14 @@ async def stop_ids_end_and_belong(ask: EngineProbe) -> None:
     _hold(np.array_equal(got.actions, free.actions[: first + 1]), "A stop id does not end the sample with itself.")
     eos = await asyncio.gather(*(ask.sample(max_tokens=64, seed=s) for s in range(32)))
     for s in eos:
-        at = np.flatnonzero(s.actions == ask.engine.codec.eos_id)
+        at = np.flatnonzero(s.actions == ask.codec.eos_id)
         wanted = [len(s.actions) - 1] if s.finish == "eos" else []
         _hold(at.tolist() == wanted, "eos stands elsewhere than at the end of a sample that it ended.")
 
 
 async def stop_strings_end_and_belong(ask: EngineProbe) -> None:
     """A sample ends with the first token after which its text contains a stop string, which it names."""
-    codec = ask.engine.codec
+    codec = ask.codec
     free = await ask.sample(max_tokens=24, ignore_eos=True, seed=7)
     text = codec.decode(free.actions)
     if len(text) < 2:
@@ -259,7 +265,7 @@ async def pausing_only_delays(ask: EngineProbe) -> None:
 async def extras_describe_the_policy(ask: EngineProbe) -> None:
     """Entropy and alternatives are those of the full distribution at temperature 1, whatever the sampling was."""
     able = ask.engine.capabilities
-    if ask.engine.codec.vocab_size > MAX_VOCAB:
+    if ask.codec.vocab_size > MAX_VOCAB:
         return
     distribution = await ask.distribution(ask.prefix)
     if "entropy:full" in able.features:

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rolltree.errors import RolltreeError
-from rolltree.tree.node import Array
+from rolltree.tree.node import Array, as_actions, join_actions
 
 
 class BriefError(RolltreeError, ValueError):
@@ -112,14 +110,14 @@ class Brief:
     def laid(self, read: Callable[[str], Any], prompt: Sequence[int] | Array) -> Laid:
         """Tokens of the prompt with all texts; `read` encodes a text."""
         order = [*(s for s in self.slots if s.before), None, *(s for s in self.slots if not s.before)]
-        parts, spans, at = [np.zeros(0, np.int32)], dict[str, tuple[int, int]](), 0
+        parts, spans, at = list[Array](), dict[str, tuple[int, int]](), 0
         for slot in order:
-            ids = np.asarray(prompt if slot is None else read(slot.text), np.int32)
+            ids = as_actions(prompt if slot is None else read(slot.text))
             if slot is not None:
                 spans[slot.name] = (at, at + len(ids))
             parts.append(ids)
             at += len(ids)
-        return Laid(np.concatenate(parts), spans)
+        return Laid(join_actions(parts), spans)
 
     def noted(self, laid: Laid) -> list[dict[str, Any]]:
         """What a tree notes of it: names, token spans and sources."""

@@ -7,7 +7,8 @@ from typing import Any, Protocol, cast
 
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.policy.device import Placement, place
-from rolltree.policy.load import LoadedModel, load_codec
+from rolltree.policy.flow.net import FlowNet, is_flow
+from rolltree.policy.load import LoadedModel, load_codec, load_model
 from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
 from rolltree.policy.size import check_sampled, size_in
@@ -26,7 +27,7 @@ class MakeEngine(Protocol):
 
 
 ABOUT = """What samples the policy: local (this process), vllm (in this process too), or the address of a server that
-serves it, such as http://127.0.0.1:8000."""
+serves it, such as http://127.0.0.1:8000; of several servers, with commas between them."""
 
 
 async def choose_engine(
@@ -74,18 +75,31 @@ def _local(
     model: str | Path | LoadedModel, *, version: int, lockstep: bool, placement: Placement, speculate: str = "off",
     **_: Any,
 ) -> Engine:  # fmt: skip
-    from rolltree.engine.local import LocalEngine
-    from rolltree.engine.local.speculate import Speculation
-
     if not isinstance(model, LoadedModel):
         folder = model_folder(str(model))
         size = size_in(base_of(folder) if holds_adapters(folder) else folder)
         if size is not None:
             check_sampled(size, str(model), placement.device, placement.dtype)
-    return LocalEngine(
-        model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device,
-        speculate=Speculation.of(speculate),
-    )  # fmt: skip
+    return local_engine(
+        model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device, speculate=speculate
+    )
+
+
+def local_engine(model: str | Path | LoadedModel, *, version: int = 0, speculate: str = "off", **more: Any) -> Engine:
+    """The engine in this process that samples a model: of a denoiser the one of latents, of any other the local one."""
+    loaded = model
+    if not isinstance(model, LoadedModel) and is_flow(model_folder(str(model))):
+        loaded = load_model(model)
+    if isinstance(loaded, LoadedModel) and isinstance(loaded.model, FlowNet):
+        from rolltree.engine.latent import LatentEngine
+
+        if speculate != "off":
+            raise EngineError(f"--speculate {speculate} guesses tokens, and {loaded.name} writes latents; leave it out")
+        return LatentEngine(loaded.model, version)
+    from rolltree.engine.local import LocalEngine
+    from rolltree.engine.local.speculate import Speculation
+
+    return LocalEngine(loaded, version=version, speculate=Speculation.of(speculate), **more)
 
 
 def _vllm(

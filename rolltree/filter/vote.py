@@ -86,13 +86,13 @@ class MajorityVote:
 
 @dataclass(frozen=True, slots=True)
 class OnlyVoted:
-    """The first `teach` live leaves teach; the others have voted, and that is all (TTRL)."""
+    """The first `trained` live leaves are trained on; the others only voted (TTRL)."""
 
-    teach: int
+    trained: int
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """Drop what only voted; `limit` is not used."""
-        for leaf in live_leaves(tree)[self.teach :]:
+        for leaf in live_leaves(tree)[self.trained :]:
             leaf.usage = "dropped: it only voted"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from rolltree.control.order import Order
 from rolltree.generate.random import MARK
 from rolltree.tree import Node, Tree
+from rolltree.tree.references import moved as moved_references
 
 IDS = frozenset({"children", "head", "original", "removed"})
 """Numbers of events that are node ids."""
@@ -24,7 +25,7 @@ def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int,
 
     `spans` says where in the grown tree's prompt the slots of its brief stand.
     """
-    top = into.root
+    top = into.prompt
     for slot in order.brief.shown if order.brief is not None and grown.root.children else ():
         start, stop = spans[slot.name]
         notes: dict[str, Any] = {"arm": order.arm, "slot": slot.name}
@@ -44,9 +45,10 @@ def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int,
         node.id, node.parent = max(into.nodes) + 1, above
         moved[old] = node.id
         into.adopt(node)
-    into.root.status = "done"
-    if not into.root.children:
-        into.root.finish = "budget"
+    moved_references((into[i] for i in moved.values()), moved)
+    into.prompt.status = "done"
+    if not into.prompt.children:
+        into.prompt.finish = "budget"
     for event in grown.events:
         if event.node is None or event.node in moved:
             at = None if event.node is None else moved[event.node]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from rolltree.engine.choose import choose_engine
+from rolltree.engine.choose import choose_engine, local_engine
 from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.generate.random import mix
@@ -201,12 +201,10 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
 
 def _fellow(job: _Job, peer: Peer) -> PeerPolicy:
     """A peer with an engine of its own, as it stands before the first step."""
-    from rolltree.engine.local import LocalEngine
-
     loaded = peer_model(peer, job.loaded)
     learner = make_learner(job.parts, loaded.model, job.config, job.stages) if peer.trained else None
     where = job.placement
-    engine = LocalEngine(loaded, version=-1 if peer.trained else 0, dtype=where.dtype, device=where.device)
+    engine = local_engine(loaded, version=-1 if peer.trained else 0, dtype=where.dtype, device=where.device)
     return PeerPolicy(engine, learner)
 
 
