@@ -8,6 +8,7 @@ What is handed over was selected, so it does not follow the policy's distributio
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from typing import Any, Unpack
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.protocol import Judge, JudgeError, entries
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.scorers import ScorerError
 from rolltree.generate.signals import features
-from rolltree.generate.stepsearch import StepScorer
 from rolltree.generate.strategy import ChecksEngine, TreeStrategy
 from rolltree.task.protocol import Task
 from rolltree.tree import Birth, Node, Tree
@@ -32,7 +33,7 @@ class Chosen:
     """`inner` grown with the best of `answers` answers at each call, by `scorer`."""
 
     inner: TreeStrategy
-    scorer: StepScorer
+    scorer: Judge
     answers: int = 4
 
     def __post_init__(self) -> None:
@@ -83,9 +84,22 @@ class ChoosingHand(Hand):
             node, n=n * choice.answers, want={*want, *choice.scorer.want}, birth=birth, why=why, numbers=numbers, **draw
         )
         alive = [one for one in grown if one.status in ("open", "done")]
-        values = await choice.scorer(self._plain, alive) if len(alive) > 1 else [0.0] * len(alive)
+        values = await self._values(alive) if len(alive) > 1 else [0.0] * len(alive)
         worth = {one.id: value for one, value in zip(alive, values, strict=True)}
         return [self._best(grown[i::n], worth) for i in range(min(n, len(grown)))]
+
+    async def _values(self, answers: Sequence[Node]) -> list[float]:
+        """What each answer is worth; one that could not be judged nothing, and it has failed where the judge broke."""
+        scorer, hand = self._choice.scorer, self._plain
+        asked = [[entry] for entry in entries(hand, answers, texts=False)]
+        paid = [hand.budget.remaining("judge_calls") >= (i + 1) * scorer.calls(1) for i in range(len(asked))]
+        said = await asyncio.gather(*(hand.judge(scorer, [one], about="an answer") for one in asked))
+        out: list[float] = []
+        for node, can, [opinion] in zip(answers, paid, said, strict=True):
+            if opinion is None and can and node.status in ("open", "done"):
+                hand.fail(node, "judging an answer", JudgeError(f"the judge {scorer.name!r} did not answer"))
+            out.append(-math.inf if opinion is None or math.isnan(opinion[0]) else opinion[0])
+        return out
 
     def _best(self, answers: Sequence[Node], worth: Mapping[int, float]) -> Node:
         """The answer that is worth most, the earliest of equals; the others are passed over."""

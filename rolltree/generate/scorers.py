@@ -1,4 +1,4 @@
-"""What an answer is worth before it is handed over: step scorers by name (`StepScorer`).
+"""What an answer is worth before it is handed over: judges of single answers, by name.
 
 The policy's own doubt, the verifier's word as if the rollout ended there, rollouts that look ahead, or a judge of your
 own. What they find out about an answer stays in the tree: an outcome stays an outcome, with its credit.
@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
+import numpy as np
+
 from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.measured import Confidence
+from rolltree.generate.judge.protocol import Judge, Opinion, Question, hand_of
 from rolltree.generate.signals import Signal
-from rolltree.generate.stepsearch import Confidence, StepScorer
 from rolltree.generate.turns import play, settle
 from rolltree.knobs import checked_knobs
 from rolltree.registry import check_knobs, in_file
@@ -39,21 +42,42 @@ class Sureness:
         """The signal's."""
         return self.signal.want
 
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
+    @property
+    def name(self) -> str:
+        """The signal's."""
+        return f"sureness {self.signal}"
+
+    def calls(self, size: int) -> int:
+        """None: entropies are recorded anyway."""
+        return 0
+
+    async def __call__(
+        self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
+    ) -> Sequence[Opinion]:
         """One number for each answer; one without tokens doubts nothing."""
-        return [-float(self.signal.read(end).mean()) if len(end) else 0.0 for end in ends]
+        return [[-float(self.signal.read(e.node).mean()) if len(e.node) else 0.0 for e in q] for q in questions]
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
     """The verifier's score as if the rollout ended with the answer. Each is an outcome, and stays one."""
 
+    name: str = "verifier"
     want: frozenset[str] = frozenset()
 
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
-        """Verify all ends; what stays broken is a failed node and worth nothing."""
-        verdicts = await asyncio.gather(*(hand.verify(end) for end in ends))
-        return [-math.inf if verdict is None else verdict.score for verdict in verdicts]
+    def calls(self, size: int) -> int:
+        """None: the verifier is no judge."""
+        return 0
+
+    async def __call__(
+        self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
+    ) -> Sequence[Opinion]:
+        """Verify all ends; what stays broken is a failed node and says nothing."""
+        return await each(hand_of(hand, self), questions, self._value)
+
+    async def _value(self, hand: Hand, end: Node) -> float:
+        verdict = await hand.verify(end)
+        return math.nan if verdict is None else verdict.score
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,53 +90,78 @@ class LookAhead:
     rollouts: int = 2
     want: frozenset[str] = frozenset()
 
+    @property
+    def name(self) -> str:
+        """How far it looks."""
+        return f"lookahead rollouts={self.rollouts}"
+
+    def calls(self, size: int) -> int:
+        """None: its rollouts are paid as rollouts."""
+        return 0
+
     def __post_init__(self) -> None:
         if self.rollouts < 1:
             raise ScorerError(f"rollouts={self.rollouts} looks nowhere; give 1 or more")
 
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
+    async def __call__(
+        self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
+    ) -> Sequence[Opinion]:
         """Play on from every end."""
-        return await asyncio.gather(*(self._value(hand, end) for end in ends))
+        return await each(hand_of(hand, self), questions, self._value)
 
     async def _value(self, hand: Hand, end: Node) -> float:
         here = await settle(hand, end)
         if here.status == "open":
             await asyncio.gather(*(play(hand, here) for _ in range(self.rollouts)))
         found = [leaf.scores["reward"] for leaf in hand.tree.leaves(here) if "reward" in leaf.scores]
-        return sum(found) / len(found) if found else -math.inf
+        return sum(found) / len(found) if found else math.nan
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class OwnJudge:
     """A function of your own, `judge(prompt, text)` (async or not): the item's prompt, and all that follows it."""
 
     function: Callable[[str, str], Any]
     want: frozenset[str] = frozenset()
 
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
-        """One judge call of the budget for each; where none is left the answer is worth nothing, where it stays broken
-        the answer has failed."""
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return f"{getattr(self.function, '__module__', '')}:{getattr(self.function, '__name__', self.function)}"
 
-        async def one(end: Node) -> float:
-            async def ask() -> float:
-                told = self.function(hand.item.prompt, hand.text(end))
-                value: Any = await told if inspect.isawaitable(told) else told
-                if isinstance(value, bool | int | float) and math.isfinite(value):
-                    return float(value)
-                raise ScorerError(f"the judge returned {value!r:.60}; return a finite number")
+    def calls(self, size: int) -> int:
+        """One an answer."""
+        return size
 
-            value = await hand.judge(ask, about="an answer", node=end)
-            return -math.inf if value is None else value
+    async def __call__(
+        self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
+    ) -> Sequence[Opinion]:
+        """What the function returns, which must be finite numbers."""
+        return await each(hand_of(hand, self), questions, self._value)
 
-        return await asyncio.gather(*map(one, ends))
+    async def _value(self, hand: Hand, end: Node) -> float:
+        told = self.function(hand.item.prompt, hand.text(end))
+        value: Any = await told if inspect.isawaitable(told) else told
+        if isinstance(value, bool | int | float) and math.isfinite(value):
+            return float(value)
+        raise ScorerError(f"the judge returned {value!r:.60}; return a finite number")
 
 
-SCORERS: Mapping[str, Callable[..., StepScorer]] = {
+async def each(
+    hand: Hand, questions: Sequence[Question], value: Callable[[Hand, Node], Awaitable[float]]
+) -> list[Opinion]:
+    """A number for every entry, all at once."""
+    nodes = [entry.node for question in questions for entry in question]
+    numbers = iter(await asyncio.gather(*(value(hand, node) for node in nodes)))
+    return [[next(numbers) for _ in question] for question in questions]
+
+
+SCORERS: Mapping[str, Callable[..., Judge]] = {
     "confidence": Confidence, "entropy": Sureness, "verifier": Verified, "lookahead": LookAhead,
 }  # fmt: skip
 
 
-def scorer_of(name: str, **knobs: Any) -> StepScorer:
+def scorer_of(name: str, **knobs: Any) -> Judge:
     """A scorer by name with its knobs, or a judge as FILE.py:FUNCTION."""
     if in_file(name):
         if knobs:
@@ -120,10 +169,10 @@ def scorer_of(name: str, **knobs: Any) -> StepScorer:
         function = locate(name, "the judge")
         if not callable(function):
             raise ScorerError(f"the judge {name} is no function; name one that takes a prompt and a text")
-        return Judged(function)
+        return OwnJudge(function)
     if name not in SCORERS:
         raise unknown("scorer", name, SCORERS, "or FILE.py:FUNCTION for a judge of your own")
     make: Any = SCORERS[name]
     allowed = [f.name for f in fields(make) if f.init and f.name not in ("want", "signal")]
     check_knobs(f"scorer {name!r}", knobs, allowed)
-    return cast(StepScorer, make(**checked_knobs(f"scorer {name!r}: ", make, knobs)))
+    return cast(Judge, make(**checked_knobs(f"scorer {name!r}: ", make, knobs)))

@@ -1,7 +1,7 @@
 """What judges are worth: right answers against copies with one planted error, kind by kind (after S151, RewardBench).
 
-A judge that is only shown clean rollouts looks good whatever it does, so every question has an error in it. Three ways to
-ask are reported: a pair in both orders (a verdict that does not survive is none), one of four, and single grades.
+A judge that is only shown clean rollouts looks good whatever it does, so every question has an error in it. Three ways
+to ask are reported: a pair in both orders (a verdict that does not survive is none), one of four, and single grades.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from rolltree.metrics.rate import Rate, wilson
 from rolltree.task.protocol import Item, Task
 
 Plant = Callable[[str, str, str, Random], str]
-"""From an answer, another item's answer and the delimiter of steps to a spoiled copy; "" = it cannot be planted here."""
+"""From an answer, another item's answer and the delimiter of steps to a spoiled copy; "" = it cannot be planted
+here."""
 
 
 def _digit(text: str, other: str, delimiter: str, rng: Random) -> str:

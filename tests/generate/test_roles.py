@@ -105,7 +105,7 @@ def test_an_empty_question_and_the_verdict_on_a_role_are_refused() -> None:
     async def use(hand: Hand) -> None:
         with pytest.raises(HandError, match="'critic' is asked nothing"):
             await hand.ask("critic", Brief())
-        side = hand.aside("critic", brief("x"))
+        side = hand.side("critic", brief("x"))
         (node,) = await side.extend(side.tree.root, max_tokens=1)
         assert await side.verify(node) is None
         with pytest.raises(JudgeError, match="asks an engine, which a shaper cannot"):
@@ -228,7 +228,7 @@ def test_role_calls_grow_the_same_forest_in_any_order_of_service() -> None:
 
 def test_streams_of_side_trees_are_their_own() -> None:
     async def use(hand: Hand) -> None:
-        side = hand.aside("critic", brief("x"))
+        side = hand.side("critic", brief("x"))
         assert isinstance(side.rng, Stream)
         assert side.rng.key != hand.rng.key
         task = Echo()

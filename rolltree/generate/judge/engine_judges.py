@@ -167,7 +167,7 @@ async def likelihoods(
     """Log-probs of texts that follow a text, each a node of one side tree; None where one could not be read."""
     if not text:
         raise JudgeError(f"role {role!r} is asked nothing: what it reads is empty; give `ask` a text")
-    side = hand.aside(role, brief(text), about=about(question))
+    side = hand.side(role, brief(text), about=about(question))
     known = {node.notes.get("option"): node for node in side.tree.children(side.tree.root)}
     out: list[float] = []
     for option in options:
