@@ -1,9 +1,8 @@
 """I-MCTS's selection on pipelines of exact worth: `python -m studies.search.pipelines`.
 
 A pipeline has three stages with five choices each; every choice adds a Gaussian effect to the worth of all pipelines
-through it. Running a node gives the worth of its choices so far, the rest of the pipeline being the usual one. The
-prior of a node is its worth seen with noise, with a given correlation to it. Ten runs; what counts is the best worth
-seen.
+through it. Running a node gives the worth of its choices so far, the rest of the pipeline being the usual one. The prior
+of a node is its worth seen with noise, with a given correlation to it. Ten runs; what counts is the best worth seen.
 """
 
 from __future__ import annotations
