@@ -18,9 +18,13 @@ from rolltree.engine.protocol import Engine, EngineError
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
+from rolltree.generate.judge.backward import Backward, alike
+from rolltree.generate.judge.calibration import auc
 from rolltree.generate.judge.engine_judges import Likelihood, Written
 from rolltree.generate.judge.protocol import JudgeError, entries
 from rolltree.generate.judge.votes import Votes
+from rolltree.generate.judged import graded
+from rolltree.generate.methods.best_judged import BestJudged
 from rolltree.generate.random import Stream
 from rolltree.generate.roles import Said, is_side
 from rolltree.generate.runner import grow, open_hand
@@ -29,7 +33,7 @@ from rolltree.generate.turns import play
 from rolltree.task.protocol import Item
 from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
-from studies.roles import ALONE, FOLLOWS, Echo, banked, grown, reader, repeated, right, waves, winner_right
+from studies.roles import ALONE, FOLLOWS, Echo, backwards, banked, grown, reader, repeated, right, waves, winner_right
 
 ITEM = Item("q", "ab", "x")
 
@@ -213,6 +217,23 @@ def test_banks_hold_what_they_say_and_a_judge_at_chance_makes_experience_harm() 
     assert later(0.0, ()) > later(0.0, ("experience",)) + 0.1
     chance = later(50.0, (), keep=-1e9), later(50.0, ("experience",), keep=-1e9)
     assert chance[0] < chance[1] - 0.05, "a judge that tells nothing lets errors in, and they are believed"
+
+
+def test_the_way_back_chooses_where_answers_tell_their_question_and_not_where_they_do_not() -> None:
+    def found(knows: float) -> tuple[float, float]:
+        forest = grown(BestJudged(4, Backward("{text}")), 1, 60, backwards(knows))
+        main = [tree for tree in forest if not is_side(tree)]
+        leaves = [leaf for tree in main for leaf in tree.leaves()]
+        return auc(*zip(*graded(leaves), strict=True)), right(forest)  # type: ignore[arg-type]
+
+    known, blind = found(0.8), found(0.0)
+    assert known == (1.0, pytest.approx(1 - (1 - ALONE) ** 4, abs=0.17))
+    assert blind[0] == 0.5
+    assert blind[1] == pytest.approx(ALONE, abs=0.17)
+    with pytest.raises(JudgeError, match="and never"):
+        Backward("{prompt}{text}")
+    assert [alike("abc", other) for other in ("abc", "xyz")] == [1.0, 0.0]
+    assert 0 < alike("abcd", "abce") < 1
 
 
 def test_role_calls_grow_the_same_forest_in_any_order_of_service() -> None:

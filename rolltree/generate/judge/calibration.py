@@ -64,7 +64,7 @@ def correlation(votes: Sequence[Sequence[float]]) -> float:
     spread = table.std(axis=1) > 0
     if spread.sum() < 2:
         return float("nan")
-    found = np.corrcoef(table[spread])
+    found = np.atleast_2d(np.corrcoef(table[spread]))
     return float(found[np.triu_indices(len(found), 1)].mean())
 
 

@@ -74,7 +74,7 @@ class Panel:
     @property
     def name(self) -> str:
         """All judges, and what is made of them."""
-        fitted = "" if self.fitted is None else f" {mix(*self.fitted.weights, self.fitted.bias):x}"
+        fitted = "" if self.fitted is None else f" {mix(repr(self.fitted)):x}"
         return f"{self.aggregate} of " + "; ".join(judge.name for judge in self.judges) + fitted
 
     @property
