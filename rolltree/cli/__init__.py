@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "whatif": "sample further continuations from a place in a saved tree",
     "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
+    "judges": "say how often a judge tells right answers from ones with planted errors",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
 }
