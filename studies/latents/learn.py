@@ -2,8 +2,8 @@
 
 A call is one pass of the denoiser for one latent; a trained step counts three more (forward, and twice as much
 backward). Every arm has sixteen leaves a prompt and the same calls in all, so cheaper trees make more steps. The late
-split is the control: its paths part only at the end, where little can still change, and its gradient signal-to-noise per
-call is the best of all. A line is written after every run, and runs that stand in the file are not made again.
+split is the control: its paths part only at the end, where little can still change, although its gradient has the best
+signal-to-noise per call of all. A line is written after every run, and runs that stand in the file are not made again.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,35 +46,45 @@ class SearchStudy:
 
     out: Path
     repeats: int = 64
-    rewards: tuple[str, ...] = field(default=("symmetric", "preferred"))
+    rewards: tuple[str, ...] = ("symmetric",)
     exact: bool = False
     """Importance resampling against DTS on a chain with a known target, instead."""
 
 
-def methods(calls: int) -> dict[str, TreeStrategy]:
-    """Every method with so many calls a prompt, of ten to a path."""
+def methods(calls: int) -> dict[str, tuple[TreeStrategy, int]]:
+    """Every method with so many calls a prompt, of ten to a path, and the actions that these are.
+
+    A path begins with a draw from the prior, which is an action and no call: a tree that is narrow at its root has
+    fewer of them (counted in a trial run).
+    """
     many = 10 * calls  # rounds that draw nothing cost nothing
+    wide, narrow = calls + 166, calls + 34
+
+    def search(alpha: float, **knobs: Any) -> TreeSampling:
+        return TreeSampling(many, PLACES, explore=0.1, scale=20.0, alpha=alpha, **knobs)
+
+    # Three or four rounds of width · (3 steps and a guess): so wide that the calls are the same.
+    beam = StepSearch(calls * 10 // 130, 3, "", Expected(), "beam", meaning="hidden", final="best")
     return {
-        "best-of-n": Independent(calls // 10),
-        "DTS*": TreeSampling(many, PLACES, explore=0.1, scale=20.0),
-        "DTS* narrow": TreeSampling(many, PLACES, explore=0.1, scale=20.0, alpha=0.5),
-        "DTS* narrow, mean backup": TreeSampling(many, PLACES, explore=0.1, scale=20.0, alpha=0.5, backup="mean"),
-        "DTS narrow": TreeSampling(many, PLACES, scale=20.0, alpha=0.5, select="boltzmann"),
-        # Three or four rounds of width · (3 steps and a guess): so wide that the calls are the same.
-        "beam": StepSearch(calls * 10 // 133, 3, "", Expected(), "beam", meaning="hidden", final="best"),
-        "rebase": StepSearch(calls * 10 // 133, 3, "", Expected(), "rebase", meaning="hidden", final="best"),
+        "best-of-n": (Independent(calls // 10), 2 * calls),
+        "DTS*": (search(0.8), wide),
+        "DTS*, mean backup": (search(0.8, backup="mean"), wide),
+        "DTS* narrow": (search(0.5), narrow),
+        "DTS* narrow, mean backup": (search(0.5, backup="mean"), narrow),
+        "beam": (beam, 2 * calls),
+        "rebase": (replace(beam, select="rebase"), 2 * calls),
+        "DTS narrow": (search(0.5, select="boltzmann"), narrow),
     }
 
 
 async def run_method(name: str, reward: str, repeats: int) -> dict[str, Any]:
     """Best and chosen outcomes of all repeats."""
     best, chosen, calls, judged = list[float](), list[float](), list[float](), list[float]()
-    strategy = methods(CALLS)[name]
+    strategy, actions = methods(CALLS)[name]
     for first in range(0, repeats, 16):
         engine = LatentEngine(load_model("digits").model)
         asked = [Item(f"search-{i}", i % 10, i % 10) for i in range(first, min(first + 16, repeats))]
-        # Every path begins with a draw from the prior, which is no call.
-        limits = Limits(decoded=CALLS * 11 // 10)
+        limits = Limits(decoded=actions)
         forest = await grow(strategy, engine, Digits(reward), asked, seed=1, per_prompt=limits)
         await engine.close()
         for tree in forest:
