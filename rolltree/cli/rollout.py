@@ -20,6 +20,7 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.registry import RECIPES
+from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Item, Task, about
 from rolltree.train.failures import all_failed, said_of
@@ -76,6 +77,9 @@ class RolloutArguments(ClusterArguments):
     """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
     decoded: int | None = None
     """Most tokens to sample in all, each prefix counted once."""
+    use_answers: str = ""
+    """Sample several answers at each call, go on with the best by a scorer: "entropy(answers=4)", confidence, verifier,
+    "lookahead(rollouts=2)", or a judge as FILE.py:FUNCTION."""
     full_prompt: bool = False
     """Print the whole first prompt, token by token."""
     show: int = 3
@@ -125,7 +129,8 @@ def _grow(parsed: Any) -> int:
         trust_code()
     _check(asked)
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
-    parts = compose(parsed.recipe)
+    recipe = Swapped(parsed.recipe, use_answers=asked.use_answers) if asked.use_answers else parsed.recipe
+    parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     budget = Budget(Limits(decoded=asked.decoded))

@@ -60,6 +60,9 @@ class TrainArguments(ClusterArguments):
     """Another credit than the recipe's, with knobs: gae, or "gigpo(omega=0.5)" (rolltree credit lists them)."""
     use_objective: str = ""
     """Another objective than the recipe's, with knobs: cispo, or "clipped(clip_high=0.28)"."""
+    use_answers: str = ""
+    """Sample several answers at each call, go on with the best by a scorer: "entropy(answers=4)", confidence, verifier,
+    "lookahead(rollouts=2)", or a judge as FILE.py:FUNCTION."""
     task: str = "countdown"
     """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
@@ -139,8 +142,8 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
     if terminal.is_terminal and not asked.json:  # in a log, what is wrong with the input stands alone
         said = f"{made.card.name} on {asked.task} into {out}: loading {asked.policy}"
         terminal.print(visible(said), highlight=False)
-    if asked.use_credit or asked.use_objective:
-        recipe = Swapped(recipe, asked.use_credit, asked.use_objective)
+    if asked.use_credit or asked.use_objective or asked.use_answers:
+        recipe = Swapped(recipe, asked.use_credit, asked.use_objective, use_answers=asked.use_answers)
     with ExitStack() as stack:
         engine, answering = asked.engine, task
         if asked.cluster and leads():

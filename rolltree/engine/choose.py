@@ -27,7 +27,7 @@ class MakeEngine(Protocol):
 
 
 ABOUT = """What samples the policy: local (this process), vllm (in this process too), or the address of a server that
-serves it, such as http://127.0.0.1:8000."""
+serves it, such as http://127.0.0.1:8000; of several servers, with commas between them."""
 
 
 async def choose_engine(

@@ -25,9 +25,11 @@ class AnswerError(TypeError):
     """A task returned what its contract does not know; names the call, the field and the value."""
 
 
-def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None) -> None:
-    """Refuse an item without an answer, with a prompt that fills the context, or that a peer reads as other tokens."""
-    if item.answer is None:
+def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None, *, answered: bool = True) -> None:
+    """Refuse an item without an answer (where it is to be `answered`: to train on it), with a prompt that fills the
+    context, or that a peer reads as other tokens.
+    """
+    if answered and item.answer is None:
         raise ItemError(f"item {item.id!r} has no answer, so nothing can be verified; give it one or leave it out")
     context = engine.capabilities.max_context
     tokens = len(actions_of(engine, item.prompt, f"the prompt of item {item.id!r}"))

@@ -34,7 +34,7 @@ def open_requests(hand: Recorder, node: Node, ask: Continuations, *, into: bool 
     path = hand.tree.path(node)
     prefix = join_actions([x.actions for x in path])
     written = sum(len(x.actions) for x in latest_rollout(path) if x.role in WRITTEN)
-    room = min(hand.setting.limit - written, hand.engine.capabilities.max_context - len(prefix))
+    room = min(hand.limit - written, hand.engine.capabilities.max_context - len(prefix))
     if room <= 0:
         _refuse(hand, node, "length", f"{written} policy tokens on a prefix of {len(prefix)}: no room is left")
         return []

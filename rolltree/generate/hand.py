@@ -9,24 +9,29 @@ node; neither is an exception.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeVar, Unpack
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, Unpack
 
+import numpy as np
+
+from rolltree.control.brief import Brief
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Scored
 from rolltree.engine.texts import actions_of
 from rolltree.generate import outside
 from rolltree.generate.decode import abandon, finish_request, open_requests
 from rolltree.generate.growing import Growing
+from rolltree.generate.judge.asking import ask_judge
+from rolltree.generate.judge.protocol import Judge, Opinion, Question
 from rolltree.generate.random import Stream, lineage, mix, tag_rng
 from rolltree.generate.recorder import Recorder
 from rolltree.generate.requests import Continuations, PendingRequest, SamplingOptions
+from rolltree.generate.roles import ANSWER_TOKENS, About, RoleTask, Said, plant_side
 from rolltree.generate.setting import HandError
 from rolltree.task.protocol import Item, Observation, Verdict, expected
 from rolltree.tree import Birth, Node, Role, Tree
 from rolltree.tree.node import Array, join_actions
 
-T = TypeVar("T")
 ForkMode = Literal["resample", "forced", "boundary", "restart", "vine"]
 
 
@@ -266,13 +271,62 @@ class Hand(Recorder):
         return await outside.ask_engine(self, node, join_actions([before, node.actions]), len(before), frozenset(want))
 
     async def judge(
-        self, ask: Callable[[], Awaitable[T]], *, about: str, node: Node | None = None, calls: int = 1
-    ) -> T | None:
-        """Await `ask` as `calls` judge calls of the budget, with time limit and retries.
+        self,
+        judge: Judge,
+        questions: Sequence[Question],
+        *,
+        about: str,
+        rng: np.random.Generator | None = None,
+    ) -> list[Opinion]:
+        """Ask a judge questions: a number for each entry of each, NaN where it abstains (see `judge.protocol`).
 
-        None = none were left, or it stayed broken (then `node` is failed; without a node the tree has the event).
+        Its calls are paid from the budget. None in place of numbers = it was not paid or stayed broken; never a zero.
         """
-        return await outside.judge(self, node, ask, about, calls)
+        return await ask_judge(self, judge, questions, about, rng)
+
+    # -- asking other roles ----------------------------------------------------------------------------------------
+
+    def aside(
+        self,
+        role: str,
+        brief: Brief,
+        *,
+        about: Sequence[Node | About] = (),
+        item: Item | None = None,
+        stop: tuple[str, ...] = (),
+        max_tokens: int = ANSWER_TOKENS,
+    ) -> Hand:
+        """A hand on the side tree where a role is asked this, planted unless it stands; `ask` is the usual way there.
+
+        With `item` the role answers that item from a fresh start, with the brief beside its prompt: what is played from
+        the tree's root are rollouts of the task, verified as any are.
+        """
+        tree = plant_side(self, role, brief, about, item, RoleTask(role, stop, max_tokens))
+        return Hand(self.setting, self.setting.tree_budgets[tree.id], tree, actor=role, level=self.level)
+
+    async def ask(
+        self,
+        role: str,
+        brief: Brief,
+        *,
+        about: Sequence[Node | About] = (),
+        n: int = 1,
+        stop: tuple[str, ...] = (),
+        max_tokens: int = ANSWER_TOKENS,
+        temperature: float | None = None,
+    ) -> list[Said]:
+        """Let a role write n answers to a brief about some nodes, in a side tree of the same forest.
+
+        The role writes with its own engine where the run has one (`roles`, `peers`), else with the run's. What could
+        not be paid is missing from the answers; what broke is a failed node of the side tree, and missing too.
+        """
+        side = self.aside(role, brief, about=about, stop=stop, max_tokens=max_tokens)
+        draw: SamplingOptions = {} if temperature is None else {"temperature": temperature}
+        grown = await side.extend(side.tree.root, n=n, why=f"{role} is asked", **draw)
+        for node in grown:
+            if node.status == "open":
+                side.close(node, node.finish or "stop", "the answer stands")
+        return [Said(side.tree, node, side.text(node)) for node in grown if node.status == "done"]
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

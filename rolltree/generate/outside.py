@@ -6,14 +6,15 @@ exception's text in its event. No crash ever turns into a reward of zero.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
 from rolltree.engine.texts import actions_of
+from rolltree.generate import aside
 from rolltree.generate.answers import reply_of, start_of, verdict_of
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
@@ -22,8 +23,6 @@ from rolltree.generate.setting import HandError
 from rolltree.task.protocol import Artefact, Observation, Reply, Verdict
 from rolltree.tree import Birth, Node, Role
 from rolltree.tree.node import Array
-
-T = TypeVar("T")
 
 
 async def score_forced(hand: Recorder, node: Node) -> None:
@@ -68,6 +67,8 @@ async def act(hand: Recorder, node: Node) -> Node | None:
         return None
     text = hand.turn(node)
     reply = await _step(hand, node, state[0], text)
+    if isinstance(reply, Reply) and reply.aside is not None:
+        reply = await aside.answered(hand, node, reply, _step)
     if reply is None or node.status == "pruned":
         return None
     if node.role == "policy":
@@ -124,6 +125,10 @@ async def restore(hand: Recorder, node: Node) -> tuple[Any, str | None] | None:
         if isinstance(reply, Gone):
             hand.fail(node, "replaying the environment", reply.cause, tries=reply.tries)
             return None
+        if reply.aside is not None:
+            error = HandError("it was asked in contexts of its own, whose answers are not kept over a restart")
+            hand.fail(node, "replaying the environment", error)
+            return None
         if not np.array_equal(actions_of(hand.engine, _heard(hand, reply), "a replayed answer"), path[i].actions):
             error = HandError(f"on replay node {path[i].id} answered {reply.text!r}, which is not what it said before")
             hand.fail(node, "replaying the environment", error)
@@ -138,6 +143,9 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
         raise HandError(
             f"cannot verify node {node.id} of tree {hand.tree.id!r}: it is {node.status}, which is no outcome"
         )
+    if hand.item.answer is None:
+        hand.event("note", node, "the item has no answer, so nothing says what this is worth")
+        return None
     state = await restore(hand, node) if hand.interactive else (None, None)
     if state is None:
         return None
@@ -156,24 +164,6 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
     node.notes["answer"] = verdict.answer
     hand.event("verify", node, verdict.why, reward=verdict.score, parts=dict(verdict.parts))
     return verdict
-
-
-async def judge(hand: Recorder, node: Node | None, ask: Callable[[], Awaitable[T]], about: str, calls: int) -> T | None:
-    """Await a judge under the budget of judge calls (see `Hand.judge`)."""
-    if not hand.budget.take("judge_calls", calls):
-        hand.event("budget", node, f"no judge call is left for {about}", calls=calls)
-        return None
-    patience = hand.setting.patience
-    try:
-        answer = await attempt(f"judging {about}", ask, patience, patience.judge_seconds, on_retry=hand.retried(node))
-    except Gone as gone:
-        if node is not None:
-            hand.fail(node, f"judging {about}", gone.cause, tries=gone.tries)
-        else:
-            hand.event("fail", None, str(gone), error=type(gone.cause).__name__, tries=gone.tries)
-        return None
-    hand.event("note", node, f"judged {about}", calls=calls)
-    return answer
 
 
 async def _step(hand: Recorder, node: Node, state: Any, text: Artefact) -> Reply | Gone | None:

@@ -38,22 +38,34 @@ class Recorder:
     @property
     def engine(self) -> Engine:
         """What writes: this actor's own engine, or the run's. Strategies read its capabilities and leave it alone."""
-        return self.setting.peers.get(self.actor, self.setting.engine)
+        setting = self.setting
+        return setting.roles.get(self.actor) or setting.peers.get(self.actor) or setting.engine
 
     @property
     def task(self) -> Task:
-        """What is asked."""
-        return self.setting.task
+        """What is asked: the run's task, or what a role is asked in its side tree."""
+        side = self.setting.side_tasks
+        return side[self._tree.id] if self._tree is not None and self._tree.id in side else self.setting.task
+
+    @property
+    def limit(self) -> int:
+        """Most policy tokens on one path: the run's, or of a role's answer."""
+        return self.setting.limit if self.task is self.setting.task else self.task.max_tokens
 
     @property
     def channel(self) -> Channel:
-        """Observations to actions and back, the same for all engines of a run."""
-        return self.setting.engine.codec
+        """Observations to actions and back: the same for all engines that write in one tree; a role's may be its own."""
+        return self._writes.codec
 
     @property
     def codec(self) -> Codec:
         """The channel of a run whose policy writes tokens; every other run is refused here."""
-        return token_codec(self.setting.engine, "what grows this tree")
+        return token_codec(self._writes, "what grows this tree")
+
+    @property
+    def _writes(self) -> Engine:
+        """The engine of the role that writes here, or the run's."""
+        return self.setting.roles.get(self.actor, self.setting.engine)
 
     @property
     def forest(self) -> Forest:
@@ -63,7 +75,7 @@ class Recorder:
     @property
     def interactive(self) -> bool:
         """Whether an environment answers the policy's turns."""
-        return self.setting.task.max_turns > 0
+        return self.task.max_turns > 0
 
     @property
     def tree(self) -> Tree:
@@ -88,7 +100,7 @@ class Recorder:
 
     def turn(self, node: Node) -> Artefact:
         """What was written since the environment last spoke."""
-        return self._read(self.turn_actions(node))
+        return self.read(self.turn_actions(node))
 
     def turn_actions(self, node: Node) -> Array:
         """The tokens of `turn`."""
@@ -144,9 +156,9 @@ class Recorder:
                 run.stop("abort")
 
     def _decoded(self, nodes: Sequence[Node]) -> Artefact:
-        return self._read(join_actions([n.actions for n in nodes])) if nodes else ""
+        return self.read(join_actions([n.actions for n in nodes])) if nodes else ""
 
-    def _read(self, actions: Array) -> Artefact:
+    def read(self, actions: Array) -> Artefact:
         """What actions have made, as the task reads it: one with `exact_text` sees special tokens but a last eos."""
         if not getattr(self.task, "exact_text", False):
             return self.channel.decode(actions)

@@ -4,55 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
 from rolltree.engine.protocol import Embedder
-from rolltree.generate.decide import decide
+from rolltree.generate.decide import decide, grades
 from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.measured import Confidence
+from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.selection import Floats, Program, clusters, rebase
 from rolltree.generate.signals import SignalError, features
 from rolltree.tree import Node, Tree
-
-
-class StepScorer(Protocol):
-    """A process reward: how promising paths are, as numbers in [0, 1]."""
-
-    @property
-    def want(self) -> frozenset[str]:
-        """Extras it reads."""
-        ...
-
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
-        """One number per end of a path, live or finished."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Confidence:
-    """The policy's own opinion: the geometric mean probability of what it wrote. No labels, no second model.
-
-    Over the last "step", over the whole "path", or of the "least" likely step on it.
-    """
-
-    over: Literal["step", "path", "least"] = "path"
-    want: frozenset[str] = frozenset()
-
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
-        """exp of mean log-prob."""
-        return [self._of([n.logp for n in hand.tree.path(end) if n.role == "policy" and n.logp is not None and len(n)])
-                for end in ends]  # fmt: skip
-
-    def _of(self, steps: Sequence[np.ndarray[tuple[int], np.dtype[np.float32]]]) -> float:
-        if not steps:
-            return 0.0
-        if self.over == "path":
-            return float(np.exp(np.concatenate(steps).mean()))
-        each = [float(np.exp(step.mean())) for step in steps]
-        return min(each) if self.over == "least" else each[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +35,8 @@ class StepSearch:
     """Most tokens of a step (the paper's 256)."""
     delimiter: str = ","
     """What ends a step, besides the task's own stop strings; "" = nothing."""
-    scorer: StepScorer = field(default_factory=Confidence)
+    scorer: Judge = field(default_factory=Confidence)
+    """A judge of single paths: how promising each is, in [0, 1]."""
     select: Literal["ets", "rebase", "beam"] = "ets"
     temperature: float = 0.2
     """T of REBASE."""
@@ -106,7 +72,7 @@ class StepSearch:
             want=self.want, review=search.review, why=f"share of the width by {self.select}",
         )  # fmt: skip
         done = [leaf for leaf in tree.leaves() if leaf.status == "done" and "reward" in leaf.scores]
-        for leaf, value in zip(done, await self.scorer(hand, done), strict=True):
+        for leaf, value in zip(done, await grades(hand, self.scorer, done), strict=True):
             leaf.scores["value"] = value
         decide(hand, done, self.final)
 
@@ -121,7 +87,7 @@ class _Search:
 
     async def review(self, hand: Hand, live: Sequence[Node]) -> Sequence[Node]:
         """Score the live paths; the rule below decides."""
-        self.scores = [float(score) for score in await self.knobs.scorer(hand, live)]
+        self.scores = await grades(hand, self.knobs.scorer, live)
         return live
 
     def widths(self, hand: Hand, round: GrowthRound) -> Sequence[int]:

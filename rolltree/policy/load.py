@@ -134,4 +134,4 @@ def _first(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
 
 
-__all__ = ["MODELS", "LoadedModel", "check_folder", "load_codec", "load_model", "read_weights"]
+__all__ = ["MODELS", "LoadedModel", "check_folder", "load_codec", "load_model", "no_progress_bar", "read_weights"]

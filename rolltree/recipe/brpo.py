@@ -10,6 +10,7 @@ from rolltree.filter.parts import Composite
 from rolltree.filter.rewards import RECORD
 from rolltree.filter.versus import Versus
 from rolltree.generate.independent import Independent
+from rolltree.generate.judge.measured import Measured
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
@@ -51,7 +52,7 @@ class Brpo:
     def build(self) -> Parts:
         """Independent rollouts, verdicts against one of them, the verdicts as advantages, clipped surrogate."""
         check_group("brpo", self.group)
-        judge = Versus(votes=self.votes, noise=self.noise, bias=self.bias)
+        judge = Versus(Measured("reward", self.noise, self.bias), self.votes)
         return Parts(
             "brpo", Independent(self.group), load_credit("pairwise", split=self.split, skew=self.skew),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.stepsearch import Confidence, StepSearch
+from rolltree.generate.judge.measured import Confidence
+from rolltree.generate.stepsearch import StepSearch
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rolltree.control.brief import Brief
 from rolltree.control.history import History, band
 from rolltree.control.ledger import Budget
 from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
@@ -19,7 +20,7 @@ from rolltree.task.protocol import Item, Task, expected
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array, is_solved, join_actions
 
-MEASURED = "asked for to measure, not to teach"
+MEASURED = "asked for to measure, not to train on"
 """Why such trees are dropped."""
 
 
@@ -44,9 +45,9 @@ class GroupBuilder:
     def plant(self, order: Order, item: Item, name: str) -> Tree:
         """A bare tree with the prompt as the order asks it; `item` is the order's own (`ordered_item`)."""
         ids = actions_of(self.engine, order.prompt.item.prompt, f"the prompt of item {item.id!r}")
-        if order.edit is not None:
-            text = actions_of(self.engine, order.edit.text, f"what is added to the prompt of item {item.id!r}")
-            ids = join_actions([text, ids] if order.edit.before else [ids, text])
+        if order.brief is not None:
+            what = f"what is added to the prompt of item {item.id!r}"
+            ids = order.brief.laid(lambda text: actions_of(self.engine, text, what), ids).ids
         return Tree(name, ids, task=self.task.name, item=item.id)
 
     def restored(self, place: int, group: Tree) -> None:
@@ -75,29 +76,31 @@ class GroupBuilder:
             return delivery, []
         group, heads = self.groups.get(prompt.place), list[Node]()
         if group is None:
-            bare = order.edit is None
+            bare = order.brief is None
             group = tree if bare else Tree(tree.id, self.engine.codec.encode(prompt.item.prompt),
                                            task=self.task.name, item=prompt.item.id)  # fmt: skip
             group.notes.update(expected(prompt.item))
             self.groups[prompt.place] = group
         if group is not tree:
-            heads = absorb(group, tree, order)
+            laid = (order.brief or Brief()).laid(self.engine.codec.encode, group.root.actions)
+            heads = absorb(group, tree, order, laid.spans)
         group.root.scores.update(order.marks)
-        if order.why or order.width is not None or order.edit is not None:
+        if order.why or order.width is not None or order.brief is not None:
             numbers: dict[str, Any] = {"arm": order.arm, "width": order.width, "delivered": delivery.n, **order.marks}
             group.event("allocate", None, order.why, **numbers)
-        edit = order.edit
-        return delivery, heads if edit is not None and (edit.hidden or edit.trainable) else []
+        brief = order.brief
+        return delivery, heads if brief is not None and (brief.hides or brief.trains) else []
 
     async def rescore(self, order: Order, heads: Sequence[Node]) -> None:
         """Read the log-probs that gathering changed the context of, or that were never read."""
-        if not heads or order.edit is None:
+        if not heads or order.brief is None:
             return
         group = self.groups[order.prompt.place]
-        if order.edit.hidden:
+        if order.brief.hides:
             await score_bare(group, list(heads), self.engine, self.budget)
-        elif heads[0].parent is not None:
-            await score_node(group, group[heads[0].parent], self.engine, self.budget)
+        for node in group.path(heads[0])[:-1]:
+            if node.role == "hint" and node.trainable:
+                await score_node(group, node, self.engine, self.budget)
 
     def judged(self, delivery: Delivery) -> Delivery:
         """The delivery with the filters' word on its prompt's group as it is now."""

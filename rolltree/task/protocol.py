@@ -26,7 +26,7 @@ class Item:
     id: str
     prompt: Observation
     answer: Any
-    """What the verifier needs; None is refused before a run starts."""
+    """What the verifier needs; None = nobody knows: it can be asked with a frozen policy, and is refused by training."""
     level: int = 0
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -58,6 +58,16 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A part of one of the policy's earlier turns, from character `start` to `stop`."""
+
+    turn: int
+    """Counted from 0 over all turns of the rollout, in the order of time."""
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What the environment says to one action of the policy."""
 
@@ -71,6 +81,9 @@ class Reply:
     """Hashable name of the state the next action is taken in; the same state has the same key in every trajectory."""
     failed: bool = False
     """Whether the call failed (a tool error the policy can see). A crash of ours is raised instead."""
+    aside: tuple[str | Said, ...] | None = None
+    """A context of its own, whole: what the policy says to it is the next turn, and comes before the answer to this
+    one. Given texts, and what the policy said before; `text` is then not written anywhere."""
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 

@@ -90,14 +90,14 @@ class Crew:
             self.close()
             raise
 
-    def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
-        """See `RankGroup.teach`."""
+    def run_updates(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
+        """See `RankGroup.run_updates`."""
         shares = shared_out(work, self._others.size)
-        lesson, others = self._together(rank.teach, [(share,) for share in shares], (self._learner.policy.model,))
-        told: Gathered = lesson.told
+        report, others = self._together(rank.run_updates, [(share,) for share in shares], (self._learner.policy.model,))
+        told: Gathered = report.told
         for other in others:
             told.merge(other.told)
-        for share, mine in zip(shares, [lesson, *others], strict=True):
+        for share, mine in zip(shares, [report, *others], strict=True):
             for micro, (logp, entropy) in zip((m for part in share.parts for m in part), mine.read, strict=True):
                 for watcher in watchers:
                     watcher.add(micro, torch.from_numpy(logp), None if entropy is None else torch.from_numpy(entropy))

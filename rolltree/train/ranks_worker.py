@@ -83,7 +83,7 @@ class LogprobRecorder:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class RankReport:
     """What one rank reports of a step."""
 
     told: Gathered
@@ -110,12 +110,12 @@ def begin(beginning: Beginning, device: torch.device, whole: Whole | None = None
     return Learner(policy, make_optimizer(policy, beginning.optim), beginning.optim, anchors, team=Sharded())
 
 
-def teach(learner: Learner, work: Work, into: Any | None = None) -> Lesson:
+def run_updates(learner: Learner, work: Work, into: Any | None = None) -> RankReport:
     """Make a step on this rank's share and write the trained weights into a whole model, which rank 0 has."""
     seen = LogprobRecorder()
-    told = learner.teach(work, [seen])
+    told = learner.run_updates(work, [seen])
     gather_trained(learner.policy.model, into)
-    return Lesson(told, seen.read)
+    return RankReport(told, seen.read)
 
 
 def load(

@@ -94,7 +94,7 @@ class Table(Shape):
         return super().down(np.asarray(node_values, np.float64))
 
     @cached_property
-    def teaching(self) -> Ints:
+    def loss_tokens(self) -> Ints:
         """Number of trained actions on each leaf's path."""
         counts = np.add.reduceat(np.append(self.loss_mask, False), self.start) if len(self.nodes) else np.zeros(0)
         per_node = np.where(self.length > 0, counts, 0).astype(np.float64)

@@ -28,6 +28,7 @@ from rolltree.tree.node import (
     joined_top,
     settle,
 )
+from rolltree.tree.references import moved
 
 
 class Tree:
@@ -73,6 +74,11 @@ class Tree:
     def root(self) -> Node:
         """The node nothing stands before: the prompt, or the first part of a prompt that was cut."""
         return self.nodes[self._root]
+
+    @property
+    def prompt(self) -> Node:
+        """Where the prompt ends and rollouts begin."""
+        return self.nodes.get(0, self.root)
 
     def walk(self, node: Node | int | None = None) -> Iterator[Node]:
         """The subtree of a node (of the root unless given) depth first, parents before children."""
@@ -182,6 +188,12 @@ class Tree:
         self.event("cut", tail, f"the first {k} actions became node {head.id}", head=head.id, at_action=k)
         return head
 
+    def open_root(self) -> Node:
+        """Put an empty node before everything, so that another context may begin otherwise; returns it."""
+        head = self._head_of(self.root, 0)
+        self.event("cut", head, "another context begins otherwise", head=head.id, at_action=0)
+        return head
+
     def graft(self, parent: Node | int, source: Tree, node: Node | int) -> Node:
         """Copy a stored branch (a node and all below it) under a node of this tree; returns the copy of its top.
 
@@ -196,6 +208,7 @@ class Tree:
             if first is None:
                 first, copy.birth = copy, "graft"
             copies[n.id] = copy.id
+        moved((self.nodes[i] for i in copies.values()), copies)
         assert first is not None
         self.event("graft", first, f"branch {source.id}/{source[node if isinstance(node, int) else node.id].id}",
                    source=source.id, nodes=len(copies))  # fmt: skip

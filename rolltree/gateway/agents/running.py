@@ -18,10 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rolltree.gateway.agents.door import Door, WaitingCall
+from rolltree.gateway.agents.outside import Outside
 from rolltree.gateway.answer import CallAnswer
 from rolltree.task.foreign.locate import locate
 from rolltree.task.items import TaskError
 
+SOON = 1.0
+"""Seconds that a replay waits for a call which came earlier than those that are here."""
 KEPT = 4000
 """Characters of standard error that a failure tells."""
 MOST = 1_000_000
@@ -39,8 +42,8 @@ class Ended:
 class Agent(Protocol):
     """What starts runs: gives what it is asked on, and returns how it ended."""
 
-    async def __call__(self, item: Mapping[str, Any], base_url: str, key: str) -> Ended:
-        """Run to the end; cancelling it ends whatever it started."""
+    async def __call__(self, item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
+        """Run to the end; cancelling it ends whatever it started. A process reads the world by itself."""
         ...
 
 
@@ -54,22 +57,27 @@ class AgentRun:
         self.key = ""
         self.asking: WaitingCall | None = None
         """The call that waits for an answer."""
+        self._held: list[WaitingCall] = []
+        """Calls that came beside it."""
 
-    async def begin(self, item: Mapping[str, Any]) -> WaitingCall | Ended:
+    async def begin(self, item: Mapping[str, Any], outside: Outside) -> WaitingCall | Ended:
         """Start the agent; its first call, or its end."""
         await self.give_up()
         self._at = await self._door()
         self.key = self._at.open()
-        self._work = asyncio.ensure_future(self._agent(item, self._at.address(self.key), self.key))
+        self._work = asyncio.ensure_future(self._agent(item, self._at.address(self.key), self.key, outside))
         return await self._next()
 
-    async def answer(self, answer: CallAnswer) -> WaitingCall | Ended:
-        """Answer the call that waits; the agent's next call, or its end."""
+    async def answer(
+        self, answer: CallAnswer, wanted: Callable[[WaitingCall], bool] | None = None
+    ) -> WaitingCall | Ended:
+        """Answer the call that waits; the agent's next call, or its end. Of calls made side by side that is the wanted
+        one, if it comes soon; the others wait."""
         if self.asking is None:
             raise TaskError("an answer was given to an agent that did not ask")
         self.asking.reply(answer)
         self.asking = None
-        return await self._next()
+        return await self._next(wanted)
 
     async def give_up(self) -> None:
         """End the agent, whatever it is at."""
@@ -79,7 +87,10 @@ class AgentRun:
                 await self._work
         if self._at is not None:
             self._at.shut(self.key)
+        for waits in (*self._held, *([] if self.asking is None else [self.asking])):
+            waits.refuse()
         self._work, self.asking, self._at = None, None, None
+        self._held.clear()
 
     def close(self) -> None:
         """Give the agent up, from any thread."""
@@ -91,14 +102,29 @@ class AgentRun:
     def __del__(self) -> None:
         self.close()
 
-    async def _next(self) -> WaitingCall | Ended:
+    async def _next(self, wanted: Callable[[WaitingCall], bool] | None = None) -> WaitingCall | Ended:
+        while True:
+            soon = next((one for one in self._held if wanted is None or wanted(one)), None)
+            if soon is not None:
+                self._held.remove(soon)
+                self.asking = soon
+                return soon
+            came = await self._heard(min(SOON, self._seconds) if self._held else self._seconds)
+            if came is None:
+                wanted = None
+            elif isinstance(came, Ended):
+                return came
+            else:
+                self._held.append(came)
+
+    async def _heard(self, seconds: float) -> WaitingCall | Ended | None:
+        """The next call or the end; None where calls wait and nothing more came."""
         assert self._at is not None
         assert self._work is not None
         asked = asyncio.ensure_future(self._at.asked(self.key))
-        done, _ = await asyncio.wait({asked, self._work}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({asked, self._work}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if asked in done:
-            self.asking = asked.result()
-            return self.asking
+            return asked.result()
         asked.cancel()
         work = self._work
         reward = self._at.rewards.get(self.key)
@@ -106,6 +132,8 @@ class AgentRun:
             ended = await work
             self._at.shut(self.key)
             return ended if reward is None else Ended(ended.final, reward)
+        if self._held:
+            return None
         await self.give_up()
         raise TaskError(f"the agent neither asked nor ended for {self._seconds:g} s and was stopped")
 
@@ -133,7 +161,7 @@ def agent_of(told: str | Callable[..., Any]) -> Agent:
 
 
 def _process(words: list[str]) -> Agent:
-    async def run(item: Mapping[str, Any], base_url: str, key: str) -> Ended:
+    async def run(item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
         around = {
             **os.environ, "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": key,
             "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"), "ROLLTREE_ITEM": json.dumps(item),
@@ -162,8 +190,8 @@ def _process(words: list[str]) -> Agent:
 
 
 def _function(made: Callable[..., Any]) -> Agent:
-    async def run(item: Mapping[str, Any], base_url: str, key: str) -> Ended:
-        asked = {**item, "base_url": base_url, "api_key": key}
+    async def run(item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
+        asked = {**item, "base_url": base_url, "api_key": key, "outside": outside}
         told = made(asked) if inspect.iscoroutinefunction(made) else asyncio.to_thread(made, asked)
         value = await told
         if isinstance(value, bool | int | float):
