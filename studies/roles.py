@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence, Measured
 from rolltree.generate.judge.votes import Votes
-from rolltree.generate.independent import Independent
 from rolltree.generate.methods.rtv import Digests, Waves
 from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, Writer
 from rolltree.generate.runner import grow

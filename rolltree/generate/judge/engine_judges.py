@@ -110,7 +110,7 @@ class Written:
     @property
     def name(self) -> str:
         """Everything that could change a verdict."""
-        key = mix(self.ask, self.entry, *self.words, *self.scale, *self.stop, self.max_tokens, self.temperature)
+        key = mix(self.ask, self.entry, *self.words, *map(str, self.scale), *self.stop, self.max_tokens, str(self.temperature))
         return f"written {self.role} {key:x}"
 
     def calls(self, size: int) -> int:
