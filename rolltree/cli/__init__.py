@@ -17,6 +17,7 @@ VERBS: dict[str, str] = {
     "tasks": "list the tasks, describe one, or show items of it",
     "models": "list the models, or get one",
     "rollout": "grow rollouts with a recipe and look at them",
+    "solve": "answer items with a frozen policy and any method",
     "train": "train a policy with a recipe",
     "serve": "answer agents that speak OpenAI, and keep what they do as trees",
     "compare": "compare recipes at an equal budget, with intervals and a verdict",
