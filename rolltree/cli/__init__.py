@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "decisive": "rank the tokens that decided, by the change in success they made",
     "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
+    "labels": "turn step values into rows for TRL's trainers, or into a step head",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
 }

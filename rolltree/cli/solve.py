@@ -118,7 +118,7 @@ def _solve(name: str, parsed: Any) -> int:
     parts = compose(parsed.recipe)
     items = list(enumerate(itertools.islice(task.items(asked.items_from, asked.seed), asked.items)))
     told = {
-        "method": name, "knobs": asdict(parsed.recipe), "task": address, "level": task.level, "policy": asked.policy,
+        "method": name, "knobs": asdict(parsed.recipe), "task": address, "level": task.level, "model": asked.policy,
         "engine": asked.engine, "seed": asked.seed, "items_from": asked.items_from, "items": asked.items,
         "tokens": asked.tokens, "temperature": asked.temperature, "top_p": asked.top_p,
     }  # fmt: skip

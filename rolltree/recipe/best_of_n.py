@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.generate.search.bestof import BestOf
-from rolltree.generate.search.values import Worth, judge_of
+from rolltree.generate.search.values import judge_of
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts
 
@@ -28,8 +28,8 @@ class BestOfN:
     """Most rollouts; fewer where the budget of tokens ends before."""
     final: Literal["majority", "weighted", "best"] = "majority"
     """The answer: most frequent, most value in all, or the single best leaf's."""
-    worth: Worth = "path"
-    """What a rollout is worth: confidence over the path, its last step or its least likely step; or the verifier."""
+    worth: str = "path"
+    """What a rollout is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
     wave: int = 4
     """Rollouts under way at once: the budget is spent to within so many of them."""
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.generate.methods.mcgs import McgsRules
 from rolltree.generate.methods.mcgs_answers import TEXTS, GraphSearch
 from rolltree.generate.search.attempts import OperatorTexts
-from rolltree.generate.search.values import Worth, judge_of
+from rolltree.generate.search.values import judge_of
 from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts
 
@@ -43,8 +43,8 @@ class McgsRecipe:
     """Whether selection goes over from UCT to the best few nodes between half and 70 % of the search."""
     chains: bool = True
     """Whether what gains is gone on with at once and told upwards at its end."""
-    worth: Worth = "verifier"
-    """What an attempt is worth: the verifier, or confidence over it."""
+    worth: str = "verifier"
+    """What an attempt is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
     improve: str = TEXTS["improve"]
     """What asks for a better answer; {prompt}, {answer}, {score}, {path}, {siblings}, {references} are filled in."""
     debug: str = TEXTS["debug"]

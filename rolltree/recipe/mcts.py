@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from rolltree.generate.search.backup import Backup, Blend, MeanBackup
 from rolltree.generate.search.steps import StepTree
-from rolltree.generate.search.values import Worth, judge_of
+from rolltree.generate.search.values import judge_of
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 from rolltree.recipe.searching import search_parts
 
@@ -38,8 +38,8 @@ class Mcts:
     """Most tokens of a step."""
     delimiter: str = ","
     """What ends a step, besides the task's own stop strings; "" = nothing."""
-    worth: Worth = "path"
-    """What a path is worth: confidence over it, its last step or its least likely step; or the verifier."""
+    worth: str = "path"
+    """What a path is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
     rollouts: int = 1
     """Completions from every new node; 0 = the judge's opinion of the node itself."""
     exploration: float = 2.0

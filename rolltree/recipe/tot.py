@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.generate.search.steps import StepTree
-from rolltree.generate.search.values import Worth, judge_of
+from rolltree.generate.search.values import judge_of
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 from rolltree.recipe.searching import search_parts
 
@@ -38,8 +38,8 @@ class Tot:
     """Most tokens of a step."""
     delimiter: str = ","
     """What ends a step, besides the task's own stop strings; "" = nothing."""
-    worth: Worth = "verifier"
-    """What a path is worth: confidence over it, its last step or its least likely step; or the verifier."""
+    worth: str = "verifier"
+    """What a path is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
     answers: int = 4
     """Stop at so many finished paths."""
     final: Literal["vote", "best"] = "best"

@@ -1,4 +1,7 @@
-"""A folder of answers that survives kills: `solve.json` (what was asked), `answers.jsonl`, `forests/`, `report.json`."""
+"""A folder of answers that survives kills: `config.json` (what was asked), `answers.jsonl`, `forests/`, `report.json`.
+
+`rolltree view` opens it as it does a run.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rolltree.errors import RolltreeError
 from rolltree.rollout.solve import Answer
@@ -34,7 +37,7 @@ class AnswerFolder:
         self._waiting: list[Tree] = []
         self._part = 0
         plain = json.loads(json.dumps(asked, default=str))
-        told = folder / "solve.json"
+        told = folder / "config.json"
         if told.exists():
             _same(told, plain)
             self.answers = read_answers(folder / "answers.jsonl")
@@ -85,13 +88,12 @@ def read_answers(path: Path) -> list[Answer]:
             continue
         try:
             row = read_json(line)
-            if not isinstance(row, dict) or set(row) != names:
-                raise ValueError("it is no answer of solve")
-            out.append(Answer(**row))
-        except ValueError as error:
-            if number == len(lines):  # no newline behind it: it was being written
-                break
-            raise AnswersError(f"{path} line {number} cannot be read ({error}); remove the line or the folder") from None
+        except ValueError:
+            row = None
+        if isinstance(row, dict) and set(cast("dict[str, Any]", row)) == names:
+            out.append(Answer(**cast("dict[str, Any]", row)))
+        elif number < len(lines):  # behind the last one no newline stands: it was being written
+            raise AnswersError(f"{path} line {number} is no answer of solve; remove the line or the folder")
     return out
 
 

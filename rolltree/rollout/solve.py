@@ -14,6 +14,7 @@ from typing import Any
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.judge.measured import answer_of, tally
+from rolltree.generate.patience import first_of
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.protocol import Item, Task
@@ -86,9 +87,12 @@ async def solve(
             )  # fmt: skip
             done(answered(index, item, forest, engine.codec.decode, account), forest)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(max(1, min(at_once, len(items)))):
-            group.create_task(worker())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(max(1, min(at_once, len(items)))):
+                group.create_task(worker())
+    except ExceptionGroup as broken:
+        raise first_of(broken) from broken
 
 
 def answered(index: int, item: Item, forest: Forest, decode: Callable[[Any], str], account: Budget) -> Answer:

@@ -7,7 +7,7 @@ import numpy as np
 from studies.search.nk import ARMS, run
 
 
-def gaps(k: int, arm: str, against: str = "UCT", seeds: int = 10, turns: int = 200) -> np.ndarray:
+def gaps(k: int, arm: str, against: str = "UCT", seeds: int = 16, turns: int = 250) -> np.ndarray:
     return np.array([run(ARMS[arm], k, s, turns)[0] - run(ARMS[against], k, s, turns)[0] for s in range(seeds)])
 
 
