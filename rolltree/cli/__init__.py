@@ -17,6 +17,7 @@ VERBS: dict[str, str] = {
     "tasks": "list the tasks, describe one, or show items of it",
     "models": "list the models, or get one",
     "rollout": "grow rollouts with a recipe and look at them",
+    "solve": "answer items with a frozen policy and any method",
     "train": "train a policy with a recipe",
     "serve": "answer agents that speak OpenAI, and keep what they do as trees",
     "compare": "compare recipes at an equal budget, with intervals and a verdict",
@@ -29,6 +30,7 @@ VERBS: dict[str, str] = {
     "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
     "judges": "say how often a judge tells right answers from ones with planted errors",
+    "labels": "turn step values into rows for TRL's trainers, or into a step head",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
 }
