@@ -1,4 +1,4 @@
-"""The tables of the README: `python -m studies.board stability` (credits, trees-fresh, trees).
+"""The tables of the README: `python -m studies.board stability` (schedules, credits, trees-fresh, trees).
 
 Runs are made seed by seed over all cells, so what is finished is paired at any time; after each seed the table is
 written again. `--plan` says how many runs there are and what they cost. Interrupted, the same command goes on.
@@ -18,9 +18,9 @@ import tyro
 from rolltree.errors import unknown
 from rolltree.lab.arms import arms
 from rolltree.lab.compare import differing
-from rolltree.lab.contrast import measures
+from rolltree.lab.contrast import by_items, measures
 from rolltree.lab.curves import endpoint
-from rolltree.lab.names import COSTS
+from rolltree.lab.names import COSTS, cost_name
 from rolltree.lab.runner import Runner, Shelf, Spec
 from rolltree.lab.stats import Asked, Corrected, corrected, judge, rule_table
 from rolltree.lab.trace import Trace, write_json
@@ -29,7 +29,11 @@ from rolltree.recipe.registry import counter_of
 from studies.command import run_study
 from studies.regime import Calibrated, calibrated, regime
 from studies.shelf_runs import Priced, bill, make, price
+from studies.simulated import simulated
 from studies.tables import TABLES, TableArm, TablePlan, flat_label, is_flat
+
+SIMULATED = "time/simulated"
+"""Seconds on the cluster of `studies.simulated`, for rollouts that share nothing."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class BoardSettings:
     """Which table, and how much of it."""
 
     name: tyro.conf.Positional[str]
-    """stability, credits, trees-fresh or trees."""
+    """stability, schedules, credits, trees-fresh or trees."""
     plan: bool = False
     """Say how many runs there are and what is left to pay, and stop."""
     seeds: int | None = None
@@ -84,6 +88,8 @@ class TableRuns:
     metric: dict[str, str]
     budget: dict[str, float]
     traces: dict[BoardCell, list[Trace]] = field(default_factory=dict[BoardCell, list[Trace]])
+    simulated: dict[BoardCell, list[float]] = field(default_factory=dict[BoardCell, list[float]])
+    """Simulated seconds of the runs whose lengths were kept."""
 
     def values(self, cell: BoardCell) -> dict[int, float]:
         """The judged number of each seed of a cell."""
@@ -162,6 +168,8 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
 
     def kept(trace: Trace, spec: Spec) -> None:
         found.traces.setdefault(cell_of[spec], []).append(trace)
+        if (took := simulated(trace, spec, runner)) is not None:
+            found.simulated.setdefault(cell_of[spec], []).append(took)
         if spec in last:  # a seed is whole in every cell
             write(found, settings.out, dict(apart))
 
@@ -178,7 +186,13 @@ def write(found: TableRuns, out: Path, apart: Mapping[str, str]) -> None:
     lines = [f"# {found.plan.title}\n", _lead(found, len(pairs)), rule_table()]
     for column in dict.fromkeys(cell.column for cell in of):
         mine = [cell for cell in of if cell.column == column]
-        lines += [f"\n## {column}\n", regime(mine[0].regime).about.capitalize() + ".\n", _table(found, mine, judged)]
+        lines += [
+            f"\n## {column}\n",
+            regime(mine[0].regime).about.capitalize() + ".\n",
+            _table(found, mine, judged),
+            "\nCosts of a run, means over seeds:\n",
+            _costs(found, mine),
+        ]
     if apart:
         lines += ["\n## Where a difference could come from\n", *(f"- {row}: {words}" for row, words in apart.items())]
     out.mkdir(parents=True, exist_ok=True)
@@ -208,13 +222,16 @@ def _lead(found: TableRuns, contrasts: int) -> str:
         "intervals stand where Holm's procedure puts them, at 95 % for all together, with moderated variances; q is "
         "Benjamini and Hochberg's. A tree is held against its flat control, which is the same recipe with as many "
         "independent rollouts; everything else against the first row. A run collapsed that ends below half of where it "
-        "began; it counts in every mean. A row whose counter never moved is void.\n"
+        "began; it counts in every mean. A row whose counter never moved is void. Seeds and "
+        "items: the difference at the last evaluation alone, with a bootstrap interval that draws seeds and, within "
+        "each, held-out items again. Simulated seconds are those of the run's own lengths under its own schedule on "
+        "the stated cluster of docs/measured/scheduling.md.\n"
     )
 
 
 def _table(found: TableRuns, of: Sequence[BoardCell], judged: Mapping[BoardCell, Corrected]) -> str:
     head = ["row", found.metric[of[0].column], "difference", "to", "p (Holm)", "q (BH)", "verdict", "collapsed",
-            "acted", "updates", "trained", "processor s"]  # fmt: skip
+            "acted", "seeds and items"]  # fmt: skip
     rows = [head, ["---"] * len(head)]
     for cell in of:
         numbers, seen = _numbers(found, cell), list(found.values(cell).values())
@@ -223,9 +240,24 @@ def _table(found: TableRuns, of: Sequence[BoardCell], judged: Mapping[BoardCell,
         test = judged.get(cell)
         rows.append([
             cell.row.label, f"{100 * float(np.mean(seen)):.1f}{spread} %", *_tested(test, numbers, _base(found, cell)),
-            f"{numbers['collapsed']:.0f} of {len(seen)}", acted,
-            *(f"{numbers[n] or 0:.4g}" for n in ("optim/updates", "budget/trained", "time/processor")),
+            f"{numbers['collapsed']:.0f} of {len(seen)}", acted, _items(found, cell),
         ])  # fmt: skip
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _items(found: TableRuns, cell: BoardCell) -> str:
+    """The difference with held-out items drawn again too, where the runs kept what each item got."""
+    base = _base(found, cell)
+    e = None if base == cell else by_items(found.traces[cell], found.traces[base])
+    return "–" if e is None else f"{100 * e.estimate:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f})"
+
+
+def _costs(found: TableRuns, of: Sequence[BoardCell]) -> str:
+    """Everything the runs of a column spent."""
+    numbers = {cell: _numbers(found, cell) for cell in of}
+    names = [n for n in (*COSTS, SIMULATED) if any(numbers[cell][n] is not None for cell in of)]
+    rows = [["row", *map(cost_name, names)], ["---"] * (1 + len(names))]
+    rows += [[c.row.label, *("–" if (v := numbers[c][n]) is None else f"{v:.4g}" for n in names)] for c in of]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
@@ -244,6 +276,7 @@ def _numbers(found: TableRuns, cell: BoardCell) -> dict[str, Any]:
     traces, counter = found.traces[cell], None if is_flat(cell.row) else counter_of(cell.row.recipe)
     acted = [v for t in traces if counter is not None and (v := t.mean(counter.metric)) is not None]
     spent = {n: [v for t in traces if (v := t.total(n)) is not None] for n in COSTS}
+    spent[SIMULATED] = found.simulated.get(cell, [])
     fallen = [endpoint(t, "pass@1") < COLLAPSED * t.curve("pass@1")[1][0] for t in traces]
     return {
         "collapsed": float(sum(fallen)), "acted": float(np.mean(acted)) if acted else None,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 STALE = ("fresh", "stale2", "stale8", "stale32")
 
+SCHEDULES = ("areal", "april", "verl", "slime", "dart")
+
 
 @dataclass(frozen=True, slots=True)
 class TableArm:
@@ -68,6 +70,11 @@ TABLES: Mapping[str, TablePlan] = {
             (TableArm("ppo-clip", "grpo"), TableArm("dual-clip", "dual_clip"),
              *_named("tis", "icepop", "areal", "minpro", "m2po", "bapo", "vcpo")),
             STALE, factors=(1.0, 4.0),
+        ),
+        TablePlan(
+            "schedules", "Schedules where lengths have a heavy tail, everything else GRPO's",
+            (TableArm("sync", "grpo"), *(TableArm(name, "grpo", (f"train.scheduler={name}",)) for name in SCHEDULES)),
+            ("tails",),
         ),
         TablePlan(
             "credits", "Credits, everything else GRPO's",
