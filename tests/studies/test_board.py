@@ -90,7 +90,8 @@ def test_items_are_drawn_again_where_runs_kept_them(tmp_path):
 def test_rates_and_seeds_are_the_same_for_all_rows_of_a_column():
     plan = TABLES["stability"]
     of = priced(BoardSettings("stability", plan=True), plan)
-    assert len(of) == 9 * 4 * 2 * 8
+    assert len(of) == 9 * 4 * 2 * 8 + 4 * 2 * 12, "eight seeds of every row, twenty of the baseline"
+    assert {cell.row.label for cell, p in of if p.spec.seed >= 8} == {"ppo-clip"}
     for column in {cell.column for cell, _ in of}:
         knobs = [dict(p.spec.arm.knobs) for cell, p in of if cell.column == column]
         assert len({(k["optim.lr"], k["optim.minibatches"], k.get("train.staleness")) for k in knobs}) == 1
