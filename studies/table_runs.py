@@ -13,7 +13,7 @@ from rolltree.lab.names import COSTS
 from rolltree.lab.trace import Trace
 from rolltree.lab.void import COLLAPSED
 from rolltree.recipe.registry import counter_of
-from studies.tables import TableArm, TablePlan, flat_label, is_flat
+from studies.tables import TableArm, TablePlan, base_of, is_flat
 
 SIMULATED = "time/simulated"
 """Seconds on the cluster of `studies.simulated`, for rollouts that share nothing."""
@@ -48,8 +48,7 @@ class TableRuns:
     def base(self, cell: BoardCell) -> BoardCell:
         """What a cell is held against: a tree its flat control where that was run, all else the first row."""
         column = {c.row.label: c for c in self.traces if c.column == cell.column}
-        own = column.get(flat_label(cell.row)) if cell.row.flat else None
-        return own or column[self.plan.rows()[0].label]
+        return column[base_of(self.plan, cell.row.label, column)]
 
     def differences(self, cell: BoardCell, base: BoardCell) -> list[float]:
         """By seed, over the seeds both have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 STALE = ("fresh", "stale2", "stale8", "stale32")
@@ -49,6 +49,13 @@ class TablePlan:
 def flat_label(arm: TableArm) -> str:
     """The label of a tree's flat control."""
     return f"{arm.label} flat"
+
+
+def base_of(plan: TablePlan, label: str, labels: Collection[str]) -> str:
+    """What a row is held against among those that were run: a tree its flat control, all else the first row."""
+    row = next(row for row in plan.rows() if row.label == label)
+    flat = flat_label(row) if row.flat else ""
+    return flat if flat in labels else plan.rows()[0].label
 
 
 def is_flat(arm: TableArm) -> bool:
