@@ -286,7 +286,7 @@ class Hand(Recorder):
 
     # -- asking other roles ----------------------------------------------------------------------------------------
 
-    def aside(
+    def side(
         self,
         role: str,
         brief: Brief,
@@ -320,7 +320,7 @@ class Hand(Recorder):
         The role writes with its own engine where the run has one (`roles`, `peers`), else with the run's. What could
         not be paid is missing from the answers; what broke is a failed node of the side tree, and missing too.
         """
-        side = self.aside(role, brief, about=about, stop=stop, max_tokens=max_tokens)
+        side = self.side(role, brief, about=about, stop=stop, max_tokens=max_tokens)
         draw: SamplingOptions = {} if temperature is None else {"temperature": temperature}
         grown = await side.extend(side.tree.root, n=n, why=f"{role} is asked", **draw)
         for node in grown:
