@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -39,16 +39,16 @@ class BoardSettings:
     """stability, credits, trees-fresh or trees."""
     plan: bool = False
     """Say how many runs there are and what is left to pay, and stop."""
-    seeds: int | None = None
+    seeds: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Seeds of each cell; the table's own when left out."""
     first_seed: int = 0
     rows: tuple[str, ...] = ()
     """Only these rows (the baseline always stays)."""
     regimes: tuple[str, ...] = ()
     """Only these columns."""
-    budget: int | None = None
+    budget: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Decoded tokens of a run; the regime's own when left out."""
-    lr: float | None = None
+    lr: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
     """A rate instead of the calibrated one, for a try."""
     updates: int = 4
     """Updates of a step that go with --lr."""
