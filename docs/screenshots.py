@@ -1,6 +1,7 @@
 """Make the pictures of docs/howto/view.md and its neighbours: python docs/screenshots.py [FOLDER [NAME …]]
 
-Without a folder of runs it trains two (grpo and treepo on countdown, two minutes); with names it makes these alone. Needs rolltree[view], Playwright and Chromium.
+Without a folder of runs it trains two (grpo and treepo on countdown, two minutes); with names it makes these alone.
+Needs rolltree[view], Playwright and Chromium.
 """
 
 from __future__ import annotations
@@ -51,10 +52,9 @@ def shoot(page: Page, address: str, name: str, *waits: str) -> None:
 
 
 def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
-    """The pages of one question each: decisive tokens, a tree under two credits, a prompt over time, a what-if."""
-    for name in ("decisive", "modes"):
-        if not only or name in only:
-            shoot(page, f"{address}/{name}?run={run}", name)
+    """The pages of one question each: decisive tokens, a tree under two credits, a what-if."""
+    if not only or "decisive" in only:
+        shoot(page, f"{address}/decisive?run={run}", "decisive", ".decision")
     page.goto(f"{address}/run?run={run}")
     page.wait_for_function(READY)
     for level in ("tbody a.row-link", "tbody a.row-link"):
