@@ -26,6 +26,7 @@ from rolltree.lab.stats import Asked, Corrected, corrected, judge, rule_table
 from rolltree.lab.trace import Trace, write_json
 from rolltree.lab.void import COLLAPSED
 from rolltree.recipe.registry import counter_of
+from studies.command import run_study
 from studies.regime import Calibrated, calibrated, regime
 from studies.shelf_runs import Priced, bill, make, price
 from studies.tables import TABLES, TableArm, TablePlan, flat_label, is_flat
@@ -42,6 +43,7 @@ class BoardSettings:
     seeds: int | None = None
     """Seeds of each cell; the table's own when left out."""
     first_seed: int = 0
+    """Seeds are this one and the following."""
     rows: tuple[str, ...] = ()
     """Only these rows (the baseline always stays)."""
     regimes: tuple[str, ...] = ()
@@ -53,12 +55,15 @@ class BoardSettings:
     updates: int = 4
     """Updates of a step that go with --lr."""
     end_items: int = 256
+    """Held-out items of the first and the last evaluation."""
     set: tuple[str, ...] = ()
     """More knobs for all runs."""
     out: Path = Path("runs/studies")
     """Folder for NAME.md and NAME.json."""
     cache: Path = Path("runs/cache")
+    """Finished runs, found again by their content."""
     threads: int = 1
+    """Threads of processor work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,4 +252,4 @@ def _numbers(found: TableRuns, cell: BoardCell) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(BoardSettings))
+    raise SystemExit(run_study("board", BoardSettings, main, __doc__))

@@ -6,7 +6,7 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rolltree.errors import RolltreeError, unknown
 from rolltree.visible import visible
@@ -26,8 +26,10 @@ VERBS: dict[str, str] = {
     "card": "state how a run's rollouts were made",
     "doctor": "say what is wrong with a run's rollouts, and what to do",
     "decisive": "rank the tokens that decided, by the change in success they made",
+    "whatif": "sample further continuations from a place in a saved tree",
     "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
+    "judges": "say how often a judge tells right answers from ones with planted errors",
     "labels": "turn step values into rows for TRL's trainers, or into a step head",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
@@ -53,16 +55,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"rolltree {__version__}")
         return 0
+    return answered("rolltree", lambda: _dispatch(arguments[0], arguments[1:]))
+
+
+def answered(who: str, act: Callable[[], int]) -> int:
+    """Run a command; bad input is one line on stderr and exit code 2, Ctrl-C is 130."""
     try:
-        return _dispatch(arguments[0], arguments[1:])
+        return act()
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except (RolltreeError, OSError) as error:
-        print(f"rolltree: {visible(_sentence(error))}", file=sys.stderr)
+        print(f"{who}: {visible(_sentence(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("rolltree: interrupted; what was finished is kept", file=sys.stderr)
+        print(f"{who}: interrupted; what was finished is kept", file=sys.stderr)
         return 130
 
 

@@ -27,7 +27,7 @@ from rolltree.cluster.wire import (
     Start,
     StopMessage,
 )
-from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued
+from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued, token_codec
 from rolltree.engine.run import carried
 from rolltree.engine.samples import cut, join
 from rolltree.tree.node import FloatArray
@@ -61,7 +61,8 @@ class EngineHost:
         """Make the engine."""
         if self._engine is None:
             self._engine = self._make()
-        return Described(self._engine.capabilities, self._engine.codec, self._engine.version, os.getpid())
+        codec = token_codec(self._engine, "a pool of engines")
+        return Described(self._engine.capabilities, codec, self._engine.version, os.getpid())
 
     async def take(self, orders: Sequence[tuple[int, bytes | Order]]) -> None:
         """Begin with what was ordered, each with its request's number; all starts of one call begin as one batch."""

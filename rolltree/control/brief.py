@@ -1,8 +1,8 @@
 """Briefs: texts that are put beside a prompt, each in a slot that says where it came from and what becomes of it.
 
-A slot is a place with a name: a hint, a digest of an earlier attempt, notes from a bank. Its tokens are known (`laid`), so
-what it holds can be shown without being trained on, trained on as well, or shown to the rollouts and left out when they
-are trained (`hidden`). `without` takes slots away: that is how an evaluation asks what they were worth.
+A slot is a place with a name: a hint, a digest of an earlier attempt, notes from a bank. Its tokens are known
+(`laid`), so what it holds can be shown without being trained on, trained on as well, or shown to the rollouts and left
+out when they are trained (`hidden`). `without` takes slots away: that is how an evaluation asks what they were worth.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rolltree.errors import RolltreeError
-from rolltree.tree.node import Array
+from rolltree.tree.node import Array, as_actions, join_actions
 
 
 class BriefError(RolltreeError, ValueError):
@@ -112,14 +110,14 @@ class Brief:
     def laid(self, read: Callable[[str], Any], prompt: Sequence[int] | Array) -> Laid:
         """Tokens of the prompt with all texts; `read` encodes a text."""
         order = [*(s for s in self.slots if s.before), None, *(s for s in self.slots if not s.before)]
-        parts, spans, at = [np.zeros(0, np.int32)], dict[str, tuple[int, int]](), 0
+        parts, spans, at = list[Array](), dict[str, tuple[int, int]](), 0
         for slot in order:
-            ids = np.asarray(prompt if slot is None else read(slot.text), np.int32)
+            ids = as_actions(prompt if slot is None else read(slot.text))
             if slot is not None:
                 spans[slot.name] = (at, at + len(ids))
             parts.append(ids)
             at += len(ids)
-        return Laid(np.concatenate(parts), spans)
+        return Laid(join_actions(parts), spans)
 
     def noted(self, laid: Laid) -> list[dict[str, Any]]:
         """What a tree notes of it: names, token spans and sources."""

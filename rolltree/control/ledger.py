@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from rolltree.errors import RolltreeError
@@ -57,6 +57,8 @@ class Spent:
     env_steps: int
     judge_calls: int
     seconds: float
+    by_role: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Tokens that roles have read and written in the whole run, by role; they are among those above."""
 
 
 class _Account:
@@ -147,9 +149,9 @@ class Budget:
         return made
 
     @property
-    def by_role(self) -> dict[str, Spent]:
-        """What each role has spent in the whole run; the rest of what was spent is the policy's own."""
-        return {role: book.spent for role, book in self._books.items()}
+    def tokens(self) -> int:
+        """Tokens read and written so far."""
+        return sum(a.committed + a.charged for a in (self._lines["decoded"][0], self._lines["prefilled"][0]))
 
     def inside(self, other: Budget) -> bool:
         """Whether all that is spent here counts in the other budget."""
@@ -192,6 +194,7 @@ class Budget:
         return Spent(
             **{r: account.committed + account.charged for r, account in own.items()},
             seconds=self._clock() - self._opened,
+            by_role={role: book.tokens for role, book in self._books.items()},
         )
 
     def check(self) -> None:

@@ -50,4 +50,3 @@ class Flawed:
         for leaf in live_leaves(tree):
             right = leaf.scores["reward"] > self.correct
             leaf.scores["flawed"] = float(right and part_of(tree, leaf, self.steps) < self.least)  # NaN is not below
-

@@ -63,9 +63,7 @@ class MajorityVote:
             leaf.scores["true_reward"] = leaf.scores.setdefault("outcome", leaf.scores["reward"])
         judge = Agreement(self.weigh, self.silent == "vote")
         said = at_once(judge(None, [_entries(tree, leaves)], NOBODY), judge.name)[0] if leaves else []
-        shares = {
-            answer_of(leaf): share for leaf, share in zip(leaves, said or (), strict=True) if not np.isnan(share)
-        }
+        shares = {answer_of(leaf): share for leaf, share in zip(leaves, said or (), strict=True) if not np.isnan(share)}
         if not shares:
             drop(tree, "no leaf has an answer to vote with")
             return
@@ -88,13 +86,13 @@ class MajorityVote:
 
 @dataclass(frozen=True, slots=True)
 class OnlyVoted:
-    """The first `teach` live leaves teach; the others have voted, and that is all (TTRL)."""
+    """The first `trained` live leaves are trained on; the others only voted (TTRL)."""
 
-    teach: int
+    trained: int
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """Drop what only voted; `limit` is not used."""
-        for leaf in live_leaves(tree)[self.teach :]:
+        for leaf in live_leaves(tree)[self.trained :]:
             leaf.usage = "dropped: it only voted"
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from rolltree.control.brief import Brief
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Scored
-from rolltree.engine.texts import tokens_of
+from rolltree.engine.texts import actions_of
 from rolltree.generate import outside
 from rolltree.generate.decode import abandon, finish_request, open_requests
 from rolltree.generate.growing import Growing
@@ -28,9 +28,9 @@ from rolltree.generate.recorder import Recorder
 from rolltree.generate.requests import Continuations, PendingRequest, SamplingOptions
 from rolltree.generate.roles import ANSWER_TOKENS, About, RoleTask, Said, plant_side
 from rolltree.generate.setting import HandError
-from rolltree.task.protocol import Item, Verdict, expected
+from rolltree.task.protocol import Item, Observation, Verdict, expected
 from rolltree.tree import Birth, Node, Role, Tree
-from rolltree.tree.node import Array
+from rolltree.tree.node import Array, join_actions
 
 ForkMode = Literal["resample", "forced", "boundary", "restart", "vine"]
 
@@ -60,8 +60,11 @@ class Hand(Recorder):
         """The same hand writing under another name and level: a planner, a sub-agent, an arm."""
         return Hand(self.setting, self.budget, self._tree, actor=actor, level=level)
 
-    def plant(self, item: Item, *, prompt: Sequence[int] | Array | str | None = None, id: str | None = None) -> Tree:
-        """Start another tree for an item, by default from its own prompt; `id` defaults to the item's, made unique."""
+    def plant(self, item: Item, *, prompt: Observation | None = None, id: str | None = None) -> Tree:
+        """Start another tree for an item, by default from its own prompt (`prompt`: another observation, or actions).
+
+        `id` defaults to the item's, made unique.
+        """
         name = item.id if id is None else id
         if id is None:
             count = 1
@@ -69,8 +72,7 @@ class Hand(Recorder):
                 count += 1
                 name = f"{item.id}#{count}"
         text = item.prompt if prompt is None else prompt
-        what = f"the prompt of item {item.id!r}"
-        ids = tokens_of(self.engine, text, what) if isinstance(text, str) else np.asarray(text, np.int32)
+        ids = actions_of(self.engine, text, f"the prompt of item {item.id!r}")
         self.setting.items[name] = item
         tree = self.forest.plant(name, ids, task=self.task.name, item=item.id)
         tree.notes.update(expected(item))
@@ -189,8 +191,7 @@ class Hand(Recorder):
         "prompt" asks anew: what follows is a rollout of its own, limited and judged by itself, with everything above
         as its context. None = no leaf was left in the budget.
         """
-        forced = isinstance(tokens, str)
-        ids = tokens_of(self.engine, tokens, "a forced text") if forced else np.asarray(tokens, np.int32)
+        ids = actions_of(self.engine, tokens, "a forced text" if isinstance(tokens, str) else "a forced run")
         child = outside.place(self, node, ids, role, birth)
         if child is None:
             return None
@@ -262,10 +263,12 @@ class Hand(Recorder):
         self, node: Node, *, under: Sequence[int] | Array | None = None, want: Collection[str] = ()
     ) -> Scored | None:
         """Log-probs of a node's actions under the current weights, after its own prefix or `under` another context."""
-        before = self.tree.prefix(node)[: -len(node) or None] if under is None else np.asarray(under, np.int32)
-        return await outside.ask_engine(
-            self, node, np.concatenate([before, node.actions]), len(before), frozenset(want)
+        before = (
+            self.tree.prefix(node)[: -len(node) or None]
+            if under is None
+            else actions_of(self.engine, under, "a context")
         )
+        return await outside.ask_engine(self, node, join_actions([before, node.actions]), len(before), frozenset(want))
 
     async def judge(
         self,
@@ -283,7 +286,7 @@ class Hand(Recorder):
 
     # -- asking other roles ----------------------------------------------------------------------------------------
 
-    def aside(
+    def side(
         self,
         role: str,
         brief: Brief,
@@ -317,7 +320,7 @@ class Hand(Recorder):
         The role writes with its own engine where the run has one (`roles`, `peers`), else with the run's. What could
         not be paid is missing from the answers; what broke is a failed node of the side tree, and missing too.
         """
-        side = self.aside(role, brief, about=about, stop=stop, max_tokens=max_tokens)
+        side = self.side(role, brief, about=about, stop=stop, max_tokens=max_tokens)
         draw: SamplingOptions = {} if temperature is None else {"temperature": temperature}
         grown = await side.extend(side.tree.root, n=n, why=f"{role} is asked", **draw)
         for node in grown:

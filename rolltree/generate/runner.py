@@ -12,6 +12,7 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.answers import check_item
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.hand import Hand
+from rolltree.generate.join import join
 from rolltree.generate.needs import check_needs
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
@@ -77,14 +78,16 @@ async def grow(
     progress: Callable[[Progress], None] | None = None,
     peers: Mapping[str, Engine] | None = None,
     roles: Mapping[str, Engine] | None = None,
+    asides: bool = True,
 ) -> Forest:
     """Let a strategy grow a tree for each item, and return the forest.
 
     `budget` is the whole run's; `per_prompt` bounds each tree within it. `max_tokens` bounds the policy tokens of a
     path (default: the task's). `sampling` gives the defaults of every request; its seed is not used: streams of
     randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended. `peers`
-    are other policies, by the actor they write as; they must share the engine's tokens. `roles` are models that speak in
-    a role (`Hand.ask`), in side trees of their own; their tokens may be others.
+    are other policies, by the actor they write as; they must share the engine's tokens. `roles` are models that speak
+    in a role (`Hand.ask`), in side trees of their own; their tokens may be others. `asides`: contexts of their own
+    (`rolltree.generate.join`) become leaves too.
 
     An item without an answer may stand: nothing verifies its rollouts, so they end without an outcome.
 
@@ -114,13 +117,12 @@ async def grow(
         with rare_collections():
             await on_each([tree for tree in hand.forest if not is_side(tree)], hand, strategy.grow_tree)
     except asyncio.CancelledError:
-        for tree in hand.forest:
-            for leaf in tree.leaves():
-                if leaf.status == "open" and leaf.parent is not None:
-                    tree.pause(leaf, "cancelled", at=hand.setting.clock())
+        _pause(hand)
         raise
     finally:
         settle(hand.forest, hand.setting.clock())
+        for tree in hand.forest if asides else ():
+            join(tree, hand.setting.asides.pop(tree.id, []), hand.setting.clock())
     return hand.forest
 
 
@@ -130,6 +132,13 @@ def settle(forest: Iterable[Tree], at: float = 0.0) -> None:
         for leaf in tree.leaves():
             if leaf.status == "open":
                 tree.close(leaf, "done", leaf.finish or "budget", "not extended", at=at)
+
+
+def _pause(hand: Hand) -> None:
+    for tree in hand.forest:
+        for leaf in tree.leaves():
+            if leaf.status == "open" and leaf.parent is not None:
+                tree.pause(leaf, "cancelled", at=hand.setting.clock())
 
 
 def _progress(forest: Forest, account: Budget) -> Progress:

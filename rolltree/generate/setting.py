@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Generation, Sampling
@@ -13,6 +14,9 @@ from rolltree.generate.random import Stream
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest
 from rolltree.tree.node import FloatArray
+
+if TYPE_CHECKING:
+    from rolltree.generate.aside import Aside
 
 
 class HandError(RolltreeError, ValueError):
@@ -50,4 +54,6 @@ class Setting:
     """The budget of each tree: the same one in every round."""
     hidden: dict[tuple[str, int], FloatArray] = field(default_factory=dict[tuple[str, int], FloatArray])
     """Last hidden states by (tree, node), where they were asked for; never stored with the tree."""
+    asides: dict[str, list[Aside]] = field(default_factory=dict[str, "list[Aside]"])
+    """By tree id, what was asked in contexts of their own; see `rolltree.generate.join`."""
     on_progress: Callable[[], None] | None = None

@@ -6,23 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from rolltree.control.brief import Brief
 from rolltree.control.history import History, band
 from rolltree.control.ledger import Budget
 from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
 from rolltree.control.probe import Probed
-from rolltree.engine.protocol import Engine
-from rolltree.engine.texts import tokens_of
+from rolltree.engine.protocol import Engine, token_codec
+from rolltree.engine.texts import actions_of
 from rolltree.filter.groups import GroupFilter, live_leaves
 from rolltree.rollout.merge import absorb
 from rolltree.rollout.rescore import score_bare, score_node
 from rolltree.task.protocol import Item, Task, expected
 from rolltree.tree import Node, Tree
-from rolltree.tree.node import Array, is_solved
+from rolltree.tree.node import Array, is_solved, join_actions
 
-MEASURED = "asked for to measure, not to teach"
+MEASURED = "asked for to measure, not to train on"
 """Why such trees are dropped."""
 
 
@@ -46,10 +44,10 @@ class GroupBuilder:
 
     def plant(self, order: Order, item: Item, name: str) -> Tree:
         """A bare tree with the prompt as the order asks it; `item` is the order's own (`ordered_item`)."""
-        ids = tokens_of(self.engine, order.prompt.item.prompt, f"the prompt of item {item.id!r}")
+        ids = actions_of(self.engine, order.prompt.item.prompt, f"the prompt of item {item.id!r}")
         if order.brief is not None:
             what = f"what is added to the prompt of item {item.id!r}"
-            ids = order.brief.laid(lambda text: tokens_of(self.engine, text, what), ids).ids
+            ids = order.brief.laid(lambda text: actions_of(self.engine, text, what), ids).ids
         return Tree(name, ids, task=self.task.name, item=item.id)
 
     def restored(self, place: int, group: Tree) -> None:
@@ -147,8 +145,10 @@ class GroupBuilder:
         right = [(n, i) for i, (n, leaf) in enumerate(zip(lengths, live, strict=True)) if is_solved(leaf.scores)]
         text = ""
         if right and order.judged:
-            text = self.engine.codec.decode(_own(tree, live[min(right)[1]]))
-        said = (self.engine.codec.decode(_own(tree, leaf)) for leaf in live if order.texts or not order.judged)
+            made = self.engine.codec.decode(_own(tree, live[min(right)[1]]))
+            text = made if isinstance(made, str) else ""  # an answer is handed on as a hint where it is a text
+        asked = [leaf for leaf in live if order.texts or not order.judged]
+        said = (token_codec(self.engine, "a control of texts").decode(_own(tree, leaf)) for leaf in asked)
         return Delivery(
             order, rewards if order.judged else (), lengths, texts=tuple(said),
             decoded=sum(len(n) for n in tree if n.trainable and not n.forced),
@@ -174,7 +174,7 @@ def _ungraded(tree: Tree) -> list[Node]:
 
 def _own(tree: Tree, leaf: Node) -> Array:
     """Everything after the prompt."""
-    return np.concatenate([n.actions for n in tree.path(leaf) if n.role != "prompt"])
+    return join_actions([n.actions for n in tree.path(leaf) if n.role != "prompt"])
 
 
 def _written(tree: Tree, leaf: Node) -> int:

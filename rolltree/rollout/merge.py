@@ -1,8 +1,8 @@
 """Several deliveries for one prompt as one tree: the group its credit, filters and shapers see.
 
 A delivery in another context than the bare prompt's keeps that context as hint nodes, one for each slot of its brief; a
-hidden slot is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they were sampled
-from.
+hidden slot is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they
+were sampled from.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int,
 
     `spans` says where in the grown tree's prompt the slots of its brief stand.
     """
-    top = into.root
+    top = into.prompt
     for slot in order.brief.shown if order.brief is not None and grown.root.children else ():
         start, stop = spans[slot.name]
         notes: dict[str, Any] = {"arm": order.arm, "slot": slot.name}
@@ -46,9 +46,9 @@ def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int,
         moved[old] = node.id
         into.adopt(node)
     moved_references((into[i] for i in moved.values()), moved)
-    into.root.status = "done"
-    if not into.root.children:
-        into.root.finish = "budget"
+    into.prompt.status = "done"
+    if not into.prompt.children:
+        into.prompt.finish = "budget"
     for event in grown.events:
         if event.node is None or event.node in moved:
             at = None if event.node is None else moved[event.node]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from rolltree.engine.choose import choose_engine
+from rolltree.engine.choose import choose_engine, local_engine
 from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.generate.random import mix
@@ -143,7 +143,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     if isinstance(asked, str):
         # Its first weights are the ones published before the first step, as version 0.
         draw = Sampling(temperature=config.temperature)
-        # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
+        # Where nothing runs beside training, lockstep makes a run repeatable.
         schedule = schedule_of(job.parts, config.scheduler, config.staleness)
         engine = await choose_engine(
             asked,
@@ -151,7 +151,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             version=-1,
             sampling=draw,
             updates=True,
-            lockstep=schedule.stop.abort,
+            lockstep=schedule.lockstep or schedule.stop.abort,
             placement=job.placement,
             speculate=config.speculate,
         )
@@ -169,7 +169,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             check_batch(config.prompts, parts.strategy)
             check_peers(parts)
             check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
-        peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
+        peers |= {name: _fellow(job, peer, engine) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         read = frozenset[str]().union(*(parts.credit.needs for parts in job.stages))
         readings = make_readings(
@@ -199,15 +199,18 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             await engine.close()
 
 
-def _fellow(job: _Job, peer: Peer) -> PeerPolicy:
-    """A peer with an engine of its own, as it stands before the first step."""
+def _fellow(job: _Job, peer: Peer, engine: Engine) -> PeerPolicy:
+    """A peer with an engine of its own, in step with the policy's, as it stands before the first step."""
     from rolltree.engine.local import LocalEngine
 
     loaded = peer_model(peer, job.loaded)
     learner = make_learner(job.parts, loaded.model, job.config, job.stages) if peer.trained else None
     where = job.placement
-    engine = LocalEngine(loaded, version=-1 if peer.trained else 0, dtype=where.dtype, device=where.device)
-    return PeerPolicy(engine, learner)
+    beside = engine if isinstance(engine, LocalEngine) else None
+    version = -1 if peer.trained else 0
+    return PeerPolicy(
+        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner
+    )
 
 
 async def _recorded(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.hints import beginning
 from rolltree.control.brief import brief
+from rolltree.control.hints import beginning
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Nothing, Plan, Step
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from rolltree.control.brief import brief
 from rolltree.control.hints import beginning
 from rolltree.control.methods.seele_irt import fit_curve
-from rolltree.control.brief import brief
 from rolltree.control.order import PLAIN, ControlError, Order, Prompt
 from rolltree.control.plan import Plan, Step, one_by_one
 from rolltree.tree.values import storable

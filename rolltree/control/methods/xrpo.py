@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from rolltree.control.allocate import greedy
-from rolltree.control.features import likeness
 from rolltree.control.brief import brief
+from rolltree.control.features import likeness
 from rolltree.control.order import ControlError, Order, Prompt
 from rolltree.control.plan import Plan, Step
 from rolltree.tree.values import storable

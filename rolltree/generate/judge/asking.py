@@ -25,7 +25,9 @@ async def ask_judge(
         calls += cost[paid]
         paid += 1
     if paid < len(questions):
-        hand.event("budget", None, f"{paid} of {len(questions)} questions about {about} could be paid", judge=judge.name)
+        hand.event(
+            "budget", None, f"{paid} of {len(questions)} questions about {about} could be paid", judge=judge.name
+        )
     asked = questions[:paid]
     patience, drawn = hand.setting.patience, rng
     if drawn is None:

@@ -62,7 +62,7 @@ async def tournament(
             size = min(group, over + 1, len(left) - at)
             groups.append(tuple(left[at : at + size]))
             over, at = over - (size - 1), at + size
-        asked = [members for members in groups if len(members) > 1]
+        asked: list[tuple[int, ...]] = [members for members in groups if len(members) > 1]
         questions = [[field[i] for i in members] for members in asked]
         said = dict(zip(asked, await _asked(hand, judge, questions, len(rounds) + 1, rng), strict=True))
         played = tuple(_match(members, said.get(members), rng) for members in groups)
@@ -71,7 +71,8 @@ async def tournament(
         if hand is not None:
             hand.event("select", None, f"round {len(rounds)} of the tournament", left=len(left),
                        chance=sum(match.by == "chance" for match in played),
-                       matches=[[list(m.members), [round(s, 3) for s in m.shares], m.winner] for m in played])  # fmt: skip
+                       matches=[[list(m.members), [round(s, 3) for s in m.shares], m.winner] for m in played],
+                       )  # fmt: skip
     return Bracket(tuple(left), tuple(rounds))
 
 

@@ -131,4 +131,3 @@ def flattest(room: Room, score: ChildScore) -> Select:
         return max(below, key=lambda n: score(n.parent or n, n, moment), default=None)
 
     return choose
-

@@ -128,7 +128,9 @@ class _Steps:
         k, hand, place = self.knobs, self.hand, move.node.payload
         numbers = {"visits": move.node.visits, "mean": round(move.node.mean, 4), "depth": move.node.depth}
         hand.event("select", place, f"{k.select} goes on here", **numbers)
-        ends = await stretch(hand, place, move.ways, want=k.want, why=f"a step of the search by {k.select}", **self.draw)
+        ends = await stretch(
+            hand, place, move.ways, want=k.want, why=f"a step of the search by {k.select}", **self.draw
+        )
         if not ends:
             return None
         kept = self.merged(ends)
@@ -148,9 +150,7 @@ class _Steps:
         closed = end.status != "open"
         if k.rollouts and not closed:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(play(hand, end, want=k.want, birth="resample")) for _ in range(k.rollouts)
-                ]
+                tasks = [group.create_task(play(hand, end, want=k.want, birth="resample")) for _ in range(k.rollouts)]
             leaves = [t.result() for t in tasks if t.result() is not end and t.result().status == "done"]
             cost += sum(len(leaf) for leaf in leaves)
             if leaves:
