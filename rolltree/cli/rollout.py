@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
@@ -19,6 +19,7 @@ from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
+from rolltree.recipe.recipe import Recipe
 from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags
@@ -129,7 +130,9 @@ def _grow(parsed: Any) -> int:
         trust_code()
     _check(asked)
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
-    recipe = Swapped(parsed.recipe, use_answers=asked.use_answers) if asked.use_answers else parsed.recipe
+    recipe = parsed.recipe
+    if asked.use_answers:
+        recipe = cast(Recipe, Swapped(recipe, use_answers=asked.use_answers))
     parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))

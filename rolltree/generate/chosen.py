@@ -8,7 +8,6 @@ What is handed over was selected, so it does not follow the policy's distributio
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from typing import Any, Unpack
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
-from rolltree.generate.judge.protocol import Judge, JudgeError, entries
+from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.requests import SamplingOptions
-from rolltree.generate.scorers import ScorerError
+from rolltree.generate.scorers import ScorerError, worth
 from rolltree.generate.signals import features
 from rolltree.generate.strategy import ChecksEngine, TreeStrategy
 from rolltree.task.protocol import Task
@@ -84,32 +83,19 @@ class ChoosingHand(Hand):
             node, n=n * choice.answers, want={*want, *choice.scorer.want}, birth=birth, why=why, numbers=numbers, **draw
         )
         alive = [one for one in grown if one.status in ("open", "done")]
-        values = await self._values(alive) if len(alive) > 1 else [0.0] * len(alive)
-        worth = {one.id: value for one, value in zip(alive, values, strict=True)}
-        return [self._best(grown[i::n], worth) for i in range(min(n, len(grown)))]
+        values = await worth(self._plain, choice.scorer, alive) if len(alive) > 1 else [0.0] * len(alive)
+        values_of = {one.id: value for one, value in zip(alive, values, strict=True)}
+        return [self._best(grown[i::n], values_of) for i in range(min(n, len(grown)))]
 
-    async def _values(self, answers: Sequence[Node]) -> list[float]:
-        """What each answer is worth; one that could not be judged nothing, and it has failed where the judge broke."""
-        scorer, hand = self._choice.scorer, self._plain
-        asked = [[entry] for entry in entries(hand, answers, texts=False)]
-        paid = [hand.budget.remaining("judge_calls") >= (i + 1) * scorer.calls(1) for i in range(len(asked))]
-        said = await asyncio.gather(*(hand.judge(scorer, [one], about="an answer") for one in asked))
-        out: list[float] = []
-        for node, can, [opinion] in zip(answers, paid, said, strict=True):
-            if opinion is None and can and node.status in ("open", "done"):
-                hand.fail(node, "judging an answer", JudgeError(f"the judge {scorer.name!r} did not answer"))
-            out.append(-math.inf if opinion is None or math.isnan(opinion[0]) else opinion[0])
-        return out
-
-    def _best(self, answers: Sequence[Node], worth: Mapping[int, float]) -> Node:
+    def _best(self, answers: Sequence[Node], values: Mapping[int, float]) -> Node:
         """The answer that is worth most, the earliest of equals; the others are passed over."""
-        living = [one for one in answers if one.id in worth and one.status in ("open", "done")]
+        living = [one for one in answers if one.id in values and one.status in ("open", "done")]
         if not living:
             return answers[0]
-        best = max(living, key=lambda one: (worth[one.id], -one.id))
+        best = max(living, key=lambda one: (values[one.id], -one.id))
         for one in living:
-            if math.isfinite(worth[one.id]):
-                one.scores["value"] = worth[one.id]
+            if math.isfinite(values[one.id]):
+                one.scores["value"] = values[one.id]
         if len(living) > 1:
             told = {str(one.id): one.scores["value"] for one in living if "value" in one.scores}
             self.event("select", best, f"the best of {len(living)} answers", values=told)

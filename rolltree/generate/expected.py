@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.protocol import Opinion, Question, hand_of
 from rolltree.tree import Node
 
 
@@ -20,16 +20,22 @@ class Expected:
     go wrong (DTS, arXiv 2506.20701).
     """
 
+    name: str = "expected image"
     want: frozenset[str] = frozenset({"hidden"})
 
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
+    def calls(self, size: int) -> int:
+        """One for each state."""
+        return size
+
+    async def __call__(
+        self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
+    ) -> Sequence[Opinion]:
         """The expected outcome of each end."""
-        return [await self._of(hand, end) for end in ends]
+        here = hand_of(hand, self)
+        return [[await self._of(here, entry.node) for entry in question] for question in questions]
 
     async def _of(self, hand: Hand, end: Node) -> float:
         if "reward" in end.scores:
             return end.scores["reward"]
         image = hand.channel.decode([np.append(hand.hidden(end), 0.0)])
-        ask = partial(hand.task.verify, hand.item, None, image)
-        verdict = await hand.judge(ask, about="the expected image", node=end)
-        return 0.0 if verdict is None else verdict.score
+        return (await hand.task.verify(hand.item, None, image)).score

@@ -1,4 +1,4 @@
-"""What an answer is worth before it is handed over: judges of single answers, by name.
+"""What an answer is worth before it is handed over: judges of single answers by name.
 
 The policy's own doubt, the verifier's word as if the rollout ended there, rollouts that look ahead, or a judge of your
 own. What they find out about an answer stays in the tree: an outcome stays an outcome, with its credit.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
@@ -18,7 +18,8 @@ import numpy as np
 from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.judge.protocol import Judge, Opinion, Question, hand_of
+from rolltree.generate.judge.protocol import Entry, Judge, Opinion, Question, entries, fitting, hand_of
+from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.signals import Signal
 from rolltree.generate.turns import play, settle
 from rolltree.knobs import checked_knobs
@@ -38,17 +39,17 @@ class Sureness:
     signal: Signal = field(default_factory=lambda: Signal("entropy:full"))
 
     @property
+    def name(self) -> str:
+        """What is read."""
+        return f"sureness {self.signal}"
+
+    @property
     def want(self) -> frozenset[str]:
         """The signal's."""
         return self.signal.want
 
-    @property
-    def name(self) -> str:
-        """The signal's."""
-        return f"sureness {self.signal}"
-
     def calls(self, size: int) -> int:
-        """None: entropies are recorded anyway."""
+        """None: entropies are recorded."""
         return 0
 
     async def __call__(
@@ -66,18 +67,16 @@ class Verified:
     want: frozenset[str] = frozenset()
 
     def calls(self, size: int) -> int:
-        """None: the verifier is no judge."""
+        """None: verifying is no call of a judge."""
         return 0
 
     async def __call__(
         self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
     ) -> Sequence[Opinion]:
-        """Verify all ends; what stays broken is a failed node and says nothing."""
-        return await each(hand_of(hand, self), questions, self._value)
-
-    async def _value(self, hand: Hand, end: Node) -> float:
-        verdict = await hand.verify(end)
-        return math.nan if verdict is None else verdict.score
+        """Verify all ends; what stays broken is a failed node without an opinion."""
+        here = hand_of(hand, self)
+        verdicts = await asyncio.gather(*(here.verify(entry.node) for [entry] in questions))
+        return [None if verdict is None else [verdict.score] for verdict in verdicts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,35 +89,36 @@ class LookAhead:
     rollouts: int = 2
     want: frozenset[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        if self.rollouts < 1:
+            raise ScorerError(f"rollouts={self.rollouts} looks nowhere; give 1 or more")
+
     @property
     def name(self) -> str:
         """How far it looks."""
         return f"lookahead rollouts={self.rollouts}"
 
     def calls(self, size: int) -> int:
-        """None: its rollouts are paid as rollouts."""
+        """None: rollouts are paid in tokens."""
         return 0
-
-    def __post_init__(self) -> None:
-        if self.rollouts < 1:
-            raise ScorerError(f"rollouts={self.rollouts} looks nowhere; give 1 or more")
 
     async def __call__(
         self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
     ) -> Sequence[Opinion]:
         """Play on from every end."""
-        return await each(hand_of(hand, self), questions, self._value)
+        here = hand_of(hand, self)
+        return await asyncio.gather(*(self._value(here, entry.node) for [entry] in questions))
 
-    async def _value(self, hand: Hand, end: Node) -> float:
+    async def _value(self, hand: Hand, end: Node) -> Opinion:
         here = await settle(hand, end)
         if here.status == "open":
             await asyncio.gather(*(play(hand, here) for _ in range(self.rollouts)))
         found = [leaf.scores["reward"] for leaf in hand.tree.leaves(here) if "reward" in leaf.scores]
-        return sum(found) / len(found) if found else math.nan
+        return [sum(found) / len(found)] if found else None
 
 
 @dataclass(frozen=True, slots=True)
-class OwnJudge:
+class FunctionJudge:
     """A function of your own, `judge(prompt, text)` (async or not): the item's prompt, and all that follows it."""
 
     function: Callable[[str, str], Any]
@@ -127,33 +127,46 @@ class OwnJudge:
     @property
     def name(self) -> str:
         """The function's."""
-        return f"{getattr(self.function, '__module__', '')}:{getattr(self.function, '__name__', self.function)}"
+        return f"function {getattr(self.function, '__qualname__', type(self.function).__name__)}"
 
     def calls(self, size: int) -> int:
-        """One an answer."""
+        """One for each answer."""
         return size
 
     async def __call__(
         self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
     ) -> Sequence[Opinion]:
-        """What the function returns, which must be finite numbers."""
-        return await each(hand_of(hand, self), questions, self._value)
+        """Ask about each by itself: where one stays broken, that answer has failed."""
+        here = hand_of(hand, self)
+        return await asyncio.gather(*(self._opinion(here, entry) for [entry] in questions))
 
-    async def _value(self, hand: Hand, end: Node) -> float:
-        told = self.function(hand.item.prompt, hand.text(end))
-        value: Any = await told if inspect.isawaitable(told) else told
-        if isinstance(value, bool | int | float) and math.isfinite(value):
-            return float(value)
-        raise ScorerError(f"the judge returned {value!r:.60}; return a finite number")
+    async def _opinion(self, hand: Hand, entry: Entry) -> Opinion:
+        async def ask() -> float:
+            told = self.function(hand.item.prompt, entry.text)
+            value: Any = await told if inspect.isawaitable(told) else told
+            if isinstance(value, bool | int | float) and math.isfinite(value):
+                return float(value)
+            raise ScorerError(f"the judge returned {value!r:.60}; return a finite number")
+
+        patience = hand.setting.patience
+        try:
+            return [await attempt(
+                "judging an answer", ask, patience, patience.judge_seconds, on_retry=hand.retried(entry.node)
+            )]  # fmt: skip
+        except Gone as gone:
+            hand.fail(entry.node, "judging an answer", gone.cause, tries=gone.tries)
+            return None
 
 
-async def each(
-    hand: Hand, questions: Sequence[Question], value: Callable[[Hand, Node], Awaitable[float]]
-) -> list[Opinion]:
-    """A number for every entry, all at once."""
-    nodes = [entry.node for question in questions for entry in question]
-    numbers = iter(await asyncio.gather(*(value(hand, node) for node in nodes)))
-    return [[next(numbers) for _ in question] for question in questions]
+async def worth(hand: Hand, judge: Judge, ends: Sequence[Node]) -> list[float]:
+    """What each end is worth; one that the judge said nothing of is worth nothing."""
+    asked = [[entry] for entry in entries(hand, ends, texts=judge.calls(1) > 0)]
+    if judge.calls(1):
+        said = await hand.judge(judge, asked, about="answers")
+    else:
+        # What grows rollouts takes its own time, which is no judge's.
+        said = fitting(judge, asked, await judge(hand, asked, hand.rng.child("judge", judge.name).generator()))
+    return [-math.inf if opinion is None or math.isnan(opinion[0]) else opinion[0] for opinion in said]
 
 
 SCORERS: Mapping[str, Callable[..., Judge]] = {
@@ -169,10 +182,10 @@ def scorer_of(name: str, **knobs: Any) -> Judge:
         function = locate(name, "the judge")
         if not callable(function):
             raise ScorerError(f"the judge {name} is no function; name one that takes a prompt and a text")
-        return OwnJudge(function)
+        return FunctionJudge(function)
     if name not in SCORERS:
         raise unknown("scorer", name, SCORERS, "or FILE.py:FUNCTION for a judge of your own")
     make: Any = SCORERS[name]
-    allowed = [f.name for f in fields(make) if f.init and f.name not in ("want", "signal")]
+    allowed = [f.name for f in fields(make) if f.init and f.name not in ("name", "want", "signal")]
     check_knobs(f"scorer {name!r}", knobs, allowed)
     return cast(Judge, make(**checked_knobs(f"scorer {name!r}: ", make, knobs)))

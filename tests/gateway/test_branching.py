@@ -15,7 +15,7 @@ from rolltree.errors import RolltreeError
 from rolltree.gateway.agents.task import AgentTask
 from rolltree.generate.chosen import PASSED, Chosen
 from rolltree.generate.independent import Independent
-from rolltree.generate.scorers import LookAhead, OwnJudge, Sureness, Verified, scorer_of
+from rolltree.generate.scorers import FunctionJudge, LookAhead, Sureness, Verified, scorer_of
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import RECIPES, load_recipe
 from rolltree.task.items import TaskError
@@ -156,7 +156,7 @@ def test_a_judge_that_is_broken_chooses_nobody_and_fails_what_it_was_to_judge():
     def broken(prompt, text):
         return "good"
 
-    (tree,) = grown(tiny_engine(), ECHO, Chosen(Independent(1), OwnJudge(broken), 2), items=1)
+    (tree,) = grown(tiny_engine(), ECHO, Chosen(Independent(1), FunctionJudge(broken), 2), items=1)
     assert any("return a finite number" in e.why for e in tree.events)
     assert all(leaf.status == "failed" for leaf in tree.leaves())
     assert not any("reward" in leaf.scores for leaf in tree.leaves())

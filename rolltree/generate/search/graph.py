@@ -58,7 +58,8 @@ class SearchNode(Generic[P]):
 
     def path(self) -> list[SearchNode[P]]:
         """From the root to the node."""
-        nodes, node = [self], self.parent
+        nodes: list[SearchNode[P]] = [self]
+        node = self.parent
         while node is not None:
             nodes.append(node)
             node = node.parent
@@ -66,7 +67,7 @@ class SearchNode(Generic[P]):
 
     def below(self) -> Iterator[SearchNode[P]]:
         """The node and everything below it, depth first, children in order of creation."""
-        stack = [self]
+        stack: list[SearchNode[P]] = [self]
         while stack:
             node = stack.pop()
             yield node
