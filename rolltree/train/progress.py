@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
@@ -50,6 +53,7 @@ class Reporter:
         self._spoke = 0.0
         self._told = set[str]()
         self._heard = _Heard(self)
+        self._saying = threading.Lock()
 
     def __enter__(self) -> Reporter:
         self._bar.start()
@@ -57,7 +61,9 @@ class Reporter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is not None:
+        if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+            self.say("stopped from outside; resume=True (--resume) goes on", shown=False)
+        elif error is not None:
             self.say(f"stopped: {type(error).__name__}: {error}", shown=False)
         _WARNINGS.removeHandler(self._heard)
         self._bar.stop()
@@ -120,8 +126,9 @@ class Reporter:
 
     def say(self, text: str, *, shown: bool = True) -> None:
         """A line for the log, and for the screen unless it would only repeat the bar."""
-        self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
-        self._log.flush()
+        with self._saying:  # engines warn from threads of their own
+            self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
+            self._log.flush()
         if shown and not self._quiet:
             self._bar.console.print(text, highlight=False, markup=False)
 
@@ -156,6 +163,35 @@ def _speed(numbers: Mapping[str, float]) -> str:
     """Tokens decoded in a second of the whole step, learning included."""
     spent = _seconds(numbers)
     return f"{numbers['budget/decoded'] / spent:,.0f} tok/s" if spent else "– tok/s"
+
+
+WARNED = "warnings"
+"""The kind of lines in metrics.jsonl that say what was warned of."""
+
+
+class WarningLog(logging.Handler):
+    """Writes what the package warns of into a run's numbers, with the next thing that happens in the run."""
+
+    def __init__(self, metrics: MetricsLog) -> None:
+        super().__init__(logging.WARNING)
+        self._metrics = metrics
+        self._waiting: deque[str] = deque()
+
+    def __enter__(self) -> WarningLog:
+        _WARNINGS.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _WARNINGS.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Remember one; threads of engines warn too, and only the run's own writes its numbers."""
+        self._waiting.append(record.getMessage())
+
+    def __call__(self, live: RunEvent) -> None:
+        """Write down what has come."""
+        while self._waiting:
+            self._metrics.write_words(WARNED, live.step, said=self._waiting.popleft())
 
 
 @dataclass(frozen=True, slots=True)
