@@ -165,12 +165,13 @@ def page(kept: Mapping[str, Any]) -> str:
         stands = [f"{sum(r['stands'] for r in side):.0f} of {len(side)}" for side in (fault, fix)]
         gains = sorted(100 * (b["after"] - a["after"]) for a, b in zip(fault, fix, strict=True))
         after = [100 * sum(r["after"] for r in side) / len(side) for side in (fault, fix)]
+        times = sum(r["decoded"] for r in fix) / sum(r["decoded"] for r in fault)
         metric = detectors()[case.finding].reads[0]
         rows.append(
             f"| [{case.finding}](../doctor.md#{case.finding}) | {case.said} ({case.task} {case.level}) "
             f"| {case.offered().name}: {case.done} | `{metric}` {number[0]:.2f} → {number[1]:.2f} "
             f"| {stands[0]} → {stands[1]} | {after[0]:.0f} → {after[1]:.0f} ({gains[0]:+.0f} to {gains[-1]:+.0f}) "
-            f"| {verdict(fault, fix)} |"
+            f"| {times:.1f} | {len(fix)} | {verdict(fault, fix)} |"
         )  # fmt: skip
     return (
         HEAD.format(steps=STEPS, rollouts=PROMPTS * GROUP, last=LAST, items=HELD_OUT, samples=SAMPLES)
@@ -186,11 +187,12 @@ Written by `python -m studies.fixes` from `fixes.json`. Each case makes a fault 
 with it, and trains it again with one of the fixes that the [doctor](../howto/doctor.md) offers for the finding: {steps}
 steps (24 where entropy is followed) of {rollouts} rollouts, the same seeds on both sides. The number is the mean over
 the last {last} steps; *stands* counts the runs at whose end the finding stands; pass@1 is on {items} held-out items,
-{samples} samples each under the run's own limit, with the smallest and the largest difference over the seeds. A fix
-that does not help is in the table like any other.
+{samples} samples each under the run's own limit and temperature, with the smallest and the largest difference over the
+seeds. *Tokens* says how many times as many were decoded with the fix. A fix that does not help is in the table like any
+other.
 
-| finding | fault | fix | number, before → after | stands | held-out pass@1, % | what it did |
-|---|---|---|---|---|---|---|
+| finding | fault | fix | number, before → after | stands | held-out pass@1, % | tokens | seeds | what it did |
+|---|---|---|---|---|---|---|---|---|
 """
 
 
