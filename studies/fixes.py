@@ -96,7 +96,7 @@ def measured(case: Case, setup: Setup, seed: int) -> dict[str, float]:
     """One run: the finding's number over the last steps, whether it stands, and held-out pass@1 before and after."""
     from rolltree.train.start import train
 
-    knobs = {"steps": STEPS, "prompts": PROMPTS, **setup.train}
+    knobs: dict[str, Any] = {"steps": STEPS, "prompts": PROMPTS, **setup.train}
     with tempfile.TemporaryDirectory() as scratch:
         recipe = load_recipe(setup.recipe, **{"group": GROUP, **setup.knobs})
         result = train(
