@@ -95,8 +95,8 @@ def _keep_channels() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the program runs
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a write says of a place that takes no more; it names no file."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""What a write says of a place that takes no more, or is no more there; it names no file."""
 
 
 def _sentence(error: RolltreeError | OSError) -> str:

@@ -159,7 +159,7 @@ def _solve(name: str, parsed: Any) -> int:
     if len(known) < len(items):
         asyncio.run(work())
     answers.sort(key=lambda a: a.index)
-    numbers = report(answers, len(items), {role: spent.decoded for role, spent in budget.by_role.items()})
+    numbers = report(answers, len(items), dict(budget.spent.by_role))
     if folder is not None:
         folder.close(numbers)
     if asked.json:

@@ -25,9 +25,13 @@ class PrunedBranches:
     """
 
     base: Credit | str = field(default="depthwise")
+    """The credit whose advantages are pruned."""
     first: int = 0
+    """The first place that depth pruning leaves out."""
     count: int = 0
+    """How many places it leaves out; 0 = none."""
     width: Literal["none", "best", "extremes"] = "none"
+    """Which leaves are kept behind the last fork: all, the best of each fork, or a tree's best and worst."""
     ratio: float = 0.5
     """Share of the leaves that is kept."""
 
@@ -77,8 +81,11 @@ class BestLeaf:
     """
 
     base: Credit | str = field(default="depthwise")
+    """The credit that is added to."""
     weight: float = 0.1
+    """Advantage that the best leaf's path gets on top."""
     floor: float = 0.5
+    """Least outcome of a leaf that is imitated."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -92,8 +99,10 @@ class BestLeaf:
         more = np.zeros(len(table.nodes))
         for tree in range(len(table.trees)):
             mine = np.flatnonzero(table.leaf_tree == tree)
-            if len(mine) and reward[mine].max() >= self.floor:
-                row = int(table.leaf[mine[np.argmax(reward[mine])]])
+            if not len(mine) or reward[mine].max() < self.floor:
+                continue
+            for leaf in mine[reward[mine] == reward[mine].max()].tolist():  # all of several that are equally good
+                row = int(table.leaf[leaf])
                 while row >= 0:
                     more[row] = self.weight
                     row = int(table.parent[row])

@@ -29,9 +29,13 @@ class Depthwise:
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     backup: Literal["mean", "likely"] = "mean"
+    """What a branch is worth: the mean of its leaves, or its children weighted by how likely they were."""
     scale: Literal["depth_std", "leaf_std", "none"] = "depth_std"
+    """What differences are divided by: the deviation at their depth, that of the tree's leaves, or nothing."""
     ddof: Ddof = 1
+    """1 divides the variance by branches − 1, as torch does, 0 by branches."""
     eps: float = 1e-8
+    """Added to the deviation."""
     clip: float = 5.0
     """Largest size of an advantage; 0 = none."""
 

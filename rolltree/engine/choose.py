@@ -8,7 +8,8 @@ from typing import Any, Protocol, cast
 
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.policy.device import Placement, place
-from rolltree.policy.flow.net import FlowNet, is_flow
+from rolltree.policy.flow.denoiser import Denoiser
+from rolltree.policy.flow.net import is_flow
 from rolltree.policy.load import LoadedModel, load_codec, load_model
 from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
@@ -92,7 +93,7 @@ def local_engine(model: str | Path | LoadedModel, *, version: int = 0, speculate
     loaded = model
     if not isinstance(model, LoadedModel) and is_flow(model_folder(str(model))):
         loaded = load_model(model)
-    if isinstance(loaded, LoadedModel) and isinstance(loaded.model, FlowNet):
+    if isinstance(loaded, LoadedModel) and isinstance(loaded.model, Denoiser):
         from rolltree.engine.latent import LatentEngine
 
         if speculate != "off":

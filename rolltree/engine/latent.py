@@ -21,7 +21,7 @@ from rolltree.engine.protocol import Caches, Capabilities, EngineError, Generati
 from rolltree.engine.run import ToldRun
 from rolltree.engine.samples import join, nothing
 from rolltree.policy.flow.channel import LatentChannel
-from rolltree.policy.flow.net import FlowNet
+from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.sde import entropy, log_density, step
 from rolltree.tree.node import Array, Finish
 
@@ -73,7 +73,7 @@ class _Drawn:
 class LatentEngine:
     """Samples and scores a flow model in this process."""
 
-    model: FlowNet
+    model: Denoiser
     version: int = 0
     calls: int = 0
     """Calls of the denoiser, one a step and path: what methods are compared at."""
@@ -85,14 +85,15 @@ class LatentEngine:
 
     def __post_init__(self) -> None:
         # What is trained goes on changing; what samples changes between two updates never.
-        self.model = deepcopy(self.model).requires_grad_(False).eval()
+        module: Any = deepcopy(self.model)
+        self.model = module.requires_grad_(False).eval()
         self.codec = self.model.channel
         self.capabilities = Capabilities(FEATURES, self.steps + 2)
 
     @property
     def steps(self) -> int:
         """Calls of the denoiser on a whole path."""
-        return self.model.spec.steps
+        return len(self.model.sigmas) - 1
 
     def draws(self, prefix: Array, temperature: float) -> bool:
         """Whether the next step is drawn: the first latent always is, the last step never."""
@@ -142,7 +143,8 @@ class LatentEngine:
         """See `Engine.update_weights`; there are no caches."""
         del caches
         given: Mapping[str, Tensor] = weights
-        self.model.load_state_dict(given)
+        module: Any = self.model
+        module.load_state_dict(given)
         self.version = version
 
     async def close(self) -> None:
@@ -246,6 +248,6 @@ class LatentEngine:
                 latent, made, label[j], noise[j] = rows[i]  # pyright: ignore[reportArgumentType]
                 x[j], index[j] = torch.from_numpy(np.asarray(latent)), made - 1
             sigma = torch.tensor(self.model.sigmas)[index]
-            mean, std = step(x, self.model(x, sigma, label), index, noise, self.model.sigmas, self.model.spec.eta)
+            mean, std = step(x, self.model(x, sigma, label), index, noise, self.model.sigmas, self.model.eta)
             means[mine], stds[mine] = mean[: len(mine)], std[: len(mine)]
         return means, stds

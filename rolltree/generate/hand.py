@@ -295,13 +295,15 @@ class Hand(Recorder):
         item: Item | None = None,
         stop: tuple[str, ...] = (),
         max_tokens: int = ANSWER_TOKENS,
+        turn: int = 0,
     ) -> Hand:
         """A hand on the side tree where a role is asked this, planted unless it stands; `ask` is the usual way there.
 
         With `item` the role answers that item from a fresh start, with the brief beside its prompt: what is played from
-        the tree's root are rollouts of the task, verified as any are.
+        the tree's root are rollouts of the task, verified as any are. The same question in another `turn` has another
+        tree.
         """
-        tree = plant_side(self, role, brief, about, item, RoleTask(role, stop, max_tokens))
+        tree = plant_side(self, role, brief, about, item, RoleTask(role, stop, max_tokens), turn)
         return Hand(self.setting, self.setting.tree_budgets[tree.id], tree, actor=role, level=self.level)
 
     async def ask(

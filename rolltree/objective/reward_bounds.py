@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError
+from rolltree.objective.batch import Batch, Level, ObjectiveError, need_paths
 from rolltree.objective.ratio import ratio
 from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, clip_metrics, two_channel
@@ -17,18 +17,20 @@ from rolltree.objective.window import ClipWindow, clip_metrics, two_channel
 @register("reward_bounds")
 @dataclass(frozen=True, slots=True)
 class RewardBounds:
-    """The clipped surrogate with ε = low + (high − low)·sigmoid(sharpness·A) for each action.
+    """The clipped surrogate with ε = low + (high − low)·sigmoid(sharpness·A), A the advantage of a path.
 
     Dynamic-TreeRPO's bounds depend on the outcome of a trajectory (arXiv 2509.23352, eq. 11); the form, and the
-    advantage A in the outcome's place, are reconstructed.
+    advantage in the outcome's place, are reconstructed.
     """
 
     low: float = 0.1
+    """Half the window of a very bad path."""
     high: float = 0.3
+    """Half the window of a very good path."""
     sharpness: float = 1.0
-    level: Level = "token"
+    """How fast the window widens with the advantage."""
+    level: Level = "path"
     needs: ClassVar[frozenset[str]] = frozenset()
-    skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.high < 1:
@@ -36,7 +38,9 @@ class RewardBounds:
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss and the shares clipped on either side."""
-        bound = self.low + (self.high - self.low) * torch.sigmoid(self.sharpness * batch.advantage)
-        window, r = ClipWindow(bound, bound), ratio(batch.logp - batch.old)
-        gained = two_channel(r, batch.gain, batch.loss, window, None)
-        return -gained.sum(), clip_metrics(r, batch.gain, batch.loss, batch.weight, window)
+        paths = need_paths(batch, "reward_bounds")
+        advantage, weight = paths.advantage, paths.entry_weight
+        bound = self.low + (self.high - self.low) * torch.sigmoid(self.sharpness * advantage)
+        window, r = ClipWindow(bound, bound), ratio(batch.logp - batch.old)[paths.index]
+        gain, loss = weight * advantage.clamp(min=0), weight * advantage.clamp(max=0)
+        return -two_channel(r, gain, loss, window, None).sum(), clip_metrics(r, gain, loss, weight, window)

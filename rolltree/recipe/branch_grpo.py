@@ -30,21 +30,29 @@ class BranchGrpo:
     splits: str = "0,3,6"
     """Denoising steps before which each path forks (0 = right behind the first latent)."""
     ways: int = 2
+    """Branches of a fork."""
     first: int = 2
     """First latents of a prompt; 1 = all leaves share it, as in the released code."""
     noise: float = 1.0
+    """Factor on the noise of a step."""
     window: int = 0
     """Steps with noise besides those at which paths fork; 0 = all."""
     start: int = 0
     """The first step of the window; may vary over the run."""
     backup: Literal["mean", "likely"] = "mean"
+    """What a branch is worth: the mean of its leaves, or its children weighted by how likely they were."""
     scale: Literal["depth_std", "leaf_std", "none"] = "depth_std"
+    """What differences are divided by: the deviation at their depth, that of the tree's leaves, or nothing."""
     prune_from: int = 0
     """The first step of depth pruning; may vary over the run, which is the paper's sliding."""
     prune_steps: int = 0
+    """How many steps depth pruning leaves out of the gradient; 0 = none."""
     width: Literal["none", "best", "extremes"] = "none"
+    """Which leaves stay in the gradient behind the last fork: all, the best of each fork, or the extremes."""
     clip: float = 0.2
+    """Half the window of the ratio."""
     kl: float = 0.0
+    """Weight of the penalty on leaving the first policy."""
 
     def build(self) -> Parts:
         """Forks at fixed steps, depth-wise credit, clipped surrogate; every edge counts once."""

@@ -27,18 +27,22 @@ class Dts:
         ("generate", "control"), "flow_grpo", task="digits", counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     rollouts: int = 64
+    """Most rounds of a search; one that ends in a known leaf draws nothing."""
     branch: str = "0,2,4,6"
     """Denoising steps before which a path may branch, besides the prompt; the paper's images branch at every fifth of
     the steps."""
     scale: float = 10.0
     """λ of the soft values."""
     alpha: float = 0.8
+    """How fast a node widens with its visits N: it may have widen · N^alpha children."""
     widen: float = 2.0
+    """C: children that a node may have at its first visit."""
     select: Literal["boltzmann", "uct"] = "uct"
     """"boltzmann" is DTS, which samples; "uct" is DTS*, which searches."""
     explore: float = 0.3
     """Of the UCT bonus; rewards here lie in [0, 1]."""
     backup: Literal["soft", "mean", "max"] = "soft"
+    """What a node is worth: log mean exp of its children, their mean, or the best."""
 
     def build(self) -> Parts:
         """The search; group credit and the clipped surrogate for those who train on it."""

@@ -30,12 +30,17 @@ class DynamicTreeRpo:
     start: int = 0
     """The window's first step; may vary over the run."""
     noise: float = 1.0
+    """Factor on the noise of the window's first step."""
     growth: float = 1.0
     """β: how much the noise has grown at the window's end."""
     low: float = 0.1
+    """Half the window of the ratio for a very bad leaf."""
     high: float = 0.3
+    """Half the window of the ratio for a very good leaf."""
     sharpness: float = 1.0
+    """How fast the window widens with the outcome."""
     imitate: float = 0.1
+    """Advantage that the best leaf's path gets on top; 0 = none."""
     floor: float = 0.5
     """Least outcome of a best leaf that is imitated."""
 

@@ -27,6 +27,7 @@ class FlowGrpo:
         "grpo", task="digits", counter=Counter("budget/trained"),
     )  # fmt: skip
     group: int = 16
+    """Chains of a prompt."""
     noise: float = 1.0
     """Factor on the noise of a step."""
     window: int = 0
@@ -34,7 +35,9 @@ class FlowGrpo:
     start: int = 0
     """The first step with noise."""
     clip: float = 0.2
+    """Half the window of the ratio."""
     kl: float = 0.0
+    """Weight of the penalty on leaving the first policy."""
 
     def build(self) -> Parts:
         """Independent chains, mean-and-deviation credit, clipped surrogate."""

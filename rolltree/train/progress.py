@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -20,6 +21,7 @@ from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
 from rolltree.train.failures import KIND, failures, said_of
 from rolltree.train.loop import LAPS, RunEvent
+from rolltree.tree.atomic import naming
 from rolltree.visible import visible
 
 TOLD = 8
@@ -35,6 +37,7 @@ class Reporter:
         self._config = config
         self._quiet = quiet
         self._console = console or Terminal(stderr=True)
+        self._place = log
         self._log = log.open("a", encoding="utf-8")
         # On 80 columns the numbers need the room that a bar would take.
         self._narrow = self._console.width < 100
@@ -61,13 +64,18 @@ class Reporter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        _WARNINGS.removeHandler(self._heard)
+        self._bar.stop()
+        with suppress(OSError) if error is not None else nullcontext():  # what went wrong first is the news
+            self._last_words(error)
+            with naming(self._place):
+                self._log.close()
+
+    def _last_words(self, error: BaseException | None) -> None:
         if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
             self.say("stopped from outside; resume=True (--resume) goes on", shown=False)
         elif error is not None:
             self.say(f"stopped: {type(error).__name__}: {error}", shown=False)
-        _WARNINGS.removeHandler(self._heard)
-        self._bar.stop()
-        self._log.close()
 
     def __call__(self, live: RunEvent) -> None:
         """Take note of something that happened."""
@@ -126,7 +134,7 @@ class Reporter:
 
     def say(self, text: str, *, shown: bool = True) -> None:
         """A line for the log, and for the screen unless it would only repeat the bar."""
-        with self._saying:  # engines warn from threads of their own
+        with self._saying, naming(self._place):  # engines warn from threads of their own
             self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
             self._log.flush()
         if shown and not self._quiet:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rolltree.engine.protocol import Channel, Codec, ExactCodec
+from rolltree.engine.protocol import Channel, Codec, EngineError, ExactCodec
 from rolltree.policy.codec import HFCodec
 from rolltree.task.protocol import Item, Task
 from rolltree.tree.atomic import new_file
@@ -41,6 +41,11 @@ def prompt_of(item: Item, codec: Channel) -> TokenizedPrompt:
     if not isinstance(codec, Codec):
         given = [int(a) if np.ndim(a) == 0 else -1 for a in codec.encode(item.prompt)]
         return TokenizedPrompt(item.id, str(item.prompt), tuple(PromptToken(i, str(i)) for i in given))
+    if not isinstance(item.prompt, str):
+        raise EngineError(
+            f"the prompt of item {item.id!r} is no text ({type(item.prompt).__name__}), and this policy writes tokens; "
+            "choose the model that the task is for, or a task of texts"
+        )
     ids = codec.encode(item.prompt)
     specials = codec.specials if isinstance(codec, ExactCodec) else {}
     anchor = codec.encode("a")[:1]  # some decoders drop a leading space

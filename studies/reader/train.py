@@ -49,6 +49,8 @@ class ReaderSettings:
     """Processor minutes after which training ends with what it has."""
     every: int = 250
     """Steps between two measurements."""
+    count: int = 1000
+    """Questions of the last measurement."""
     seed: int = 0
     threads: int = 1
 
@@ -92,7 +94,7 @@ def main(settings: ReaderSettings) -> None:
             spent = time.process_time() - began
             print(f"step {step + 1}/{steps}  {spent:.0f} s  {most} notes  " +
                   "  ".join(f"{k} {v:.3f}" for k, v in found.items()), flush=True)  # fmt: skip
-    found = measured(model, codec, 1000)
+    found = measured(model, codec, settings.count)
     settings.out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(settings.out)
     tokenizer.save_pretrained(settings.out)

@@ -153,7 +153,7 @@ class Banked:
         here = hand
         if number:
             kind = shown.slots[0].name if shown.slots else "plain"
-            here = hand.side(f"{kind} {number + 1}", shown, item=hand.item)
+            here = hand.side(kind, shown, item=hand.item, turn=number)
         await Independent(n, want=self.want).grow_tree(here.tree, here)
         leaves = [leaf for leaf in here.tree.leaves() if leaf.status == "done" and leaf.parent is not None]
         return [Entry(here.tree, leaf, here.text(leaf)) for leaf in leaves]

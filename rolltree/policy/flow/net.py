@@ -76,6 +76,16 @@ class FlowNet(nn.Module):
         return sigmas_of(self.spec.steps, self.spec.shift)
 
     @property
+    def eta(self) -> float:
+        """Noise of a step per √σ, at noise 1."""
+        return self.spec.eta
+
+    @property
+    def width(self) -> int:
+        """Numbers in a state."""
+        return self.spec.width
+
+    @property
     def channel(self) -> LatentChannel:
         """Labels in, images out."""
         return LatentChannel(self.spec.shape, self.spec.classes)

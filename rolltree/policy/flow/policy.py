@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from rolltree.policy.device import Compute
 from rolltree.policy.errors import ModelError
 from rolltree.policy.flow.channel import LatentChannel
-from rolltree.policy.flow.net import FlowNet
+from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.sde import entropy as gaussian_entropy
 from rolltree.policy.flow.sde import log_density, step
 from rolltree.policy.packed import Packed
@@ -21,18 +22,20 @@ from rolltree.policy.protocol import PolicyRead
 class FlowPolicy:
     """Reads packed trees of labels and latents. A step depends on the latent before it alone, never on its siblings."""
 
-    def __init__(self, model: FlowNet, compute: Compute | None = None) -> None:
+    model: Any
+
+    def __init__(self, model: Denoiser, compute: Compute | None = None) -> None:
         self.model, self.compute = model, compute or Compute()
         if self.compute.piece or self.compute.checkpointing:
             raise ModelError(
                 "a flow model keeps little of a step, so it is read whole; leave out piece and gradient_checkpointing"
             )
-        self.device = next(model.parameters()).device
+        self.device = next(self.model.parameters()).device
 
     @property
     def width(self) -> int:
         """Numbers in a state."""
-        return self.model.spec.width
+        return self.model.width
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """What is trained."""
@@ -102,14 +105,14 @@ class _Rows:
         x, y, k, c = to
         return cls(x, y[:, :size], k, c, y[:, size])
 
-    def levels(self, model: FlowNet) -> Tensor:
+    def levels(self, model: Denoiser) -> Tensor:
         """(T,) noise levels before the steps."""
         return torch.tensor(model.sigmas, device=self.latent.device)[self.index.clamp(min=0)]
 
-    def step(self, model: FlowNet) -> tuple[Tensor, Tensor]:
+    def step(self, model: Denoiser) -> tuple[Tensor, Tensor]:
         """Means and deviations; of the first latent those of the prior."""
         first = self.index < 0
         velocity = model(self.latent, self.levels(model), self.label)
-        mean, std = step(self.latent, velocity, self.index.clamp(min=0), self.noise, model.sigmas, model.spec.eta)
+        mean, std = step(self.latent, velocity, self.index.clamp(min=0), self.noise, model.sigmas, model.eta)
         # The prior's mean keeps a (zero) gradient, so that a batch of first latents has a way back.
         return torch.where(first[:, None], mean * 0.0, mean), torch.where(first, torch.ones_like(std), std)
