@@ -73,8 +73,6 @@ CASES = (
          "grpo.group", Setup(knobs={"group": 32}, train={"prompts": 2}), "groups of 32 for a quarter of the prompts"),
     Case("heavy_weights", "arithmetic", 2, "temperature 1.6", Setup(train={"temperature": 1.6}),
          "temperature", Setup(), "temperature 1"),
-    Case("entropy_explosion", "arithmetic", 2, "a learning rate of 0.02", Setup(train={"lr": 0.02, "steps": 24}),
-         "lr", Setup(train={"steps": 24}), "the default, 0.0005"),
 )  # fmt: skip
 
 
@@ -185,7 +183,7 @@ HEAD = """\
 
 Written by `python -m studies.fixes` from `fixes.json`. Each case makes a fault on purpose, trains the embedded policy
 with it, and trains it again with one of the fixes that the [doctor](../howto/doctor.md) offers for the finding: {steps}
-steps (24 where entropy is followed) of {rollouts} rollouts, the same seeds on both sides. The number is the mean over
+steps of {rollouts} rollouts, the same seeds on both sides. The number is the mean over
 the last {last} steps; *stands* counts the runs at whose end the finding stands; pass@1 is on {items} held-out items,
 {samples} samples each under the run's own limit and temperature, with the smallest and the largest difference over the
 seeds. *Tokens* says how many times as many were decoded with the fix. A fix that does not help is in the table like any
