@@ -24,7 +24,7 @@ ABOUT = """What if a rollout had gone on otherwise: sample continuations from a 
 in a saved tree, with the weights that wrote it, and see what they are worth and
 what becomes of the credit of the branches beside them.
 
-  rolltree whatif runs/first                            list those that were saved
+  rolltree whatif runs/first                          list those that were saved
   rolltree whatif runs/first --node 7                   all of node 7 anew
   rolltree whatif runs/first --node 7 --token 3 --n 16  from its fourth token on
   rolltree whatif runs/first --node 7 --credit grpo     under another credit

@@ -229,7 +229,7 @@ def test_from_a_token_to_new_branches_in_the_browser(started: Callable[..., View
     fresh = [c for c in cells if c.startswith("new node")]
     assert len(fresh) == 3
     assert all("\t–\t" in c for c in fresh), "new branches had no credit before"
-    assert "＋ sampled in this what-if" in page.locator(".marks").inner_text()
+    assert "+ sampled in this what-if" in page.locator(".marks").inner_text()
     new = int(fresh[0].split("\t")[0].removeprefix("new node "))
     page.mouse.move(*rectangle(page, f"n{new}"))
     page.wait_for_selector(f".rect-tip[data-key=n{new}]")
