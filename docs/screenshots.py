@@ -52,7 +52,7 @@ def shoot(page: Page, address: str, name: str, *waits: str) -> None:
 
 
 def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
-    """The pages of one question each: decisive tokens, a tree under two credits, a what-if."""
+    """The pages of one question each: decisive tokens, a what-if."""
     if not only or "decisive" in only:
         shoot(page, f"{address}/decisive?run={run}", "decisive", ".decision")
     page.goto(f"{address}/run?run={run}")
@@ -61,13 +61,6 @@ def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
         page.click(f"{level} >> nth=0")
         page.wait_for_function(READY)
     page.wait_for_selector(".icicle[data-drawn]")
-    tree = page.url
-    if not only or "lens" in only:
-        page.click(".lens-link")
-        page.wait_for_selector(".lens .token >> nth=0")
-        page.screenshot(path=IMAGES / "view-lens.png")
-        page.goto(tree)
-        page.wait_for_selector(".icicle[data-drawn]")
     if not only or "whatif" in only:
         page.click(".whatif-link")
         page.wait_for_selector(".begin")
@@ -113,7 +106,7 @@ def main() -> None:
             assert server.stdout is not None
             address = server.stdout.readline().rpartition(" at ")[2].strip().rstrip("/")
             page = browser.new_page(viewport={"width": 1180, "height": 860})
-            page.set_default_timeout(120_000)
+            page.set_default_timeout(600_000)
             listens(urlsplit(address).port or 0, server)
             if not only:
                 pictures(address, "treepo", page)

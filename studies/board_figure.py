@@ -9,6 +9,7 @@ from rolltree.lab.compare import Comparison
 from rolltree.lab.curves import band
 from rolltree.lab.report import shown
 from rolltree.lab.trace import Trace
+from studies.exact.chart import DARK
 
 WIDE, HIGH, GAP, ACROSS = 150, 110, 34, 5
 GREY, BLUE = "#9a9a9a", "#1f6feb"
@@ -24,6 +25,7 @@ def figure(result: Comparison) -> str:
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
         'font-size="10">',
+        DARK,
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="40" y="18" font-size="13" font-weight="bold">Held-out pass@1 against decoded tokens, '
         f"{escape(on.task)}</text>",

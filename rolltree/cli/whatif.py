@@ -20,18 +20,20 @@ from rolltree.view.whatif import ShownWhatIf, shown_whatif, signed
 from rolltree.view.whatif_saved import SavedWhatIf, saved_whatif, saved_whatifs
 from rolltree.visible import visible
 
-ABOUT = """What if a rollout had gone on otherwise: sample continuations from a place in a saved tree, with the weights
-that wrote it, and see what they are worth and what becomes of the credit of the branches beside them.
+ABOUT = """What if a rollout had gone on otherwise: sample continuations from a place
+in a saved tree, with the weights that wrote it, and see what they are worth and
+what becomes of the credit of the branches beside them.
 
-  rolltree whatif runs/first                               list those that were saved
-  rolltree whatif runs/first --node 7                      all of node 7 anew
-  rolltree whatif runs/first --node 7 --token 3 --n 16     from its fourth token on
-  rolltree whatif runs/first --node 7 --credit grpo        under another credit than the run's
-  rolltree whatif runs/first --node 7 --policy 20          by the checkpoint after step 20
-  rolltree whatif runs/first --show 001                    one that was saved
+  rolltree whatif runs/first                          list those that were saved
+  rolltree whatif runs/first --node 7                   all of node 7 anew
+  rolltree whatif runs/first --node 7 --token 3 --n 16  from its fourth token on
+  rolltree whatif runs/first --node 7 --credit grpo     under another credit
+  rolltree whatif runs/first --node 7 --policy 20       by step 20's checkpoint
+  rolltree whatif runs/first --show 001                 one that was saved
 
-The grown tree is saved in RUN/whatif; the run itself is never changed. Interactive tasks go on from the state of their
-environment, which is replayed and checked where it was not kept.
+The grown tree is saved in RUN/whatif; the run itself is never changed.
+Interactive tasks go on from the state of their environment, which is replayed
+and checked where it was not kept.
 """
 
 

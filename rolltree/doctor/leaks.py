@@ -55,8 +55,8 @@ def leaked_answers(
     prompts = _texts(r, at, run.decode)
     own = np.array([_says(text, asked[i]) for text, i in zip(prompts, known.tolist(), strict=True)])
     # What another prompt expects stands in this one by chance alone.
-    others = [_says(text, asked[j]) for text, (i, j) in zip(prompts, pairwise([*known, known[0]]), strict=True)
-              if asked[i] != asked[j]]  # fmt: skip
+    turned = pairwise([*known.tolist(), int(known[0])])
+    others = [_says(text, asked[j]) for text, (i, j) in zip(prompts, turned, strict=True) if asked[i] != asked[j]]
     share = float(own.mean()) - (float(np.mean(others)) if others else 0.0)
     if share > most:
         yield Symptom(
@@ -97,7 +97,8 @@ def _told(
         distinct = {calls[i]: i for i in mine}
         if len(distinct) < 2:
             continue
-        given = [i for call, i in distinct.items() if _says(texts[i], asked[tree]) and not _says(call, asked[tree])]
+        answer = asked[int(tree)]
+        given = [i for call, i in distinct.items() if _says(texts[i], answer) and not _says(call, answer)]
         shares.append(len(given) / len(distinct))
         rows += [int(first[i]) for i in given]
     return (float(np.mean(shares)) if shares else 0.0), rows

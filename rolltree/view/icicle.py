@@ -30,7 +30,7 @@ NARROW = 250
 
 Mark = Literal["new", "fork", "pruned", "truncated", "spliced", "forced", "failed"]
 MARKS: Mapping[Mark, tuple[str, str]] = {
-    "new": ("＋", "sampled in this what-if"),
+    "new": ("+", "sampled in this what-if"),
     "fork": ("◆", "forked here"), "pruned": ("▨", "pruned"), "truncated": ("✂", "cut off at the length limit"),
     "spliced": ("⧉", "spliced in"), "forced": ("»", "forced: not sampled by the policy"), "failed": ("✕", "failed"),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from rolltree.analysis.whatif import BranchCredit, before_after
 from rolltree.errors import RolltreeError
 from rolltree.metrics.rate import wilson
 from rolltree.tree import Tree
+from rolltree.tree.forest import DROPPED
 from rolltree.view.source import RunSource
 from rolltree.view.text import Pieces
 from rolltree.view.whatif_given import credit_of
@@ -66,8 +67,8 @@ class ShownWhatIf:
 def shown_whatif(run: RunSource, saved: SavedWhatIf, pieces: Pieces, credit: str | None = None) -> ShownWhatIf:
     """A saved what-if under its own credit, or another one by name."""
     about = saved.about
-    old = run.archive(about.step).tree(about.tree)
-    new = saved.source(run).archive(None).tree(about.tree)
+    old = _undropped(run.archive(about.step).tree(about.tree))
+    new = _undropped(saved.source(run).archive(None).tree(about.tree))
     name = about.credit if credit is None else credit
     trouble, branches = "", list[BranchCredit]()
     try:
@@ -77,6 +78,14 @@ def shown_whatif(run: RunSource, saved: SavedWhatIf, pieces: Pieces, credit: str
         trouble = str(error)
     shown = [_shown(b, first=i == 0, pieces=pieces) for i, b in enumerate(branches)]
     return ShownWhatIf(saved, name, tuple(shown), trouble, *_counts(old, new, about.start))
+
+
+def _undropped(tree: Tree) -> Tree:
+    """The tree with the leaves that a filter of the run had dropped: a filter may keep the group that has grown."""
+    for leaf in tree.leaves():
+        if leaf.usage.startswith(DROPPED):
+            leaf.usage = ""
+    return tree
 
 
 def _counts(old: Tree, new: Tree, start: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from statistics import median
 
+from studies.exact.chart import DARK
+
 Cells = Sequence[Sequence[Sequence[float]]]
 """Row → column → one value per problem."""
 
@@ -94,6 +96,7 @@ def _svg(names: Sequence[str], lags: Sequence[int], tables: dict[str, list[list[
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {height}" '
         'font-family="system-ui, sans-serif" font-size="11">',
+        DARK,
         '<rect width="100%" height="100%" fill="white"/>',
     ]
     for place, (name, rows) in enumerate(tables.items()):

@@ -14,13 +14,16 @@ import pytest
 
 from rolltree.cli import main
 from rolltree.errors import RolltreeError
+from rolltree.tree import Tree, parquet
 from rolltree.tree.parquet import load
 from rolltree.view import whatif_given
 from rolltree.view.source import open_source
+from rolltree.view.text import Pieces
+from rolltree.view.whatif import shown_whatif
 from rolltree.view.whatif_given import weights_of
 from rolltree.view.whatif_grow import Asked, grow_whatif
 from rolltree.view.whatif_jobs import WhatIfJob, WhatIfJobs
-from rolltree.view.whatif_saved import saved_whatif
+from rolltree.view.whatif_saved import About, saved_whatif, start_saving
 from tests.view.conftest import Viewer, Window, rectangle
 
 
@@ -114,14 +117,28 @@ def test_an_environment_goes_on_from_its_replayed_state(tmp_path: Path, capsys: 
     assert len(grown[env.id].children) == 3
     assert any(n.role == "env" and n.id > made["known"] for n in grown), "the environment answered the new turns"
     tree[env.id].actions = tree[env.id].actions[::-1].copy()  # an environment that does not answer as it did
-    from rolltree.tree.parquet import save
-
-    save([tree], out, overwrite=True, states="drop")
+    parquet.save([tree], out, overwrite=True, states="drop")
     assert main(["whatif", str(out), "--node", str(env.id), *given]) == 2
     told = capsys.readouterr().err
     assert "the environment of grid cannot be brought back to where node" in told
     assert main(["whatif", str(out), "--node", "1", "--policy", "nano", "--credit", "grpo"]) == 2
     assert "name it with --task" in capsys.readouterr().err
+
+
+def test_leaves_that_a_filter_dropped_have_a_credit_all_the_same(tmp_path: Path):
+    """A group of one reward is dropped whole; with other outcomes beside it, it would teach."""
+    tree = Tree("t", [1, 2])
+    for _ in range(2):
+        leaf = tree.extend(0, [3, 4], status="done", scores={"reward": 1.0}, usage="dropped: zero variance")
+    parquet.save([tree], tmp_path / "forest")
+    source = open_source(tmp_path / "forest")
+    tree.extend(0, [5, 6], status="done", scores={"reward": 0.0})
+    about = About(None, "t", leaf.id, 0, 1, 0, "local", 1.0, "continued", "rloo", "", 0, leaf.id, "done")
+    start_saving(source, about, tree)
+    made = shown_whatif(source, saved_whatif(source, "001"), Pieces(None))
+    assert made.trouble == ""
+    assert [b.branch.before for b in made.branches[1:3]] == [0.0, 0.0]
+    assert [b.branch.after for b in made.branches[1:]] == [0.5, 0.5, -1.0]
 
 
 def test_cancelled_it_keeps_what_was_written(copied: Path):
@@ -212,7 +229,7 @@ def test_from_a_token_to_new_branches_in_the_browser(started: Callable[..., View
     fresh = [c for c in cells if c.startswith("new node")]
     assert len(fresh) == 3
     assert all("\t–\t" in c for c in fresh), "new branches had no credit before"
-    assert "＋ sampled in this what-if" in page.locator(".marks").inner_text()
+    assert "+ sampled in this what-if" in page.locator(".marks").inner_text()
     new = int(fresh[0].split("\t")[0].removeprefix("new node "))
     page.mouse.move(*rectangle(page, f"n{new}"))
     page.wait_for_selector(f".rect-tip[data-key=n{new}]")
