@@ -21,7 +21,13 @@ class BrokenPromiseError(Exception):
     """What must never happen has happened; the message says what."""
 
 
-One = Callable[[random.Random, Path], str]
+class Chance(random.Random):
+    """All chance of a case, and its number, for attacks that go through a list."""
+
+    number = 0
+
+
+One = Callable[[Chance, Path], str]
 """One case: chance and an empty folder in, a short name of what happened out ("refused", "continued"). Whatever it
 raises is a case gone wrong."""
 
@@ -89,7 +95,8 @@ def attack(what: Attack, seed: int, numbers: Sequence[int], log: Path | None = N
 
 
 def _run(what: Attack, seed: int, number: int) -> Case:
-    rng, began = random.Random(f"{what.name}/{seed}/{number}"), time.monotonic()
+    rng, began = Chance(f"{what.name}/{seed}/{number}"), time.monotonic()
+    rng.number = number
     with tempfile.TemporaryDirectory(prefix="attack-", ignore_cleanup_errors=True) as place:
         try:
             outcome, bad = what.one(rng, Path(place)), False

@@ -16,22 +16,20 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attack.frame import Attack, BrokenPromiseError
+from attack.frame import Attack, BrokenPromiseError, Chance
+from attack.resumable import SCHEDULES, SHORT, Resumable, of_recipe, of_schedule, recipe_names
 
-RECIPES = (
-    "grpo", "gspo", "dapo", "treepo", "dars", "tis", "icepop", "areal", "dots", "remix", "ppo", "april", "cispo",
-    "rloo", "otr", "e1", "scaler", "prompt_gdro", "latr", "mars2",
-)  # fmt: skip
-SCHEDULES = ("areal", "april", "verl", "slime", "rollart", "dart")
-"""Under these rollouts overlap with training: a run goes on, and what it draws next is a matter of timing."""
-TIMED = ("mars2",)
-"""Recipes whose last digits are a matter of timing (docs/howto/resume.md)."""
 PATIENCE = 180.0
 """Seconds after which a run hangs."""
+_PRELOAD = ("attack.kills", "rolltree.train.start", "rolltree.engine.local", "rolltree.tree.parquet", "tests.train.toy",
+            "pandas", "pyarrow.parquet", "safetensors.torch", "transformers.models.llama.modeling_llama")  # fmt: skip
+"""What every run imports: nine tenths of the time of one this short."""
 _EVENTS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree"})
 _TIMED = ("time/",)
 
@@ -52,11 +50,12 @@ def _main(work: Callable[[], None], log: Path) -> None:
     os._exit(0)
 
 
-def _train(recipe: str, knobs: dict[str, Any], out: Path, at: int, count: Path | None) -> None:
+def _train(run: Resumable, out: Path, at: int, count: Path | None) -> None:
     import torch
 
     import rolltree
-    from tests.train.toy import KNOBS, Early, tiny_policy
+    from rolltree.recipe.registry import load_recipe
+    from tests.train.toy import tiny_policy
 
     torch.set_num_threads(1)
     seen = [0]
@@ -69,7 +68,8 @@ def _train(recipe: str, knobs: dict[str, Any], out: Path, at: int, count: Path |
 
     sys.addaudithook(heard)
     resume = (out / "config.json").exists()
-    rolltree.train(recipe, tiny_policy(), Early(), out=out, resume=resume, **{**KNOBS, "steps": 4, **knobs})
+    recipe = load_recipe(run.recipe, **run.recipe_knobs)
+    rolltree.train(recipe, tiny_policy(), run.task, out=out, resume=resume, **{**SHORT, **run.knobs})
     if count is not None:
         count.write_text(str(seen[0]))
 
@@ -82,16 +82,14 @@ def _inside(path: object, out: Path) -> bool:
 def _children() -> Any:
     """Clean processes that have everything imported and no threads."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["attack.kills", "rolltree.train.start", "tests.train.toy"])
+    context.set_forkserver_preload(list(_PRELOAD))
     return context
 
 
-def _run(
-    recipe: str, knobs: dict[str, Any], out: Path, *, at: int = 0, after: float = 0.0, count: Path | None = None
-) -> bool:
+def _run(run: Resumable, out: Path, *, at: int = 0, after: float = 0.0, count: Path | None = None) -> bool:
     """Run or resume in a child; killed at a count of events, or after some seconds. Whether it came to its end."""
     log = out.with_suffix(".log")
-    job = functools.partial(_train, recipe, knobs, out, at, count)
+    job = functools.partial(_train, run, out, at, count)
     child = _children().Process(target=_main, args=(job, log))
     child.start()
     timer = threading.Timer(after, child.kill) if after else None
@@ -103,87 +101,112 @@ def _run(
     if child.is_alive():
         child.kill()
         child.join()
-        raise BrokenPromiseError(f"{recipe} {knobs} hangs after {PATIENCE:g} s: {log.read_text()[-500:]}")
+        raise BrokenPromiseError(f"{run.title} hangs after {PATIENCE:g} s: {log.read_text()[-500:]}")
     if child.exitcode not in (0, -signal.SIGKILL):
-        raise BrokenPromiseError(f"{recipe} {knobs} did not go on: {log.read_text()[-1500:]}")
+        raise BrokenPromiseError(f"{run.title} did not go on: {log.read_text()[-1500:]}")
     return child.exitcode == 0
 
 
-@functools.cache
-def _whole(recipe: str, knobs: tuple[tuple[str, Any], ...]) -> tuple[list[dict[str, Any]], dict[str, Any], int, float]:
-    """The run that nobody killed: its metrics, its weights, the events it took, and its seconds."""
-    place = Path(tempfile.mkdtemp(prefix="attack-whole-"))
-    try:
-        _run(recipe, dict(knobs), place / "run", count=place / "count")
-        lines = _metrics(place / "run")
-        spent = float(lines[-1].get("time/total", 0) or 2.0) if lines else 2.0
-        timeless = [{k: v for k, v in line.items() if not k.startswith(_TIMED)} for line in lines]
-        return timeless, _weights(place / "run"), int((place / "count").read_text()), spent
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The run that nobody killed."""
+
+    metrics: list[dict[str, Any]]
+    weights: dict[str, Any]
+    events: int
+    """Events at which it could have been killed."""
+    seconds: float
+
+
+_wholes: dict[str, Whole] = {}
+
+
+def _whole(run: Resumable) -> Whole:
+    if run.title not in _wholes:
+        place, began = Path(tempfile.mkdtemp(prefix="attack-whole-")), time.monotonic()
+        try:
+            _run(run, place / "run", count=place / "count")
+            spent, events = time.monotonic() - began, int((place / "count").read_text())
+            _wholes[run.title] = Whole(_metrics(place / "run"), _weights(place / "run"), events, spent)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    return _wholes[run.title]
 
 
 def _metrics(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if not k.startswith(_TIMED)} for line in lines]
 
 
 def _weights(out: Path) -> dict[str, Any]:
     from safetensors.torch import load_file
 
     newest = max((out / "checkpoints").glob("step-*"))
-    return load_file(newest / "model.safetensors")
+    return {f"{file.relative_to(newest)}: {name}": tensor for file in sorted(newest.rglob("*.safetensors"))
+            for name, tensor in load_file(file).items()}  # fmt: skip
 
 
-def killed(recipe: str, knobs: dict[str, Any], rng: random.Random, place: Path, *, exact: bool = True) -> str:
-    """One run, killed once or twice, resumed to its end and compared."""
-    lines, weights, events, _ = _whole(recipe, tuple(sorted(knobs.items())))
+def killed(run: Resumable, rng: random.Random, place: Path) -> str:
+    """One run, killed up to three times, resumed to its end and compared."""
+    whole = _whole(run)
     out, kills = place / "run", 0
-    for _ in range(rng.choice((1, 1, 2))):
-        by_time = rng.random() < 0.2
-        point = {"after": rng.uniform(0.05, 3.0)} if by_time else {"at": rng.randint(1, events)}
-        done = _run(recipe, knobs, out, **point)
+    for _ in range(rng.choice((1, 2, 3))):
+        by_time = rng.random() < 0.3
+        point = {"after": rng.uniform(0.05, whole.seconds)} if by_time else {"at": rng.randint(1, whole.events)}
+        done = _run(run, out, **point)
         kills += not done
         if done:
             break
     else:
-        _run(recipe, knobs, out)
-    mine = [{k: v for k, v in line.items() if not k.startswith(_TIMED)} for line in _metrics(out)]
-    if exact:
-        _same(lines, mine, f"{recipe} {knobs}")
+        _run(run, out)
+    mine = _metrics(out)
+    if run.exact:
+        same(whole.metrics, mine, run.title)
         for name, tensor in _weights(out).items():
-            if not bool((tensor == weights[name]).all()):
-                raise BrokenPromiseError(f"{recipe} {knobs}: weight {name} differs after {kills} kills")
+            if not bool((tensor == whole.weights[name]).all()):
+                raise BrokenPromiseError(f"{run.title}: weight {name} differs after {kills} kills")
     steps = [line["step"] for line in mine if line["kind"] == "train"]
-    if steps != list(range(1, steps[-1] + 1)):
-        raise BrokenPromiseError(f"{recipe} {knobs}: steps {steps}")
-    return f"{kills} kills, {'identical' if exact else 'went on'}" if kills else "not reached"
+    if steps != list(range(1, SHORT["steps"] + 1)):
+        raise BrokenPromiseError(f"{run.title}: steps {steps}")
+    _conserved(mine[-1] if mine[-1]["kind"] == "train" else mine[-2], run.title)
+    return f"{kills} kills, {'identical' if run.exact else 'went on'}" if kills else "not reached"
 
 
-def _same(whole: list[dict[str, Any]], mine: list[dict[str, Any]], what: str) -> None:
+def same(whole: list[dict[str, Any]], mine: list[dict[str, Any]], what: str) -> None:
+    """All numbers of two runs are the same."""
+    if len(whole) != len(mine):
+        raise BrokenPromiseError(f"{what}: {len(whole)} lines became {len(mine)}")
     for a, b in zip(whole, mine, strict=True):
-        for key in a.keys() | b.keys():
+        for key in sorted(a.keys() | b.keys()):
             if a.get(key) != b.get(key):
                 raise BrokenPromiseError(f"{what}: {a['kind']} {a['step']} {key}: {a.get(key)} became {b.get(key)}")
 
 
-def _any(rng: random.Random, place: Path) -> str:
-    knobs: dict[str, Any] = {"seed": rng.randrange(2), "staleness": rng.choice((0, 0, 1))}
-    recipe = rng.choice(RECIPES)
-    if recipe == "april":  # its own schedule says how far rollouts run ahead
-        knobs["staleness"] = 0
-    return killed(recipe, knobs, rng, place, exact=recipe not in TIMED)
+def _conserved(line: dict[str, Any], what: str) -> None:
+    """Under a schedule, every rollout that was begun is trained, dropped or under way."""
+    told = {k.rpartition("/")[2]: v for k, v in line.items() if k.startswith("rollout/scheduled/")}
+    if told and told.pop("submitted") != sum(told.values()) + line.get("rollout/under_way", 0):
+        raise BrokenPromiseError(f"{what}: rollouts were lost or counted twice: {line}")
 
 
-def _grpo(rng: random.Random, place: Path) -> str:
-    return killed("grpo", {"seed": 0, "steps": 2, "eval_every": 0, "forests_every": 0}, rng, place)
+def _recipes(rng: Chance, place: Path) -> str:
+    """Through all recipes, in each round ahead of the weights by another number of versions."""
+    turn, at = divmod(rng.number, len(recipe_names()))
+    return killed(of_recipe(recipe_names()[at], staleness=(0, 1)[turn % 2]), rng, place)
 
 
-def _scheduled(rng: random.Random, place: Path) -> str:
-    return killed("grpo", {"scheduler": rng.choice(SCHEDULES)}, rng, place, exact=False)
+def _grpo(rng: Chance, place: Path) -> str:
+    return killed(of_recipe("grpo"), rng, place)
+
+
+def _schedules(rng: Chance, place: Path) -> str:
+    """Through all schedules, with recipes of flat groups, refills, trees and rounds."""
+    turn, at = divmod(rng.number, len(SCHEDULES))
+    return killed(of_schedule(SCHEDULES[at], recipe=("grpo", "dapo", "treepo", "dars")[turn % 4]), rng, place)
 
 
 ATTACKS = (
-    Attack("kills", "a short run killed at any point and resumed", _grpo, 1, 60),
-    Attack("kills-recipes", "runs of many recipes killed at any point and resumed", _any, 0, 200),
-    Attack("kills-schedules", "runs whose rollouts overlap with training, killed and resumed", _scheduled, 0, 60),
+    Attack("kills", "a short run killed at any point and resumed", _grpo, 1, 20),
+    Attack("kills-recipes", "runs of all recipes killed at any point and resumed", _recipes, 0, 144),
+    Attack("kills-schedules", "runs of all schedules killed at any point and resumed", _schedules, 0, 28),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import tyro
@@ -34,7 +35,7 @@ class BoardSettings:
     """stability, schedules, credits, trees-fresh, trees or real."""
     plan: bool = False
     """Say how many runs there are and what is left to pay, and stop."""
-    seeds: int | None = None
+    seeds: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Seeds of each cell; the table's own when left out, and then more of the baseline."""
     first_seed: int = 0
     """Seeds are this one and the following."""
@@ -42,9 +43,9 @@ class BoardSettings:
     """Only these rows (the baseline always stays)."""
     regimes: tuple[str, ...] = ()
     """Only these columns."""
-    budget: int | None = None
+    budget: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Decoded tokens of a run; the regime's own when left out."""
-    lr: float | None = None
+    lr: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
     """A rate instead of the calibrated one, for a try."""
     updates: int = 4
     """Updates of a step that go with --lr."""

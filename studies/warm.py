@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import torch
 import tyro
@@ -87,7 +87,7 @@ def main(settings: WarmSettings) -> Path:
     loaded, began = load_model("nano"), time.process_time()
     task = load_task(start.task, level=start.level)
     assert isinstance(task, NanoTask)
-    model, rng = cast(Any, loaded.model), Random(f"warm/{settings.name}/{settings.seed}")
+    model, rng = loaded.model, Random(f"warm/{settings.name}/{settings.seed}")
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.0)
     items, seen, rate = task.items("train", settings.seed), 0, _rate(loaded, task, settings)
     while rate < start.low:
@@ -102,7 +102,7 @@ def main(settings: WarmSettings) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with no_progress_bar():
         model.save_pretrained(folder)
-        cast(Any, loaded.codec).tokenizer.save_pretrained(folder)
+        loaded.codec.tokenizer.save_pretrained(folder)
     note = {**asdict(start), "demonstrations": seen, "pass@1": rate, "seed": settings.seed, "lr": settings.lr,
             "batch": settings.batch, "processor_seconds": round(time.process_time() - began)}  # fmt: skip
     (folder / "made.json").write_text(json.dumps(note, indent=2) + "\n")

@@ -54,7 +54,7 @@ def lengths(path: Path) -> list[list[list[int]]]:
 
 def own_tokens(tree: Tree) -> list[int]:
     """Policy tokens on the path of each leaf that ended or was stopped."""
-    ended = (leaf for leaf in tree.leaves() if leaf.status != "running")
+    ended = (leaf for leaf in tree.leaves() if leaf.status != "open")
     return [sum(len(n) for n in tree.path(leaf) if n.role == "policy") for leaf in ended]
 
 

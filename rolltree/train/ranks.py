@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from rolltree.objective.batch import step_wide
 from rolltree.objective.hooks import accumulator_of
+from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.recipe import Parts
 from rolltree.train import ranks_worker as rank
 from rolltree.train.config import TrainError
@@ -186,6 +187,9 @@ def _check(learner: Learner, parts: Parts, ranks: int) -> None:
         raise TrainError(f"{parts.name} trains several policies, which cannot share ranks={ranks}; {alone}")
     if accumulator_of(parts.objective) is not None:
         raise TrainError(f"{parts.name} needs each path's own gradient, which ranks={ranks} do not keep; {alone}")
+    if not isinstance(learner.policy, LanguagePolicy):
+        kind = type(learner.policy.model).__name__
+        raise TrainError(f"ranks={ranks} share the blocks of a language model, and {kind} is none; {alone}")
     device = learner.policy.device
     if device.type != "cpu" and step_wide(parts.objective):
         raise TrainError(

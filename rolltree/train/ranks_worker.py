@@ -5,12 +5,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.unadapted import Unadapted
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
@@ -49,8 +50,9 @@ class Beginning:
     @classmethod
     def of(cls, learner: Learner) -> Beginning:
         """That of a learner which is whole."""
-        anchors = {n: None if isinstance(p, Unadapted) else ModelOutline.of(p) for n, p in learner.anchors.items()}
-        return cls(ModelOutline.of(learner.policy), anchors, learner.optim)
+        fixed = {n: cast(LanguagePolicy, p) for n, p in learner.anchors.items()}
+        anchors = {n: None if isinstance(p, Unadapted) else ModelOutline.of(p) for n, p in fixed.items()}
+        return cls(ModelOutline.of(cast(LanguagePolicy, learner.policy)), anchors, learner.optim)
 
 
 class RankWire(Protocol):

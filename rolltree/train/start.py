@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rolltree.engine.choose import choose_engine
+from rolltree.engine.choose import choose_engine, local_engine
 from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.generate.random import mix
@@ -35,7 +36,7 @@ from rolltree.train.learner import compute_of, make_learner
 from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.optimizer import optim_at
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
-from rolltree.train.progress import FailureLog, Reporter
+from rolltree.train.progress import FailureLog, Reporter, WarningLog
 from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.ranks_torchrun import follow, leads, settled
@@ -143,7 +144,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     if isinstance(asked, str):
         # Its first weights are the ones published before the first step, as version 0.
         draw = Sampling(temperature=config.temperature)
-        # Where nothing runs beside training, the engine's reactions make a scheduled run repeatable.
+        # Where nothing runs beside training, lockstep makes a run repeatable.
         schedule = schedule_of(job.parts, config.scheduler, config.staleness)
         engine = await choose_engine(
             asked,
@@ -151,7 +152,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             version=-1,
             sampling=draw,
             updates=True,
-            lockstep=schedule.stop.abort,
+            lockstep=schedule.lockstep or schedule.stop.abort,
             placement=job.placement,
             speculate=config.speculate,
         )
@@ -169,7 +170,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             check_batch(config.prompts, parts.strategy)
             check_peers(parts)
             check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
-        peers |= {name: _fellow(job, peer) for name, peer in job.parts.peers.items()}
+        peers |= {name: _fellow(job, peer, engine) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         read = frozenset[str]().union(*(parts.credit.needs for parts in job.stages))
         readings = make_readings(
@@ -199,15 +200,18 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             await engine.close()
 
 
-def _fellow(job: _Job, peer: Peer) -> PeerPolicy:
-    """A peer with an engine of its own, as it stands before the first step."""
+def _fellow(job: _Job, peer: Peer, engine: Engine) -> PeerPolicy:
+    """A peer with an engine of its own, in step with the policy's, as it stands before the first step."""
     from rolltree.engine.local import LocalEngine
 
     loaded = peer_model(peer, job.loaded)
     learner = make_learner(job.parts, loaded.model, job.config, job.stages) if peer.trained else None
     where = job.placement
-    engine = LocalEngine(loaded, version=-1 if peer.trained else 0, dtype=where.dtype, device=where.device)
-    return PeerPolicy(engine, learner)
+    beside = engine if isinstance(engine, LocalEngine) else None
+    version = -1 if peer.trained else 0
+    return PeerPolicy(
+        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner
+    )
 
 
 async def _recorded(
@@ -215,10 +219,11 @@ async def _recorded(
 ) -> Result:
     metrics = MetricsLog(job.folder.metrics, trackers, after=after)
     try:
-        with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
+        log = job.folder.path / "log.txt"
+        with Reporter(log, job.config, quiet=job.quiet) as reporter, WarningLog(metrics) as warnings:
             for line in about_data(job.task, job.config):
                 reporter.say(line)
-            loop.listen = _all(reporter, FailureLog(metrics), listen)
+            loop.listen = _all(reporter, (FailureLog(metrics), warnings), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     except BaseException:
         # What went wrong is the news, not what goes wrong because of it.
@@ -301,10 +306,11 @@ def _check_held_out(job: _Job) -> None:
         )
 
 
-def _all(reporter: Reporter, failed: FailureLog, listen: Listen | None) -> Listen:
+def _all(reporter: Reporter, logs: Sequence[Callable[[RunEvent], None]], listen: Listen | None) -> Listen:
     def tell(live: RunEvent) -> None:
         reporter(live)
-        failed(live)
+        for log in logs:
+            log(live)
         if listen is not None and (answer := listen(live)):
             for line in answer.splitlines():
                 reporter.say(f"step {live.step}: {line}")

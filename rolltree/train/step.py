@@ -15,8 +15,8 @@ from rolltree.credit.fold import Expanded, Folded
 from rolltree.objective.batch import CreditWide, Objective
 from rolltree.objective.hooks import accumulator_of, skips_idle, step_factor
 from rolltree.objective.staleness import scaled_step
-from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import Packed, blank
+from rolltree.policy.protocol import Policy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Watcher
@@ -71,10 +71,10 @@ class RankGroup(Protocol):
 class Learner:
     """The trained policy with its optimizer, and the fixed policies it is compared with."""
 
-    policy: LanguagePolicy
+    policy: Policy
     optimizer: torch.optim.Optimizer
     optim: Optim
-    anchors: Mapping[str, LanguagePolicy]
+    anchors: Mapping[str, Policy]
     """"reference" and "previous", where the objective needs them."""
     updates: int = 0
     team: Team = ALONE

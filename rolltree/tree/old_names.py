@@ -14,6 +14,11 @@ USAGES = {"dropped: nothing to teach": "dropped: no credit"}
 _BEFORE = {today: before for before, today in NODE_FIELDS.items()}
 
 
+def todays_usage(word: Any) -> Any:
+    """What is said today of a leaf of which a file says this."""
+    return USAGES.get(word, word)
+
+
 def as_stored(name: str, stored: Iterable[str]) -> str | None:
     """The name under which a file with these columns holds a field; None where it has none."""
     found = {*stored}

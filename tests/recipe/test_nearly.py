@@ -63,7 +63,7 @@ def test_cog_rethinker_asks_only_the_dead_and_stops_where_they_live() -> None:
     assert [arm for uid, arm in arms if uid == "p0"] == ["plain"]
     assert [arm for uid, arm in arms if uid == "p2"] == ["plain", "decompose", "reflect"]
     rescues = [d.order for d in log.delivered if d.order.arm != "plain"]
-    assert all(o.edit is not None and o.edit.hidden and o.leaf_marks == {"rescued": 1.0} for o in rescues)
+    assert all(o.brief is not None and o.brief.hides and o.leaf_marks == {"rescued": 1.0} for o in rescues)
     assert "p0" in state.solved
     with pytest.raises(ControlError, match="no place for answers"):
         CogRethinker(reflect="again")

@@ -44,11 +44,7 @@ def test_both_learn_and_differ_in_the_end_and_a_resumed_run_is_the_same(tmp_path
     run(tmp_path / "parts", 4, resume=True)
     train = [line for line in timeless(whole) if line["kind"] == "train"]
     again = [line for line in timeless(read_metrics(tmp_path / "parts/metrics.jsonl")) if line["kind"] == "train"]
-    for line, other in zip(train, again, strict=True):
-        # Two engines answer at their own pace, so what is computed in one batch, its last digits, and which prefixes
-        # are still in a cache, may differ.
-        numbers = {key: value for key, value in line.items() if key not in ("kind", "budget/prefilled")}
-        assert numbers == pytest.approx({key: other[key] for key in numbers}, rel=1e-3, abs=1e-5, nan_ok=True)
+    assert train == again, "engines that answer each other step in turns"
     assert any(line.get("peer/budget/trained") for line in train)
     assert all(line.get("peer/policy/mismatch_max", 0.0) < 1e-4 for line in train), "each is read with its own weights"
     assert "peer/eval/pass@1" in next(line for line in reversed(whole) if line["kind"] == "eval")

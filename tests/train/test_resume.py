@@ -24,10 +24,6 @@ from rolltree.train.config import TrainError
 from rolltree.train.start import Result
 from tests.train.toy import KNOBS, RUNS, Early, timeless, tiny_policy
 
-OF_ENGINE = frozenset({"policy/mismatch", "policy/mismatch_max", "policy/mismatch_over", "policy/ess"})
-"""Read off the engine's own log-probs. Where dialogues go on whenever their reply is there, which of them stand in one
-batch is a matter of timing, and with it the last digit; tokens, losses and weights are the same bits."""
-
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
@@ -48,12 +44,7 @@ def test_killed_in_the_middle_of_a_step_and_resumed(name: str, tmp_path: Path) -
     assert done.returncode == -9, done.stderr.decode()
     assert read_metrics(out / "metrics.jsonl")[-1]["step"] == 4
     again = rolltree.train(recipe(), tiny_policy(), task, out=out, resume=True, **knobs)
-    if not task.max_turns:
-        assert timeless(again.metrics) == timeless(whole.metrics)
-    for a, b in zip(timeless(whole.metrics), timeless(again.metrics), strict=True):
-        assert {k: v for k, v in a.items() if k not in OF_ENGINE} == {k: v for k, v in b.items() if k not in OF_ENGINE}
-        for key in OF_ENGINE & a.keys():
-            assert b[key] == pytest.approx(a[key], abs=1e-6), (a["step"], key)
+    assert timeless(again.metrics) == timeless(whole.metrics)
     for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
     turns = [line.get("budget/env_steps", 0) for line in whole.metrics if line["kind"] == "train"]

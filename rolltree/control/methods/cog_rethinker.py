@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rolltree.control.brief import brief
 from rolltree.control.corpus import Corpus
-from rolltree.control.order import ControlError, Delivery, Edit, Order, Prompt
+from rolltree.control.order import ControlError, Delivery, Order, Prompt
 from rolltree.control.plan import Plan, Step
 
 RESCUED = "rescued"
@@ -64,8 +65,8 @@ class CogRethinker:
 
     def _rescue(self, failed: Delivery, arm: str, text: str) -> Order:
         why = f"none of {failed.n} solved: {arm}"
-        edit = Edit(text, hidden=True)
-        return Order(failed.order.prompt, self.width or failed.n, arm, edit, leaf_marks={RESCUED: 1.0}, why=why)
+        asked = brief(text, arm, hidden=True)
+        return Order(failed.order.prompt, self.width or failed.n, arm, asked, leaf_marks={RESCUED: 1.0}, why=why)
 
     def _decomposed(self, prompt: Prompt, state: Corpus) -> str:
         near = state.nearest(prompt, self.examples)

@@ -20,6 +20,7 @@ from rolltree.engine.local.score import ScoreJob
 from rolltree.engine.local.shortage import AdmissionLimits
 from rolltree.engine.local.speculate import Speculation, Speculator
 from rolltree.engine.local.streams import passed_over, stream_key
+from rolltree.engine.local.turns import Turns
 from rolltree.engine.local.worker import Worker
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
 from rolltree.engine.watch import Watchdog
@@ -43,8 +44,9 @@ class LocalEngine:
     `max_tokens_in_memory` bounds keys and values of requests and kept prefixes together (a quarter is for kept
     prefixes; `share_prefixes=False` gives it all to requests); what does not fit now waits. Default: what `max_batch`
     contexts need, at most a quarter of the free memory. `threads` sets torch's threads for the whole process. With
-    `lockstep` no token is made between a run's end and what is submitted or stopped because of it, so that a program
-    that reacts to ends makes the same requests every time. `speculate` guesses tokens ahead and keeps those that would
+    `lockstep` no token is made between news of a run and what is submitted or stopped because of it, so that a program
+    makes the same requests every time, in the same batches. Engines that answer each other in one program are made
+    `beside` the first of them, and step in turns with it. `speculate` guesses tokens ahead and keeps those that would
     have been drawn anyway; `speculation` counts what came of it.
     """
 
@@ -63,6 +65,7 @@ class LocalEngine:
         seed: int | None = None,
         version: int = 0,
         lockstep: bool = False,
+        beside: LocalEngine | None = None,
         speculate: Speculation | None = None,
     ) -> None:
         if threads is not None:
@@ -83,7 +86,8 @@ class LocalEngine:
         speculator = None if speculate is None else Speculator(speculate)
         self.speculation = None if speculator is None else speculator.counts
         """How many tokens were guessed and how many guesses were right; None without speculation."""
-        self._worker = Worker(Core(decoder, self.codec, limits, version, speculator), lockstep=lockstep)
+        turns = beside._worker.turns if beside is not None else Turns() if lockstep else None
+        self._worker = Worker(Core(decoder, self.codec, limits, version, speculator), turns=turns)
         self._fresh: list[LocalRun] = []
         self._watchdog = Watchdog(self)
         self._table: tuple[int, FloatArray] | None = None

@@ -16,6 +16,7 @@ from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob, score, take
 from rolltree.engine.local.shortage import is_shortage, reads_less
+from rolltree.engine.local.turns import Turns, let_react
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.run import carried
 from rolltree.engine.samples import nothing
@@ -27,16 +28,17 @@ _LOGITS_AT_ONCE = 1 << 24
 _UNSCORED = "The engine was closed before it could score."
 PATIENCE = 0.005
 """Seconds without work after which the engine's threads are given back to whoever computes now."""
-TURNS = 64
-"""Turns of an event loop that whoever awaits a run gets to react in, in lockstep."""
 
 
 class Worker:
     """Runs a core in a daemon thread: orders first, then one batch of scores, then one decoding step."""
 
-    def __init__(self, core: Core, *, lockstep: bool = False) -> None:
+    def __init__(self, core: Core, *, turns: Turns | None = None) -> None:
         self.core = core
-        self.lockstep = lockstep
+        self.turns = turns
+        """Lockstep, shared with the other engines of the program; None = compute as soon as there is something."""
+        self._place = 0 if turns is None else turns.join()
+        self._ending = False
         self.paused = False
         self.closed = False
         self._inbox: deque[Order] = deque()
@@ -48,6 +50,8 @@ class Worker:
         """Have something done between two steps. Whoever asks has computed enough for now: its team ends."""
         release_team()
         self._inbox.append(order)
+        if self.turns is not None:
+            self.turns.stir(self._place)
         self._wake.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._main, name="rolltree-engine", daemon=True)
@@ -108,7 +112,7 @@ class Worker:
         if thread is None:
             self.closed = True
         elif thread is not threading.current_thread():
-            self.lockstep = False
+            self._ending = True
             self.post(self.close)
             thread.join(timeout=60)
 
@@ -137,31 +141,61 @@ class Worker:
     def _turn(self) -> bool:
         """Orders, scores and one step; False once there will be no more."""
         self._wake.clear()
+        self._follow_orders()
+        if not self._asked:
+            if self.turns is not None:
+                self.turns.rest(self._place, lambda: not self._inbox)
+            if self.closed:
+                self._thread = None
+                return bool(self._inbox)
+            if not self._wake.wait(PATIENCE):
+                release_team()
+                self._wake.wait()
+        elif self.turns is None:
+            self._compute()
+        else:
+            self._compute_in_turn(self.turns)
+        return True
+
+    @property
+    def _asked(self) -> bool:
+        return not self.closed and bool(self._jobs or (self.core.busy and not self.paused))
+
+    @property
+    def _going(self) -> bool:
+        return not self._ending
+
+    @property
+    def _loops(self) -> set[asyncio.AbstractEventLoop]:
+        """Of those who wait for something."""
+        runs = (*self.core.queue, *self.core.batch.runs)
+        return {job.done.get_loop() for job in self._jobs} | {run.loop for run in runs}
+
+    def _follow_orders(self) -> None:
         while self._inbox:
             news = self._inbox.popleft()()
             if news is not None:
                 _publish(news)
-        if self.closed:
-            self._thread = None
-            return bool(self._inbox)
+
+    def _compute(self) -> set[asyncio.AbstractEventLoop]:
+        """Scores and one step; the event loops that heard of it."""
+        heard = {job.done.get_loop() for job in self._jobs}
         if self._jobs:
             self._score()
         if self.core.busy and not self.paused:
             news = self.core.step()
             _publish(news)
-            if self.lockstep and news.ended:
-                self._let_react({run.loop for run, _, _ in news.ended})
-        elif not self._jobs and not self._wake.wait(PATIENCE):
-            release_team()
-            self._wake.wait()
-        return True
+            heard |= {run.loop for run, *_ in (*news.ended, *news.parts)}
+        return heard
 
-    def _let_react(self, loops: set[asyncio.AbstractEventLoop]) -> None:
-        for loop in loops:
-            heard = threading.Event()
-            _call(loop, _count, loop, TURNS, heard)
-            while not heard.wait(0.1) and self.lockstep and loop.is_running():
-                pass
+    def _compute_in_turn(self, turns: Turns) -> None:
+        turns.take(self._place, lambda: let_react(self._loops, lambda: self._going), lambda: self._going)
+        try:
+            self._follow_orders()  # those that came while others computed
+            if self._asked:
+                let_react(self._compute(), lambda: self._going)
+        finally:
+            turns.give(self._place)
 
     def _score(self) -> None:
         jobs = take(self._jobs, self.core.limits.chunk)
@@ -191,14 +225,6 @@ def _publish(news: News) -> None:
         calls[run.loop].append(lambda run=run, outcome=outcome, rest=rest: run.end(outcome, rest))
     for loop, todo in calls.items():
         _call(loop, _all, todo)
-
-
-def _count(loop: asyncio.AbstractEventLoop, turns: int, heard: threading.Event) -> None:
-    """Set the event that many turns from now."""
-    if turns:
-        loop.call_soon(_count, loop, turns - 1, heard)
-    else:
-        heard.set()
 
 
 def _all(calls: list[Callable[[], None]]) -> None:
