@@ -29,7 +29,7 @@ class FittedHead:
 async def fit_head(
     engine: Engine, trees: Sequence[Tree], *, ridge: float = 1.0, hold: float = 0.2, model: str = ""
 ) -> FittedHead:
-    """Fit on the steps of most trees and measure on the others'. Values may be soft: each is a chance of being right."""
+    """Fit on the steps of most trees and measure on the others'. Values may be soft: chances of ending right."""
     parts = list[int]()
     nodes, values = list[tuple[Tree, Node]](), list[float]()
     for number, tree in enumerate(trees):
@@ -45,8 +45,8 @@ async def fit_head(
     y, part = np.asarray(values), np.asarray(parts)
     if len(np.unique(y > 0.5)) < 2:
         raise StepRowsError(
-            f"a head needs steps that lead to right answers and steps that do not; {len(y)} steps of {len(trees)} trees "
-            "have only one kind; label more rollouts"
+            f"a head needs steps that lead to right answers and steps that do not; {len(y)} steps of {len(trees)} "
+            "trees have only one kind; label more rollouts"
         )
     x = np.stack(await asyncio.gather(*(hidden_at(engine, tree, node) for tree, node in nodes)))
     test = part >= max(1, round(len(trees) * (1 - hold))) if len(trees) > 1 else np.zeros(len(y), np.bool_)
@@ -64,7 +64,7 @@ async def hidden_at(engine: Engine, tree: Tree, node: Node) -> Floats:
 
 
 def fitted(x: Floats, y: Floats, ridge: float, model: str) -> StepHead:
-    """The weights that Newton's method finds for the cross-entropy against the values, with ridge on all but the bias."""
+    """The weights that Newton's method finds for the cross-entropy with the values, ridge on all but the bias."""
     mean, spread = x.mean(0), np.maximum(x.std(0), 1e-6)
     z = np.hstack([(x - mean) / spread, np.ones((len(x), 1))])
     penalty = np.diag([*[ridge] * x.shape[1], 1e-6])
@@ -84,4 +84,4 @@ def auc(said: Floats, y: Floats) -> float | None:
     high, low = said[y > 0.5], said[y <= 0.5]
     if not len(high) or not len(low):
         return None
-    return float(((high[:, None] > low).mean() + 0.5 * (high[:, None] == low).mean()))
+    return float((high[:, None] > low).mean() + 0.5 * (high[:, None] == low).mean())

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from rolltree.errors import RolltreeError
 from rolltree.tree import Node, Tree
 from rolltree.tree.atomic import new_file
-from rolltree.tree.steps import FIRST_ERROR, solved, steps_of, value_of
+from rolltree.tree.steps import FIRST_ERROR, STEP_VALUE, solved, steps_of, value_of
 
 Decode = Callable[[Sequence[int]], str]
 Row = dict[str, Any]
@@ -73,18 +73,28 @@ def prm_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
 
 
 def dpo_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
-    """Pairs of siblings whose values differ enough: the same context, one step each. Equal texts are no pair."""
+    """Pairs of siblings whose values differ enough: the same context, one step each."""
     for node in tree.walk():
-        children = [c for c in tree.children(node) if c.role == "policy" and len(c) and c.status != "failed"]
-        valued = [(v, c) for c in children if (v := value_of(tree, c)) is not None]
-        ranked = sorted(valued, key=lambda pair: -pair[0])
+        ranked = sorted(told_apart(tree, node, decode), key=lambda pair: -pair[0])
         pairs = [(a, b) for i, a in enumerate(ranked) for b in ranked[i + 1 :]]
         if not rules.all_pairs:
             pairs = [(ranked[0], ranked[-1])] if len(ranked) > 1 else []
-        for (high, better), (low, worse) in pairs:
-            chosen, rejected = decode(better.actions.tolist()), decode(worse.actions.tolist())
-            if high - low >= rules.margin and chosen != rejected:
-                yield {"prompt": before(tree, better, decode), "chosen": chosen, "rejected": rejected}
+        for (high, chosen), (low, rejected) in pairs:
+            if high - low >= rules.margin:
+                prompt = before(tree, node, decode) + decode(node.actions.tolist())
+                yield {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
+def told_apart(tree: Tree, node: Node, decode: Decode) -> list[tuple[float, str]]:
+    """The different steps below a node, each with its value: as noted, else the mean over all that wrote the same."""
+    noted, rest = dict[str, float](), dict[str, list[float]]()
+    for child in tree.children(node):
+        if child.role == "policy" and len(child) and (value := value_of(tree, child)) is not None:
+            text = decode(child.actions.tolist())
+            if STEP_VALUE in child.scores:
+                noted[text] = value
+            rest.setdefault(text, []).append(value)
+    return [(noted.get(text, sum(values) / len(values)), text) for text, values in rest.items()]
 
 
 def sft_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:

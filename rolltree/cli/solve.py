@@ -7,13 +7,14 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.cli.common import at_least, at_most, emit, first_name, parse
 from rolltree.cli.placed import asked_task
+from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.recipe.registry import RECIPES
 from rolltree.task.data.flags import DataFlags
@@ -22,14 +23,14 @@ from rolltree.visible import visible
 ABOUT = """Answer questions with a frozen policy: nothing is trained, any recipe is a method, tokens are the budget.
 
   rolltree solve best_of_n --task countdown --items 32
-  rolltree solve mcts --task countdown --tokens 600 --out runs/mcts
+  rolltree solve mcts --task countdown --item-tokens 600 --out runs/mcts
   rolltree solve ets --task arithmetic --select beam --out runs/beam
   rolltree solve best_of_n --task mine.jsonl --policy HuggingFaceTB/SmolLM2-135M-Instruct --engine vllm
 
---tokens is what an item may cost: all tokens that are sampled for it, by every role, each prefix once. Answers are JSON
-lines: on stdout, or with --out in a folder, whose run goes on where it was interrupted when the same command is given
-again. The report says how often the answer was right and how often any rollout was (where that can be known), and what
-it cost. To hold methods against one another at equal tokens: rolltree compare METHOD METHOD --frozen.
+--item-tokens is what an item may cost: all tokens that are sampled for it, by every role, each prefix once. Answers
+are JSON lines: on stdout, or with --out in a folder, whose run goes on where it was interrupted when the same command
+is given again. The report says how often the answer was right and how often any rollout was (where that can be known),
+and what it cost. To hold methods against one another at equal tokens: rolltree compare METHOD METHOD --frozen.
 """
 
 
@@ -61,9 +62,9 @@ class SolveArguments:
     """Of sampling; 0 is greedy."""
     top_p: float = 1.0
     """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
-    tokens: int | None = None
+    item_tokens: int | None = None
     """Most tokens to sample for an item, over all roles; as many as the method wants when left out."""
-    total: int | None = None
+    run_tokens: int | None = None
     """Most tokens to sample in all; items that are not begun by then stay unanswered."""
     at_once: int = 16
     """Items that are answered side by side; no answer depends on it."""
@@ -85,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     shape = make_dataclass(
         "SolveCommand",
         [
-            ("arguments", SolveArguments, field(default_factory=SolveArguments, metadata={"heading": "What to answer"})),
+            ("asked", SolveArguments, field(default_factory=SolveArguments, metadata={"heading": "What to answer"})),
             ("data", DataFlags, field(default_factory=DataFlags, metadata={"heading": "Your own data"})),
             ("recipe", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
         ],
@@ -98,7 +99,6 @@ def _solve(name: str, parsed: Any) -> int:
     # Imported here, because they load torch and --help needs none of it.
     from rolltree.control.ledger import Budget, Limits
     from rolltree.engine.choose import choose_engine
-    from rolltree.engine.protocol import Engine, Sampling
     from rolltree.generate.answers import check_item
     from rolltree.policy.device import place
     from rolltree.policy.trust import trust_code
@@ -109,7 +109,7 @@ def _solve(name: str, parsed: Any) -> int:
     from rolltree.train.peers import frozen_peers
     from rolltree.tree import Forest
 
-    asked: SolveArguments = parsed.arguments
+    asked: SolveArguments = parsed.asked
     _check(asked)
     if asked.trust_remote_code:
         trust_code()
@@ -120,13 +120,13 @@ def _solve(name: str, parsed: Any) -> int:
     told = {
         "method": name, "knobs": asdict(parsed.recipe), "task": address, "level": task.level, "model": asked.policy,
         "engine": asked.engine, "seed": asked.seed, "items_from": asked.items_from, "items": asked.items,
-        "tokens": asked.tokens, "temperature": asked.temperature, "top_p": asked.top_p,
+        "item_tokens": asked.item_tokens, "temperature": asked.temperature, "top_p": asked.top_p,
     }  # fmt: skip
     folder = None if asked.out is None else AnswerFolder(asked.out, told, trees=asked.trees)
     known = {} if folder is None else {a.index: a for a in folder.answers}
     if known:
         print(f"{len(known)} of {len(items)} items are answered already; going on", file=sys.stderr)
-    answers, budget = list(known.values()), Budget(Limits(decoded=asked.total))
+    answers, budget = list(known.values()), Budget(Limits(decoded=asked.run_tokens))
 
     def done(answer: Answer, forest: Forest) -> None:
         answers.append(answer)
@@ -136,13 +136,10 @@ def _solve(name: str, parsed: Any) -> int:
             print(json.dumps(asdict(answer)), flush=True)
         _progress(answers, len(items))
 
-    draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
-
     async def work() -> None:
-        engine = await choose_engine(
-            asked.engine, asked.policy, sampling=draw, placement=place(asked.device, asked.dtype)
-        )
-        peers: dict[str, Engine] = {}
+        draw, where = Sampling(temperature=asked.temperature, top_p=asked.top_p), place(asked.device, asked.dtype)
+        engine = await choose_engine(asked.engine, asked.policy, sampling=draw, placement=where)
+        peers = dict[str, Engine]()
         try:
             check(parts, engine, task)
             peers |= frozen_peers(parts.peers)
@@ -150,7 +147,7 @@ def _solve(name: str, parsed: Any) -> int:
                 check_item(item, engine, peers, answered=False)
             await solve(
                 parts.strategy, engine, task, [(i, item) for i, item in items if i not in known], seed=asked.seed,
-                tokens=asked.tokens, total=budget, sampling=draw, peers=peers, at_once=asked.at_once, done=done,
+                tokens=asked.item_tokens, total=budget, sampling=draw, peers=peers, at_once=asked.at_once, done=done,
             )  # fmt: skip
         finally:
             for each in (engine, *peers.values()):
@@ -159,19 +156,25 @@ def _solve(name: str, parsed: Any) -> int:
     if len(known) < len(items):
         asyncio.run(work())
     answers.sort(key=lambda a: a.index)
-    numbers = report(answers, len(items), dict(budget.spent.by_role))
+    numbers = report(answers, len(items), budget.spent.by_role)
     if folder is not None:
         folder.close(numbers)
+    return _said(asked, numbers, [a.error for a in answers])
+
+
+def _said(asked: SolveArguments, numbers: Mapping[str, Any], errors: Sequence[str]) -> int:
+    """Print the report; the exit code is 1 where every tree crashed."""
     if asked.json:
         emit(numbers)
     else:
         shown = {k: v for k, v in numbers.items() if v not in (None, {}, 0)}
         said = "  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items())
-        print(said if folder is not None else f"\n{said}", file=sys.stdout if folder is not None else sys.stderr)
-    crashed = [a.error for a in answers if a.error]
+        # Answers went to stdout, and the report must not stand among them.
+        print(said, file=sys.stderr if asked.out is None else sys.stdout)
+    crashed = [error for error in errors if error]
     if crashed:
         print(f"rolltree: {len(crashed)} trees crashed; the first: {visible(crashed[0])}", file=sys.stderr)
-    return 1 if crashed and len(crashed) == len(answers) else 0
+    return 1 if crashed and len(crashed) == len(errors) else 0
 
 
 def _progress(answers: Sequence[Any], asked: int) -> None:
@@ -189,7 +192,7 @@ def _check(asked: SolveArguments) -> None:
     """Refuse before anything is sampled what could not be."""
     at_least(1, items=asked.items, at_once=asked.at_once)
     at_most(1_000_000, items=asked.items, at_once=asked.at_once)
-    for option, value in (("--tokens", asked.tokens), ("--total", asked.total)):
+    for option, value in (("--item-tokens", asked.item_tokens), ("--run-tokens", asked.run_tokens)):
         if value is not None and value < 1:
             raise RolltreeError(f"{option} {value} buys no answer; give a whole number of at least 1")
     if not (math.isfinite(asked.temperature) and asked.temperature >= 0):

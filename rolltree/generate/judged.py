@@ -59,7 +59,7 @@ class Judged:
         said = await hand.judge(self.judge, [[entry] for entry in entries(hand, leaves)], about="leaves")
         for leaf, opinion in zip(leaves, said, strict=True):
             if opinion is None:
-                _failed(hand, leaf, self.judge)
+                _unjudged(hand, leaf, self.judge)
             elif not np.isnan(opinion[0]):
                 leaf.scores[JUDGED] = opinion[0]
             elif self.abstained is not None:
@@ -103,7 +103,7 @@ class JudgedAgainst:
         won = await against(hand, self.judge, entries(hand, leaves), chosen, self.votes, rng)
         for i, leaf in enumerate(leaves):
             if np.isnan(won[i]):
-                _failed(hand, leaf, self.judge)
+                _unjudged(hand, leaf, self.judge)
             else:
                 leaf.scores.update(versus=float(won[i]), reference=float(i == chosen))
         hand.event("note", leaves[chosen], "the answer the others were compared with", judge=self.judge.name)
@@ -114,8 +114,16 @@ def ended(tree: Tree) -> list[Node]:
     return [leaf for leaf in tree.leaves() if leaf.status == "done" and "reward" in leaf.scores]
 
 
-def _failed(hand: Hand, leaf: Node, judge: Judge) -> None:
+def _unjudged(hand: Hand, leaf: Node, judge: Judge) -> None:
+    """A leaf without a word of the judge: dropped where the budget was at its end, failed where something broke."""
+    budget = hand.budget
+    poor = budget.remaining("judge_calls") < judge.calls(1) or budget.remaining("decoded") < 1
+    if poor or budget.remaining("prefilled") < len(hand.tree.prefix(leaf)) or budget.seconds_left <= 0:
+        leaf.usage = "dropped: the budget ended before it was judged"
+        return
     hand.fail(leaf, "judging", JudgeError(f"the judge {judge.name!r} did not answer; the tree's events say why"))
+    for name in ("reward", "solved"):  # what failed has no outcome
+        leaf.scores.pop(name, None)
 
 
 def _check(inner: TreeStrategy, engine: Engine, task: Task) -> None:

@@ -132,7 +132,10 @@ class _Search:
         size = -(-self.knobs.width // max(int(self.knobs.width**0.5), 1))
         first = {node.id: rank // size for rank, node in enumerate(hand.tree.children(hand.tree.root))}
         subtree = [first[hand.tree.path(node)[1].id] for node in live]
-        best = {s: max((i for i, at in enumerate(subtree) if at == s), key=lambda i: (self.scores[i], -i)) for s in subtree}
+        best: dict[int, int] = {}
+        for i, s in enumerate(subtree):
+            if s not in best or self.scores[i] > self.scores[best[s]]:
+                best[s] = i
         return [i == best[s] for i, s in enumerate(subtree)]
 
     def _clusters(self, hand: Hand, live: Sequence[Node]) -> Sequence[int]:

@@ -47,8 +47,7 @@ def page(result: Comparison, tree: ReportTree | None = None) -> Page:
     state = f" Interrupted: {len(result.seeds)} of {result.wanted_seeds} seeds are finished." if short else ""
     return Page(
         title=f"{_listed(labels)} on {on.task}",
-        lead=f"Each trained from the same policy on the same prompts with {budget}, {_seeds(result.seeds)}; "
-        f"judged by {result.metric} on {on.eval_items} held-out items with {on.eval_samples} samples each.{state}",
+        lead=f"{_what(result, budget)}{state}",
         facts=(
             ("task", on.task if on.level is None else f"{on.task}, level {on.level}"),
             ("policy", on.model),
@@ -64,6 +63,21 @@ def page(result: Comparison, tree: ReportTree | None = None) -> Page:
         commands=[("The whole comparison; finished runs are reused", result.command)] if result.command else (),
         notes=_notes(result),
         versions=result.versions,
+    )
+
+
+
+def _what(result: Comparison, budget: str) -> str:
+    """What was done with the arms: trained and judged, or, where nothing was trained, asked."""
+    on, seeds = result.conditions, _seeds(result.seeds)
+    if not any(trace.cost("trained") for trace in result.traces):
+        return (
+            f"Each answered the same {on.eval_items} held-out items with the same frozen policy and at most {budget} "
+            f"over all roles, {seeds}; judged by {result.metric}."
+        )
+    return (
+        f"Each trained from the same policy on the same prompts with {budget}, {seeds}; judged by {result.metric} on "
+        f"{on.eval_items} held-out items with {on.eval_samples} samples each."
     )
 
 

@@ -29,7 +29,7 @@ class BestOfN:
     final: Literal["majority", "weighted", "best"] = "majority"
     """The answer: most frequent, most value in all, or the single best leaf's."""
     worth: str = "path"
-    """What a rollout is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
+    """What a rollout is worth: path, step or least (confidence over it), verifier, or head:FILE (rolltree labels)."""
     wave: int = 4
     """Rollouts under way at once: the budget is spent to within so many of them."""
 

@@ -37,7 +37,7 @@ class IMcts:
     delimiter: str = ","
     """What ends a step, besides the task's own stop strings; "" = nothing."""
     worth: str = "path"
-    """What a path is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
+    """What a path is worth: path, step or least (confidence over it), verifier, or head:FILE (rolltree labels)."""
     rollouts: int = 1
     """Completions from every new node; 0 = the judge's opinion of the node itself."""
     prior: float = 0.2

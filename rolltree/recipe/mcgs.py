@@ -44,7 +44,7 @@ class McgsRecipe:
     chains: bool = True
     """Whether what gains is gone on with at once and told upwards at its end."""
     worth: str = "verifier"
-    """What an attempt is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
+    """What an attempt is worth: path, step or least (confidence over it), verifier, or head:FILE (rolltree labels)."""
     improve: str = TEXTS["improve"]
     """What asks for a better answer; {prompt}, {answer}, {score}, {path}, {siblings}, {references} are filled in."""
     debug: str = TEXTS["debug"]

@@ -17,9 +17,9 @@ class Mcts:
     """UCT over steps with a frozen policy: expand the best-looking node, value what came, tell it upwards.
 
     A node is worth the mean of `rollouts` completions from it (their number does not fall with depth, as MedS³'s does),
-    or the judge's opinion of it with `rollouts=0`. `backup="comp"` is MedS³'s released rule, which keeps half of a first
-    noisy estimate for ever. Its Reflect action and its PRM are not part of it: labels come from `rolltree labels`, and a
-    head trained on them is a judge like any other. Constants beside c are ours (reconstructed).
+    or the judge's opinion of it with `rollouts=0`. `backup="comp"` is MedS³'s released rule, which keeps half of a
+    first, noisy estimate for ever. Its Reflect action is no part of it, and its PRM is a head fitted on the labels of
+    `step_labels`. Constants beside c are ours (reconstructed).
     """
 
     card: ClassVar[Card] = Card(
@@ -39,7 +39,7 @@ class Mcts:
     delimiter: str = ","
     """What ends a step, besides the task's own stop strings; "" = nothing."""
     worth: str = "path"
-    """What a path is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
+    """What a path is worth: path, step or least (confidence over it), verifier, or head:FILE (rolltree labels)."""
     rollouts: int = 1
     """Completions from every new node; 0 = the judge's opinion of the node itself."""
     exploration: float = 2.0

@@ -1,4 +1,4 @@
-"""Step labels by Monte Carlo continuation: Math-Shepherd (arXiv 2312.08935), OmegaPRM's bisection (arXiv 2406.06592)."""
+"""Step labels by continuation: Math-Shepherd (arXiv 2312.08935), OmegaPRM's bisection (arXiv 2406.06592)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rolltree.recipe.searching import search_parts
 class StepLabelsRecipe:
     """Plays rollouts, plays on from each of their step ends, and notes how often that ended right.
 
-    `rolltree solve step_labels --items-from train --out runs/labels` grows them, and `rolltree labels` makes rows of them
-    for TRL's trainers, or a step head that searches use. The paper trains a large process reward model on such labels;
-    the head here is linear. By bisection only the steps on the way to the first error are valued.
+    `rolltree solve step_labels --items-from train --out runs/labels` grows them, and `rolltree labels` makes rows of
+    them for TRL's trainers, or a step head that searches use. The paper trains a large process reward model on such
+    labels; the head here is linear. By bisection only the steps on the way to the first error are valued.
     """
 
     card: ClassVar[Card] = Card(
         "step_labels", "Step labels by Monte Carlo continuation", "2312.08935", 2023,
-        "77.9 to 84.1 % on GSM8K and 28.6 to 33.0 % on MATH by training on step rewards without human labels (Mistral-7B)",
+        "77.9 to 84.1 % on GSM8K, 28.6 to 33.0 % on MATH by rewards of steps without human labels (Mistral-7B)",
         ("generate", "filter"), "best_of_n",
         Evidence("AUC of a head", "confidence in the same steps", check="studies.search.labels:head", seeds=3),
         counter=Counter("rollout/births/resample"),

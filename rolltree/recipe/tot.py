@@ -39,7 +39,7 @@ class Tot:
     delimiter: str = ","
     """What ends a step, besides the task's own stop strings; "" = nothing."""
     worth: str = "verifier"
-    """What a path is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
+    """What a path is worth: path, step or least (confidence over it), verifier, or head:FILE (rolltree labels)."""
     answers: int = 4
     """Stop at so many finished paths."""
     final: Literal["vote", "best"] = "best"

@@ -1,7 +1,7 @@
 """Answers with a frozen policy: any strategy, no learner, a budget of tokens for each item over all roles.
 
-Items are answered side by side and each by itself, so an answer depends on the item, the method and the seed alone: what
-is found again after a kill need not be made again, and what is made then is what would have been made.
+Items are answered side by side and each by itself, so an answer depends on the item, the method and the seed alone:
+what is found again after a kill need not be made again, and what is made then is what would have been made.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def report(answers: Sequence[Answer], asked: int, roles: Mapping[str, int] | Non
         "any_right": sum(bool(a.any_right) for a in known) / len(known) if known else None,
         "decoded": sum(a.decoded for a in answers),
         "decoded_per_item": sum(a.decoded for a in answers) / count,
-        "decoded_by_role": dict(roles or {}),
+        "tokens_by_role": dict(roles or {}),
         "judge_calls": sum(a.judge_calls for a in answers),
         "env_steps": sum(a.env_steps for a in answers),
         "leaves_per_item": sum(a.leaves for a in answers) / count,

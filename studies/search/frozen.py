@@ -1,4 +1,4 @@
-"""Searches of the embedded policy against majority and most confident at equal tokens: `python -m studies.search.frozen`.
+"""Searches against majority and most confident at equal tokens: `python -m studies.search.frozen`.
 
 The task is countdown, whose verifier may be asked while one searches: it reads the equation and knows no answer. A
 search that asks it is held against independent rollouts that are chosen among by it too (`verified`).

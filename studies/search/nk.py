@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import tyro
@@ -81,7 +82,7 @@ class Editor:
     def helped(self, move: Move[Artifact]) -> list[int]:
         """Blocks whose last changes on the way to the node were gains."""
         path = [n for n in move.node.path()[-10:] if n.parent is not None and n.value is not None]
-        gains = [(a, b) for a, b in zip(path, path[1:], strict=False) if (b.value or 0) > (a.value or 0)]
+        gains = [(a, b) for a, b in pairwise(path) if (b.value or 0) > (a.value or 0)]
         return [i for a, b in gains for i in range(BLOCKS) if a.payload[i] != b.payload[i]]
 
 

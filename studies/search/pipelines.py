@@ -1,8 +1,9 @@
 """I-MCTS's selection on pipelines of exact worth: `python -m studies.search.pipelines`.
 
 A pipeline has three stages with five choices each; every choice adds a Gaussian effect to the worth of all pipelines
-through it. Running a node gives the worth of its choices so far, the rest of the pipeline being the usual one. The prior
-of a node is its worth seen with noise, with a given correlation to it. Ten runs; what counts is the best worth seen.
+through it. Running a node gives the worth of its choices so far, the rest of the pipeline being the usual one. The
+prior of a node is its worth seen with noise, with a given correlation to it. Ten runs; what counts is the best worth
+seen.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def best_worth(rho: float, seed: int, *, flat: bool = False, c: float = 2.0, pri
         return [[tried, *(Made(child, None, prior) for child, prior in world.expand(node))]]
 
     graph = SearchGraph[Choices](())
-    done = search(plan, graph, make, turns=RUNS, rng=lambda turn: np.random.default_rng(turn))
+    done = search(plan, graph, make, turns=RUNS, rng=np.random.default_rng)
     asyncio.run(done)
     return max(n.value for n in graph if n.value is not None)
 

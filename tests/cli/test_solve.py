@@ -10,7 +10,7 @@ import pytest
 from rolltree.cli import main
 from rolltree.rollout.answers import AnswerFolder
 
-SMALL = ["--task", "countdown", "--items", "6", "--tokens", "120"]
+SMALL = ["--task", "countdown", "--items", "6", "--item-tokens", "120"]
 
 
 def solved(out: Path, *more: str, method: str = "best_of_n") -> list[dict]:
@@ -78,7 +78,7 @@ def test_a_folder_of_other_answers_is_refused_by_what_differs(tmp_path, capsys):
     [
         ([], "which method?"),
         (["mctss"], "did you mean 'mcts'"),
-        (["mcts", "--tokens", "0"], "--tokens 0 buys no answer"),
+        (["mcts", "--item-tokens", "0"], "--item-tokens 0 buys no answer"),
         (["mcts", "--items", "0"], "--items 0 makes no sense"),
         (["mcts", "--temperature", "-1"], "--temperature -1"),
         (["mcts", "--ways", "1000000"], "fit no memory"),
@@ -97,7 +97,7 @@ def test_help_says_what_the_budget_is_and_shows_the_methods_knobs(capsys):
     with pytest.raises(SystemExit):
         main(["solve", "tot", "--help"])
     said = capsys.readouterr().out
-    assert "--tokens is what an item may cost" in said
+    assert "--item-tokens is what an item may cost" in said
     assert "Knobs of tot" in said
     assert "--threshold" in said
 

@@ -14,7 +14,7 @@ from rolltree.contract.strategy import shape
 from rolltree.contract.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.control.brief import Brief, Slot, brief
 from rolltree.control.ledger import Budget, Limits
-from rolltree.engine.protocol import Engine, EngineError
+from rolltree.engine.protocol import Engine, EngineError, Scored
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
@@ -33,6 +33,7 @@ from rolltree.generate.turns import play
 from rolltree.task.protocol import Item
 from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
+from rolltree.tree.node import Array
 from studies.roles import ALONE, FOLLOWS, Echo, backwards, banked, grown, reader, repeated, right, waves, winner_right
 
 ITEM = Item("q", "ab", "x")
@@ -134,7 +135,7 @@ def test_a_budgets_end_and_a_broken_engine_leave_answers_out_and_never_a_zero() 
     by_hand(poor, budget=Budget(Limits(decoded=12, prefilled=2)))
 
     class Broken(TabularEngine):
-        async def score(self, *_: Any) -> Any:
+        async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:
             raise EngineError("gone")
 
     async def broken(hand: Hand) -> None:

@@ -1,7 +1,7 @@
 """A small process reward model: a linear head on the policy's last hidden state at the end of a step.
 
-It is fitted on step labels (`rolltree.analysis.step_head`) and reads any policy of that width; what it says is the chance
-that a rollout from there ends right.
+It is fitted on step labels (`rolltree.analysis.step_head`) and reads any policy of that width; what it says is the
+chance that a rollout from there ends right.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """I-MCTS's selection (arXiv 2502.14693): values from before any run fade out as results come in.
 
-A node is first only proposed, with a prior; going to it means running it and proposing its children, one after the other,
-each with its earlier siblings in sight. The descent is from the root; the released code takes the largest score over all
-nodes instead (`flat`).
+A node is first only proposed, with a prior; going to it means running it and proposing its children, one after the
+other, each with its earlier siblings in sight. The descent is from the root; the released code takes the largest score
+over all nodes instead (`flat`).
 """
 
 from __future__ import annotations

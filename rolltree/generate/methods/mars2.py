@@ -115,7 +115,7 @@ class _TeamSearch:
     async def make(self, moves: Sequence[Move[Node]]) -> Sequence[Sequence[Made[Node]]] | None:
         """One attempt, scored; None where the budget has ended."""
         made = await attempt(self.hand.as_actor(moves[0].by), moves[0], self.knobs.asks, want=self.knobs.want)
-        return None if made is None else [[made]]
+        return None if made is None else [made]
 
     def backup(self, graph: SearchGraph[Node], move: Move[Node], nodes: Sequence[SearchNode[Node]]) -> None:
         """Book a new attempt's score wherever it tells something."""

@@ -33,7 +33,7 @@ def no_value(node: Anode) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class McgsRules:
-    """Knobs. Without `evolution`, `fusion`, `aggregation` and `switch` what is left is plain UCT over the same moves."""
+    """Knobs. Without all five switches what is left is plain UCT over drafts, improvements and mends."""
 
     turns: int = 100
     """Nodes in all; also what the schedules are shares of."""

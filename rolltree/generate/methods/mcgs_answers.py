@@ -72,9 +72,7 @@ class GraphSearch:
             why = f"{move.operator} at depth {move.node.depth}"
             hand.event("select", move.node.payload, why, operator=move.operator, references=seen)
             made = await attempt(hand, move, self.texts, want=self.want)
-            if made is None:
-                return None
-            return [[await self.judged(hand, made)]]
+            return None if made is None else [[await self.judged(hand, one) for one in made]]
 
         graph: SearchGraph[Node] = SearchGraph(tree.root)
         await search(

@@ -1,9 +1,9 @@
 """Step labels by Monte Carlo continuation (Math-Shepherd, arXiv 2312.08935; OmegaPRM, arXiv 2406.06592).
 
-A rollout is cut at its step ends, and from each of them other rollouts are played. A step's value is the share of these
-that end right; the first step from which none does is the first error. With `search="binary"` the first error is looked
-for by bisection, which assumes that nothing recovers once no continuation is right, and steps not looked at stay without
-a value.
+A rollout is cut at its step ends, and from each of them other rollouts are played. A step's value is the share of
+these that end right; the first step from which none does is the first error. With `search="binary"` the first error is
+looked for by bisection, which assumes that nothing recovers once no continuation is right, and steps not looked at stay
+without a value.
 """
 
 from __future__ import annotations
@@ -73,6 +73,12 @@ class StepLabels:
         ended = [t.result() for t in tasks if t.result() is not end and "reward" in t.result().scores]
         if not ended:
             return None
+        here = len(hand.tree.prefix(end))
+        for leaf in ended:
+            # Siblings are then steps, not a step and the whole rest of a rollout.
+            first = next((at for at in self.boundaries(hand, leaf) if at > here), None)
+            if first is not None:
+                hand.place(leaf, first)
         end.scores[STEP_VALUE] = float(np.mean([solved(leaf) for leaf in ended]))
         hand.event("note", end, "valued by continuations", value=end.scores[STEP_VALUE], samples=len(ended))
         return end.scores[STEP_VALUE]

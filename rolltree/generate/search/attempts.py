@@ -71,13 +71,17 @@ def score_of(node: SearchNode[Node]) -> str:
 
 
 async def attempt(
-    hand: Hand, move: Move[Node], asks: Asks, *, want: frozenset[str] = frozenset(), verify: bool = True
-) -> Made[Node] | None:
+    hand: Hand, move: Move[Node], asks: Asks, *, want: frozenset[str] = frozenset()
+) -> list[Made[Node]] | None:
     """Make and score one attempt with the hand's actor; None where the budget has ended.
 
-    Its value is its reward, None where it failed. It is closed where nothing more can be asked below it.
+    Its value is its reward, None where it failed. It is closed where nothing more can be asked below it. Nothing is
+    made below a node that somebody pruned in the meantime.
     """
     place = move.node.payload
+    if place.status in ("pruned", "failed"):
+        move.node.closed = True
+        return []
     start: Node | None = place
     if text := asks(hand, move):
         if hand.budget.remaining("decoded") < 1 or hand.budget.remaining("prefilled") < 1:
@@ -91,11 +95,11 @@ async def attempt(
     refer(made, [n.payload for n in move.references])
     if move.operator not in ("", "attempt"):
         made.notes["operator"] = move.operator
-    if verify and made.status == "done":
+    if made.status == "done":
         await hand.verify(made)
     value = made.scores.get("reward") if made.status == "done" else None
     closed = value is None or not fits(hand, SearchNode(-1, move.node, made, value=value), asks)
-    return Made(made, value, closed=closed, cost=len(made))
+    return [Made(made, value, closed=closed, cost=len(made))]
 
 
 def fits(hand: Hand, node: SearchNode[Node], asks: Asks) -> bool:

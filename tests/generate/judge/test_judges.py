@@ -14,6 +14,7 @@ import pytest
 
 from rolltree.contract.forests import flat
 from rolltree.contract.tiny import CODEC, SpellTask, tiny_engine
+from rolltree.control.ledger import Budget, Limits
 from rolltree.credit.registry import load_credit
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.parts import Flawed
@@ -187,8 +188,8 @@ def test_what_grades_and_votes_say_of_themselves() -> None:
     assert np.isnan(auc([0.5], [True]))
     assert brier([1.0, 0.5], [True, False]) == 0.125
     votes = np.random.default_rng(0).random((4, 500))
-    assert abs(correlation(votes)) < 0.1
-    assert correlation(np.tile(votes[0], (4, 1))) == pytest.approx(1.0)
+    assert abs(correlation(votes.tolist())) < 0.1
+    assert correlation([votes[0].tolist()] * 4) == pytest.approx(1.0)
 
 
 # -- as part of a rollout ------------------------------------------------------------------------------------------
@@ -208,6 +209,12 @@ def test_only_selected_leaves_are_graded_and_what_broke_failed() -> None:
     broken = grown(Judged(Independent(4), Says((None, (0.5,)))))
     states = [(leaf.status, JUDGED in leaf.scores) for tree in broken for leaf in tree.leaves()]
     assert states == [("failed", False), ("done", True)] * 6
+    assert not any("reward" in leaf.scores for t in broken for leaf in t.leaves() if leaf.status == "failed")
+    task = SpellTask()
+    items, budget = islice(task.items("train"), 1), Budget(Limits(judge_calls=2))
+    poor = asyncio.run(grow(Judged(Independent(3), Likelihood()), tiny_engine(), task, items, budget=budget))
+    unpaid = [leaf.usage for tree in poor if "/" not in tree.id for leaf in tree.leaves() if JUDGED not in leaf.scores]
+    assert unpaid == ["dropped: the budget ended before it was judged"]
     silent = grown(Judged(Independent(2), Says(((float("nan"),), (0.5,)))))
     assert [leaf.usage for tree in silent for leaf in tree.leaves()] == ["dropped: the judge abstained", ""] * 3
 

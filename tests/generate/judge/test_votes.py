@@ -47,7 +47,7 @@ def won(q: float, votes: int, *, seeds: str = "own", runs: int = 600) -> float:
     judge = Votes(Measured(accuracy=q), votes, "shuffled", seeds=seeds)  # type: ignore[arg-type]
     right = 0
     for seed in range(runs):
-        rewards = (np.random.default_rng([1, seed]).random(16) < P).astype(float)
+        rewards = [float(x < P) for x in np.random.default_rng([1, seed]).random(16)]
         (left,) = play(judge, rewards, seed).survivors
         right += int(rewards[left])
     return right / runs

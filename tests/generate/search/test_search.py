@@ -184,7 +184,7 @@ def test_the_switch_goes_from_one_rule_to_the_other_by_share_of_the_budget() -> 
 
 
 def test_the_flat_argmax_looks_over_the_whole_tree() -> None:
-    graph, (a, b) = planted(0.4, 0.8)
+    graph, (a, _) = planted(0.4, 0.8)
     planted(0.9, parent=a, graph=graph)
     for node in graph.nodes[1:]:
         tell(node, node.value or 0.0)

@@ -22,7 +22,8 @@ def test_gains_on_separable_landscapes_and_none_at_k_of_all_others() -> None:
 def test_each_switch_takes_its_operator_away_and_nothing_else() -> None:
     used = {name: run(rules, 0, 1, 200)[1].used for name, rules in ARMS.items()}
     assert {"draft", "improve", "debug", "evolve", "fuse", "aggregate"} <= used["MCGS"].keys()
-    for name, gone in (("without evolution", "evolve"), ("without fusion", "fuse"), ("without aggregation", "aggregate")):
+    without = {"evolution": "evolve", "fusion": "fuse", "aggregation": "aggregate"}
+    for name, gone in ((f"without {what}", operator) for what, operator in without.items()):
         assert gone not in used[name]
         assert used["MCGS"].keys() - {gone} == used[name].keys() - {gone}
     assert used["UCT"].keys() <= {"draft", "improve", "debug"}
