@@ -73,6 +73,10 @@ REGIMES: Mapping[str, Regime] = {
                "calculator?fail_rate=0.3", 80_000, level=3, seconds=90),
         Regime("noisier", "the same with half of the calls failing", "calculator?fail_rate=0.5", 80_000, level=3,
                seconds=95),
+        Regime("real", "SmolLM2-135M-Instruct asked short sums in its chat template: whether what small policies show "
+               "is seen on a language model", "studies/real.jsonl?reward=number&max_tokens=24", 30_000,
+               settings=("train.prompts=8",), model="smollm2-135m", seconds=700, rates=(1e-6, 3e-6, 1e-5),
+               updates=(1,)),
         Regime("tails", "answers whose length is asked for by a token and has a heavy tail: for budgets of length and "
                "schedules; simulated time is a cost", "studies/effort.py:Effort", 150_000,
                model="runs/policies/tails", seconds=80),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rolltree.lab.trace import write_json
 from studies.power import ALPHA, CANDIDATES, DROP, LOOKS
@@ -50,5 +51,5 @@ def propose(path: Path, regime: str, baseline: TableArm, rows: Sequence[Screened
     return chosen
 
 
-def _told(arm: TableArm) -> dict[str, object]:
+def _told(arm: TableArm) -> dict[str, Any]:
     return {"label": arm.label, "recipe": arm.recipe} | ({"knobs": list(arm.knobs)} if arm.knobs else {})

@@ -57,5 +57,5 @@ def simulated(trace: Trace, spec: Spec, runner: Runner) -> float | None:
     parts, knobs = runner.parts(spec), dict(spec.arm.knobs)
     if shapes_trees(parts.strategy):
         return None
-    named, staleness = str(knobs.get("train.scheduler", "")), int(knobs.get("train.staleness", 0))
+    named, staleness = str(knobs.get("train.scheduler", "")), int(str(knobs.get("train.staleness", 0)))
     return seconds(steps, schedule_of(parts, named, staleness))

@@ -104,5 +104,9 @@ TABLES: Mapping[str, TablePlan] = {
              TableArm("poly_ppo", "poly_ppo", (), 8), TableArm("portool", "portool", (), 8)),
             ("long", "noisy"),
         ),
+        TablePlan(
+            "real", "Recipes on SmolLM2-135M-Instruct", _named("grpo", "rloo", "dr_grpo", "gspo", "dapo"), ("real",),
+            seeds=6, baseline_seeds=6,
+        ),
     )
 }  # fmt: skip

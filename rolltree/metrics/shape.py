@@ -126,6 +126,17 @@ def tools(r: Rollouts) -> Numbers:
     return {"rollout/tool_calls": float(calls.mean()), "rollout/tool_failures": float(failed_calls(r)[env].mean())}
 
 
+def masked(r: Rollouts) -> Numbers:
+    """Tokens of the policy on the paths of judged rollouts that are left out of the loss, per such token."""
+    if not r.judged.any():
+        return {}
+    keep, at = r.ragged("keep")
+    assert len(at) == len(r.parent) + 1
+    left = r.per_node("keep", ~keep.astype(np.bool_)) * r.trainable if len(keep) else np.zeros(len(r.parent))
+    out = r.down(np.rint(left).astype(np.int64))[r.leaf][r.judged].sum()
+    return {"rollout/masked": float(out / max(r.own[r.judged].sum(), 1))}
+
+
 def failed_calls(r: Rollouts) -> Bools:
     """Environment nodes that answered a call with a failure (`notes["failed"]`)."""
     out = np.zeros(len(r.parent), np.bool_)

@@ -8,8 +8,10 @@ from rolltree.control.beliefs import Beliefs
 from rolltree.control.history import History
 from rolltree.control.methods.dars import Dars, Schedule
 from rolltree.control.methods.dots import Dots
+from rolltree.control.methods.drive import Drive
 from rolltree.control.methods.gdro import PromptGdro, Reading, RolloutGdro
 from rolltree.control.methods.seele import Seele
+from rolltree.control.methods.stagent import Stagent
 from rolltree.control.methods.v05 import V05, shrinkage
 from rolltree.control.methods.vade import Vade
 from rolltree.control.methods.xrpo import Xrpo
@@ -31,6 +33,29 @@ def vade(seed: int) -> Measured:
     """Share of groups with variance: VADE against uniform choice from the same pool of 400."""
     value = effective_share(Vade(400), PromptWorld(400, seed=seed))
     return Measured(value, effective_share(Shuffled(400), PromptWorld(400, seed=seed)))
+
+
+def stagent(seed: int) -> Measured:
+    """Share of groups with variance: mean × variance against uniform choice from the same pool of 400."""
+    value = effective_share(Stagent(400, rollouts=8), PromptWorld(400, seed=seed))
+    return Measured(value, effective_share(Shuffled(400), PromptWorld(400, seed=seed)))
+
+
+def hardest_quarter(control: Control, seed: int, rollouts: int) -> float:
+    """True pass rate of the prompts that were hardest at the start, once so many rollouts were drawn."""
+    world = PromptWorld(200, seed=seed, mean=-1.5, spread=2.0, gain=0.1)
+    history, state, number, spent = History(), control.start(), 0, 0
+    while spent < rollouts:
+        number += 1
+        (log,) = run(control, world, 1, prompts=16, width=8, state=state, history=history, first=number)
+        spent += log.rollouts
+    return float(world.rates[np.argsort(world.begun)[:50]].mean())
+
+
+def drive(seed: int) -> Measured:
+    """The hardest quarter after 40,000 rollouts: broad, then hard, against the broad stage alone."""
+    value = hardest_quarter(Drive(200, (72, 50, 25), broad=60, each=8, hard=64), seed, 40_000)
+    return Measured(value, hardest_quarter(Shuffled(200), seed, 40_000))
 
 
 def hard_share(schedule: Schedule | None, seed: int, width: int = 8) -> tuple[float, float]:

@@ -21,7 +21,8 @@ from rolltree.tree.values import dumps, loads
 from studies.prompts.oracles import OraclePick
 from studies.prompts.world import Log, PromptWorld, run
 
-SMALL = {"vade": {"pool": 20}, "shuffled": {"pool": 20}, "dots": {"pool": 20, "references": 4}}
+SMALL = {"vade": {"pool": 20}, "shuffled": {"pool": 20}, "dots": {"pool": 20, "references": 4},
+         "stagent": {"pool": 20}, "drive": {"pool": 20, "sets": (10, 5), "broad": 2, "each": 2, "hard": 8}}  # fmt: skip
 
 
 def small(name: str) -> Control:

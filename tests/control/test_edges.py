@@ -15,7 +15,7 @@ from rolltree.task.protocol import Item
 from studies.prompts.world import PromptWorld, grouped, run
 from tests.control.test_controls import small
 
-POOLED = ("vade", "dots", "shuffled")
+POOLED = ("vade", "dots", "shuffled", "stagent", "drive")
 """These choose among different prompts and never take one twice in a step."""
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rolltree.control.measured import measured
 from rolltree.control.methods.dots_attention import fit_attention
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Plan, Step
@@ -67,10 +68,7 @@ class Dots:
         items = state.pool.items(step.supply)
         if not state.predicted or step.number - state.measured_in >= self.every:
             chosen = step.rng.permutation(len(items))[: self.references]
-            prompts = step.prompts_of([items[i] for i in chosen])
-            width = self.rollouts or step.width
-            delivered = yield [Order(p, width, for_training=False, why="reference") for p in prompts]
-            known = [d for d in delivered if d.n]
+            known = yield from measured(step, [items[i] for i in chosen], self.rollouts, "reference")
             if known:
                 fitted = fit_attention([d.order.prompt.item.prompt for d in known], [d.rate for d in known])
                 predicted = fitted.predict([i.prompt for i in items])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
@@ -12,10 +12,9 @@ import numpy as np
 
 from rolltree.control.allocate import greedy
 from rolltree.control.brief import brief
-from rolltree.control.features import likeness
+from rolltree.control.corpus import Corpus
 from rolltree.control.order import ControlError, Order, Prompt
 from rolltree.control.plan import Plan, Step
-from rolltree.tree.values import storable
 
 
 @cache
@@ -39,31 +38,6 @@ def priority(spread: float, n: int, total: int, alpha: float = 0.05, explore: fl
     """
     drop = 0.0 if n < 2 else half_width(spread, n, alpha) - half_width(spread, n + 1, alpha)
     return drop + explore * math.sqrt(math.log1p(total) / n)
-
-
-@storable
-@dataclass(slots=True)
-class Corpus:
-    """Verified right answers by prompt, the latest `most` of them."""
-
-    most: int = 512
-    solved: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Prompt's id → its text and the answer."""
-
-    def add(self, uid: str, prompt: str, answer: str) -> None:
-        """Remember a right answer."""
-        self.solved.pop(uid, None)
-        self.solved[uid] = [prompt, answer]
-        while len(self.solved) > self.most:
-            del self.solved[next(iter(self.solved))]
-
-    def nearest(self, prompt: Prompt, count: int) -> list[list[str]]:
-        """The most similar other prompts with their answers."""
-        others = [pair for uid, pair in self.solved.items() if uid != prompt.uid]
-        if not others:
-            return []
-        like = likeness([prompt.item.prompt], [text for text, _ in others])[0]
-        return [others[i] for i in np.argsort(-like, kind="stable")[:count]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ METRICS = (
     Metric("rollout/unique", "share", "Different final answers per scored rollout of a group.",
            "metrics.shape:copies"),
     Metric("rollout/tool_calls", "count", "Answers of tools and environments on a path.", "metrics.shape:tools"),
+    Metric("rollout/masked", "share", "Share of the policy's tokens on rollouts that is left out of the loss.",
+           "metrics.shape:masked", sparse=True),
     Metric("rollout/tool_failures", "share", "Share of the tool calls that failed.", "metrics.shape:tools", "lower"),
     Metric("rollout/rounds", "count", "Rounds of orders of the plans that ended in the step.",
            "rollout.plan_runs:PlanRuns"),
