@@ -10,12 +10,11 @@ draws its own, so that what is compared is what a user gets. Runs that stand in 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,10 @@ from rolltree.gateway.agents.task import AgentTask
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.nano.lookup import Lookup
 from rolltree.task.nano.sql import Session, Sql
-from rolltree.task.protocol import Item, Verdict
+from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.train.start import train
 
 AGENTS = str(Path(__file__).with_name("black_box_agents.py"))
-ITEMS = 20_000
 
 
 class FinalSql(Sql):
@@ -61,23 +59,30 @@ class Row:
 
 def native_task(name: str) -> Any:
     """The task of this package."""
-    return {"calculator": Calculator(fail_rate=0.0), "lookup": Lookup(), "sql": Sql()}[name]
+    return {"calculator": Calculator(fail_rate=0.0), "lookup": Lookup(level=1), "sql": Sql(level=2)}[name]
 
 
-def agent_task(name: str, folder: Path, seeds: Sequence[int]) -> AgentTask:
-    """The same task as an agent's, with the data that the agent's tools need."""
-    inner = FinalSql() if name == "sql" else native_task(name)
-    known: dict[str, Any] = {}
-    for split, seed in [("train", seed) for seed in seeds] + [("test", 0)]:
-        for item in itertools.islice(inner.items(split, seed), ITEMS if split == "train" else 2_000):
-            meta = item.meta
-            if name == "lookup":
-                known[item.id] = meta["facts"]
-            if name == "sql":
-                known[item.id] = {key: meta[key] for key in ("table", "columns", "rows")}
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(known))
-    os.environ["BLACK_BOX_DATA"] = str(path)
+class Published:
+    """A task that puts what the agent's tools need of each item into a folder, as the item is asked."""
+
+    def __init__(self, inner: Any, folder: Path) -> None:
+        self._inner, self._folder = inner, folder
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        """The task's own."""
+        for item in self._inner.items(split, seed):
+            known = item.meta.get("facts") or {k: item.meta.get(k) for k in ("table", "columns", "rows")}
+            (self._folder / item.id).write_text(json.dumps(known))
+            yield item
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def agent_task(name: str, folder: Path) -> AgentTask:
+    """The same task as an agent's."""
+    os.environ["BLACK_BOX_DATA"] = str(folder)
+    inner: Any = Published(FinalSql(level=2) if name == "sql" else native_task(name), folder)
     return AgentTask(f"{AGENTS}:{name}", task=inner)
 
 
@@ -100,7 +105,7 @@ def row(name: str, seeds: int, decoded: int, out: Path) -> Row:
     rates: dict[str, list[tuple[float, float]]] = {"native": [], "agent": []}
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(seeds):
-            agent = agent_task(name, Path(folder), [seed])
+            agent = agent_task(name, Path(folder))
             for side, task in (("native", native_task(name)), ("agent", agent)):
                 rates[side].append(measured(task, seed, out / f"{name}-{side}-{seed}-{decoded}", decoded))
                 print(name, side, seed, *rates[side][-1], flush=True)

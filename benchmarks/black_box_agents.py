@@ -1,21 +1,19 @@
 """Three black-box agents for the nano tasks: they know their tools, and nothing of who answers them or judges them.
 
-Their tools' data (knowledge bases and tables, by question) is in the JSON file that BLACK_BOX_DATA names.
+Their tools' data (a knowledge base or a table for each question) is in the folder that BLACK_BOX_DATA names.
 """
 
 import json
 import os
 import re
 import sqlite3
-from functools import cache
 from pathlib import Path
 
 import aiohttp
 
 
-@cache
-def data():
-    return json.loads(Path(os.environ["BLACK_BOX_DATA"]).read_text())
+def data(item):
+    return json.loads((Path(os.environ["BLACK_BOX_DATA"]) / item["id"]).read_text())
 
 
 async def talk(item, tool, ends):
@@ -42,7 +40,7 @@ async def calculator(item):
 async def lookup(item):
     def tool(text):
         call = re.fullmatch(r"\?([a-z]{1,8})", text)
-        facts = data()[item["id"]].get(call[1]) if call else "bad"
+        facts = data(item).get(call[1]) if call else "bad"
         return facts if isinstance(facts, str) else " ".join(f"{k}:{v}" for k, v in (facts or {"none": 0}).items())
 
     return await talk(item, lambda text: tool(text).replace("none:0", "none"), re.compile(r"=[a-z]{1,8}").fullmatch)
@@ -52,7 +50,7 @@ async def sql(item):
     asked = [""]
 
     def tool(text):
-        asked[0], table = text, data()[item["id"]]
+        asked[0], table = text, data(item)
         try:
             with sqlite3.connect(":memory:") as base:
                 base.execute(f"create table {table['table']} ({','.join(table['columns'])})")

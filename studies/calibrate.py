@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import tyro
@@ -32,7 +33,7 @@ class CalibrateSettings:
     """Say what it costs and stop."""
     baseline: str = "grpo"
     """The recipe whose rate and updates are chosen."""
-    budget: int | None = None
+    budget: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Decoded tokens of a run; the regime's own when left out."""
     rates: tuple[float, ...] = ()
     """Rates to try; the regime's own when left out."""

@@ -1,8 +1,8 @@
 """Methods of several roles held against exact numbers: a policy that reads what earlier attempts said, exactly known.
 
-A question is a letter; its answer is that letter, then "!". Without an earlier attempt in sight the policy is right with
-`ALONE`; with one, it says what that said where it was right (`FOLLOWS`), and falls back to `ALONE` where all were wrong.
-`rolltree evidence rtv`, `sage` and `tmas` run these. Same seed, same numbers.
+A question is a letter; its answer is that letter, then "!". Without an earlier attempt in sight the policy is right
+with `ALONE`; with one, it says what that said where it was right (`FOLLOWS`), and falls back to `ALONE` where all were
+wrong. `rolltree evidence rtv`, `sage`, `tmas` and `st_raptor` run these. Same seed, same numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import numpy as np
 
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
+from rolltree.generate.judge.backward import Backward
 from rolltree.generate.judge.measured import Confidence, Measured
 from rolltree.generate.judge.votes import Votes
+from rolltree.generate.methods.best_judged import BestJudged
 from rolltree.generate.methods.rtv import Digests, Waves
 from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, Writer
 from rolltree.generate.runner import grow
@@ -164,6 +166,33 @@ def tmas(seed: int) -> Found:
 def _majority(tree: Any) -> bool:
     said = [leaf.notes["answer"] for leaf in tree.leaves()]
     return max(said, key=said.count) == tree.notes["expected"]
+
+
+def backwards(knows: float = 0.8) -> TabularEngine:
+    """A policy that answers as `reader` does, and after an answer names the letter it belongs to with `knows`."""
+    first = reader()
+
+    def row(prefix: tuple[int, ...]) -> list[float]:
+        if ASK in prefix:
+            return [float(np.exp(x)) for x in first.row(prefix)]
+        out = [0.0] * len(LETTERS.alphabet)
+        if len(prefix) < 3:
+            said = prefix[0] if prefix else -1
+            for letter in range(8):
+                out[letter] = (knows if letter == said else (1 - knows) / 7) if knows > 1 / 8 else 1 / 8
+        else:
+            out[ASK] = 1.0
+        return out
+
+    return TabularEngine(row, LETTERS)
+
+
+def st_raptor(seed: int) -> Found:
+    """The answer from which the question is found again, of four, against a random one of them."""
+    forest = grown(BestJudged(4, Backward("{text}")), seed, items=200, engine=backwards())
+    main = [tree for tree in forest if "/" not in tree.id]
+    drawn = float(np.mean([leaf.scores["reward"] for tree in main for leaf in tree.leaves()]))
+    return Found(right(forest), drawn)
 
 
 def repeated(forest: Forest) -> float:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from rolltree.cli.signals import told_to_end
 from rolltree.errors import RolltreeError, unknown
 from rolltree.visible import visible
 
@@ -17,6 +20,7 @@ VERBS: dict[str, str] = {
     "tasks": "list the tasks, describe one, or show items of it",
     "models": "list the models, or get one",
     "rollout": "grow rollouts with a recipe and look at them",
+    "solve": "answer items with a frozen policy and any method",
     "train": "train a policy with a recipe",
     "serve": "answer agents that speak OpenAI, and keep what they do as trees",
     "compare": "compare recipes at an equal budget, with intervals and a verdict",
@@ -28,6 +32,8 @@ VERBS: dict[str, str] = {
     "whatif": "sample further continuations from a place in a saved tree",
     "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
+    "judges": "say how often a judge tells right answers from ones with planted errors",
+    "labels": "turn step values into rows for TRL's trainers, or into a step head",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
 }
@@ -41,7 +47,7 @@ or           rolltree train grpo --task countdown --out runs/first
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; bad input is one line on stderr and exit code 2, Ctrl-C is 130."""
+    """Run one command; bad input is one line on stderr and exit code 2, a signal that ends it is 128 and its number."""
     _keep_channels()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -56,7 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def answered(who: str, act: Callable[[], int]) -> int:
-    """Run a command; bad input is one line on stderr and exit code 2, Ctrl-C is 130."""
+    """Run a command; bad input is one line on stderr and exit code 2, a signal that ends it is 128 and its number."""
+    with told_to_end() as came:
+        return _answered(who, act, came)
+
+
+def _answered(who: str, act: Callable[[], int], came: Sequence[signal.Signals]) -> int:
     try:
         return act()
     except BrokenPipeError:
@@ -66,8 +77,11 @@ def answered(who: str, act: Callable[[], int]) -> int:
         print(f"{who}: {visible(_sentence(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{who}: interrupted; what was finished is kept", file=sys.stderr)
-        return 130
+        by = came[0] if came else signal.SIGINT
+        said = "interrupted" if by == signal.SIGINT else f"ended by {by.name}"
+        with suppress(OSError):  # where the terminal is gone nobody reads it
+            print(f"{who}: {said}; what was finished is kept", file=sys.stderr)
+        return 128 + by
 
 
 def _keep_channels() -> None:
@@ -81,8 +95,8 @@ def _keep_channels() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the program runs
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a write says of a place that takes no more; it names no file."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""What a write says of a place that takes no more, or is no more there; it names no file."""
 
 
 def _sentence(error: RolltreeError | OSError) -> str:

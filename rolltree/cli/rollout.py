@@ -169,16 +169,18 @@ def _grow(parsed: Any) -> int:
 def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, engine: Engine, budget: Budget) -> int:
     """Save and print what was grown; the exit code is 1 where every rollout failed."""
     from rolltree.cluster.pool import PoolEngine
+    from rolltree.generate.roles import is_side
     from rolltree.train.prompt import prompt_of
 
     if asked.out is not None:
         save(forest, asked.out, states="drop")
     if asked.jsonl is not None:
         write(forest, asked.jsonl, states="drop")
-    leaves = [leaf for _, leaf in forest.leaves()]
+    main = [tree for tree in forest if not is_side(tree)]
+    leaves = [leaf for tree in main for leaf in tree.leaves()]
     rewards = [leaf.scores["reward"] for leaf in leaves if "reward" in leaf.scores]
     numbers = {
-        "trees": len(forest),
+        "trees": len(main),
         "leaves": len(leaves),
         "failed": sum(leaf.status == "failed" for leaf in leaves),
         "decoded": budget.spent.decoded,
@@ -186,6 +188,9 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, eng
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "seconds": round(budget.spent.seconds, 3),
     }
+    if len(forest) > len(main):
+        numbers |= {"side_trees": len(forest) - len(main)}
+        numbers |= {f"tokens_of_{role}": tokens for role, tokens in budget.spent.by_role.items()}
     if failed := said_of(forest):
         print(f"rolltree: {visible(failed)}", file=sys.stderr)
     ended = 1 if all_failed(forest) else 0
@@ -199,7 +204,7 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, eng
         out.print(line, style="dim", highlight=False, markup=False)
     show_prompt(prompt_of(first, engine.codec), out, full=asked.full_prompt)
     out.print()
-    for tree in itertools.islice(forest, asked.show):
+    for tree in main[: asked.show]:
         show_tree(tree, engine.codec.decode, out)
         out.print()
     out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from rolltree.cli.common import at_least, at_most, emit, first_name, parse, refuse_rest, take, varying
+from rolltree.cli.common import (
+    at_least,
+    at_most,
+    console,
+    emit,
+    first_name,
+    grid,
+    parse,
+    refuse_rest,
+    take,
+    varying,
+)  # fmt: skip
+from rolltree.cli.doctor import summary
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
@@ -156,9 +168,13 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
         )  # fmt: skip
     if not leads():
         return 0
+    found = summary(result.path) if asked.doctor and result.metrics else []
     if asked.json:
-        emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})
+        ends = {"eval": result.last("eval"), "train": result.last("train")}
+        emit({"out": str(result.path), "why": result.why, **ends, "findings": found})
     else:
+        if found:
+            console().print(grid(f"What the doctor says (rolltree doctor {visible(str(result.path))})", found))
         print(visible(closing(result)))
     return 0
 

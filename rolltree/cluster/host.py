@@ -7,6 +7,7 @@ by all that happened in the meantime.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pickle
 from collections import defaultdict
@@ -20,18 +21,23 @@ from rolltree.cluster.wire import (
     EndMessage,
     Failed,
     Follow,
+    Lives,
     News,
     Order,
     PartMessage,
     Score,
     Start,
     StopMessage,
+    Warned,
 )
 from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued, token_codec
 from rolltree.engine.run import carried
 from rolltree.engine.samples import cut, join
+from rolltree.engine.watch import SILENCE
 from rolltree.tree.node import FloatArray
 
+BEAT = SILENCE / 6
+"""Seconds without news after which it is said that the process lives."""
 _URGENT = 0.1
 """Share of the usual latency that ends and answers wait for others to come along."""
 
@@ -49,6 +55,7 @@ class EngineHost:
         self._tasks: set[asyncio.Task[None]] = set()
         self._news: list[News] = []
         self._any, self._urgent = asyncio.Event(), asyncio.Event()
+        self._overheard = _Overheard(self._warned)
 
     @property
     def engine(self) -> Engine:
@@ -60,6 +67,8 @@ class EngineHost:
     async def open(self) -> Described:
         """Make the engine."""
         if self._engine is None:
+            self._overheard.loop = asyncio.get_running_loop()
+            _WARNINGS.addHandler(self._overheard)
             self._engine = self._make()
         codec = token_codec(self._engine, "a pool of engines")
         return Described(self._engine.capabilities, codec, self._engine.version, os.getpid())
@@ -74,7 +83,11 @@ class EngineHost:
 
     async def news(self) -> list[News]:
         """What happened since the last call, as soon as anything has. For one caller at a time."""
-        await self._any.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BEAT):
+                await self._any.wait()
+        if not self._any.is_set():
+            return [Lives()]
         if not self._urgent.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._latency):
@@ -110,6 +123,7 @@ class EngineHost:
 
     async def close(self) -> None:
         """Release what the engine holds."""
+        _WARNINGS.removeHandler(self._overheard)
         if self._engine is not None:
             await self._engine.close()
 
@@ -171,11 +185,32 @@ class EngineHost:
         self._told.pop(job, None)
         self._tell(Failed(job, str(error) if final else f"{type(error).__name__}: {error}", final))
 
+    def _warned(self, said: str) -> None:
+        self._tell(Warned(said))
+
     def _tell(self, news: News) -> None:
         self._news.append(news)
         self._any.set()
         if not isinstance(news, PartMessage):
             self._urgent.set()
+
+
+_WARNINGS = logging.getLogger("rolltree")
+
+
+class _Overheard(logging.Handler):
+    """Passes on what the package warns of in this process, from any thread."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One warning."""
+        with suppress(RuntimeError):  # the loop has ended, and with it whoever could have heard
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(self._tell, record.getMessage())
 
 
 def _merged(told: Sequence[News]) -> list[News]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
+import os
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,12 +23,14 @@ from rolltree.cluster.jobs import Job, RemoteScoreJob, SampleJob
 from rolltree.cluster.member import Member
 from rolltree.cluster.replicas import Replicas, error_line
 from rolltree.cluster.resume import ending, straddling
-from rolltree.cluster.wire import Answer, EndMessage, Failed, Follow, News, PartMessage, StopMessage
+from rolltree.cluster.wire import Answer, EndMessage, Failed, Follow, Lives, News, PartMessage, StopMessage, Warned
 from rolltree.engine.protocol import EngineError, Sample, Scored
 from rolltree.engine.route import Router
 from rolltree.engine.samples import nothing
+from rolltree.engine.watch import Watchdog
 from rolltree.tree.node import Array, Finish
 
+LOG = logging.getLogger("rolltree.cluster")
 UNSEEN = 0.1
 """What the death of an engine counts that a request had been sent to and that had not said it has it."""
 _GRACE = 5.0
@@ -70,6 +74,8 @@ class Hub:
         self._closed = False
         self._levelling = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.watchdog = Watchdog(self)
+        """Names a pool in which requests wait and nobody is there to take them."""
         replicas.joined, replicas.hear, replicas.lose, replicas.hopeless = (
             self._joined,
             self.hear,
@@ -174,6 +180,11 @@ class Hub:
     def hear(self, member: Member, told: Sequence[News]) -> None:
         """Take what an engine says about the jobs it has."""
         for news in told:
+            if isinstance(news, Lives | Warned):
+                # In the pool's own process it was heard by itself.
+                if isinstance(news, Warned) and member.pid != os.getpid():
+                    LOG.warning("The engine in process %d: %s", member.pid, news.said)
+                continue
             job = member.jobs.get(news.job)
             match job, news:
                 case SampleJob(), PartMessage(_, sample):
@@ -189,6 +200,17 @@ class Hub:
                     job.fail(EngineError(why) if final else CrashError(why))
                 case _:
                     pass  # a job that has ended here or gone elsewhere: word that was already on its way
+
+    def at_work(self) -> tuple[int, ...] | None:
+        """How often engines came and went; None while no request waits for one."""
+        return (self._lost, self.replicas.failed_starts) if self._waiting else None
+
+    def doing(self) -> str:
+        """What it is at, for people."""
+        return (
+            f"{len(self._waiting)} requests wait for an engine of the pool, and none is at work "
+            f"({self.replicas.starting} are starting); the cluster may have no room for one"
+        )
 
     def lose(self, member: Member, error: Exception) -> None:
         """An engine is gone: replace it, and ask others for the rest of what it was doing."""
@@ -223,6 +245,7 @@ class Hub:
         members = self.replicas.members
         if not members:
             self._waiting.append(job)
+            self.watchdog.wake(asyncio.get_running_loop())
             self.replicas.recruit()
             return
         member = self._router.choose(job.affinity, {m: len(m.jobs) for m in members})

@@ -8,6 +8,7 @@ from typing import Any
 
 from rolltree.cluster.jobs import Job
 from rolltree.cluster.wire import Described, News, Order, Remote
+from rolltree.engine.watch import Watchdog
 
 
 class Bell:
@@ -43,6 +44,9 @@ class Member:
         """Jobs that the engine is known to have received."""
         self.left = Bell()
         """Rings whenever a job has left."""
+        self.watchdog = Watchdog(self)
+        """Names a process that says nothing at all; what only its engine does, its own watchdog there names."""
+        self._words = 0
         self._hear = hear
         self._lose = lose
         self._orders: list[tuple[int, Any]] = []
@@ -53,6 +57,7 @@ class Member:
         """Have it work on a job; ClusterError where the job cannot travel."""
         packed = self.remote.pack(job.order(offset))
         self.jobs[job.number] = job
+        self.watchdog.wake(asyncio.get_running_loop())
         self._post(job.number, packed)
 
     def tell(self, order: Order) -> None:
@@ -65,6 +70,17 @@ class Member:
             self.jobs.pop(number, None)
             self.taken.discard(number)
         self.left.ring()
+
+    def at_work(self) -> int | None:
+        """Words heard; None while it has nothing to do."""
+        return self._words if self.jobs else None
+
+    def doing(self) -> str:
+        """What it is at, for people."""
+        return (
+            f"the engine in process {self.pid} has {len(self.jobs)} requests and says nothing, not even that it lives; "
+            "its process may be stopped, or its machine out of reach"
+        )
 
     def kill(self) -> None:
         """Part with the process."""
@@ -90,6 +106,8 @@ class Member:
     async def _listen(self) -> None:
         try:
             while True:
-                self._hear(self, await self.remote.call("news"))
+                told = await self.remote.call("news")
+                self._words += 1
+                self._hear(self, told)
         except Exception as error:  # whatever it is: news may have been lost
             self._lose(self, error)

@@ -80,7 +80,19 @@ class Failed:
     final: bool
 
 
-News = PartMessage | EndMessage | Answer | Failed
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The process goes on and has nothing else to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """What the process warned of: an engine without progress, or one that ran out of memory."""
+
+    said: str
+
+
+News = PartMessage | EndMessage | Answer | Failed | Lives | Warned
 
 
 @dataclass(frozen=True, slots=True)

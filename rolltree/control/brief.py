@@ -1,8 +1,8 @@
 """Briefs: texts that are put beside a prompt, each in a slot that says where it came from and what becomes of it.
 
-A slot is a place with a name: a hint, a digest of an earlier attempt, notes from a bank. Its tokens are known (`laid`), so
-what it holds can be shown without being trained on, trained on as well, or shown to the rollouts and left out when they
-are trained (`hidden`). `without` takes slots away: that is how an evaluation asks what they were worth.
+A slot is a place with a name: a hint, a digest of an earlier attempt, notes from a bank. Its tokens are known
+(`laid`), so what it holds can be shown without being trained on, trained on as well, or shown to the rollouts and left
+out when they are trained (`hidden`). `without` takes slots away: that is how an evaluation asks what they were worth.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -27,8 +28,9 @@ class MakeEngine(Protocol):
         ...
 
 
-ABOUT = """What samples the policy: local (this process), vllm (in this process too), or the address of a server that
-serves it, such as http://127.0.0.1:8000; of several servers, with commas between them."""
+ABOUT = """What samples the policy: local (this process), vllm (in this process too; vllm-ipc hands weights over
+on the card), or the address of a server that serves it, such as http://127.0.0.1:8000; of several, with commas between
+them."""
 
 
 async def choose_engine(
@@ -104,8 +106,9 @@ def local_engine(model: str | Path | LoadedModel, *, version: int = 0, speculate
 
 
 def _vllm(
-    model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement, **_: Any
-) -> Engine:
+    model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement,
+    weights: str = "files", **_: Any,
+) -> Engine:  # fmt: skip
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
@@ -118,15 +121,20 @@ def _vllm(
     if holds_adapters(path):
         raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
     dtype = str(placement.dtype).removeprefix("torch.")
-    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy", dtype=dtype)
+    reports = "sampling" if distribution else "policy"
+    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights)
 
 
 def _given(_: str, value: Any) -> MakeEngine | None:
     return cast(MakeEngine, value) if callable(value) else None
 
 
+def _built_in() -> dict[str, MakeEngine]:
+    return {"local": _local, "vllm": _vllm, "vllm-ipc": partial(_vllm, weights="ipc")}
+
+
 ENGINES = Registry[MakeEngine](
-    "engine", "rolltree.engines", lambda: {"local": _local, "vllm": _vllm}, lambda _: None, given=_given,
+    "engine", "rolltree.engines", _built_in, lambda _: None, given=_given,
     hint="or the address of a server, such as http://127.0.0.1:8000",
 )  # fmt: skip
 """What makes each engine, by name."""

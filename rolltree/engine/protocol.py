@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from functools import cache
+from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,17 +184,27 @@ class ExactCodec(Codec, Protocol):
 
 def exact_text(codec: Codec, ids: Sequence[int] | Array) -> str:
     """Text of ids with special tokens, as far as the codec can show them."""
-    return codec.decode_exact(ids) if isinstance(codec, ExactCodec) else codec.decode(ids)
+    return codec.decode_exact(ids) if shows_specials(codec) else codec.decode(ids)
+
+
+def shows_specials(codec: Codec) -> TypeGuard[ExactCodec]:
+    """Whether a codec is an `ExactCodec`; asked for every text, and `isinstance` reads a protocol anew each time."""
+    return _exact(type(codec))
+
+
+@cache
+def _exact(kind: type) -> bool:
+    return all(hasattr(kind, name) for name in ("decode_exact", "specials"))
 
 
 def stop_text(codec: Codec, ids: Sequence[int] | Array, stops: Sequence[str]) -> str:
     """Text of ids as stop strings are looked for in it: with special tokens where a stop string names one."""
-    return codec.decode_exact(ids) if isinstance(codec, ExactCodec) and named(codec, stops) else codec.decode(ids)
+    return codec.decode_exact(ids) if shows_specials(codec) and named(codec, stops) else codec.decode(ids)
 
 
 def named(codec: Codec, stops: Sequence[str]) -> Mapping[int, str]:
     """Special tokens that stand in stop strings, by id."""
-    known = codec.specials if stops and isinstance(codec, ExactCodec) else {}
+    known = codec.specials if stops and shows_specials(codec) else {}
     return {i: text for i, text in known.items() if any(text in stop for stop in stops)}
 
 
@@ -291,10 +302,21 @@ class Forgetful(Protocol):
         ...
 
 
+_CODECS: dict[type, bool] = {}
+
+
+def reads_text(channel: Channel) -> TypeGuard[Codec]:
+    """Whether a channel is a `Codec`; asked for every request, and `isinstance` reads a protocol anew each time."""
+    kind = type(channel)
+    if kind not in _CODECS:
+        _CODECS[kind] = isinstance(channel, Codec)
+    return _CODECS[kind]
+
+
 def token_codec(engine: Engine, who: str = "this") -> Codec:
     """The engine's tokenizer; an engine that writes something else than tokens is refused, naming who reads them."""
     channel = engine.codec
-    if not isinstance(channel, Codec):
+    if not reads_text(channel):
         raise EngineError(
             f"{who} reads tokens, and {type(engine).__name__} writes {getattr(channel, 'kind', 'something else')}; "
             "choose a language model, or a method that reads no tokens"

@@ -21,8 +21,8 @@ class Versus:
     one, drawn anew for every group (bootstrapped relative policy optimisation, arXiv 2506.00103).
 
     The paper's judge is a generative reward model that reads both answers in both orders. Here the judge reads what is
-    recorded: a part of the verdict, through the errors it is given. `JudgedAgainst` asks an engine instead. An equal
-    answer has not won.
+    recorded: a part of the verdict, through the errors it is given. `rolltree.generate.judged.JudgedAgainst` asks an
+    engine instead. An equal answer has not won.
     """
 
     judge: Judge = field(default_factory=Measured)

@@ -286,7 +286,7 @@ class Hand(Recorder):
 
     # -- asking other roles ----------------------------------------------------------------------------------------
 
-    def aside(
+    def side(
         self,
         role: str,
         brief: Brief,
@@ -295,13 +295,15 @@ class Hand(Recorder):
         item: Item | None = None,
         stop: tuple[str, ...] = (),
         max_tokens: int = ANSWER_TOKENS,
+        turn: int = 0,
     ) -> Hand:
         """A hand on the side tree where a role is asked this, planted unless it stands; `ask` is the usual way there.
 
         With `item` the role answers that item from a fresh start, with the brief beside its prompt: what is played from
-        the tree's root are rollouts of the task, verified as any are.
+        the tree's root are rollouts of the task, verified as any are. The same question in another `turn` has another
+        tree.
         """
-        tree = plant_side(self, role, brief, about, item, RoleTask(role, stop, max_tokens))
+        tree = plant_side(self, role, brief, about, item, RoleTask(role, stop, max_tokens), turn)
         return Hand(self.setting, self.setting.tree_budgets[tree.id], tree, actor=role, level=self.level)
 
     async def ask(
@@ -320,7 +322,7 @@ class Hand(Recorder):
         The role writes with its own engine where the run has one (`roles`, `peers`), else with the run's. What could
         not be paid is missing from the answers; what broke is a failed node of the side tree, and missing too.
         """
-        side = self.aside(role, brief, about=about, stop=stop, max_tokens=max_tokens)
+        side = self.side(role, brief, about=about, stop=stop, max_tokens=max_tokens)
         draw: SamplingOptions = {} if temperature is None else {"temperature": temperature}
         grown = await side.extend(side.tree.root, n=n, why=f"{role} is asked", **draw)
         for node in grown:

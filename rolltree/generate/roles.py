@@ -75,7 +75,7 @@ class Said(About):
 
 
 def plant_side(
-    hand: Hand, role: str, brief: Brief, about: Sequence[Node | About], item: Item | None, task: RoleTask
+    hand: Hand, role: str, brief: Brief, about: Sequence[Node | About], item: Item | None, task: RoleTask, turn: int = 0
 ) -> Tree:
     """The side tree of this question, planted unless it stands already."""
     seen = [node if isinstance(node, About) else About(hand.tree, node) for node in about]
@@ -83,7 +83,7 @@ def plant_side(
     prompt = "" if item is None else item.prompt
     # Node ids tell in which order nodes were made; a name must not.
     places = [mix(a.tree.id, lineage(a.tree, a.node), len(a.tree.prefix(a.node))) for a in seen]
-    key = mix(role, brief.around(prompt), *places, task.max_tokens, *task.stop)
+    key = mix(role, brief.around(prompt), *places, task.max_tokens, *task.stop, turn)
     name = f"{above}/{role}-{key & 0xFFFFFFFF:08x}"
     if name in hand.forest:
         return hand.forest[name]

@@ -25,7 +25,8 @@ class StepSearch:
     """ETS's generator (arXiv 2502.13575); `select` chooses between it and what it is compared with.
 
     `width` paths take one step each (up to a delimiter); then "ets" keeps the paths its program chooses and shares the
-    width among them by REBASE, "rebase" shares it among all, "beam" keeps the √width best and forks each evenly.
+    width among them by REBASE, "rebase" shares it among all, "beam" keeps the √width best and forks each evenly, and
+    "dvts" splits the first steps into √width subtrees and keeps the best path of each (diverse verifier tree search).
     Finished paths take their place of the width with them. A path's meaning is the mean input embedding of its last
     step's tokens, or the engine's last hidden state there (the paper uses a sentence encoder).
     """
@@ -37,7 +38,7 @@ class StepSearch:
     """What ends a step, besides the task's own stop strings; "" = nothing."""
     scorer: Judge = field(default_factory=Confidence)
     """A judge of single paths: how promising each is, in [0, 1]."""
-    select: Literal["ets", "rebase", "beam"] = "ets"
+    select: Literal["ets", "rebase", "beam", "dvts"] = "ets"
     temperature: float = 0.2
     """T of REBASE."""
     economy: float = 1.0
@@ -95,7 +96,7 @@ class _Search:
         k, width = self.knobs, max(round.leaves - round.finished, 1)
         kept = self._kept(hand, round.live, width)
         chosen = [i for i, keep in enumerate(kept) if keep]
-        if k.select == "beam":
+        if k.select in ("beam", "dvts"):
             each, more = divmod(width, len(chosen))
             ways = [each + (n < more) for n in range(len(chosen))]
         else:
@@ -115,6 +116,8 @@ class _Search:
         if k.select == "beam":
             best = sorted(range(len(live)), key=lambda i: (-self.scores[i], i))[: max(int(k.width**0.5), 1)]
             return [i in best for i in range(len(live))]
+        if k.select == "dvts":
+            return self._best_of_subtrees(hand, live)
         counts = np.asarray(rebase(self.scores, width, k.temperature), np.float64)
         paths = [hand.tree.path(node) for node in live]
         price = {n.id: float(len(n)) if k.cost == "tokens" else 1.0 for path in paths for n in path}
@@ -123,6 +126,14 @@ class _Search:
             [[price[n.id] for n in path[:-1]] for path in paths], self._clusters(hand, live), k.economy, k.cover,
         )  # fmt: skip
         return [bool(x) for x in program.solve()]
+
+    def _best_of_subtrees(self, hand: Hand, live: Sequence[Node]) -> Sequence[bool]:
+        """The best live path of each subtree: so many consecutive first steps as a path has ways on."""
+        size = -(-self.knobs.width // max(int(self.knobs.width**0.5), 1))
+        first = {node.id: rank // size for rank, node in enumerate(hand.tree.children(hand.tree.root))}
+        subtree = [first[hand.tree.path(node)[1].id] for node in live]
+        best = {s: max((i for i, at in enumerate(subtree) if at == s), key=lambda i: (self.scores[i], -i)) for s in subtree}
+        return [i == best[s] for i, s in enumerate(subtree)]
 
     def _clusters(self, hand: Hand, live: Sequence[Node]) -> Sequence[int]:
         steps = [

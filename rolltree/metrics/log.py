@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from rolltree.errors import RolltreeError
 from rolltree.metrics.old_names import renamed
+from rolltree.tree.atomic import naming
 from rolltree.tree.json_text import read_json, why_not
 
 MEASURED = ("train", "eval")
@@ -47,27 +48,33 @@ class MetricsLog:
     def write(self, kind: str, step: int, numbers: Mapping[str, float]) -> dict[str, Any]:
         """One line; numbers that are not finite are written as null."""
         line = {"kind": kind, "step": step} | {k: v if math.isfinite(v) else None for k, v in numbers.items()}
-        self._sink.write(json.dumps(line) + "\n")
-        self._sink.flush()
+        self._append(line)
         for tracker in self._trackers:
             tracker.log(step, {k: v for k, v in numbers.items() if math.isfinite(v)})
         return line
 
     def write_words(self, kind: str, step: int, **said: float | str) -> None:
         """One line that is no measurement: trackers do not get it."""
-        self._sink.write(json.dumps({"kind": kind, "step": step, **said}, ensure_ascii=False) + "\n")
-        self._sink.flush()
+        self._append({"kind": kind, "step": step, **said})
 
     def close(self) -> None:
         """Close everything and write the Parquet table."""
-        self._sink.close()
+        with naming(self._path):
+            self._sink.close()
         for tracker in self._trackers:
             tracker.close()
         lines = read_metrics(self._path)
         if lines:
             columns = sorted({k for line in lines for k in line}, key=lambda k: (k not in ("kind", "step"), k))
             table = pa.table({c: [line.get(c) for line in lines] for c in columns})
-            pq.write_table(table, self._path.with_suffix(".parquet"))
+            place = self._path.with_suffix(".parquet")
+            with naming(place):
+                pq.write_table(table, place)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        with naming(self._path):
+            self._sink.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self._sink.flush()
 
 
 class MetricsError(RolltreeError, ValueError):

@@ -39,7 +39,7 @@ class Ets:
     """What ends a step: "," between the totals of arithmetic and the steps of countdown."""
     scorer: Literal["path", "step", "least"] = "path"
     """Confidence over the whole path, its last step, or its least likely step."""
-    select: Literal["ets", "rebase", "beam"] = "ets"
+    select: Literal["ets", "rebase", "beam", "dvts"] = "ets"
     """How paths are kept: ets, or one of the searches it is compared with."""
     rebase_temperature: float = 0.2
     """T of e^(score/T), by which the width is shared."""

@@ -18,16 +18,16 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, 
 class Rtv:
     """Attempts are digested, compared in a tournament of votes, and the winners' digests are shown to a fresh wave.
 
-    `rolltree rollout rtv` chooses with a frozen policy; the answer stands in each tree's notes, the second wave in a side
-    tree of the same forest. Fresh attempts carry nothing over but text. The judge is the policy's own likelihood of the
-    digest, which does not depend on the order; `judge="measured"` is one of a known accuracy. How many digests are kept
-    is not published (2 is reconstructed), nor are byes and ties (one alone passes; chance among the tied). A judge of
-    likelihood says the same at every vote, so more votes help only judges that draw.
+    `rolltree rollout rtv` chooses with a frozen policy; the answer stands in each tree's notes, the second wave in a
+    side tree of the same forest. Fresh attempts carry nothing over but text. The judge is the policy's own likelihood
+    of the digest, which does not depend on the order; `judge="measured"` is one of a known accuracy. How many digests
+    are kept is not published (2 is reconstructed), nor are byes and ties (one alone passes; chance among the tied). A
+    judge of likelihood says the same at every vote, so more votes help only judges that draw.
     """
 
     card: ClassVar[Card] = Card(
         "rtv", "Recursive tournament voting with refinement", "2604.16529", 2026,
-        "SWE-Bench Verified 70.9 to 77.6 and Terminal-Bench 46.9 to 59.1 (Claude 4.5 Opus), 5 to 12 points by votes alone",
+        "SWE-Bench Verified 70.9 to 77.6 and Terminal-Bench 46.9 to 59.1 (Claude 4.5 Opus), 5 to 12 points by votes",
         ("generate", "filter"), "grpo",
         Evidence("right answers chosen", "the exact chance that a right one wins", "equal", 0.03, seeds=5,
                  check="studies.roles:rtv"),

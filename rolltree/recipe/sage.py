@@ -35,6 +35,6 @@ class Sage:
     """Most tokens of a plan."""
 
     def build(self) -> Parts:
-        """Two waves of one attempt; group credit has nothing to compare, so it is meant for frozen policies."""
+        """Two waves of one attempt; a credit of the batch for those who train on the first: a group of one has none."""
         waves = Waves(1, keep=1, judge=Confidence(), digests=Digests(self.ask, (), self.plan_tokens, self.shown))
-        return Parts("sage", waves, load_credit("raw"), load_objective("clipped"), averaging="sequence")
+        return Parts("sage", waves, load_credit("reinforce_pp"), load_objective("clipped"), averaging="sequence")

@@ -9,6 +9,7 @@ many rollouts of each, the control's plans say (`group_queue`). Training and pub
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,11 +28,14 @@ from rolltree.rollout.slots import RolloutSlot, Surroundings
 from rolltree.rollout.units import Unit, unit_of
 from rolltree.task.protocol import Task
 
+LOG = logging.getLogger("rolltree.rollout")
 MAX_FAILED_GROUPS = 32
 """Groups in a row lost to failures after which a run ends: what they need is broken for good."""
 MAX_DROPPED_BATCHES = 64
 """Batches' worth of groups dropped in a row, by filters and rules, after which a run ends: nothing is left to train
 on. In lock-step each step has its own bound, the rounds of its recipe."""
+TOLD_DROPPED_BATCHES = (4, 8, 16, 32)
+"""Batches' worth of groups dropped in a row after which that is said: until then a run only looks slow."""
 
 
 @dataclass(slots=True, eq=False)
@@ -281,7 +285,13 @@ class RolloutExecutor:
             self.discarded.add(group)
         if group.item.for_training:
             self._dropped_in_a_row = self._dropped_in_a_row + 1 if dropped else 0
-        if self._dropped_in_a_row >= MAX_DROPPED_BATCHES * self.config.prompts and not self.schedule.lockstep:
+        batches = self._dropped_in_a_row / self.config.prompts
+        if dropped and group.item.for_training and batches in TOLD_DROPPED_BATCHES and not self.schedule.lockstep:
+            LOG.warning(
+                "%d groups in a row were dropped (%s), and none is left to train; the run ends after %d.",
+                self._dropped_in_a_row, self.discarded.why(group), MAX_DROPPED_BATCHES * self.config.prompts,
+            )  # fmt: skip
+        if batches >= MAX_DROPPED_BATCHES and not self.schedule.lockstep:
             self._error = RolloutError(
                 f"{self._dropped_in_a_row} groups in a row were dropped and none was left to train "
                 f"({self.discarded.why(group)}); choose prompts of another level, another control, or a recipe without "

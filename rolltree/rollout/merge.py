@@ -1,8 +1,8 @@
 """Several deliveries for one prompt as one tree: the group its credit, filters and shapers see.
 
 A delivery in another context than the bare prompt's keeps that context as hint nodes, one for each slot of its brief; a
-hidden slot is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they were sampled
-from.
+hidden slot is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they
+were sampled from.
 """
 
 from __future__ import annotations

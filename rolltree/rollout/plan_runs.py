@@ -28,7 +28,7 @@ from rolltree.rollout.group_builder import GroupBuilder
 STATE_COPY_EVERY = 64
 """Plans between two copies of the control's state. All plans end before one is taken: it knows nothing of plans."""
 MAX_EMPTY_PLANS = 32
-"""Plans in a row without an order after which a run ends."""
+"""Plans in a row that order nothing to train on after which a run ends, where plans overlap."""
 DELIVERED = tuple(f.name for f in fields(Delivery) if f.name != "order")
 
 
@@ -82,6 +82,8 @@ class PlanRuns:
     """Since the copy: how many prompts where a plan began, else (plan, round, what was delivered)."""
     _copy: tuple[int, dict[str, Any]] = (0, {})
     """The state before the plan with this number began, when no other one was under way."""
+    _empty: int = 0
+    """Plans in a row that ended and had ordered nothing to train on."""
     _ended: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     """Numbers of the plans that are over."""
 
@@ -98,13 +100,9 @@ class PlanRuns:
         """The first rounds of the next plan; where plans overlap, of the next one that orders anything."""
         if self.refills is not None:
             return self._begin()
-        for _ in range(MAX_EMPTY_PLANS):
-            if rounds := self._begin():
-                return rounds
-        raise ControlError(
-            f"the control {type(self.control.control).__name__} ordered nothing in {MAX_EMPTY_PLANS} steps; choose "
-            "another one, or another task"
-        )
+        while not (rounds := self._begin()):
+            pass
+        return rounds
 
     def deliver(self, round: RoundState, index: int, delivery: Delivery) -> list[RoundState]:
         """What came of one order; once its round is complete, the rounds that follow from it."""
@@ -197,6 +195,12 @@ class PlanRuns:
         run.asked += len(rounds)
         if run.following.over:
             del self.live[run.number]
+            self._empty = 0 if run.places else self._empty + 1
+            if self._empty == MAX_EMPTY_PLANS and self.refills is None:
+                raise ControlError(
+                    f"the control {type(self.control.control).__name__} ordered nothing to train on in "
+                    f"{MAX_EMPTY_PLANS} steps; choose another one, or another task"
+                )
             self._ended.append(allocation(run.following.out, run.builder.bands) | {"rollout/rounds": float(run.asked)})
         return rounds
 

@@ -26,7 +26,8 @@ class Item:
     id: str
     prompt: Observation
     answer: Any
-    """What the verifier needs; None = nobody knows: it can be asked with a frozen policy, and is refused by training."""
+    """What the verifier needs; None = nobody knows: it can be asked with a frozen policy, and is refused by
+    training."""
     level: int = 0
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -17,6 +21,7 @@ from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
 from rolltree.train.failures import KIND, failures, said_of
 from rolltree.train.loop import LAPS, RunEvent
+from rolltree.tree.atomic import naming
 from rolltree.visible import visible
 
 TOLD = 8
@@ -32,6 +37,7 @@ class Reporter:
         self._config = config
         self._quiet = quiet
         self._console = console or Terminal(stderr=True)
+        self._place = log
         self._log = log.open("a", encoding="utf-8")
         # On 80 columns the numbers need the room that a bar would take.
         self._narrow = self._console.width < 100
@@ -50,6 +56,7 @@ class Reporter:
         self._spoke = 0.0
         self._told = set[str]()
         self._heard = _Heard(self)
+        self._saying = threading.Lock()
 
     def __enter__(self) -> Reporter:
         self._bar.start()
@@ -57,11 +64,18 @@ class Reporter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is not None:
-            self.say(f"stopped: {type(error).__name__}: {error}", shown=False)
         _WARNINGS.removeHandler(self._heard)
         self._bar.stop()
-        self._log.close()
+        with suppress(OSError) if error is not None else nullcontext():  # what went wrong first is the news
+            self._last_words(error)
+            with naming(self._place):
+                self._log.close()
+
+    def _last_words(self, error: BaseException | None) -> None:
+        if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+            self.say("stopped from outside; resume=True (--resume) goes on", shown=False)
+        elif error is not None:
+            self.say(f"stopped: {type(error).__name__}: {error}", shown=False)
 
     def __call__(self, live: RunEvent) -> None:
         """Take note of something that happened."""
@@ -120,8 +134,9 @@ class Reporter:
 
     def say(self, text: str, *, shown: bool = True) -> None:
         """A line for the log, and for the screen unless it would only repeat the bar."""
-        self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
-        self._log.flush()
+        with self._saying, naming(self._place):  # engines warn from threads of their own
+            self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
+            self._log.flush()
         if shown and not self._quiet:
             self._bar.console.print(text, highlight=False, markup=False)
 
@@ -156,6 +171,35 @@ def _speed(numbers: Mapping[str, float]) -> str:
     """Tokens decoded in a second of the whole step, learning included."""
     spent = _seconds(numbers)
     return f"{numbers['budget/decoded'] / spent:,.0f} tok/s" if spent else "– tok/s"
+
+
+WARNED = "warnings"
+"""The kind of lines in metrics.jsonl that say what was warned of."""
+
+
+class WarningLog(logging.Handler):
+    """Writes what the package warns of into a run's numbers, with the next thing that happens in the run."""
+
+    def __init__(self, metrics: MetricsLog) -> None:
+        super().__init__(logging.WARNING)
+        self._metrics = metrics
+        self._waiting: deque[str] = deque()
+
+    def __enter__(self) -> WarningLog:
+        _WARNINGS.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _WARNINGS.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Remember one; threads of engines warn too, and only the run's own writes its numbers."""
+        self._waiting.append(record.getMessage())
+
+    def __call__(self, live: RunEvent) -> None:
+        """Write down what has come."""
+        while self._waiting:
+            self._metrics.write_words(WARNED, live.step, said=self._waiting.popleft())
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ README = (
 | file | what it is |
 |---|---|
 | `config.json` | every knob, the seeds, the versions of what ran and a digest of the source |
-| `metrics.jsonl` | one line per step and per evaluation (docs/metrics.md); `kind` says which (`failures`: what broke) |
+| `metrics.jsonl` | a line per step and evaluation (docs/metrics.md), `failures` and `warnings`; `kind` says which |
 | `prompt.json` | the first prompt as the model sees it, token by token |
 | `metrics.parquet` | the same as a table, once the run has ended |
 | `forests/step=N/` | rollouts of a step with every decision: `rolltree.tree.parquet.load`, or any Parquet reader |

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ from rolltree.train.learner import compute_of, make_learner
 from rolltree.train.loop import Listen, Loop, RunEvent
 from rolltree.train.optimizer import optim_at
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
-from rolltree.train.progress import FailureLog, Reporter
+from rolltree.train.progress import FailureLog, Reporter, WarningLog
 from rolltree.train.prompt import write_first
 from rolltree.train.ranks import crewed
 from rolltree.train.ranks_torchrun import follow, leads, settled
@@ -218,10 +219,11 @@ async def _recorded(
 ) -> Result:
     metrics = MetricsLog(job.folder.metrics, trackers, after=after)
     try:
-        with Reporter(job.folder.path / "log.txt", job.config, quiet=job.quiet) as reporter:
+        log = job.folder.path / "log.txt"
+        with Reporter(log, job.config, quiet=job.quiet) as reporter, WarningLog(metrics) as warnings:
             for line in about_data(job.task, job.config):
                 reporter.say(line)
-            loop.listen = _all(reporter, FailureLog(metrics), listen)
+            loop.listen = _all(reporter, (FailureLog(metrics), warnings), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
     except BaseException:
         # What went wrong is the news, not what goes wrong because of it.
@@ -304,10 +306,11 @@ def _check_held_out(job: _Job) -> None:
         )
 
 
-def _all(reporter: Reporter, failed: FailureLog, listen: Listen | None) -> Listen:
+def _all(reporter: Reporter, logs: Sequence[Callable[[RunEvent], None]], listen: Listen | None) -> Listen:
     def tell(live: RunEvent) -> None:
         reporter(live)
-        failed(live)
+        for log in logs:
+            log(live)
         if listen is not None and (answer := listen(live)):
             for line in answer.splitlines():
                 reporter.say(f"step {live.step}: {line}")

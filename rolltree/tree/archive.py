@@ -115,6 +115,11 @@ class Archive:
         texts = self.column("notes").take(rows).to_pylist()
         return ({} if text is None else cast("Notes", read_json(text)) for text in texts)
 
+    def tree_notes(self) -> Iterator[Notes]:
+        """The notes of every tree; their top level is plain JSON."""
+        texts = (text for part in self._parts for text in part.tree_notes())
+        return ({} if text is None else cast("Notes", read_json(text)) for text in texts)
+
     def events(self) -> EventColumns:
         """All events."""
         return self._events

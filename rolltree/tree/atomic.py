@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Generator
@@ -13,6 +14,18 @@ from rolltree.tree.values import StoreError
 
 
 @contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Say of which file the system speaks where it does not say so itself: a write to one that is open names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        code = error.errno or errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from error
+
+
+@contextmanager
 def new_file(path: Path, *, overwrite: bool = False) -> Generator[IO[str]]:
     """A text file that takes its name only once it is complete and on the disk."""
     if path.exists() and not overwrite:
@@ -20,7 +33,7 @@ def new_file(path: Path, *, overwrite: bool = False) -> Generator[IO[str]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = set_partial(path)
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as sink:
+        with naming(path), partial.open("w", encoding="utf-8", newline="\n") as sink:
             yield sink
             sink.flush()
             os.fsync(sink.fileno())
@@ -48,7 +61,8 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
         shutil.rmtree(stale, ignore_errors=True)
     partial.mkdir()
     try:
-        yield partial
+        with naming(path):
+            yield partial
         for file in partial.iterdir():
             sync(file)
         sync(partial)

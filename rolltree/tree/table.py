@@ -151,6 +151,10 @@ class Table(Shape):
         """The notes of some nodes."""
         return (self.nodes[i].notes for i in rows.tolist())
 
+    def tree_notes(self) -> Iterator[Notes]:
+        """The notes of every tree."""
+        return (t.notes for t in self.trees)
+
     def events(self) -> EventColumns:
         """All events."""
         pairs = [(i, e) for i, t in enumerate(self.trees) for e in t.events]

@@ -7,8 +7,8 @@
     a7b3c9d2|b3c9=2|?bc:…      an attempt with an earlier one in sight
     a7b3c9d2@c9b3a7            notes read off in any order (it is how reading is learned)
 
-Its attempts err in two ways: it reads the wrong note (noise), and where a 7 was read its sum is one too high (a bug that
-more samples repeat). Verdicts and mends have no such bug, so checking is easier than answering.
+Its attempts err in two ways: it reads the wrong note (noise), and where a 7 was read its sum is one too high (a bug
+that more samples repeat). Verdicts and mends have no such bug, so checking is easier than answering.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Make the reader: `python -m studies.reader.train --out runs/policies/reader`.
 
 A Llama of a few layers learns the reader's documents (`language.py`) from random weights, on what it is to write alone,
-with few notes first. It is measured every so often on notes it has not seen, and written with a note of how it was made.
-Go or no-go: at least 90 % of single notes read among eight, and verdicts right at .8; the note says which.
+with two notes first, and one more whenever it reads those. It is measured every so often on notes it has not seen, and
+written with a note of how it was made. Go or no-go: at least 90 % of single notes read among eight, and verdicts right
+at .8; the note says which.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ class ReaderSettings:
     width: int = 128
     rate: float = 0.02
     rate_rest: float = 3e-3
-    few: float = 0.3
-    """Share of the documents in which the number of notes grows from 2 to 8, and reading off is most of what is asked."""
+    look: int = 25
+    """Steps after which it is asked whether it reads as many notes as it is shown; then it is shown one more."""
     minutes: float = 20.0
     """Processor minutes after which training ends with what it has."""
     every: int = 250
     """Steps between two measurements."""
+    count: int = 1000
+    """Questions of the last measurement."""
     seed: int = 0
     threads: int = 1
 
@@ -72,13 +75,15 @@ def main(settings: ReaderSettings) -> None:
     chosen = optimizers(model, PretrainSettings(settings.out, rate=settings.rate, rate_rest=settings.rate_rest))
     rates = [group["lr"] for one in chosen for group in one.param_groups]
     steps, began, found = settings.documents // settings.batch, time.process_time(), dict[str, float]()
+    most, reads_all = 2, False
     for step in range(steps):
         late = (time.process_time() - began) / 60 / settings.minutes
         done = max(step / steps, late)
         if done >= 1:
             break
-        grown = min(done / settings.few, 1.0)
-        most, reading = 2 + round((NOTES - 2) * grown), 0.8 - 0.6 * grown
+        if step % settings.look == settings.look - 1 and not reads_all and reads(model, codec, most) >= READS:
+            reads_all, most = most == NOTES, min(most + 1, NOTES)
+        reading = 0.2 if reads_all else 0.8
         texts = [document(rng, most, reading) for _ in range(settings.batch)]
         learn(model, chosen, [_document(codec, *text) for text in texts])
         scale = min(1.0, (step + 1) / 50) * (1 - done)
@@ -89,7 +94,7 @@ def main(settings: ReaderSettings) -> None:
             spent = time.process_time() - began
             print(f"step {step + 1}/{steps}  {spent:.0f} s  {most} notes  " +
                   "  ".join(f"{k} {v:.3f}" for k, v in found.items()), flush=True)  # fmt: skip
-    found = measured(model, codec, 1000)
+    found = measured(model, codec, settings.count)
     settings.out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(settings.out)
     tokenizer.save_pretrained(settings.out)
@@ -116,16 +121,23 @@ def learn(model: Any, chosen: Sequence[torch.optim.Optimizer], documents: Sequen
         one.zero_grad()
 
 
+def reads(model: Any, codec: CharacterCodec, most: int, count: int = 128) -> float:
+    """Share of single notes read right among so many."""
+    rng = Random(f"reader/reads/{most}")
+    items = [drawn(rng, most, most) for _ in range(count)]
+    keys = [rng.choice(notes.values) for notes in items]
+    said = _greedy(model, codec, [f"{n.text}@{k}" for n, (k, _) in zip(items, keys, strict=True)], 1)
+    return float(np.mean([a == str(v) for a, (_, v) in zip(said, keys, strict=True)]))
+
+
 def measured(model: Any, codec: CharacterCodec, count: int) -> dict[str, float]:
-    """On eight notes: single notes read right, right verdicts (half of the attempts are wrong), right mends and answers,
-    and the share of its greedy answers with a 7 read that have the bug."""
+    """On eight notes: single notes read right, right verdicts (half of the attempts are wrong), right mends and
+    answers, and the share of its greedy answers with a 7 read that have the bug."""
     rng = Random("reader/measure")
     items = [drawn(rng, NOTES, NOTES) for _ in range(count)]
-    keys = [rng.choice(notes.values) for notes in items]
     wrong = [spoiled(notes, rng) for notes in items]
     shown = [notes.right if i % 2 else wrong[i] for i, notes in enumerate(items)]
     heads = [notes.text + notes.question for notes in items]
-    read = _greedy(model, codec, [f"{n.text}@{k}" for n, (k, _) in zip(items, keys, strict=True)], 1)
     verdicts = _greedy(model, codec, [f"{h}{s}!" for h, s in zip(heads, shown, strict=True)], 8)
     mended = _greedy(model, codec, [f"{h}{w}~" for h, w in zip(heads, wrong, strict=True)], 7)
     said = _greedy(model, codec, heads, 7)
@@ -133,7 +145,7 @@ def measured(model: Any, codec: CharacterCodec, count: int) -> dict[str, float]:
     plain = [i for i in range(count) if i not in seven]
     right = [a == n.right for a, n in zip(said, items, strict=True)]
     return {
-        "reads": float(np.mean([a == str(v) for a, (_, v) in zip(read, keys, strict=True)])),
+        "reads": reads(model, codec, NOTES, count),
         "judges": float(np.mean([a[-1:] == "ny"[i % 2] for i, a in enumerate(verdicts)])),
         "mends": float(np.mean([a == n.right for a, n in zip(mended, items, strict=True)])),
         "answers": float(np.mean([right[i] for i in plain])),

@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from rolltree.control.brief import brief
 from rolltree.control.history import History
 from rolltree.control.methods.seele import Seele
 from rolltree.control.methods.vade import Vade
 from rolltree.control.methods.xrpo import Xrpo
-from rolltree.control.brief import brief
 from rolltree.control.order import PLAIN, ControlError, Order, Prompt
 from rolltree.control.plan import Control, Uniform
 from rolltree.control.registry import controls, load_control

@@ -10,7 +10,7 @@ import pytest
 from rolltree.contract.forests import flat
 from rolltree.credit.registry import load_credit
 from rolltree.filter.versus import Versus
-from rolltree.generate.judge.measured import MeasureError, Measured
+from rolltree.generate.judge.measured import Measured, MeasureError
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -17,9 +18,13 @@ from rolltree.engine.protocol import Engine, EngineError
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
+from rolltree.generate.judge.backward import Backward, alike
+from rolltree.generate.judge.calibration import auc
 from rolltree.generate.judge.engine_judges import Likelihood, Written
 from rolltree.generate.judge.protocol import JudgeError, entries
 from rolltree.generate.judge.votes import Votes
+from rolltree.generate.judged import graded
+from rolltree.generate.methods.best_judged import BestJudged
 from rolltree.generate.random import Stream
 from rolltree.generate.roles import Said, is_side
 from rolltree.generate.runner import grow, open_hand
@@ -28,7 +33,7 @@ from rolltree.generate.turns import play
 from rolltree.task.protocol import Item
 from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
-from studies.roles import ALONE, FOLLOWS, Echo, banked, grown, reader, repeated, right, waves, winner_right
+from studies.roles import ALONE, FOLLOWS, Echo, backwards, banked, grown, reader, repeated, right, waves, winner_right
 
 ITEM = Item("q", "ab", "x")
 
@@ -104,7 +109,7 @@ def test_an_empty_question_and_the_verdict_on_a_role_are_refused() -> None:
     async def use(hand: Hand) -> None:
         with pytest.raises(HandError, match="'critic' is asked nothing"):
             await hand.ask("critic", Brief())
-        side = hand.aside("critic", brief("x"))
+        side = hand.side("critic", brief("x"))
         (node,) = await side.extend(side.tree.root, max_tokens=1)
         assert await side.verify(node) is None
         with pytest.raises(JudgeError, match="asks an engine, which a shaper cannot"):
@@ -205,12 +210,30 @@ def test_banks_hold_what_they_say_and_a_judge_at_chance_makes_experience_harm() 
     assert repeated(shown) < repeated(plain) - 0.15, "what was tried is avoided where it is shown"
     policy = reader(alone=0.7, trusts=True)
 
-    def later(noise: float, hide: tuple[str, ...]) -> float:
-        forest = grown(banked(noise, hide=hide, epsilon=0.0), 2, 24, policy)
+    def later(noise: float, hide: tuple[str, ...], keep: float = 0.5) -> float:
+        forest = grown(replace(banked(noise, hide=hide, epsilon=0.0), keep=keep), 2, 30, policy)
         return float(np.mean([leaf.scores["reward"] for tree in forest if is_side(tree) for leaf in tree.leaves()]))
 
     assert later(0.0, ()) > later(0.0, ("experience",)) + 0.1
-    assert later(50.0, ()) < later(50.0, ("experience",)) - 0.05, "errors that are believed stay"
+    chance = later(50.0, (), keep=-1e9), later(50.0, ("experience",), keep=-1e9)
+    assert chance[0] < chance[1] - 0.05, "a judge that tells nothing lets errors in, and they are believed"
+
+
+def test_the_way_back_chooses_where_answers_tell_their_question_and_not_where_they_do_not() -> None:
+    def found(knows: float) -> tuple[float, float]:
+        forest = grown(BestJudged(4, Backward("{text}")), 1, 60, backwards(knows))
+        main = [tree for tree in forest if not is_side(tree)]
+        leaves = [leaf for tree in main for leaf in tree.leaves()]
+        return auc(*zip(*graded(leaves), strict=True)), right(forest)  # type: ignore[arg-type]
+
+    known, blind = found(0.8), found(0.0)
+    assert known == (1.0, pytest.approx(1 - (1 - ALONE) ** 4, abs=0.17))
+    assert blind[0] == 0.5
+    assert blind[1] == pytest.approx(ALONE, abs=0.17)
+    with pytest.raises(JudgeError, match="and never"):
+        Backward("{prompt}{text}")
+    assert [alike("abc", other) for other in ("abc", "xyz")] == [1.0, 0.0]
+    assert 0 < alike("abcd", "abce") < 1
 
 
 def test_role_calls_grow_the_same_forest_in_any_order_of_service() -> None:
@@ -226,7 +249,7 @@ def test_role_calls_grow_the_same_forest_in_any_order_of_service() -> None:
 
 def test_streams_of_side_trees_are_their_own() -> None:
     async def use(hand: Hand) -> None:
-        side = hand.aside("critic", brief("x"))
+        side = hand.side("critic", brief("x"))
         assert isinstance(side.rng, Stream)
         assert side.rng.key != hand.rng.key
         task = Echo()

@@ -20,7 +20,7 @@ from rolltree.generate.runner import grow
 from rolltree.generate.selection import Program, clusters, rebase
 from rolltree.generate.stepsearch import StepSearch
 from rolltree.task.protocol import Item, Verdict
-from rolltree.tree import Forest, Node
+from rolltree.tree import Forest
 
 
 def program(seed: int, n: int) -> Program:

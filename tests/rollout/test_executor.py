@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +16,8 @@ from hypothesis import strategies as st
 
 from rolltree.contract.faulty import Flaky
 from rolltree.contract.tiny import SpellTask, Walk
+from rolltree.control.order import ControlError, Order
+from rolltree.control.plan import Nothing, Plan, Step, Uniform
 from rolltree.control.schedule import (
     PRESETS,
     Ahead,
@@ -197,10 +201,34 @@ def test_trees_that_cannot_be_cut_begin_again_after_a_restart(tmp_path: Path) ->
     assert len({g.number for g in flown.groups}) == len(flown.groups)
 
 
-def test_a_filter_that_keeps_nothing_ends_the_run_with_a_sentence() -> None:
-    for name in ("verl", "april", "areal"):
-        with pytest.raises(RolloutError, match=r"192 groups in a row were dropped .*all alike\); choose prompts"):
-            fly(preset(name), filters=(lambda tree: "all alike",))
+@pytest.mark.parametrize("name", ["verl", "april", "areal"])
+def test_a_filter_that_keeps_nothing_is_told_and_ends_the_run_with_a_sentence(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = r"192 groups in a row were dropped .*all alike\); choose prompts"
+    with caplog.at_level(logging.WARNING, "rolltree"), pytest.raises(RolloutError, match=said):
+        fly(preset(name), filters=(lambda tree: "all alike",))
+    assert [said.partition(" groups in a row were dropped")[0] for said in caplog.messages] == ["12", "24", "48", "96"]
+    assert all(said.endswith("none is left to train; the run ends after 192.") for said in caplog.messages)
+
+
+@dataclass(frozen=True)
+class Measures(Uniform):
+    """A control that asks for rollouts to measure and for none to train on, or for nothing at all."""
+
+    nothing: bool = False
+
+    def plan(self, step: Step, state: Nothing) -> Plan:
+        yield [] if self.nothing else [Order(prompt, for_training=False, last=True) for prompt in step.take()]
+
+
+@pytest.mark.parametrize("nothing", [False, True])
+@pytest.mark.parametrize("name", ["verl", "april", "areal"])
+def test_a_control_that_never_orders_anything_to_train_on_ends_the_run_with_a_sentence(
+    name: str, nothing: bool
+) -> None:
+    with pytest.raises(ControlError, match="the control Measures ordered nothing to train on in 32 steps; choose"):
+        fly(preset(name), control=Measures(nothing))
 
 
 def test_a_dead_engine_ends_the_run_with_a_sentence() -> None:

@@ -15,7 +15,7 @@ from studies.warm import STARTS, WarmSettings, WarmStart
 from tests.studies.test_confirm import ASKED
 
 STUDIES = ("board", "calibrate", "clock.__main__", "confirm", "controllers", "exact.report", "majority", "nano.learn",
-           "nano.table", "power", "tree_methods", "variants", "warm")  # fmt: skip
+           "nano.table", "power", "publish", "tree_methods", "variants", "warm")  # fmt: skip
 
 
 def run(module, shape, *arguments):

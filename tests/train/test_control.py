@@ -14,8 +14,8 @@ import torch
 
 import rolltree
 from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
-from rolltree.control.ledger import Budget, Limits
 from rolltree.control.brief import Brief, Slot, brief
+from rolltree.control.ledger import Budget, Limits
 from rolltree.control.order import Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
 from rolltree.control.registry import controls, load_control

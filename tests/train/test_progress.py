@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from io import StringIO
 from pathlib import Path
 
 import pytest
+import torch
 
+import rolltree
 from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
 from rolltree.train.loop import RunEvent
 from rolltree.train.progress import Reporter
+from tests.train.toy import KNOBS, Early, tiny_policy
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """The logger of engines, as it is in a program. Libraries of other tests configure logging for the whole process,
+    and silence loggers that existed before."""
+    logger = logging.getLogger("rolltree.engine")
+    for each in (logger, logging.getLogger("rolltree")):
+        monkeypatch.setattr(each, "disabled", False)
+        monkeypatch.setattr(each, "propagate", True)
+        monkeypatch.setattr(each, "level", logging.NOTSET)
+    monkeypatch.setattr(logging.root.manager, "disable", 0)
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
+    return logger
 
 
 def test_what_an_engine_warns_of_stands_in_the_runs_log_while_the_run_lasts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: logging.Logger
 ) -> None:
-    engine = logging.getLogger("rolltree.engine")
-    # Libraries of other tests configure logging for the whole process, and silence loggers that existed before.
-    for logger in (engine, logging.getLogger("rolltree")):
-        monkeypatch.setattr(logger, "disabled", False)
-        monkeypatch.setattr(logger, "propagate", True)
-        monkeypatch.setattr(logger, "level", logging.NOTSET)
-    monkeypatch.setattr(logging.root.manager, "disable", 0)
-    engine.manager._clear_cache()  # type: ignore[attr-defined]
     with Reporter(tmp_path / "log.txt", TrainConfig(), quiet=True):
         engine.warning("The local engine ran out of memory with %d requests inside.", 7)
         engine.info("not this")
@@ -91,3 +101,23 @@ def test_where_there_is_no_screen_an_evaluation_says_that_it_has_begun(tmp_path:
         reporter(RunEvent("evaluating", 0, {"done": 0, "items": 64}))
         reporter(RunEvent("evaluating", 0, {"done": 12, "items": 64}))
     assert paper.getvalue() == "step 0: evaluating 64 held-out items, 8 samples each\n"
+
+
+def test_what_an_engine_warns_of_stands_in_the_log_and_in_the_numbers(tmp_path: Path, engine: logging.Logger) -> None:
+    torch.set_num_threads(1)
+
+    def listen(live: RunEvent) -> None:
+        if live.kind == "grown" and live.step == 1:
+            thread = threading.Thread(target=engine.warning, args=("No progress for %d s: an engine.", 130))
+            thread.start()
+            thread.join()
+
+    knobs = {**KNOBS, "steps": 2, "eval_every": 0, "checkpoint_every": 0, "forests_every": 0}
+    done = rolltree.train("grpo", tiny_policy(), Early(), out=tmp_path / "run", listen=listen, **knobs)
+    said = "No progress for 130 s: an engine."
+    assert said in (tmp_path / "run" / "log.txt").read_text()
+    assert [line for line in done.metrics if line["kind"] == "warnings"] == [
+        {"kind": "warnings", "step": 1, "said": said}
+    ]
+    engine.warning("after the run")
+    assert "after the run" not in (tmp_path / "run" / "metrics.jsonl").read_text()

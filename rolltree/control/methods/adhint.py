@@ -56,9 +56,8 @@ class ADHint:
             text = beginning(answer, min(max(share, 0.0), 1.0))[: len(answer) - 1] if d.n and missed > 0 else ""
             why = f"{missed:.2f} missed: {len(text)} of {len(answer)} characters shown"
             if text:
-                orders.append(
-                    Order(prompt, rest, "hint", brief(text, "hint", joins=True, trainable=True), why=why, last=True)
-                )
+                shown = brief(text, "hint", joins=True, trainable=True)
+                orders.append(Order(prompt, rest, "hint", shown, why=why, last=True))
             else:
                 orders.append(Order(prompt, rest, why="solved without a hint", last=True))
         yield orders

@@ -15,20 +15,22 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from rolltree.gateway.agents.door import Door, WaitingCall
+from rolltree.gateway.agents.limits import AgentLimits, check_sandbox, refused
 from rolltree.gateway.agents.outside import Outside
 from rolltree.gateway.answer import CallAnswer
 from rolltree.task.foreign.locate import locate
+from rolltree.task.foreign.threads import beside
 from rolltree.task.items import TaskError
 
 SOON = 1.0
 """Seconds that a replay waits for a call which came earlier than those that are here."""
 KEPT = 4000
 """Characters of standard error that a failure tells."""
-MOST = 1_000_000
-"""Characters of standard output that are read as the final answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,40 +150,71 @@ def _end_all() -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-def agent_of(told: str | Callable[..., Any]) -> Agent:
-    """A command, `module:function` or `file.py:function`, or the function itself."""
-    if callable(told):
-        return _function(told)
-    words = shlex.split(told)
-    if len(words) == 1 and ":" in words[0]:
-        return _function(locate(words[0], "the agent"))
+def agent_of(told: str | Callable[..., Any], limits: AgentLimits | None = None) -> Agent:
+    """A command, `module:function` or `file.py:function`, or the function itself. Only processes can be limited."""
+    limits = limits or AgentLimits()
+    words = [] if callable(told) else shlex.split(told)
+    if callable(told) or (len(words) == 1 and ":" in words[0]):
+        if limits.boxed:
+            raise TaskError("memory, cpu_seconds and sandbox hold processes; give the agent as a command")
+        return _within(_function(told if callable(told) else locate(words[0], "the agent")), limits.total_seconds)
     if not words:
         raise TaskError("the agent is empty; give a command such as 'python my_agent.py', or module:function")
-    return _process(words)
+    if limits.sandbox:
+        check_sandbox()
+    return _within(_process(words, limits), limits.total_seconds)
 
 
-def _process(words: list[str]) -> Agent:
+def _within(agent: Agent, seconds: float) -> Agent:
+    """An agent that is stopped after so long, whatever it does; 0 = never."""
+    if not seconds:
+        return agent
+
     async def run(item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
-        around = {
-            **os.environ, "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": key,
+        try:
+            async with asyncio.timeout(seconds):
+                return await agent(item, base_url, key, outside)
+        except TimeoutError:
+            raise TaskError(f"the agent ran longer than {seconds:g} s and was stopped") from None
+
+    return run
+
+
+def _process(words: list[str], limits: AgentLimits) -> Agent:
+    async def run(item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
+        told = {
+            "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": key,
             "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"), "ROLLTREE_ITEM": json.dumps(item),
         }  # fmt: skip
+        if not limits.sandbox:
+            return await started(told, "", base_url)
+        with TemporaryDirectory(prefix="rolltree-agent-", ignore_cleanup_errors=True) as scratch:
+            return await started(told, scratch, base_url)
+
+    async def started(told: Mapping[str, str], scratch: str, base_url: str) -> Ended:
+        command, around = (
+            limits.command(words, scratch, urlsplit(base_url).port or 0),
+            limits.environment(told, scratch),
+        )
         pipe = asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
-                *words, env=around, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
-            )
+                *command, env=around, cwd=scratch or None, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe,
+                start_new_session=True,
+            )  # fmt: skip
         except OSError as error:
             raise TaskError(f"the agent {shlex.join(words)!r} cannot be started: {error.strerror}") from None
         _alive.add(process.pid)
         try:
-            out, err = await asyncio.gather(_head(process.stdout, MOST), _tail(process.stderr, KEPT))
+            out, err = await asyncio.gather(_head(process.stdout, limits.output), _tail(process.stderr, KEPT))
             code = await process.wait()
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # what it started and left behind, too
             _alive.discard(process.pid)
             await process.wait()
+        if why := refused(code, shlex.join(words), err):
+            raise why
         if code:
             raise TaskError(f"the agent ended with code {code}: {err.strip() or 'it said nothing on standard error'}")
         return Ended(out.strip())
@@ -192,7 +225,7 @@ def _process(words: list[str]) -> Agent:
 def _function(made: Callable[..., Any]) -> Agent:
     async def run(item: Mapping[str, Any], base_url: str, key: str, outside: Outside) -> Ended:
         asked = {**item, "base_url": base_url, "api_key": key, "outside": outside}
-        told = made(asked) if inspect.iscoroutinefunction(made) else asyncio.to_thread(made, asked)
+        told = made(asked) if inspect.iscoroutinefunction(made) else beside(lambda: made(asked))
         value = await told
         if isinstance(value, bool | int | float):
             return Ended(reward=float(value))
@@ -206,7 +239,9 @@ def _function(made: Callable[..., Any]) -> Agent:
 async def _head(stream: asyncio.StreamReader | None, most: int) -> str:
     kept = bytearray()
     while stream is not None and (part := await stream.read(65536)):
-        kept += part[: max(0, most - len(kept))]
+        kept += part
+        if len(kept) > most:
+            raise TaskError(f"the agent printed more than {most} bytes and was stopped; what it prints is its answer")
     return kept.decode(errors="replace")
 
 

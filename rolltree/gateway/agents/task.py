@@ -21,6 +21,7 @@ import numpy as np
 
 from rolltree.gateway.agents.door import Door, WaitingCall, serving_door
 from rolltree.gateway.agents.letters import Characters, characters
+from rolltree.gateway.agents.limits import AgentLimits
 from rolltree.gateway.agents.outside import Outside
 from rolltree.gateway.agents.running import AgentRun, Ended, agent_of
 from rolltree.gateway.answer import answer_of
@@ -74,18 +75,24 @@ class AgentTask(Foreign):
     def __init__(
         self, agent: str | Callable[..., Any], *, task: str | Task = "countdown", level: int | None = None,
         stop: str | Sequence[str] = (), max_turns: int = 0, max_tokens: int = 0, seconds: float = 50.0,
-        states: States = "said",
+        states: States = "said", total_seconds: float = 0.0, cpu_seconds: int = 0, memory: int = 0,
+        output: int = 1_000_000, sandbox: bool = False, reads: str | Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`agent` is a command, module:function or file.py:function. `stop` are strings that end a turn (of a policy
         without chat template; the task's own when left out). `seconds` is how long the agent may be silent. A state is
-        named by all that was "said" or by the "last" message of a call, unless the call names it (metadata.state)."""
+        named by all that was "said" or by the "last" message of a call, unless the call names it (metadata.state). The
+        others are the limits of its processes (`AgentLimits`)."""
         if states not in ("said", "last"):
             raise TaskError(f"states={states!r} names no states of an agent; give 'said' or 'last'")
+        bounds: dict[str, Any] = {
+            "total_seconds": total_seconds, "cpu_seconds": cpu_seconds, "memory": memory, "output": output,
+            "sandbox": sandbox, "reads": (reads,) if isinstance(reads, str) and reads else tuple(reads),
+        }  # fmt: skip
         limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds, "states": states}
-        self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits}
+        self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits, **bounds}
         self.agent = agent
         self.inner = load_task(task, level=level) if isinstance(task, str) else task
-        self._run, self._seconds, self._states = agent_of(agent), seconds, states
+        self._run, self._seconds, self._states = agent_of(agent, AgentLimits(**bounds)), seconds, states
         self._extra = (stop,) if isinstance(stop, str) and stop else tuple(stop)
         self._tokenizer: Any = None
         self._template: Template = Plain()

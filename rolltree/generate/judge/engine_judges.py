@@ -39,6 +39,8 @@ class Likelihood:
     options: tuple[str, ...] = ()
     mean: bool = True
     """Whether texts of unequal length are compared per token."""
+    letters: str = ""
+    """For comparison: judge by the likelihood of a place's letter, which {letter} shows in `entry`, not of the text."""
     role: str = "judge"
     want: frozenset[str] = frozenset()
 
@@ -52,7 +54,7 @@ class Likelihood:
     @property
     def name(self) -> str:
         """Everything that could change a number."""
-        return f"likelihood {self.role} {mix(self.ask, self.entry, *self.options, self.mean):x}"
+        return f"likelihood {self.role} {mix(self.ask, self.entry, *self.options, self.mean, self.letters):x}"
 
     def calls(self, size: int) -> int:
         """One."""
@@ -67,9 +69,14 @@ class Likelihood:
         return await asyncio.gather(*(answer(mine, question) for question in questions))
 
     async def _compared(self, hand: Hand, question: Question) -> Opinion:
-        listed = "".join(self.entry.format(text=entry.text) for entry in question)
+        letters = self.letters or " " * len(question)
+        if len(letters) < len(question):
+            raise JudgeError(f"the judge {self.name!r} has {len(letters)} letters and is shown {len(question)} entries")
+        places = list(zip(letters, question, strict=False))
+        listed = "".join(self.entry.format(text=entry.text, letter=letter) for letter, entry in places)
         text = self.ask.format(prompt=prompt_of(hand), entries=listed, entry="")
-        found = await likelihoods(hand, self.role, text, [e.text for e in question], question, mean=self.mean)
+        said = [letter if self.letters else entry.text for letter, entry in places]
+        found = await likelihoods(hand, self.role, text, said, question, mean=self.mean)
         return None if found is None else [float(np.exp(x)) for x in found]
 
     async def _graded(self, hand: Hand, question: Question) -> Opinion:
@@ -110,7 +117,7 @@ class Written:
     @property
     def name(self) -> str:
         """Everything that could change a verdict."""
-        key = mix(self.ask, self.entry, *self.words, *map(str, self.scale), *self.stop, self.max_tokens, str(self.temperature))
+        key = mix(self.ask, self.entry, *self.words, *self.stop, self.max_tokens, repr((self.scale, self.temperature)))
         return f"written {self.role} {key:x}"
 
     def calls(self, size: int) -> int:
@@ -160,7 +167,7 @@ async def likelihoods(
     """Log-probs of texts that follow a text, each a node of one side tree; None where one could not be read."""
     if not text:
         raise JudgeError(f"role {role!r} is asked nothing: what it reads is empty; give `ask` a text")
-    side = hand.aside(role, brief(text), about=about(question))
+    side = hand.side(role, brief(text), about=about(question))
     known = {node.notes.get("option"): node for node in side.tree.children(side.tree.root)}
     out: list[float] = []
     for option in options:

@@ -1,8 +1,8 @@
 """What a judge is: it reads entries and says a number for each.
 
 A question is a few entries in the order they are read: one to be graded, two to be compared, the steps of a rollout
-among which the first wrong one is looked for. A judge answers a batch of questions, so that what it asks of an engine is
-one batch too. A number that is NaN is an abstention; None in place of numbers is a question that stayed unanswered,
+among which the first wrong one is looked for. A judge answers a batch of questions, so that what it asks of an engine
+is one batch too. A number that is NaN is an abstention; None in place of numbers is a question that stayed unanswered,
 because something broke or was not paid. Neither is ever a zero.
 """
 

@@ -71,7 +71,8 @@ async def tournament(
         if hand is not None:
             hand.event("select", None, f"round {len(rounds)} of the tournament", left=len(left),
                        chance=sum(match.by == "chance" for match in played),
-                       matches=[[list(m.members), [round(s, 3) for s in m.shares], m.winner] for m in played])  # fmt: skip
+                       matches=[[list(m.members), [round(s, 3) for s in m.shares], m.winner] for m in played],
+                       )  # fmt: skip
     return Bracket(tuple(left), tuple(rounds))
 
 

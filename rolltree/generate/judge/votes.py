@@ -1,7 +1,8 @@
 """Votes: a judge read several times, in several orders, each vote with chance of its own.
 
-A verdict that does not survive swapping says nothing about the entries, so it is an abstention (`swapped`). Reading every
-order and taking the mean removes what the place adds exactly (`all`; arXiv 2306.07951 does it for answers of surveys).
+A verdict that does not survive swapping says nothing about the entries, so it is an abstention (`swapped`). Reading
+every order and taking the mean removes what the place adds exactly (`all`; arXiv 2306.07951 does it for answers of
+surveys).
 """
 
 from __future__ import annotations

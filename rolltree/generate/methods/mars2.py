@@ -16,7 +16,7 @@ import numpy as np
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.methods.mars2_thompson import Prior
-from rolltree.generate.needs import NeedsError
+from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.attempts import attempt, said, score_of
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search
@@ -67,11 +67,7 @@ class Attempts:
 
     def check(self, engine: Engine, task: Task) -> None:
         """Refuse environments: an attempt is one run of tokens, with one score."""
-        if task.max_turns:
-            raise NeedsError(
-                f"trees of attempts need a task that is answered in one go, but {task.name!r} has an environment; "
-                "choose one without turns, such as 'countdown'"
-            )
+        refuse_environment(task)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """One attempt after the other; prompts run side by side."""

@@ -113,7 +113,7 @@ class Waves:
                 return
             shown = self._shown(entries, bracket)
             about = [About(e.tree, e.node) for e in shown]
-            here, first = here.aside(AGAIN, self.digests.briefed(shown), about=about, item=hand.item), False
+            here, first = here.side(AGAIN, self.digests.briefed(shown), about=about, item=hand.item), False
 
     async def _played(self, hand: Hand, entries: Sequence[Entry], stop_at: int, wave: int) -> Bracket:
         rng = hand.rng.child("tournament", wave).generator()

@@ -1,7 +1,7 @@
 """Rounds of attempts over two banks: what was learned, to be used, and what was tried, to be avoided (TMAS).
 
-Banks belong to one prompt. What stands in a prompt is a slot of its brief with its sources, so that a run can show it, or
-take one of the two away and see what it was worth.
+Banks belong to one prompt. What stands in a prompt is a slot of its brief with its sources, so that a run can show it,
+or take one of the two away and see what it was worth.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Writer:
 class Banked:
     """TMAS's generator (arXiv 2605.10344): each attempt exploits what was learned, or explores beside what was tried.
 
-    Every attempt of a round draws for itself: with `epsilon` it sees the guidelines, else the experience. A judge grades
-    each attempt `judge.votes` times; what it grades at least `keep` enters the experience, every attempt the guidelines.
-    The answer is the one with most grades in all (reconstructed).
+    Every attempt of a round draws for itself: with `epsilon` it sees the guidelines, else the experience. A judge
+    grades each attempt `judge.votes` times; what it grades at least `keep` enters the experience, every attempt the
+    guidelines. The answer is the one with most grades in all (reconstructed).
     """
 
     n: int = 8
@@ -153,7 +153,7 @@ class Banked:
         here = hand
         if number:
             kind = shown.slots[0].name if shown.slots else "plain"
-            here = hand.aside(f"{kind} {number + 1}", shown, item=hand.item)
+            here = hand.side(kind, shown, item=hand.item, turn=number)
         await Independent(n, want=self.want).grow_tree(here.tree, here)
         leaves = [leaf for leaf in here.tree.leaves() if leaf.status == "done" and leaf.parent is not None]
         return [Entry(here.tree, leaf, here.text(leaf)) for leaf in leaves]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rolltree.generate.judge.head import load_head
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.judge.protocol import Judge, Opinion, Question
+from rolltree.generate.judge.protocol import Judge, JudgeError, Opinion, Question
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
 
-Worth = Literal["path", "step", "least", "verifier"]
-"""Confidence over the path, its last step or its least likely step; or the task's verdict on what has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,12 @@ class Verified:
         ]  # fmt: skip
 
 
-def judge_of(worth: Worth) -> Judge:
-    """The judge that recipes call so."""
-    return Verified() if worth == "verifier" else Confidence(worth)
+def judge_of(worth: str) -> Judge:
+    """The judge that recipes call so: path, step, least (confidence), verifier, or head:FILE (a trained step head)."""
+    if worth in ("path", "step", "least"):
+        return Confidence(worth)
+    if worth == "verifier":
+        return Verified()
+    if worth.startswith("head:"):
+        return load_head(worth.removeprefix("head:"))
+    raise JudgeError(f"worth={worth!r} is none of path, step, least, verifier and head:FILE")

@@ -12,10 +12,10 @@ import pytest
 
 from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.engine.tabular import TabularEngine
+from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.methods.mars2 import Attempts
 from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.runner import grow
-from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.stepsearch import StepSearch
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.tree import Forest
