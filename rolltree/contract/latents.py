@@ -1,4 +1,4 @@
-"""What every engine of latents must do: `LATENT_CHECKS[name](make_engine, observation)` runs one check on a fresh one."""
+"""What every engine of latents must do: `LATENT_CHECKS[name](make_engine, observation)` runs one check on a new one."""
 
 from __future__ import annotations
 
