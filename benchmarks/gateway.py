@@ -31,7 +31,8 @@ import torch
 from machine import save
 
 from rolltree.engine.local import LocalEngine
-from rolltree.engine.protocol import Generation, Request, Sampling
+from rolltree.engine.local.run import LocalRun
+from rolltree.engine.protocol import Request, Sampling
 from rolltree.gateway.agents.task import AgentTask
 from rolltree.gateway.gateway import Gateway, GatewayBounds
 from rolltree.gateway.server import serving
@@ -113,7 +114,8 @@ async def _clients(address: str, asked: argparse.Namespace, run: str) -> None:
 def clients(pipe: Any, asked: argparse.Namespace) -> None:
     """The other process: plays all sessions whenever it is told where."""
     while (told := pipe.recv()) is not None:
-        asyncio.run(_clients(*told[:1], asked, told[1]))
+        address, run = told
+        asyncio.run(_clients(address, asked, run))
         pipe.send("done")
 
 
@@ -153,9 +155,9 @@ async def ratio(asked: argparse.Namespace) -> Ratio:
 class Counted(LocalEngine):
     """Counts what it makes, whoever asked for it."""
 
-    runs: list[Generation]
+    runs: list[LocalRun]
 
-    def submit(self, request: Request) -> Generation:
+    def submit(self, request: Request) -> LocalRun:
         """As of `LocalEngine`."""
         run = super().submit(request)
         self.runs.append(run)
@@ -220,7 +222,7 @@ async def load(asked: argparse.Namespace) -> Load:
         await asyncio.gather(*(session(n) for n in range(asked.sessions)))
         while any(one.busy for one in gateway.sessions.values()):
             await asyncio.sleep(0.05)
-        made = sum(len((await run).actions) for run in engine.runs)
+        made = sum([len((await run).actions) for run in engine.runs])
     kinds = Counter(KINDS[n % len(KINDS)] for n in range(asked.sessions))
     in_trees = sum(len(n) for tree in gateway.forest for n in tree if n.trainable)
     if in_trees != made:

@@ -147,8 +147,8 @@ def test_a_helper_of_a_rollout_that_failed_teaches_nothing():
 def test_training_sees_every_context(tmp_path, scheduler):
     """In lock-step and where rollouts and training overlap: contexts of their own are leaves that are trained."""
     result = train(
-        load_recipe("grpo", group=3), "nano", AgentTask(agents.brief, task=Calculator(level=2, fail_rate=0.0)),
-        out=tmp_path / "run", steps=1, prompts=2, eval_every=0, seed=3, scheduler=scheduler,
+        load_recipe("grpo", group=4), "nano", AgentTask(agents.brief, task=Calculator(level=1, fail_rate=0.0)),
+        out=tmp_path / "run", steps=1, prompts=3, eval_every=0, seed=0, scheduler=scheduler,
         forests_every=1, quiet=True,
     )  # fmt: skip
     step = result.last("train")
@@ -156,6 +156,7 @@ def test_training_sees_every_context(tmp_path, scheduler):
     sampled = sum(len(n) for tree in trees for n in tree if n.trainable)
     if not scheduler:  # else further rollouts are on their way
         assert sampled == step["budget/decoded"]
+        assert step["policy/mismatch_max"] < 1e-4  # what the trainer reads is what was recorded
     apart = [leaf for tree in trees for leaf in tree.leaves() if leaf.notes.get(ASIDE)]
     assert apart
     assert {leaf.usage for leaf in apart} >= {"trained"}

@@ -9,7 +9,7 @@ import json
 import os
 import resource
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from rolltree.task.sandbox import landlock, layers
 from rolltree.task.sandbox.kernel import LINUX, KernelError, checked, libc
@@ -57,6 +57,6 @@ def _own_processes() -> None:
             file.write(text)
 
 
-def _refuse(error: OSError) -> None:
+def _refuse(error: OSError) -> NoReturn:
     os.write(2, f"{error.strerror or error}\n".encode())
     os._exit(REFUSED)
