@@ -1,9 +1,4 @@
-"""What every engine of latents must do. Run these checks on an engine of your own:
-
-    @pytest.mark.parametrize("name", LATENT_CHECKS)
-    def test_my_engine(name):
-        LATENT_CHECKS[name](make_engine, observation)
-"""
+"""What every engine of latents must do: `LATENT_CHECKS[name](make_engine, observation)` runs one check on a new one."""
 
 from __future__ import annotations
 

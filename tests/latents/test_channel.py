@@ -66,7 +66,7 @@ def test_a_language_engine_refuses_latents_and_labels_aloud() -> None:
         with pytest.raises(EngineError, match=r"float32, shape \(2, 65\)"):
             await mine.force(tree.root, np.ones((2, 65), np.float32))
         with pytest.raises(EngineError, match="float64"):
-            await mine.force(tree.root, [0.5, 1.5])
+            await mine.force(tree.root, [0.5, 1.5])  # pyright: ignore[reportArgumentType]
         assert actions_of(engine, np.array([0, 1], np.int64), "ids").dtype == np.int32
         await engine.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -107,9 +108,12 @@ def test_a_step_without_noise_is_refused_by_the_trainer() -> None:
 
 
 def test_guidance_moves_the_mean_and_is_booked() -> None:
+    def aside(generated: Sequence[Any], logits: Any) -> Any:
+        return logits + 0.05
+
     async def run() -> Sample:
         engine = tiny_engine()
-        knobs = Sampling(seed=1, hook=lambda _, mean: mean + 0.05)
+        knobs = Sampling(seed=1, hook=aside)
         try:
             return await engine.submit(Request(engine.codec.encode(1), knobs))
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ BRANCH = BranchGrpo(splits="0,2", first=2)
 
 
 def _config(**knobs: Any) -> TrainConfig:
-    return TrainConfig(**{"steps": 2, "prompts": 2, "eval_every": 0, "forests_every": 0, **knobs})
+    return replace(TrainConfig(steps=2, prompts=2, eval_every=0, forests_every=0), **knobs)
 
 
 def _weights(model: FlowNet) -> np.ndarray[Any, Any]:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.credit.advantage import Credit
 from rolltree.credit.branch_pruning import BestLeaf, PrunedBranches
-from rolltree.credit.depth import Depthwise
 from rolltree.credit.fold import Folded, fold, leaf_weights
 from rolltree.credit.registry import load_credit
 from rolltree.engine.protocol import Sampling
@@ -90,40 +89,40 @@ def test_leaf_deviation_with_mean_backup_is_terminal_advantage_averaged_over_sha
     if np.std(rewards) < 1e-3:
         return
     view = table([balanced(rewards)])
-    by_depth = _folded(view, Depthwise(scale="leaf_std", eps=1e-12, clip=0))
+    by_depth = _folded(view, load_credit("depthwise", scale="leaf_std", eps=1e-12, clip=0.0))
     terminal = _folded(view, load_credit("shared_mean", base=load_credit("grpo", eps=1e-12)))
     assert np.allclose(by_depth.gain + by_depth.loss, terminal.gain + terminal.loss, atol=1e-6)
 
 
 def test_two_branches_alone_get_the_sign_of_their_difference() -> None:
     view = table([balanced([0.0, 0.0, 0.0, 1.0])])
-    told = Depthwise()(view).action
+    told = load_credit("depthwise")(view).action
     assert told is not None
     first = told[view.start[1]]
     assert abs(first) == pytest.approx(0.5**0.5, rel=1e-4)
-    assert Depthwise(clip=0.1)(view).action.max() <= 0.1  # pyright: ignore[reportOptionalMemberAccess]
+    assert load_credit("depthwise", clip=0.1)(view).action.max() <= 0.1  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_pruning_takes_from_the_gradient_alone() -> None:
     view = table([balanced([0.0, 0.3, 0.6, 1.0])])
-    whole = _folded(view, Depthwise())
-    depth = _folded(view, PrunedBranches(Depthwise(), first=0, count=2))
+    whole = _folded(view, load_credit("depthwise"))
+    depth = _folded(view, PrunedBranches(load_credit("depthwise"), first=0, count=2))
     place = np.repeat(view.down(view.length.astype(float)) - view.length, view.length)
     shallow = place < 3
     assert (depth.gain + depth.loss)[shallow & (whole.weight > 0)].tolist() == [0.0] * 4
     assert np.array_equal((depth.gain + depth.loss)[~shallow], (whole.gain + whole.loss)[~shallow])
     assert np.array_equal(depth.weight, whole.weight)
-    best = _folded(view, PrunedBranches(Depthwise(), width="best"))
+    best = _folded(view, PrunedBranches(load_credit("depthwise"), width="best"))
     kept = [(best.gain + best.loss)[view.start[row]] != 0 for row in view.leaf]
     assert kept == [False, True, False, True]
-    ends = _folded(view, PrunedBranches(Depthwise(), width="extremes"))
+    ends = _folded(view, PrunedBranches(load_credit("depthwise"), width="extremes"))
     assert [(ends.gain + ends.loss)[view.start[row]] != 0 for row in view.leaf] == [True, False, False, True]
 
 
 def test_the_best_leaf_is_imitated_only_where_it_is_good() -> None:
     good, bad = table([balanced([0.0, 0.2, 0.1, 0.9])]), table([balanced([0.0, 0.2, 0.1, 0.4])])
     for view, more in ((good, 3 * 2), (bad, 0)):
-        plain, pulled = Depthwise()(view).action, BestLeaf(Depthwise(), 0.1, 0.5)(view).action
+        plain, pulled = load_credit("depthwise")(view).action, BestLeaf(load_credit("depthwise"), 0.1, 0.5)(view).action
         assert plain is not None
         assert pulled is not None
         changed = np.flatnonzero(~np.isclose(plain, pulled))
