@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test night test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills attack-ray bench gpu docs format clean
+.PHONY: help setup demo test night test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills attack-ray bench gpu docs format clean test-agents
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,6 +71,16 @@ test-verifiers: setup ## the adapter for verifiers against verifiers itself, in 
 	@touch $(VERIFIERS)/.installed
 	$(VERIFIERS)/bin/python -m pytest tests/task/foreign --hypothesis-profile=repeatable
 
+AGENTS := .venv-agents
+test-agents: setup ## clients and agent frameworks as people use them, in an environment of their own
+	@test -x $(AGENTS)/bin/python || $(BIN)/python -m venv $(AGENTS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' > \
+	  "$$($(AGENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/shared.pth"
+	@test -f $(AGENTS)/.installed || \
+	  $(AGENTS)/bin/pip install -q --disable-pip-version-check --no-deps -r tests/gateway/clients/requirements.txt
+	@touch $(AGENTS)/.installed
+	$(BIN)/python -m pytest tests/gateway/clients --hypothesis-profile=repeatable
+
 # Its own environment: vLLM pins its own transformers. A machine with an accelerator sets VLLM=vllm, which pip resolves.
 VLLM ?=
 VLLM_BIN := .venv-vllm/bin
@@ -118,4 +128,4 @@ format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and caches (never runs/)
-	rm -rf .venv .venv-verl .venv-verifiers .venv-vllm site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache
+	rm -rf .venv .venv-verl .venv-verifiers .venv-agents .venv-vllm site .pytest_cache .ruff_cache .hypothesis .coverage .import_linter_cache

@@ -103,7 +103,7 @@ def rows(trees: int = 1000, leaves: int = 64, length: int = 256, *, arrays: bool
 
 def warm(tab: Any) -> Any:
     """A table with its lazy columns made, as training uses it."""
-    _ = tab.live, tab.reward, tab.loss_mask, tab.teaching, tab.levels, tab.start
+    _ = tab.live, tab.reward, tab.loss_mask, tab.loss_tokens, tab.levels, tab.start
     return tab
 
 

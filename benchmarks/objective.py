@@ -188,7 +188,7 @@ class Steps:
         taught = self.view.leaf_tree >= round(flat * TREES)
         self.advantage = Advantage(leaf=rng.normal(size=len(self.view.leaf)) * taught)
         self.weights = leaf_weights(self.view, "token")
-        self.actions = int(self.view.teaching.sum())
+        self.actions = int(self.view.loss_tokens.sum())
         self.learner = self._learner(lambda policy: policy)
         self.known = self._learner(Remembered)
 

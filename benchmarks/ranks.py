@@ -40,7 +40,7 @@ from rolltree.train.config import Optim
 from rolltree.train.optimizer import make_optimizer
 from rolltree.train.pack import Micro, micro_batches
 from rolltree.train.ranks_processes import meeting
-from rolltree.train.ranks_worker import Beginning, begin, teach
+from rolltree.train.ranks_worker import Beginning, begin, run_updates
 from rolltree.train.step import Learner, Work
 from rolltree.tree import Tree
 from rolltree.tree.table import table
@@ -107,7 +107,7 @@ def learner_of(whole: LlamaForCausalLM, size: int, *, checkpointing: bool) -> Le
 def taught(learner: Learner, micro: Micro, size: int) -> None:
     """A step; where there are several ranks, trained weights are gathered as for a driver that takes them elsewhere."""
     work = Work([load_objective("clipped")], [[micro]], [1.0], [size], 0, StepKnobs(), learner.optim)
-    learner.teach(work, []) if size == 1 else teach(learner, replace(work, passes=[1]))
+    learner.run_updates(work, []) if size == 1 else run_updates(learner, replace(work, passes=[1]))
 
 
 def measure(rank: int, size: int, port: int, shape: tuple[int, int], checkpointing: bool, tell: Any) -> None:

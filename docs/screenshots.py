@@ -1,6 +1,7 @@
-"""Make the pictures of docs/howto/view.md from a folder of runs: python docs/screenshots.py [FOLDER]
+"""Make the pictures of docs/howto/view.md and its neighbours: python docs/screenshots.py [FOLDER [NAME …]]
 
-Without one it trains two (grpo and treepo on countdown, two minutes). Needs rolltree[view], Playwright and Chromium.
+Without a folder of runs it trains two (grpo and treepo on countdown, two minutes); with names it makes these alone.
+Needs rolltree[view], Playwright and Chromium.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -49,6 +51,34 @@ def shoot(page: Page, address: str, name: str, *waits: str) -> None:
     page.screenshot(path=IMAGES / f"view-{name}.png")
 
 
+def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
+    """The pages of one question each: decisive tokens, a tree under two credits, a what-if."""
+    if not only or "decisive" in only:
+        shoot(page, f"{address}/decisive?run={run}", "decisive", ".decision")
+    page.goto(f"{address}/run?run={run}")
+    page.wait_for_function(READY)
+    for level in ("tbody a.row-link", "tbody a.row-link"):
+        page.click(f"{level} >> nth=0")
+        page.wait_for_function(READY)
+    page.wait_for_selector(".icicle[data-drawn]")
+    tree = page.url
+    if not only or "lens" in only:
+        page.click(".lens-link")
+        page.wait_for_selector(".lens .token >> nth=0")
+        page.screenshot(path=IMAGES / "view-lens.png")
+        page.goto(tree)
+        page.wait_for_selector(".icicle[data-drawn]")
+    if not only or "whatif" in only:
+        page.click(".whatif-link")
+        page.wait_for_selector(".begin")
+        page.click(".run >> nth=-1 >> .token >> nth=4")
+        page.wait_for_selector(".token.marked")
+        page.click(".begin")
+        page.wait_for_selector(".whatif-state.done")
+        page.wait_for_selector("table.grid tbody tr >> nth=6")
+        page.screenshot(path=IMAGES / "view-whatif.png")
+
+
 def pictures(address: str, run: str, page: Page) -> None:
     """All of them."""
     IMAGES.mkdir(exist_ok=True)
@@ -74,6 +104,7 @@ def pictures(address: str, run: str, page: Page) -> None:
 def main() -> None:
     """Serve a run, look at it, stop."""
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        only = sys.argv[2:]
         run = Path(sys.argv[1]) if len(sys.argv) > 1 else trained(Path(scratch))
         command = [sys.executable, "-m", "rolltree", "view", str(run), "--port", "0"]
         server = subprocess.Popen(command, text=True, stdout=subprocess.PIPE)
@@ -84,7 +115,9 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1180, "height": 860})
             page.set_default_timeout(120_000)
             listens(urlsplit(address).port or 0, server)
-            pictures(address, "treepo", page)
+            if not only:
+                pictures(address, "treepo", page)
+            analyses(address, "treepo", page, only)
         finally:
             browser.close()
             server.terminate()

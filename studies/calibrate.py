@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import tyro
@@ -17,6 +18,7 @@ from rolltree.lab.contrast import measures
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Shelf, Spec
 from rolltree.lab.trace import Trace, write_json
+from studies.command import run_study
 from studies.regime import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
 from studies.shelf_runs import bill, make, price
 
@@ -30,19 +32,25 @@ class CalibrateSettings:
     plan: bool = False
     """Say what it costs and stop."""
     baseline: str = "grpo"
-    budget: int | None = None
+    """The recipe whose rate and updates are chosen."""
+    budget: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Decoded tokens of a run; the regime's own when left out."""
     rates: tuple[float, ...] = ()
     """Rates to try; the regime's own when left out."""
     updates: tuple[int, ...] = ()
     """Updates of a step to try; the regime's own when left out."""
     seeds: tuple[int, ...] = CALIBRATION_SEEDS
+    """Seeds of each arm."""
     end_items: int = 256
+    """Held-out items of the first and the last evaluation."""
     set: tuple[str, ...] = ()
     """More knobs for all runs, as of `rolltree compare --set`."""
     out: Path = CALIBRATED
+    """Folder for NAME.json."""
     cache: Path = Path("runs/cache")
+    """Finished runs, found again by their content."""
     threads: int = 1
+    """Threads of processor work."""
 
 
 def main(settings: CalibrateSettings, runner: Runner | None = None) -> Calibrated | None:
@@ -85,4 +93,4 @@ def main(settings: CalibrateSettings, runner: Runner | None = None) -> Calibrate
 
 
 if __name__ == "__main__":
-    main(tyro.cli(CalibrateSettings))
+    raise SystemExit(run_study("calibrate", CalibrateSettings, main, __doc__))

@@ -20,6 +20,7 @@ from rolltree.lab.stats import Asked, corrected, describe
 from rolltree.lab.stats.sequential import look_levels, sequential_holm
 from rolltree.lab.trace import Trace, write_json
 from rolltree.recipe.registry import counter_of
+from studies.command import run_study
 from studies.preregistration import FOLDER, Preregistration, committed, read
 from studies.regime import Calibrated, calibrated, regime
 from studies.shelf_runs import Priced, bill, make, price
@@ -35,8 +36,11 @@ class ConfirmSettings:
     plan: bool = False
     """Say what it costs at most and stop."""
     folder: Path = FOLDER
+    """Where preregistrations stand."""
     cache: Path = Path("runs/cache")
+    """Finished runs, found again by their content."""
     threads: int = 1
+    """Threads of processor work."""
 
 
 def specs(asked: Preregistration, arm: TableArm, seeds: range, rate: Calibrated) -> list[Spec]:
@@ -142,4 +146,4 @@ def _write(path: Path, asked: Preregistration, commit: str, traces: dict[str, li
 
 
 if __name__ == "__main__":
-    main(tyro.cli(ConfirmSettings))
+    raise SystemExit(run_study("confirm", ConfirmSettings, main, __doc__))

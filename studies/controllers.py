@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import tyro
 from rich.console import Console
 
 from rolltree.control.plan import Uniform
@@ -30,6 +29,7 @@ from rolltree.recipe.registry import load_recipe, recipes
 from studies.board_page import Board, write_page
 from studies.board_store import joined, stored
 from studies.board_table import BoardColumn
+from studies.command import run_study
 
 BASELINE = "grpo"
 BESIDE = ("dapo", "grpo_roc")
@@ -57,10 +57,15 @@ class ControllerSettings:
     seeds: tuple[int, ...] = (1, 2, 3)
     """Seed 0 was used to choose the knobs."""
     eval_every: int = 5
+    """Steps between evaluations."""
     eval_items: int = 64
+    """Held-out items of an evaluation."""
     threads: int = 1
+    """Threads of processor work."""
     out: Path = Path("docs/measured")
+    """Folder that is written to."""
     cache: Path = Path("runs/cache")
+    """Finished runs, found again by their content."""
 
 
 def steered(settings: Sequence[str] = ()) -> tuple[Arm, ...]:
@@ -124,4 +129,4 @@ def _controls(parts: object) -> set[str]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(ControllerSettings))
+    raise SystemExit(run_study("controllers", ControllerSettings, main, __doc__))

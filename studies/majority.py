@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-import tyro
 
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine
@@ -22,6 +21,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.task.registry import load_task
 from rolltree.tree import Tree
+from studies.command import run_study
 
 Answers = Sequence[tuple[str, bool]]
 """Answers of one prompt, each with whether it is right."""
@@ -32,11 +32,17 @@ class MajoritySettings:
     """How much is sampled."""
 
     tasks: tuple[str, ...] = ("calculator", "arithmetic")
+    """Tasks to measure."""
     prompts: int = 128
+    """Prompts of each task."""
     samples: int = 16
+    """Samples of each item."""
     seed: int = 0
+    """Where chance starts: the same seed gives the same result."""
     model: str = "nano"
+    """The policy."""
     threads: int = 1
+    """Threads of processor work."""
 
 
 def tally(prompts: Sequence[Answers]) -> tuple[float, float, float]:
@@ -77,4 +83,4 @@ def main(settings: MajoritySettings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(MajoritySettings))
+    raise SystemExit(run_study("majority", MajoritySettings, main, __doc__))

@@ -14,12 +14,12 @@ from textwrap import fill
 from typing import Literal, get_args
 
 import numpy as np
-import tyro
 
 from rolltree.lab.stats import Asked, corrected
 from rolltree.lab.stats.interval import Floats
 from rolltree.lab.stats.sequential import sequential_holm
 from rolltree.lab.trace import write_json
+from studies.command import run_study
 
 LOOKS = (8, 14, 20)
 """Fresh seeds at which a confirmation may end."""
@@ -39,7 +39,9 @@ class PowerSettings:
     """What is simulated."""
 
     trials: int = 1000
+    """Simulated studies of a row."""
     methods: int = 28
+    """Methods that a study screens."""
     spread: float = 3.7
     """Standard deviation of a paired difference, in points: the median of the stored entries."""
     effect: float = 4.0
@@ -47,7 +49,9 @@ class PowerSettings:
     true: int = 4
     """How many methods have it."""
     seed: int = 0
+    """Where chance starts: the same seed gives the same result."""
     out: Path = Path("docs/measured")
+    """Folder that is written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +163,4 @@ def main(settings: PowerSettings) -> list[ErrorRates]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(PowerSettings))
+    raise SystemExit(run_study("power", PowerSettings, main, __doc__))

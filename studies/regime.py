@@ -74,7 +74,7 @@ REGIMES: Mapping[str, Regime] = {
         Regime("noisier", "the same with half of the calls failing", "calculator?fail_rate=0.5", 80_000, level=3,
                seconds=95),
         Regime("tails", "answers whose length is asked for by a token and has a heavy tail: for budgets of length and "
-               "schedules; the longest rollouts are counted as a cost", "studies/effort.py:Effort", 150_000,
+               "schedules; simulated time is a cost", "studies/effort.py:Effort", 150_000,
                model="runs/policies/tails", seconds=80),
     )
 }  # fmt: skip

@@ -18,10 +18,11 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
+from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.methods.mars2 import Attempts
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
-from rolltree.generate.stepsearch import Confidence, StepSearch
+from rolltree.generate.stepsearch import StepSearch
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.lab.claim import Measured
 from rolltree.task.nano.single import SingleTurn

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 STALE = ("fresh", "stale2", "stale8", "stale32")
+
+SCHEDULES = ("areal", "april", "verl", "slime", "dart")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class TablePlan:
     factors: tuple[float, ...] = (1.0,)
     """Multiples of the calibrated rate; each is a column of its own."""
     seeds: int = 8
+    baseline_seeds: int = 20
+    """Seeds of the first row in each column: its mean, spread and collapses are what all rows are read against."""
     settings: tuple[str, ...] = ()
     """More knobs for all arms."""
 
@@ -45,6 +49,13 @@ class TablePlan:
 def flat_label(arm: TableArm) -> str:
     """The label of a tree's flat control."""
     return f"{arm.label} flat"
+
+
+def base_of(plan: TablePlan, label: str, labels: Collection[str]) -> str:
+    """What a row is held against among those that were run: a tree its flat control, all else the first row."""
+    row = next(row for row in plan.rows() if row.label == label)
+    flat = flat_label(row) if row.flat else ""
+    return flat if flat in labels else plan.rows()[0].label
 
 
 def is_flat(arm: TableArm) -> bool:
@@ -68,6 +79,11 @@ TABLES: Mapping[str, TablePlan] = {
             (TableArm("ppo-clip", "grpo"), TableArm("dual-clip", "dual_clip"),
              *_named("tis", "icepop", "areal", "minpro", "m2po", "bapo", "vcpo")),
             STALE, factors=(1.0, 4.0),
+        ),
+        TablePlan(
+            "schedules", "Schedules where lengths have a heavy tail, everything else GRPO's",
+            (TableArm("sync", "grpo"), *(TableArm(name, "grpo", (f"train.scheduler={name}",)) for name in SCHEDULES)),
+            ("tails",),
         ),
         TablePlan(
             "credits", "Credits, everything else GRPO's",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import tyro
 
 from rolltree.lab.arms import amount, arms
 from rolltree.lab.compare import compare
@@ -18,6 +17,7 @@ from rolltree.lab.runner import Conditions, Shelf
 from rolltree.lab.train_runner import TrainRunner
 from studies.board_page import Board, write_page
 from studies.board_table import BoardColumn
+from studies.command import run_study
 
 FLAT = ("grpo", "dapo")
 """Baselines without a tree."""
@@ -41,13 +41,17 @@ class TreeMethodSettings:
     """How much is run, and where the page goes."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of each arm."""
     tool_budget: str = "50k"
     """Decoded tokens of each run on `calculator`."""
     sums_budget: str = "100k"
     """The same on `arithmetic`."""
     threads: int = 1
+    """Threads of processor work."""
     out: Path = Path("docs/measured")
+    """Folder that is written to."""
     cache: Path = Path("runs/cache")
+    """Finished runs, found again by their content."""
 
 
 def tool(settings: TreeMethodSettings) -> Board:
@@ -84,4 +88,4 @@ def main(settings: TreeMethodSettings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(TreeMethodSettings))
+    raise SystemExit(run_study("tree_methods", TreeMethodSettings, main, __doc__))

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
 from rolltree.control.ledger import Budget
 from rolltree.credit.registry import load_credit
@@ -32,6 +31,7 @@ from rolltree.tree import Node, Tree
 from rolltree.tree.table import table
 from rolltree.tree.views import metrics
 from studies import searches
+from studies.command import run_study
 
 Knobs = Mapping[str, Any]
 PerTree = Callable[[Tree], float]
@@ -345,11 +345,15 @@ class VariantSettings:
     """How much is run, and where the page goes."""
 
     out: Path = Path("docs/measured")
+    """Folder that is written to."""
     items: int = 64
     """Trees per arm."""
     seed: int = 0
+    """Where chance starts: the same seed gives the same result."""
     model: str = "nano"
+    """The policy."""
     threads: int = 1
+    """Threads of processor work."""
 
 
 def main(settings: VariantSettings) -> None:
@@ -372,4 +376,4 @@ def main(settings: VariantSettings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(VariantSettings))
+    raise SystemExit(run_study("variants", VariantSettings, main, __doc__))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import torch
 import tyro
@@ -26,9 +26,10 @@ from rolltree.lab.nano.corpus import Document, document
 from rolltree.lab.nano.measure import measure
 from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches
 from rolltree.lab.trace import LabError
-from rolltree.policy.load import LoadedModel, load_model
+from rolltree.policy.load import LoadedModel, load_model, no_progress_bar
 from rolltree.task.nano.expert import NanoTask, play
 from rolltree.task.registry import load_task
+from studies.command import run_study
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,17 @@ class WarmSettings:
     most: int = 40_000
     """Demonstrations after which it is given up."""
     batch: int = 32
+    """Demonstrations of an update."""
     lr: float = 1e-3
+    """Learning rate of the imitation."""
     items: int = 64
     """Held-out items of a measurement, with 4 samples each."""
     seed: int = 0
+    """Where chance starts: the same seed gives the same result."""
     out: Path = Path("runs/policies")
+    """Folder that the policy's own is made in."""
     threads: int = 1
+    """Threads of processor work."""
 
 
 def main(settings: WarmSettings) -> Path:
@@ -81,7 +87,7 @@ def main(settings: WarmSettings) -> Path:
     loaded, began = load_model("nano"), time.process_time()
     task = load_task(start.task, level=start.level)
     assert isinstance(task, NanoTask)
-    model, rng = cast(Any, loaded.model), Random(f"warm/{settings.name}/{settings.seed}")
+    model, rng = loaded.model, Random(f"warm/{settings.name}/{settings.seed}")
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.0)
     items, seen, rate = task.items("train", settings.seed), 0, _rate(loaded, task, settings)
     while rate < start.low:
@@ -94,8 +100,9 @@ def main(settings: WarmSettings) -> Path:
     if rate > start.high:
         raise LabError(f"{settings.name}: pass@1 is {rate:.3f}, above {start.high}; give a smaller --chunk or --lr")
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
-    cast(Any, loaded.codec).tokenizer.save_pretrained(folder)
+    with no_progress_bar():
+        model.save_pretrained(folder)
+        loaded.codec.tokenizer.save_pretrained(folder)
     note = {**asdict(start), "demonstrations": seen, "pass@1": rate, "seed": settings.seed, "lr": settings.lr,
             "batch": settings.batch, "processor_seconds": round(time.process_time() - began)}  # fmt: skip
     (folder / "made.json").write_text(json.dumps(note, indent=2) + "\n")
@@ -131,4 +138,4 @@ def _imitate(
 
 
 if __name__ == "__main__":
-    main(tyro.cli(WarmSettings))
+    raise SystemExit(run_study("warm", WarmSettings, main, __doc__))

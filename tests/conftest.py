@@ -1,7 +1,19 @@
 """Ways to draw examples: the same ones for one commit (`make test`), new ones (plain pytest), or more and new ones
 (`make night`, which prints the seed)."""
 
+from collections import Counter
+from typing import Any
+
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("night", max_examples=300, deadline=None, print_blob=True)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say in one line each what was not checked because something is not installed here, and how many tests that is."""
+    told = [r.longrepr[2] for r in terminalreporter.stats.get("skipped", ()) if isinstance(r.longrepr, tuple)]
+    for reason, count in Counter(
+        why.removeprefix("Skipped: ") for why in told if "install" in why or "could not import" in why
+    ).items():
+        terminalreporter.write_line(f"NOT CHECKED: {count} tests were skipped: {reason}", red=True)

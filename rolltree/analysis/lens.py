@@ -88,16 +88,21 @@ class Lens:
 
 def lens(trees: Iterable[Tree], credits: Mapping[str, Credit], how: Averaging | None = None) -> Lens:
     """Compute several credits on the same trees, which stay as they are."""
-    how = how or Averaging()
     if len(credits) < 2:
         raise AnalysisError("credits are compared with one another; name at least two")
     view = table(trees)
-    out = np.full((len(credits), view.actions), np.nan)
-    for row, credit in enumerate(credits.values()):
-        check_needs(view, credit)
-        advantage = credit(view)
-        weights = leaf_weights(view, how.over, counted=advantage.counted, fixed_length=how.fixed_length)
-        folded = fold(view, advantage, weights, how.multiplicity)
-        used = folded.weight > 0
-        out[row, used] = (folded.gain[used] + folded.loss[used]) / folded.weight[used]
-    return Lens(tuple(credits), view, out)
+    rows = [advantages(view, credit, how) for credit in credits.values()]
+    return Lens(tuple(credits), view, np.stack(rows))
+
+
+def advantages(view: Table, credit: Credit, how: Averaging | None = None) -> Floats:
+    """What a credit says of every action: (gain + loss) / weight; NaN where it teaches nothing."""
+    how = how or Averaging()
+    check_needs(view, credit)
+    advantage = credit(view)
+    weights = leaf_weights(view, how.over, counted=advantage.counted, fixed_length=how.fixed_length)
+    folded = fold(view, advantage, weights, how.multiplicity)
+    out = np.full(view.actions, np.nan)
+    used = folded.weight > 0
+    out[used] = (folded.gain[used] + folded.loss[used]) / folded.weight[used]
+    return out

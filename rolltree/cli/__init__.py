@@ -7,7 +7,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rolltree.cli.signals import told_to_end
@@ -20,6 +20,7 @@ VERBS: dict[str, str] = {
     "tasks": "list the tasks, describe one, or show items of it",
     "models": "list the models, or get one",
     "rollout": "grow rollouts with a recipe and look at them",
+    "solve": "answer items with a frozen policy and any method",
     "train": "train a policy with a recipe",
     "serve": "answer agents that speak OpenAI, and keep what they do as trees",
     "compare": "compare recipes at an equal budget, with intervals and a verdict",
@@ -28,8 +29,11 @@ VERBS: dict[str, str] = {
     "card": "state how a run's rollouts were made",
     "doctor": "say what is wrong with a run's rollouts, and what to do",
     "decisive": "rank the tokens that decided, by the change in success they made",
+    "whatif": "sample further continuations from a place in a saved tree",
     "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
+    "judges": "say how often a judge tells right answers from ones with planted errors",
+    "labels": "turn step values into rows for TRL's trainers, or into a step head",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
 }
@@ -54,24 +58,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"rolltree {__version__}")
         return 0
+    return answered("rolltree", lambda: _dispatch(arguments[0], arguments[1:]))
+
+
+def answered(who: str, act: Callable[[], int]) -> int:
+    """Run a command; bad input is one line on stderr and exit code 2, a signal that ends it is 128 and its number."""
     with told_to_end() as came:
-        return _answered(arguments, came)
+        return _answered(who, act, came)
 
 
-def _answered(arguments: list[str], came: Sequence[signal.Signals]) -> int:
+def _answered(who: str, act: Callable[[], int], came: Sequence[signal.Signals]) -> int:
     try:
-        return _dispatch(arguments[0], arguments[1:])
+        return act()
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except (RolltreeError, OSError) as error:
-        print(f"rolltree: {visible(_sentence(error))}", file=sys.stderr)
+        print(f"{who}: {visible(_sentence(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         by = came[0] if came else signal.SIGINT
         said = "interrupted" if by == signal.SIGINT else f"ended by {by.name}"
         with suppress(OSError):  # where the terminal is gone nobody reads it
-            print(f"rolltree: {said}; what was finished is kept", file=sys.stderr)
+            print(f"{who}: {said}; what was finished is kept", file=sys.stderr)
         return 128 + by
 
 

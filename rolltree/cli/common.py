@@ -28,20 +28,23 @@ PLAIN = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff, tyro.conf.Avoi
 """Knobs of nested dataclasses keep their bare names: `--lr`, not `--config.optim.lr`."""
 
 
-def parse(shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str, *, prefixes: bool = False) -> T:
+def parse(
+    shape: type[T] | Any, arguments: Sequence[str], verb: str, about: str, *, prefixes: bool = False,
+    program: str = "rolltree",
+) -> T:  # fmt: skip
     """Arguments of a verb as an instance of its dataclass; unknown ones are refused with the nearest known.
 
     With `prefixes` only what the shape itself marks keeps bare names. Asked for help, it prints that and exits.
     """
     if {"-h", "--help"} & set(arguments):
-        print(help_of(shape, verb, about, prefixes=prefixes))
+        print(help_of(shape, f"{program} {verb}", about, prefixes=prefixes))
         raise SystemExit(0)
     config = PLAIN[1:] if prefixes else PLAIN
     given = _switches(arguments, switched(shape, prefixes=prefixes))
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            asked = tyro.cli(shape, args=given, prog=f"rolltree {verb}", config=config)
+            asked = tyro.cli(shape, args=given, prog=f"{program} {verb}", config=config)
     finally:
         sys.stderr.write(visible(said.getvalue()))  # what was given is repeated there
     check_instance("", asked, lambda name: f"--{name.replace('_', '-')}")

@@ -16,8 +16,10 @@ ABOUT = """Train recipes from the same policy on the same prompts and seeds unti
   rolltree compare grpo rloo --task countdown --budget 300k --seeds 5
   rolltree compare grpo --sweep group=4,8,16 --budget 200k
   rolltree compare grpo dapo --set dapo:clip_high=0.3 --set optim.lr=2e-4
+  rolltree compare ets mcts --frozen --task countdown --budget 32k
 
-The first recipe is the baseline. Finished runs are kept and found again, so an interrupted comparison goes on.
+The first recipe is the baseline. With --frozen nothing is trained: recipes are ways to answer, the budget is tokens over
+all roles, and majority and most confident stand beside them. Finished runs are kept and found again, so an interrupted comparison goes on.
 """
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -17,7 +17,7 @@ from rolltree.cli.common import console, emit, first_name, grid, kept, parse
 from rolltree.doctor.detector import detectors, thresholds
 from rolltree.doctor.examination import Report, examine
 from rolltree.doctor.finding import SEVERITIES, Finding
-from rolltree.doctor.run import DoctorError
+from rolltree.doctor.run import DoctorError, open_run
 from rolltree.errors import unknown
 from rolltree.lab.arms import setting
 from rolltree.metrics.log import read_metrics
@@ -49,6 +49,8 @@ class DoctorArguments:
     """Let this detector look and no other; may be given several times."""
     fail_on: Literal["note", "warning", "critical"] = "warning"
     """The least severity that makes the exit code 1."""
+    model: str = ""
+    """Model whose tokenizer reads the texts; the run's own when left out."""
     out: Path | None = None
     """Also write the findings here, one JSON object a line, as training writes findings.jsonl."""
     list: bool = False
@@ -69,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         if detector not in detectors():
             raise unknown("detector", detector, detectors(), "rolltree doctor --list shows them")
     kept(asked.run, asked.out)
-    report = examine(asked.run, thresholds(map(setting, asked.set)), only=asked.only)
+    report = examine(open_run(asked.run, asked.model), thresholds(map(setting, asked.set)), only=asked.only)
     if not (asked.set or asked.only):
         _note(asked.run, report)
     if asked.out is not None:
@@ -108,6 +110,14 @@ def show(report: Report, out: Console) -> None:
         out.print("\nnot checked", style="bold")
         for name, why in report.not_checked.items():
             out.print(Text(f"  {name}: {why}"))
+
+
+def summary(run: Path, settings: Mapping[str, Mapping[str, Any]] | None = None) -> list[dict[str, str]]:
+    """What stands against a run at its end, a row each: the gravest first, with the first of its suggested fixes."""
+    return [
+        {"finding": f.name, "severity": f.severity, "what": f.message, "suggested fix": f.fix.partition("; ")[0]}
+        for f in examine(run, settings).standing
+    ]
 
 
 def _show(finding: Finding, out: Console) -> None:

@@ -38,12 +38,12 @@ class Section:
     options: tuple[Option, ...]
 
 
-def help_of(shape: type[Any], verb: str, about: str, *, prefixes: bool = False, width: int | None = None) -> str:
+def help_of(shape: type[Any], command: str, about: str, *, prefixes: bool = False, width: int | None = None) -> str:
     """The whole text; as wide as the terminal, between 60 and 100 columns."""
     wide = width or min(max(shutil.get_terminal_size().columns, 60), 100)
     found = list(sections(shape, prefixes=prefixes))
     given = " ".join(option.names for section in found for option in section.options if option.positional)
-    paragraphs = [f"usage: rolltree {verb} {given + ' ' if given else ''}[OPTIONS]", _prose(about, wide)]
+    paragraphs = [f"usage: {command} {given + ' ' if given else ''}[OPTIONS]", _prose(about, wide)]
     for section in found:
         shown = [f"{section.heading}:"]
         if section.about:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolltree.engine.protocol import EngineError
 from rolltree.task.protocol import Task, spoken_by
-from rolltree.task.registry import load_task
+from rolltree.task.registry import load_task, policy_of_task
 
 if TYPE_CHECKING:
     from rolltree.cluster.pool import PoolEngine
     from rolltree.engine.local import LocalEngine
+
+
+A = TypeVar("A", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ def complete(arguments: Sequence[str]) -> list[str]:
     """`--cluster` with nothing behind it means two engines on this machine."""
     following = pairwise([*arguments, "--"])
     return ["--cluster=local:2" if word == "--cluster" and after.startswith("-") else word for word, after in following]
+
+
+def with_policy(asked: A) -> A:
+    """The arguments with the task's own model where none is named."""
+    return asked if asked.policy else replace(asked, policy=policy_of_task(asked.task))
 
 
 def asked_task(name: str, level: int | None, policy: str) -> Task:

@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
 from rolltree.cli.show import show_prompt, show_tree
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
+from rolltree.recipe.recipe import Recipe
 from rolltree.recipe.registry import RECIPES
+from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Item, Task, about
 from rolltree.train.failures import all_failed, said_of
@@ -51,8 +53,8 @@ class RolloutArguments(ClusterArguments):
     """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
-    policy: str = "nano"
-    """A model's name (rolltree models), a folder, or a hub id."""
+    policy: str = ""
+    """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
@@ -76,6 +78,9 @@ class RolloutArguments(ClusterArguments):
     """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
     decoded: int | None = None
     """Most tokens to sample in all, each prefix counted once."""
+    use_answers: str = ""
+    """Sample several answers at each call, go on with the best by a scorer: "entropy(answers=4)", confidence, verifier,
+    "lookahead(rollouts=2)", or a judge as FILE.py:FUNCTION."""
     full_prompt: bool = False
     """Print the whole first prompt, token by token."""
     show: int = 3
@@ -120,12 +125,15 @@ def _grow(parsed: Any) -> int:
     from rolltree.rollout.widths import check_batch
     from rolltree.train.peers import frozen_peers
 
-    asked: RolloutArguments = parsed.arguments
+    asked: RolloutArguments = with_policy(parsed.arguments)
     if asked.trust_remote_code:
         trust_code()
     _check(asked)
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
-    parts = compose(parsed.recipe)
+    recipe = parsed.recipe
+    if asked.use_answers:
+        recipe = cast(Recipe, Swapped(recipe, use_answers=asked.use_answers))
+    parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     budget = Budget(Limits(decoded=asked.decoded))
@@ -161,16 +169,18 @@ def _grow(parsed: Any) -> int:
 def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, engine: Engine, budget: Budget) -> int:
     """Save and print what was grown; the exit code is 1 where every rollout failed."""
     from rolltree.cluster.pool import PoolEngine
+    from rolltree.generate.roles import is_side
     from rolltree.train.prompt import prompt_of
 
     if asked.out is not None:
         save(forest, asked.out, states="drop")
     if asked.jsonl is not None:
         write(forest, asked.jsonl, states="drop")
-    leaves = [leaf for _, leaf in forest.leaves()]
+    main = [tree for tree in forest if not is_side(tree)]
+    leaves = [leaf for tree in main for leaf in tree.leaves()]
     rewards = [leaf.scores["reward"] for leaf in leaves if "reward" in leaf.scores]
     numbers = {
-        "trees": len(forest),
+        "trees": len(main),
         "leaves": len(leaves),
         "failed": sum(leaf.status == "failed" for leaf in leaves),
         "decoded": budget.spent.decoded,
@@ -178,6 +188,9 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, eng
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "seconds": round(budget.spent.seconds, 3),
     }
+    if len(forest) > len(main):
+        numbers |= {"side_trees": len(forest) - len(main)}
+        numbers |= {f"tokens_of_{role}": tokens for role, tokens in budget.spent.by_role.items()}
     if failed := said_of(forest):
         print(f"rolltree: {visible(failed)}", file=sys.stderr)
     ended = 1 if all_failed(forest) else 0
@@ -191,7 +204,7 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, eng
         out.print(line, style="dim", highlight=False, markup=False)
     show_prompt(prompt_of(first, engine.codec), out, full=asked.full_prompt)
     out.print()
-    for tree in itertools.islice(forest, asked.show):
+    for tree in main[: asked.show]:
         show_tree(tree, engine.codec.decode, out)
         out.print()
     out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))

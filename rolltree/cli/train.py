@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from rolltree.cli.common import at_least, at_most, emit, first_name, parse, refuse_rest, take, varying
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.common import (
+    at_least,
+    at_most,
+    console,
+    emit,
+    first_name,
+    grid,
+    parse,
+    refuse_rest,
+    take,
+    varying,
+)  # fmt: skip
+from rolltree.cli.doctor import summary
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
 from rolltree.errors import RolltreeError
@@ -60,12 +72,15 @@ class TrainArguments(ClusterArguments):
     """Another credit than the recipe's, with knobs: gae, or "gigpo(omega=0.5)" (rolltree credit lists them)."""
     use_objective: str = ""
     """Another objective than the recipe's, with knobs: cispo, or "clipped(clip_high=0.28)"."""
+    use_answers: str = ""
+    """Sample several answers at each call, go on with the best by a scorer: "entropy(answers=4)", confidence, verifier,
+    "lookahead(rollouts=2)", or a judge as FILE.py:FUNCTION."""
     task: str = "countdown"
     """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
-    policy: str = "nano"
-    """A model's name (rolltree models), a folder, or a hub id."""
+    policy: str = ""
+    """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
@@ -122,7 +137,7 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
     from rolltree.train.ranks_torchrun import leads
     from rolltree.train.start import train
 
-    asked: TrainArguments = parsed.arguments
+    asked: TrainArguments = with_policy(parsed.arguments)
     _take(asked)
     config: TrainConfig = parsed.run
     recipe: Any = take(texts, parsed.recipe)
@@ -139,8 +154,8 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
     if terminal.is_terminal and not asked.json:  # in a log, what is wrong with the input stands alone
         said = f"{made.card.name} on {asked.task} into {out}: loading {asked.policy}"
         terminal.print(visible(said), highlight=False)
-    if asked.use_credit or asked.use_objective:
-        recipe = Swapped(recipe, asked.use_credit, asked.use_objective)
+    if asked.use_credit or asked.use_objective or asked.use_answers:
+        recipe = Swapped(recipe, asked.use_credit, asked.use_objective, use_answers=asked.use_answers)
     with ExitStack() as stack:
         engine, answering = asked.engine, task
         if asked.cluster and leads():
@@ -153,9 +168,13 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
         )  # fmt: skip
     if not leads():
         return 0
+    found = summary(result.path) if asked.doctor and result.metrics else []
     if asked.json:
-        emit({"out": str(result.path), "why": result.why, "eval": result.last("eval"), "train": result.last("train")})
+        ends = {"eval": result.last("eval"), "train": result.last("train")}
+        emit({"out": str(result.path), "why": result.why, **ends, "findings": found})
     else:
+        if found:
+            console().print(grid(f"What the doctor says (rolltree doctor {visible(str(result.path))})", found))
         print(visible(closing(result)))
     return 0
 

@@ -30,7 +30,7 @@ from rolltree.cluster.wire import (
     StopMessage,
     Warned,
 )
-from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued
+from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued, token_codec
 from rolltree.engine.run import carried
 from rolltree.engine.samples import cut, join
 from rolltree.engine.watch import SILENCE
@@ -70,7 +70,8 @@ class EngineHost:
             self._overheard.loop = asyncio.get_running_loop()
             _WARNINGS.addHandler(self._overheard)
             self._engine = self._make()
-        return Described(self._engine.capabilities, self._engine.codec, self._engine.version, os.getpid())
+        codec = token_codec(self._engine, "a pool of engines")
+        return Described(self._engine.capabilities, codec, self._engine.version, os.getpid())
 
     async def take(self, orders: Sequence[tuple[int, bytes | Order]]) -> None:
         """Begin with what was ordered, each with its request's number; all starts of one call begin as one batch."""

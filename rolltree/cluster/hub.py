@@ -23,9 +23,9 @@ from rolltree.cluster.jobs import Job, RemoteScoreJob, SampleJob
 from rolltree.cluster.member import Member
 from rolltree.cluster.replicas import Replicas, error_line
 from rolltree.cluster.resume import ending, straddling
-from rolltree.cluster.route import Router
 from rolltree.cluster.wire import Answer, EndMessage, Failed, Follow, Lives, News, PartMessage, StopMessage, Warned
 from rolltree.engine.protocol import EngineError, Sample, Scored
+from rolltree.engine.route import Router
 from rolltree.engine.samples import nothing
 from rolltree.engine.watch import Watchdog
 from rolltree.tree.node import Array, Finish

@@ -17,10 +17,10 @@ from rolltree.cluster.errors import ClusterError
 from rolltree.cluster.hub import Health, Hub
 from rolltree.cluster.jobs import SampleJob
 from rolltree.cluster.replicas import Replicas, error_line
-from rolltree.cluster.route import Router
 from rolltree.cluster.run import PoolRun
 from rolltree.cluster.wire import Transport
 from rolltree.engine.protocol import Caches, Engine, EngineError, Request, Scored
+from rolltree.engine.route import Router
 from rolltree.errors import RolltreeError
 from rolltree.tree.node import Array, Finish, FloatArray
 

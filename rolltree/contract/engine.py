@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.engine.protocol import Engine, EngineError, Request, Sample, Sampling
+from rolltree.engine.protocol import Codec, Engine, EngineError, Request, Sample, Sampling, token_codec
 
 MAX_VOCAB = 512
 """Largest vocabulary whose distribution is enumerated."""
@@ -32,6 +32,11 @@ class EngineProbe:
     engine: Engine
     prefix: NDArray[np.int32]
 
+    @property
+    def codec(self) -> Codec:
+        """Its tokenizer."""
+        return token_codec(self.engine, "this contract")
+
     async def sample(self, want: frozenset[str] = frozenset(), **knobs: Any) -> Sample:
         """One sample of the prefix; knobs are those of `Sampling`."""
         return await self.engine.submit(Request(self.prefix, Sampling(**knobs), want))
@@ -39,7 +44,7 @@ class EngineProbe:
     async def distribution(self, prefix: Sequence[int] | NDArray[np.int32]) -> NDArray[np.float64]:
         """Log-probs of every next token after a prefix, by scoring each."""
         at = np.asarray(prefix, np.int32)
-        jobs = [self.engine.score(np.append(at, v), len(at)) for v in range(self.engine.codec.vocab_size)]
+        jobs = [self.engine.score(np.append(at, v), len(at)) for v in range(self.codec.vocab_size)]
         return np.array([float(s.logp[0]) for s in await asyncio.gather(*jobs)])
 
 
@@ -51,7 +56,8 @@ def run_check(check: Check, make_engine: Callable[[], Engine], prefix: Sequence[
 
     async def main() -> None:
         engine = make_engine()
-        start = prefix or [i for i in range(min(8, engine.codec.vocab_size)) if i != engine.codec.eos_id][:3]
+        codec = token_codec(engine, "this contract")
+        start = prefix or [i for i in range(min(8, codec.vocab_size)) if i != codec.eos_id][:3]
         try:
             await check(EngineProbe(engine, np.asarray(start, np.int32)))
         finally:
@@ -60,7 +66,8 @@ def run_check(check: Check, make_engine: Callable[[], Engine], prefix: Sequence[
     asyncio.run(main())
 
 
-def _hold(promise: bool | np.bool_, sentence: str) -> None:
+def hold(promise: bool | np.bool_, sentence: str) -> None:
+    """Raise the sentence where a promise is broken."""
     if not promise:
         raise AssertionError(sentence)
 
@@ -113,10 +120,10 @@ def truncated(logp: NDArray[np.float64], temperature: float, top_k: int, top_p: 
 async def sampling_follows_the_distribution(ask: EngineProbe) -> None:
     """First tokens of many samples fit the scored distribution under temperature, top-k and top-p; sampling_logprob is
     the distribution's."""
-    if not ask.engine.capabilities.samples_exactly or ask.engine.codec.vocab_size > MAX_VOCAB:
+    if not ask.engine.capabilities.samples_exactly or ask.codec.vocab_size > MAX_VOCAB:
         return
     logp = await ask.distribution(ask.prefix)
-    _hold(abs(np.exp(logp).sum() - 1) < 1e-3, "The scored probabilities of all next tokens do not add up to 1.")
+    hold(abs(np.exp(logp).sum() - 1) < 1e-3, "The scored probabilities of all next tokens do not add up to 1.")
     for t, k, p in ((1.0, 0, 1.0), (0.6, 0, 1.0), (1.2, 5, 1.0), (1.3, 6, 0.7)):
         runs = [
             ask.sample(max_tokens=1, ignore_eos=True, temperature=t, top_k=k, top_p=p, seed=seed)
@@ -127,12 +134,12 @@ async def sampling_follows_the_distribution(ask: EngineProbe) -> None:
         first = np.array([int(s.actions[0]) for s in samples])
         setting = f"temperature {t}, top_k {k}, top_p {p}"
         z = misfit(np.bincount(first, minlength=len(logp)), distribution)
-        _hold(
+        hold(
             z < 4.5,
             f"Samples do not follow the distribution under {setting}: chi-square {z:.1f} standard deviations off.",
         )
         sampling_logprob = np.array([float(s.sampling_logprob[0]) for s in samples])
-        _hold(
+        hold(
             _close(sampling_logprob, distribution[first], 1e-3),
             f"sampling_logprob is not the log-prob of the sampling distribution under {setting}.",
         )
@@ -144,12 +151,12 @@ async def logp_is_what_score_says(ask: EngineProbe) -> None:
     for t in (1.0, 0.5):
         s = await ask.sample(max_tokens=12, ignore_eos=True, temperature=t, seed=3)
         scored = await ask.engine.score(np.concatenate([ask.prefix, s.actions]), len(ask.prefix))
-        _hold(_close(s.logp, scored.logp), f"logp of a sample at temperature {t} is not what score gives.")
-        _hold(
+        hold(_close(s.logp, scored.logp), f"logp of a sample at temperature {t} is not what score gives.")
+        hold(
             t != 1.0 or _close(s.sampling_logprob, s.logp),
             "At temperature 1 without truncation sampling_logprob differs from logp.",
         )
-        _hold(
+        hold(
             len(s.logp) == len(s.sampling_logprob) == len(s.version) == len(s.actions),
             "Arrays of a sample differ in length.",
         )
@@ -157,13 +164,13 @@ async def logp_is_what_score_says(ask: EngineProbe) -> None:
 
 async def greedy_takes_the_best(ask: EngineProbe) -> None:
     """Temperature 0 takes the argmax at every step, and its sampling_logprob is NaN."""
-    if "greedy" not in ask.engine.capabilities.features or ask.engine.codec.vocab_size > MAX_VOCAB:
+    if "greedy" not in ask.engine.capabilities.features or ask.codec.vocab_size > MAX_VOCAB:
         return
     s = await ask.sample(max_tokens=4, temperature=0.0, ignore_eos=True)
-    _hold(bool(np.isnan(s.sampling_logprob).all()), "sampling_logprob of a greedy sample is not NaN.")
+    hold(bool(np.isnan(s.sampling_logprob).all()), "sampling_logprob of a greedy sample is not NaN.")
     for i, action in enumerate(s.actions.tolist()):
         distribution = await ask.distribution(np.concatenate([ask.prefix, s.actions[:i]]))
-        _hold(
+        hold(
             distribution[action] >= distribution.max() - 1e-5, f"Greedy token {i} is {action}, not the most likely one."
         )
 
@@ -172,8 +179,8 @@ async def seeds_decide(ask: EngineProbe) -> None:
     """The same seed gives the same sample alone and in company; different seeds differ somewhere."""
     alone = await ask.sample(max_tokens=16, ignore_eos=True, seed=11)
     crowd = await asyncio.gather(*(ask.sample(max_tokens=16, ignore_eos=True, seed=s) for s in range(24)))
-    _hold(same(alone, crowd[11]), "A seeded sample changes with what else is in the batch.")
-    _hold(len({s.actions.tobytes() for s in crowd}) > 1, "Different seeds all give the same sample.")
+    hold(same(alone, crowd[11]), "A seeded sample changes with what else is in the batch.")
+    hold(len({s.actions.tobytes() for s in crowd}) > 1, "Different seeds all give the same sample.")
 
 
 async def continuations_stay_in_the_stream(ask: EngineProbe) -> None:
@@ -184,28 +191,28 @@ async def continuations_stay_in_the_stream(ask: EngineProbe) -> None:
     for k in (1, 5, 11):
         rest = Sampling(max_tokens=12 - k, ignore_eos=True, seed=5, offset=k)
         got = await ask.engine.submit(Request(np.append(ask.prefix, whole.actions[:k]), rest))
-        _hold(np.array_equal(got.actions, whole.actions[k:]), f"What continues a sample at {k} draws something else.")
+        hold(np.array_equal(got.actions, whole.actions[k:]), f"What continues a sample at {k} draws something else.")
 
 
 async def stop_ids_end_and_belong(ask: EngineProbe) -> None:
     """A stop id ends the sample and is its last token; eos does so unless ignored."""
     free = await ask.sample(max_tokens=16, ignore_eos=True, seed=5)
-    _hold(len(free.actions) == 16 and free.finish == "length", "A sample with eos ignored ended before its limit.")
+    hold(len(free.actions) == 16 and free.finish == "length", "A sample with eos ignored ended before its limit.")
     target = int(free.actions[7])
     first = free.actions.tolist().index(target)
     got = await ask.sample(max_tokens=16, ignore_eos=True, seed=5, stop_ids=(target,))
-    _hold(got.finish == "stop", f"A stop id gave finish {got.finish!r} instead of 'stop'.")
-    _hold(np.array_equal(got.actions, free.actions[: first + 1]), "A stop id does not end the sample with itself.")
+    hold(got.finish == "stop", f"A stop id gave finish {got.finish!r} instead of 'stop'.")
+    hold(np.array_equal(got.actions, free.actions[: first + 1]), "A stop id does not end the sample with itself.")
     eos = await asyncio.gather(*(ask.sample(max_tokens=64, seed=s) for s in range(32)))
     for s in eos:
-        at = np.flatnonzero(s.actions == ask.engine.codec.eos_id)
+        at = np.flatnonzero(s.actions == ask.codec.eos_id)
         wanted = [len(s.actions) - 1] if s.finish == "eos" else []
-        _hold(at.tolist() == wanted, "eos stands elsewhere than at the end of a sample that it ended.")
+        hold(at.tolist() == wanted, "eos stands elsewhere than at the end of a sample that it ended.")
 
 
 async def stop_strings_end_and_belong(ask: EngineProbe) -> None:
     """A sample ends with the first token after which its text contains a stop string, which it names."""
-    codec = ask.engine.codec
+    codec = ask.codec
     free = await ask.sample(max_tokens=24, ignore_eos=True, seed=7)
     text = codec.decode(free.actions)
     if len(text) < 2:
@@ -213,8 +220,8 @@ async def stop_strings_end_and_belong(ask: EngineProbe) -> None:
     for stop in {text[len(text) // 2 : len(text) // 2 + 2], text[len(text) // 3]}:
         got = await ask.sample(max_tokens=24, ignore_eos=True, seed=7, stop=("\u2603\u2603", stop))
         end = next(i for i in range(1, len(free.actions) + 1) if stop in codec.decode(free.actions[:i]))
-        _hold((got.finish, got.stopped_by) == ("stop", stop), f"Stop string {stop!r} did not end the sample by name.")
-        _hold(np.array_equal(got.actions, free.actions[:end]), f"Stop string {stop!r} did not end the sample in time.")
+        hold((got.finish, got.stopped_by) == ("stop", stop), f"Stop string {stop!r} did not end the sample by name.")
+        hold(np.array_equal(got.actions, free.actions[:end]), f"Stop string {stop!r} did not end the sample in time.")
 
 
 async def stopping_keeps_what_exists(ask: EngineProbe) -> None:
@@ -227,8 +234,8 @@ async def stopping_keeps_what_exists(ask: EngineProbe) -> None:
     run.stop()
     run.stop()
     none = await run
-    _hold(none.finish == "abort" or len(none.actions) == 64, "A run stopped at once did not end as aborted.")
-    _hold(len(none.logp) == len(none.actions), "A run stopped at once has arrays of different length.")
+    hold(none.finish == "abort" or len(none.actions) == 64, "A run stopped at once did not end as aborted.")
+    hold(len(none.logp) == len(none.actions), "A run stopped at once has arrays of different length.")
     if "stream" not in features:
         return
     whole = await ask.engine.submit(Request(ask.prefix, knobs))
@@ -240,11 +247,11 @@ async def stopping_keeps_what_exists(ask: EngineProbe) -> None:
     got = await run
     run.stop()
     joined = np.concatenate([p.actions for p in parts])
-    _hold(np.array_equal(joined, got.actions), "The increments do not add up to the awaited sample.")
-    _hold(
+    hold(np.array_equal(joined, got.actions), "The increments do not add up to the awaited sample.")
+    hold(
         np.array_equal(whole.actions[: len(got.actions)], got.actions), "A stopped sample is not a prefix of the whole."
     )
-    _hold(got.finish == "budget" or len(got.actions) == 64, "stop('budget') did not set the finish.")
+    hold(got.finish == "budget" or len(got.actions) == 64, "stop('budget') did not set the finish.")
 
 
 async def pausing_only_delays(ask: EngineProbe) -> None:
@@ -253,25 +260,25 @@ async def pausing_only_delays(ask: EngineProbe) -> None:
     await ask.engine.pause()
     run = ask.engine.submit(Request(ask.prefix, Sampling(max_tokens=16, ignore_eos=True, seed=2)))
     await ask.engine.resume()
-    _hold(same(await run, free), "A pause changed a seeded sample.")
+    hold(same(await run, free), "A pause changed a seeded sample.")
 
 
 async def extras_describe_the_policy(ask: EngineProbe) -> None:
     """Entropy and alternatives are those of the full distribution at temperature 1, whatever the sampling was."""
     able = ask.engine.capabilities
-    if ask.engine.codec.vocab_size > MAX_VOCAB:
+    if ask.codec.vocab_size > MAX_VOCAB:
         return
     distribution = await ask.distribution(ask.prefix)
     if "entropy:full" in able.features:
         s = await ask.sample(frozenset({"entropy"}), max_tokens=1, ignore_eos=True, temperature=0.5, seed=1)
         truth = float(-(np.exp(distribution) * distribution).sum())
-        _hold(s.entropy is not None and abs(float(s.entropy[0]) - truth) < 1e-3, "Entropy is not that of the policy.")
+        hold(s.entropy is not None and abs(float(s.entropy[0]) - truth) < 1e-3, "Entropy is not that of the policy.")
     if "top" in able.features:
         k = min(3, able.max_top)
         s = await ask.sample(frozenset({f"top:{k}"}), max_tokens=1, ignore_eos=True, temperature=0.5, seed=1)
         best = np.sort(distribution)[::-1][:k]
-        _hold(s.top is not None and _close(s.top.logp[0], best, 1e-3), "Alternatives are not the policy's most likely.")
-        _hold(
+        hold(s.top is not None and _close(s.top.logp[0], best, 1e-3), "Alternatives are not the policy's most likely.")
+        hold(
             s.top is not None and _close(distribution[s.top.ids[0]], best, 1e-3),
             "Ids and log-probs of alternatives disagree.",
         )
@@ -284,16 +291,16 @@ async def what_cannot_fit_is_refused(ask: EngineProbe) -> None:
     try:
         ask.engine.submit(Request(long, Sampling(max_tokens=1)))
     except EngineError as error:
-        _hold(str(limit + 1) in str(error), f"The refusal does not name the length {limit + 1}: {error}")
+        hold(str(limit + 1) in str(error), f"The refusal does not name the length {limit + 1}: {error}")
     else:
         raise AssertionError(f"A prefix of {limit + 1} tokens was accepted by a context of {limit}.")
-    _hold(len((await ask.sample(max_tokens=2, ignore_eos=True)).actions) == 2, "A refusal broke the engine.")
+    hold(len((await ask.sample(max_tokens=2, ignore_eos=True)).actions) == 2, "A refusal broke the engine.")
 
 
 async def versions_are_reported(ask: EngineProbe) -> None:
     """Every token carries the version of the weights that wrote it."""
     s = await ask.sample(max_tokens=4, ignore_eos=True)
-    _hold(bool((s.version == ask.engine.version).all()), "Tokens do not carry the engine's version.")
+    hold(bool((s.version == ask.engine.version).all()), "Tokens do not carry the engine's version.")
 
 
 CHECKS: tuple[Check, ...] = (

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from rolltree.engine.protocol import (
     Caches,
     Capabilities,
-    Codec,
+    Channel,
     Embedder,
     Engine,
     EngineError,
@@ -40,7 +40,7 @@ class Wrapped:
         return self.inner.capabilities
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> Channel:
         """That of the inner engine."""
         return self.inner.codec
 

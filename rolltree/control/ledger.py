@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from rolltree.errors import RolltreeError
@@ -57,6 +57,8 @@ class Spent:
     env_steps: int
     judge_calls: int
     seconds: float
+    by_role: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Tokens that roles have read and written in the whole run, by role; they are among those above."""
 
 
 class _Account:
@@ -121,6 +123,7 @@ class Budget:
         self._deadline = self._opened + (math.inf if limits.seconds is None else limits.seconds)
         above = [budget for budget in (parent, also) if budget is not None]
         self._deadline = min([self._deadline, *(budget._deadline for budget in above)])
+        self._books: dict[str, Budget] = {} if parent is None else parent._books
         own = {r: _Account(_ceiling(getattr(limits, r))) for r in RESOURCES}
         self._lines: dict[Resource, tuple[_Account, ...]] = {
             r: tuple(dict.fromkeys([own[r], *(account for budget in above for account in budget._lines[r])]))
@@ -131,6 +134,24 @@ class Budget:
         """A budget inside this one: all it spends counts here too, and in `also` (a prompt's tree_budget and a
         round's)."""
         return Budget(limits, name=name, clock=self._clock, parent=self, also=also)
+
+    def for_role(self, role: str, *, rollouts: bool = False) -> Budget:
+        """A budget inside this one for what a role writes, which is also counted in the role's book.
+
+        Unless they are rollouts of an item, paths that it starts count in the book alone.
+        """
+        book = self._books.get(role)
+        if book is None:
+            book = self._books[role] = Budget(name=role, clock=self._clock)
+        made = self.child(role, also=book)
+        if not rollouts:
+            made._lines["leaves"] = (made._lines["leaves"][0], book._lines["leaves"][0])
+        return made
+
+    @property
+    def tokens(self) -> int:
+        """Tokens read and written so far."""
+        return sum(a.committed + a.charged for a in (self._lines["decoded"][0], self._lines["prefilled"][0]))
 
     def inside(self, other: Budget) -> bool:
         """Whether all that is spent here counts in the other budget."""
@@ -173,6 +194,7 @@ class Budget:
         return Spent(
             **{r: account.committed + account.charged for r, account in own.items()},
             seconds=self._clock() - self._opened,
+            by_role={role: book.tokens for role, book in self._books.items()},
         )
 
     def check(self) -> None:

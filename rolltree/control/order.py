@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rolltree.control.brief import Brief
 from rolltree.control.probe import Probe, Probed
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item
@@ -19,33 +20,6 @@ PLAIN = "plain"
 
 class ControlError(RolltreeError, ValueError):
     """A control that cannot steer this run: names the control, the knob or part, and the way out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Text that an arm puts beside the prompt, and what becomes of it afterwards."""
-
-    text: str
-    before: bool = False
-    """In front of the prompt (examples) instead of after it (hints, budgets)."""
-    joins: bool = False
-    """Whether it is the beginning of the answer, so that the verifier reads it in front of what the policy wrote."""
-    hidden: bool = False
-    """Whether the rollouts are trained under the bare prompt, as if the text had not been there; their sampling
-    distribution (`sampling_logprob`) stays the one they were drawn from. Otherwise the text stands in the tree as a
-    hint node."""
-    trainable: bool = False
-    """Whether the text itself is trained on: its actions are forced ones that carry the policy's log-prob."""
-
-    def __post_init__(self) -> None:
-        if self.before and not self.hidden:
-            raise ControlError("text in front of a prompt changes the root of its tree; hide it, or put it after")
-        if self.hidden and (self.joins or self.trainable):
-            raise ControlError("hidden text can neither begin the answer nor be trained on; show it instead")
-
-    def around(self, prompt: str) -> str:
-        """The prompt with the text."""
-        return self.text + prompt if self.before else prompt + self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +43,8 @@ class Order:
     width: int | None = None
     """How many rollouts; None = as many as the strategy makes by itself."""
     arm: str = PLAIN
-    edit: Edit | None = None
+    brief: Brief | None = None
+    """Texts that the arm puts beside the prompt, in named slots."""
     marks: Mapping[str, float] = field(default_factory=dict[str, float])
     """Scores written on the prompt: `prior`, `effort`, or `prompt_weight`, which multiplies its advantages."""
     leaf_marks: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -93,8 +68,13 @@ class Order:
             raise ControlError(f"a limit of {self.limit} tokens for {self.prompt.uid!r} leaves nothing; leave it out")
         if self.width is not None and self.width < 1:
             raise ControlError(f"an order of {self.width} rollouts of {self.prompt.uid!r} makes no sense; leave it out")
-        if self.arm == PLAIN and self.edit is not None:
-            raise ControlError(f"an edited prompt ({self.prompt.uid!r}) needs an arm of its own, not {PLAIN!r}")
+        if self.arm == PLAIN and self.brief is not None:
+            raise ControlError(f"a prompt with a brief ({self.prompt.uid!r}) needs an arm of its own, not {PLAIN!r}")
+        for slot in self.brief or ():
+            if slot.before and not slot.hidden:
+                raise ControlError(
+                    f"slot {slot.name!r} in front of a prompt changes the root of its tree; hide it, or put it after"
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,4 +54,4 @@ class ACE:
 
     def _shift(self, table: Table) -> Floats:
         shift = per_leaf_mean(table, action_values(table, "logp") - action_values(table, "reference"))
-        return shift * table.teaching if self.length == "sum" else shift
+        return shift * table.loss_tokens if self.length == "sum" else shift

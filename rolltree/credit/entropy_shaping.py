@@ -174,7 +174,7 @@ class EntropyResponse:
         if self.clip > 0:
             return replace(advantage, leaf=np.clip(leaf, -self.clip, self.clip))
         mean = per_leaf_mean(table, action_values(table, "entropy"))
-        use = table.live & (table.teaching > 0)
+        use = table.live & (table.loss_tokens > 0)
         group = np.bincount(table.leaf_tree[use], minlength=len(table.trees))
         total = np.bincount(table.leaf_tree[use], mean[use], minlength=len(table.trees))
         tree = np.divide(total, group, out=np.zeros(len(total)), where=group > 0)[table.leaf_tree]
@@ -227,4 +227,4 @@ def per_leaf_mean(table: Table, values: Floats) -> Floats:
     """Mean of a per-action value over each leaf's trained actions; 0 for empty leaves."""
     rows = np.repeat(np.arange(len(table.nodes)), table.length)[table.loss_mask]
     per_node = np.bincount(rows, values[table.loss_mask], minlength=len(table.nodes)).astype(np.float64)
-    return table.down(per_node)[table.leaf] / np.maximum(table.teaching, 1)
+    return table.down(per_node)[table.leaf] / np.maximum(table.loss_tokens, 1)

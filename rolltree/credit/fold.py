@@ -77,7 +77,7 @@ def leaf_weights(
     that are not live, not counted, or have no trained action weigh 0; only "fixed" still counts the empty ones.
     """
     use = table.live if counted is None else table.live & counted
-    length = table.teaching.astype(np.float64)
+    length = table.loss_tokens.astype(np.float64)
     filled = use & (length > 0)
     if averaging == "fixed":
         if fixed_length is None or fixed_length < 1:

@@ -35,7 +35,7 @@ class TokenGroup:
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every live leaf."""
         reward = outcomes(table)
-        weights = table.teaching.astype(np.float64)
+        weights = table.loss_tokens.astype(np.float64)
         group = partition.leaf_groups(table, self.by, table.live & (weights > 0))
         middle = centred(reward, group, "mean", "zero", weights)
         leaf = scaled(middle, reward, group, "std", ddof=0, eps=self.eps, weights=weights)

@@ -52,7 +52,7 @@ def surplus(table: Table, alpha: float) -> tuple[Floats, Bools]:
     right = table.live & (outcomes(table) >= RIGHT)
     taught = np.add.reduceat(np.append(table.loss_mask, False).astype(np.int64), table.start)
     upto = table.down(np.where(table.length > 0, taught, 0))
-    length = np.where(right, table.teaching, np.iinfo(np.int64).max)
+    length = np.where(right, table.loss_tokens, np.iinfo(np.int64).max)
     shortest = np.zeros(len(table.nodes), np.bool_)
     goal = np.zeros(len(table.trees))
     for tree in np.unique(table.leaf_tree[right]):

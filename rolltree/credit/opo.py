@@ -30,5 +30,5 @@ class OPO:
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every live leaf."""
-        group = partition.leaf_groups(table, self.by, table.live & (table.teaching > 0))
-        return Advantage(leaf=centred(outcomes(table), group, "mean", "zero", table.teaching.astype(np.float64)))
+        group = partition.leaf_groups(table, self.by, table.live & (table.loss_tokens > 0))
+        return Advantage(leaf=centred(outcomes(table), group, "mean", "zero", table.loss_tokens.astype(np.float64)))

@@ -21,7 +21,7 @@ Over = Literal["tokens", "leaves"]
 def whitened(table: Table, values: Floats, over: Over, *, ddof: int, eps: float, place: Eps) -> Floats:
     """Values of live leaves minus the step's mean, over the step's standard deviation."""
     group = partition.leaf_groups(table, "batch")
-    weights = table.teaching.astype(np.float64) if over == "tokens" else None
+    weights = table.loss_tokens.astype(np.float64) if over == "tokens" else None
     if weights is not None and not weights[group >= 0].any():
         return np.zeros(len(values))
     middle = centred(values, group, "mean", "zero", weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -17,10 +17,12 @@ from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.step import Family, family_of
+from rolltree.policy.tokenizer_file import model_tokenizer, saved_tokenizers
 from rolltree.train.failures import KIND
 from rolltree.tree import jsonl
 from rolltree.tree.archive import open_forest
 from rolltree.tree.json_text import read_json
+from rolltree.tree.node import Array
 from rolltree.tree.parquet import parts
 from rolltree.tree.table import Bools, Ints, table
 
@@ -49,6 +51,9 @@ LACKING = {
 """What it means that a metric (or one whose name begins so) is not there."""
 
 
+Decode = Callable[[Sequence[Array]], list[str]]
+
+
 class DoctorError(RolltreeError, ValueError):
     """Something that cannot be examined, or a knob that does not exist; names it and the way out."""
 
@@ -64,6 +69,8 @@ class CheckedRun:
     """Opens the forest of a step; 0 stands for a forest outside a run."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """config.json, where there is one."""
+    decode: Decode | None = None
+    """Turns runs of tokens into their texts; None where no tokenizer is known."""
 
     def series(self, name: str) -> Series:
         """A number over the training steps. Raises `NotChecked` where neither log nor forests have it."""
@@ -135,9 +142,15 @@ class CheckedRun:
         return next((why for begin, why in LACKING.items() if name.startswith(begin)), f"{self.name} has no {name}")
 
 
-def open_run(path: Path | str) -> CheckedRun:
-    """A run folder, a folder of forests, or a file of nodes in the interchange format."""
-    path = Path(path)
+def open_run(path: Path | str, model: str = "") -> CheckedRun:
+    """A run folder, a folder of forests, or a file of nodes in the interchange format.
+
+    Texts are read by the tokenizer of `model`, the run's own unless given.
+    """
+    return replace(_opened(Path(path)), decode=_decoder(Path(path), model))
+
+
+def _opened(path: Path) -> CheckedRun:
     if path.is_file():
         forest = list(jsonl.read(path))
         if not forest:
@@ -152,8 +165,26 @@ def open_run(path: Path | str) -> CheckedRun:
     if found:
         return CheckedRun(path.name, forests=found)
     if (path / "nodes.jsonl").is_file():
-        return open_run(path / "nodes.jsonl")
+        return _opened(path / "nodes.jsonl")
     raise DoctorError(f"there is no run at {path}; give a run folder, a folder of forests or a file of nodes")
+
+
+def _decoder(path: Path, model: str) -> Decode | None:
+    name = model or str(settings_of(path).get("model", ""))
+    found = [] if model else saved_tokenizers(path)
+    file = next((f for f in (*found, *([model_tokenizer(name)] if name else [])) if f.is_file()), None)
+    if file is None:
+        if model:
+            raise DoctorError(f"--model {model} has no tokenizer.json here; give a model's name or folder")
+        return None
+
+    def decode(runs: Sequence[Array]) -> list[str]:
+        from tokenizers import Tokenizer  # loaded when texts are read, which most examinations never do
+
+        tokenizer: Any = Tokenizer.from_file(str(file))
+        return list(tokenizer.decode_batch([run.tolist() for run in runs], skip_special_tokens=False))
+
+    return decode
 
 
 def places(step: int, rollouts: Rollouts, rows: Ints) -> tuple[Place, ...]:

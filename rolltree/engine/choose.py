@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.policy.device import Placement, place
-from rolltree.policy.load import LoadedModel, load_codec
+from rolltree.policy.flow.denoiser import Denoiser
+from rolltree.policy.flow.net import is_flow
+from rolltree.policy.load import LoadedModel, load_codec, load_model
 from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
 from rolltree.policy.size import check_sampled, size_in
@@ -25,8 +28,9 @@ class MakeEngine(Protocol):
         ...
 
 
-ABOUT = """What samples the policy: local (this process), vllm (in this process too), or the address of a server that
-serves it, such as http://127.0.0.1:8000."""
+ABOUT = """What samples the policy: local (this process), vllm (in this process too; vllm-ipc hands weights over
+on the card), or the address of a server that serves it, such as http://127.0.0.1:8000; of several, with commas between
+them."""
 
 
 async def choose_engine(
@@ -74,23 +78,37 @@ def _local(
     model: str | Path | LoadedModel, *, version: int, lockstep: bool, placement: Placement, speculate: str = "off",
     **_: Any,
 ) -> Engine:  # fmt: skip
-    from rolltree.engine.local import LocalEngine
-    from rolltree.engine.local.speculate import Speculation
-
     if not isinstance(model, LoadedModel):
         folder = model_folder(str(model))
         size = size_in(base_of(folder) if holds_adapters(folder) else folder)
         if size is not None:
             check_sampled(size, str(model), placement.device, placement.dtype)
-    return LocalEngine(
-        model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device,
-        speculate=Speculation.of(speculate),
-    )  # fmt: skip
+    return local_engine(
+        model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device, speculate=speculate
+    )
+
+
+def local_engine(model: str | Path | LoadedModel, *, version: int = 0, speculate: str = "off", **more: Any) -> Engine:
+    """The engine in this process that samples a model: of a denoiser the one of latents, of any other the local one."""
+    loaded = model
+    if not isinstance(model, LoadedModel) and is_flow(model_folder(str(model))):
+        loaded = load_model(model)
+    if isinstance(loaded, LoadedModel) and isinstance(loaded.model, Denoiser):
+        from rolltree.engine.latent import LatentEngine
+
+        if speculate != "off":
+            raise EngineError(f"--speculate {speculate} guesses tokens, and {loaded.name} writes latents; leave it out")
+        return LatentEngine(loaded.model, version)
+    from rolltree.engine.local import LocalEngine
+    from rolltree.engine.local.speculate import Speculation
+
+    return LocalEngine(loaded, version=version, speculate=Speculation.of(speculate), **more)
 
 
 def _vllm(
-    model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement, **_: Any
-) -> Engine:
+    model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement,
+    weights: str = "files", **_: Any,
+) -> Engine:  # fmt: skip
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
 
@@ -103,15 +121,20 @@ def _vllm(
     if holds_adapters(path):
         raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
     dtype = str(placement.dtype).removeprefix("torch.")
-    return start(model, codec=codec, version=version, reports="sampling" if distribution else "policy", dtype=dtype)
+    reports = "sampling" if distribution else "policy"
+    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights)
 
 
 def _given(_: str, value: Any) -> MakeEngine | None:
     return cast(MakeEngine, value) if callable(value) else None
 
 
+def _built_in() -> dict[str, MakeEngine]:
+    return {"local": _local, "vllm": _vllm, "vllm-ipc": partial(_vllm, weights="ipc")}
+
+
 ENGINES = Registry[MakeEngine](
-    "engine", "rolltree.engines", lambda: {"local": _local, "vllm": _vllm}, lambda _: None, given=_given,
+    "engine", "rolltree.engines", _built_in, lambda _: None, given=_given,
     hint="or the address of a server, such as http://127.0.0.1:8000",
 )  # fmt: skip
 """What makes each engine, by name."""

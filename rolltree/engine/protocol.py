@@ -1,16 +1,17 @@
-"""The engine contract: token ids in, token ids out.
+"""The engine contract: actions in, actions out (token ids of a language policy, latents of a denoiser).
 
-An engine extends prefixes and scores them; it never sees a task, a tree or a strategy. Every sample reports, per token,
-the log-prob under the policy (`logp`: full softmax at temperature 1), the log-prob under the distribution it was really
-drawn from (`sampling_logprob`) and the weight version that wrote it. Stopping a run returns what exists, also when
-that is nothing.
+An engine extends prefixes and scores them; it never sees a task, a tree or a strategy. Every sample reports, per
+action, the log-prob under the policy (`logp`: of tokens, full softmax at temperature 1; of latents, the density of a
+step at the noise it was drawn with), the log-prob under the distribution it was really drawn from (`sampling_logprob`)
+and the weight version that wrote it. Stopping a run returns what exists, also when that is nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from functools import cache
+from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +27,22 @@ Caches = Literal["keep", "recompute"]
 class LogitsHook(Protocol):
     """Changes the sampling distribution at each step: forbid tokens, change the temperature, follow a guide."""
 
-    def __call__(self, generated: Sequence[int], logits: Any) -> Any:
-        """Given this request's tokens so far and its row of raw logits (a 1-d tensor or array), return new logits."""
+    def __call__(self, generated: Sequence[Any], logits: Any) -> Any:
+        """Given this request's actions so far and its row of raw logits (a 1-d tensor or array), return new logits.
+
+        An engine of latents gives the mean of the next step instead, and draws around what comes back.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to draw. Temperature 0 is greedy: `sampling_logprob` is then NaN, never 0."""
+    """How to draw. Temperature 0 is greedy (a step without noise): `sampling_logprob` is then NaN, never 0."""
 
     max_tokens: int = 256
+    """Most actions."""
     temperature: float = 1.0
+    """Of latents, the factor on the noise of a step."""
     top_p: float = 1.0
     top_k: int = 0
     """0 = no limit."""
@@ -79,6 +85,9 @@ class Sample:
     entropy: FloatArray | None = None
     top: Top | None = None
     hidden: FloatArray | None = None
+    keep: NDArray[np.bool_] | None = None
+    """Which actions may be trained on, where not all: a step without noise has no density, a draw from a fixed prior
+    does not depend on the weights."""
     prefilled: int = 0
     """Prefix tokens computed for this request (those found in a cache are not counted)."""
 
@@ -120,7 +129,24 @@ class Queued(Protocol):
 
 
 @runtime_checkable
-class Codec(Protocol):
+class Channel(Protocol):
+    """What goes between a task and an engine: observations become actions, actions become what was made of them.
+
+    Token ids and text of a language policy (`Codec`), labels and latents of a denoiser. What it cannot encode it
+    refuses with a `RolltreeError`.
+    """
+
+    def encode(self, observation: Any, /) -> Any:
+        """Actions that stand for an observation."""
+        ...
+
+    def decode(self, actions: Any, /) -> Any:
+        """What the actions have made: a text, an image."""
+        ...
+
+
+@runtime_checkable
+class Codec(Channel, Protocol):
     """Text to token ids and back. Engine ids are the truth; text is derived and never re-tokenised."""
 
     @property
@@ -133,11 +159,11 @@ class Codec(Protocol):
         """The id that ends a text."""
         ...
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, /) -> list[int]:
         """Ids of a text, with no special tokens added."""
         ...
 
-    def decode(self, ids: Sequence[int] | Array) -> str:
+    def decode(self, ids: Sequence[int] | Array, /) -> str:
         """Text of ids; special tokens are dropped."""
         ...
 
@@ -158,17 +184,27 @@ class ExactCodec(Codec, Protocol):
 
 def exact_text(codec: Codec, ids: Sequence[int] | Array) -> str:
     """Text of ids with special tokens, as far as the codec can show them."""
-    return codec.decode_exact(ids) if isinstance(codec, ExactCodec) else codec.decode(ids)
+    return codec.decode_exact(ids) if shows_specials(codec) else codec.decode(ids)
+
+
+def shows_specials(codec: Codec) -> TypeGuard[ExactCodec]:
+    """Whether a codec is an `ExactCodec`; asked for every text, and `isinstance` reads a protocol anew each time."""
+    return _exact(type(codec))
+
+
+@cache
+def _exact(kind: type) -> bool:
+    return all(hasattr(kind, name) for name in ("decode_exact", "specials"))
 
 
 def stop_text(codec: Codec, ids: Sequence[int] | Array, stops: Sequence[str]) -> str:
     """Text of ids as stop strings are looked for in it: with special tokens where a stop string names one."""
-    return codec.decode_exact(ids) if isinstance(codec, ExactCodec) and named(codec, stops) else codec.decode(ids)
+    return codec.decode_exact(ids) if shows_specials(codec) and named(codec, stops) else codec.decode(ids)
 
 
 def named(codec: Codec, stops: Sequence[str]) -> Mapping[int, str]:
     """Special tokens that stand in stop strings, by id."""
-    known = codec.specials if stops and isinstance(codec, ExactCodec) else {}
+    known = codec.specials if stops and shows_specials(codec) else {}
     return {i: text for i, text in known.items() if any(text in stop for stop in stops)}
 
 
@@ -205,8 +241,8 @@ class Engine(Protocol):
         ...
 
     @property
-    def codec(self) -> Codec:
-        """Its tokenizer."""
+    def codec(self) -> Channel:
+        """Its channel: of a language policy, the tokenizer (see `token_codec`)."""
         ...
 
     @property
@@ -249,12 +285,43 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
+class TellsDraws(Protocol):
+    """An engine with steps that draw nothing at any temperature: from there a path cannot fork."""
+
+    def draws(self, prefix: Array, temperature: float) -> bool:
+        """Whether what continues this prefix begins with a draw."""
+        ...
+
+
+@runtime_checkable
 class Forgetful(Protocol):
     """An engine that can drop what earlier requests left behind, so that later ones are computed as in a new engine."""
 
     async def forget(self) -> None:
         """Keep no prefixes of earlier requests; requests in flight go on."""
         ...
+
+
+_CODECS: dict[type, bool] = {}
+
+
+def reads_text(channel: Channel) -> TypeGuard[Codec]:
+    """Whether a channel is a `Codec`; asked for every request, and `isinstance` reads a protocol anew each time."""
+    kind = type(channel)
+    if kind not in _CODECS:
+        _CODECS[kind] = isinstance(channel, Codec)
+    return _CODECS[kind]
+
+
+def token_codec(engine: Engine, who: str = "this") -> Codec:
+    """The engine's tokenizer; an engine that writes something else than tokens is refused, naming who reads them."""
+    channel = engine.codec
+    if not reads_text(channel):
+        raise EngineError(
+            f"{who} reads tokens, and {type(engine).__name__} writes {getattr(channel, 'kind', 'something else')}; "
+            "choose a language model, or a method that reads no tokens"
+        )
+    return channel
 
 
 class EngineError(RolltreeError, RuntimeError):

@@ -1,12 +1,13 @@
-"""Texts on their way into an engine: what can never fit is refused before it is tokenised."""
+"""Observations on their way into an engine: what can never fit, or is nothing its channel knows, is refused first."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from rolltree.engine.protocol import Capabilities, Codec, EngineError, IntArray
+from rolltree.engine.protocol import Capabilities, Channel, Codec, EngineError, IntArray
+from rolltree.tree.node import Array, as_actions
 
 CHARACTERS = 32
 """More characters a token than any text has on average. Tokenising takes some hundred bytes a character, so a text of
@@ -22,9 +23,30 @@ class Reads(Protocol):
         ...
 
     @property
-    def codec(self) -> Codec:
-        """Its tokenizer."""
+    def codec(self) -> Channel:
+        """Its channel."""
         ...
+
+
+def actions_of(engine: Reads, given: Any, what: str) -> Array:
+    """The actions of an observation, or of actions given as such: a text or token ids for a language policy.
+
+    Nothing is cast in silence: what the engine's channel does not know is refused by name.
+    """
+    if isinstance(given, str) and isinstance(engine.codec, Codec):
+        return tokens_of(engine, given, what)
+    if not isinstance(engine.codec, Codec):
+        return as_actions(engine.codec.encode(given))
+    array = np.asarray(given)
+    if not array.size and array.ndim == 1:
+        return np.zeros(0, np.int32)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        shape = "one number" if array.ndim == 0 else f"shape {array.shape}"
+        raise EngineError(
+            f"{what} is {type(given).__name__} ({array.dtype}, {shape}), and {type(engine).__name__} writes tokens; "
+            "give a text or token ids"
+        )
+    return array.astype(np.int32)
 
 
 def tokens_of(engine: Reads, text: str, what: str) -> IntArray:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rolltree.filter.groups import live_leaves
-from rolltree.filter.rewards import RewardError, Rewards
-from rolltree.tree import Node, Tree
+from rolltree.filter.rewards import Rewards
+from rolltree.generate.judge.measured import part_of
+from rolltree.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Composite:
         """Shape every live leaf; `limit` is not used."""
         for leaf in live_leaves(tree):
             for part in self.rewards.parts:
-                _part(tree, leaf, part.name)
+                part_of(tree, leaf, part.name)
             leaf.scores.setdefault("outcome", leaf.scores["reward"])
             leaf.scores["reward"] = self.rewards.verdict(leaf.scores).score
 
@@ -36,7 +37,8 @@ class Flawed:
     """Marks right answers reached by wrong steps: score `flawed` = 1 where the part `steps` is below `least`.
 
     FAPO asks a generative reward model for the first wrong step; where the task checks the steps itself it is that
-    model without its errors. Wrong answers are not marked.
+    model without its errors, and where a judge graded the right answers (`Judged`) `steps` names its grade. A right
+    answer that the judge abstained from is not flawed. Wrong answers are not marked.
     """
 
     steps: str = "steps"
@@ -47,13 +49,4 @@ class Flawed:
         """Mark every live leaf; `limit` is not used."""
         for leaf in live_leaves(tree):
             right = leaf.scores["reward"] > self.correct
-            leaf.scores["flawed"] = float(right and _part(tree, leaf, self.steps) < self.least)
-
-
-def _part(tree: Tree, leaf: Node, name: str) -> float:
-    if name not in leaf.scores:
-        raise RewardError(
-            f"node {leaf.id} of tree {tree.id!r} has no part {name!r}; choose a task whose verifier measures it, or "
-            "name a part that it has"
-        )
-    return leaf.scores[name]
+            leaf.scores["flawed"] = float(right and part_of(tree, leaf, self.steps) < self.least)  # NaN is not below

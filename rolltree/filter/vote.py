@@ -6,18 +6,20 @@ the error certain; so the verifier's word is kept beside it, for measurement onl
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import drop, live_leaves
+from rolltree.generate.judge.measured import Agreement, Weigh, answer_of, tally
+from rolltree.generate.judge.protocol import Entry, at_once
 from rolltree.tree import Node, Tree
 
-Weigh = Literal["leaf", "fork", "posterior"]
-"""What a vote counts."""
-LEAST = 1e-6
-"""Weight of a vote that counts for nothing, so that there is a winner among such votes too."""
+NOBODY = np.random.default_rng(0)
+"""Agreement draws nothing."""
 
 
 class VoteError(RolltreeError, ValueError):
@@ -54,16 +56,17 @@ class MajorityVote:
         leaves = live_leaves(tree)
         if self.silent == "drop":
             for leaf in leaves:
-                if _answer(leaf) is None:
+                if answer_of(leaf) is None:
                     leaf.usage = "dropped: no answer"
             leaves = [leaf for leaf in leaves if not leaf.usage]
-        voters = [leaf for leaf in leaves if self.silent == "vote" or _answer(leaf) is not None]
         for leaf in leaves:
             leaf.scores["true_reward"] = leaf.scores.setdefault("outcome", leaf.scores["reward"])
-        if not voters:
+        judge = Agreement(self.weigh, self.silent == "vote")
+        said = at_once(judge(None, [_entries(tree, leaves)], NOBODY), judge.name)[0] if leaves else []
+        shares = {answer_of(leaf): share for leaf, share in zip(leaves, said or (), strict=True) if not np.isnan(share)}
+        if not shares:
             drop(tree, "no leaf has an answer to vote with")
             return
-        shares = tally(tree, voters, self.weigh)
         top = max(shares.values())
         winners = [answer for answer, share in shares.items() if share >= top - 1e-12]
         if top < self.least or (len(winners) > 1 and self.ties == "drop"):
@@ -71,24 +74,25 @@ class MajorityVote:
             return
         right = winners if self.ties == "shared" else winners[:1]
         for leaf in leaves:
-            answer = _answer(leaf)
+            answer = answer_of(leaf)
             leaf.scores["vote"] = shares.get(answer, 0.0)
             leaf.scores["reward"] = float(answer in right and (answer is not None or self.silent == "vote"))
+        voters = sum(self.silent == "vote" or answer_of(leaf) is not None for leaf in leaves)
         tree.event(
             "note", None, f"the majority says {' or '.join(map(repr, right))}", share=top, answers=len(shares),
-            voters=len(voters), leaves=len(leaves),
+            voters=voters, leaves=len(leaves),
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyVoted:
-    """The first `teach` live leaves teach; the others have voted, and that is all (TTRL)."""
+    """The first `trained` live leaves are trained on; the others only voted (TTRL)."""
 
-    teach: int
+    trained: int
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """Drop what only voted; `limit` is not used."""
-        for leaf in live_leaves(tree)[self.teach :]:
+        for leaf in live_leaves(tree)[self.trained :]:
             leaf.usage = "dropped: it only voted"
 
 
@@ -103,10 +107,10 @@ class WeighedVote:
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """One event for the tree; `limit` is not used."""
-        voters = [leaf for leaf in live_leaves(tree) if _answer(leaf) is not None]
+        voters = [leaf for leaf in live_leaves(tree) if answer_of(leaf) is not None]
         if not voters:
             return
-        right = {_answer(leaf): leaf.scores.get("outcome", leaf.scores["reward"]) for leaf in voters}
+        right = {answer_of(leaf): leaf.scores.get("outcome", leaf.scores["reward"]) for leaf in voters}
         plain, heavy = (max(shares, key=lambda a: shares[a]) for shares in
                         (tally(tree, voters, "leaf"), tally(tree, voters, self.weigh)))  # fmt: skip
         tree.event(
@@ -115,43 +119,5 @@ class WeighedVote:
         )  # fmt: skip
 
 
-def tally(tree: Tree, voters: list[Node], weigh: Weigh) -> dict[str | None, float]:
-    """Share of the votes per answer, in order of first appearance."""
-    match weigh:
-        case "leaf":
-            weight = dict.fromkeys((leaf.id for leaf in voters), 1.0)
-        case "fork":
-            weight = _fork_weights(tree, voters)
-        case "posterior":
-            weight = _posteriors(tree, voters)
-    out: defaultdict[str | None, float] = defaultdict(float)
-    for leaf in voters:
-        out[_answer(leaf)] += weight[leaf.id]
-    total = sum(out.values())
-    return {answer: votes / total for answer, votes in out.items()}
-
-
-def _fork_weights(tree: Tree, voters: list[Node]) -> dict[int, float]:
-    """Weight of each voter when every fork splits its weight evenly among the children that lead to voters."""
-    leading = {node.id for leaf in voters for node in tree.path(leaf)}
-    weight = {tree.root.id: 1.0}
-    for node in tree.walk():
-        ways = [child for child in node.children if child in leading]
-        for child in ways:
-            weight[child] = weight[node.id] / len(ways)
-    return {leaf.id: weight[leaf.id] for leaf in voters}
-
-
-def _posteriors(tree: Tree, voters: list[Node]) -> dict[int, float]:
-    """Each voter's latest chance of being right; one that was never looked at has the mean of those that were."""
-    seen = {
-        leaf.id: said[-1] for leaf in voters
-        if (said := [n.scores["posterior"] for n in tree.path(leaf) if "posterior" in n.scores])
-    }  # fmt: skip
-    rest = sum(seen.values()) / len(seen) if seen else 1.0
-    return {leaf.id: max(seen.get(leaf.id, rest), LEAST) for leaf in voters}
-
-
-def _answer(leaf: Node) -> str | None:
-    answer = leaf.notes.get("answer")
-    return None if answer is None else str(answer)
+def _entries(tree: Tree, leaves: Sequence[Node]) -> list[Entry]:
+    return [Entry(tree, leaf) for leaf in leaves]

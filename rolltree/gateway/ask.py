@@ -101,5 +101,8 @@ def _listed(told: Any, where: str) -> Iterator[tuple[int, Any]]:
     return enumerate(cast(Sequence[Any], told))
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
+
+
 def _written(told: Any) -> str:
-    return json.dumps(told, sort_keys=True, ensure_ascii=False, default=str)
+    return _ENCODER.encode(told)

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from rolltree.engine.protocol import Codec
+from rolltree.engine.protocol import Codec, token_codec
 from rolltree.errors import RolltreeError
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.gateway import Gateway
@@ -61,7 +61,7 @@ class Server:
             body = await read_body(request)
             ask, draw = wire.read(body, self.gateway.bounds.max_tokens)
             session = self.gateway.session(self._name(request))
-            written = written_for(body, self.gateway.model, self.gateway.engine.codec)
+            written = written_for(body, self.gateway.model, token_codec(self.gateway.engine, "the gateway"))
 
             async def call(on_text: OnText | None) -> SessionReply:
                 return await session.call(ask, draw, on_text)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from rolltree.engine.protocol import Engine, EngineError, Generation, Request, Sample, Sampling
+from rolltree.engine.protocol import Codec, Engine, EngineError, Generation, Request, Sample, Sampling, token_codec
 from rolltree.engine.samples import join
 from rolltree.engine.texts import tokens_of
 from rolltree.gateway.answer import CallAnswer, read, shown
@@ -61,9 +61,14 @@ class GatewaySession:
     """Why no call is answered any more."""
 
     def __post_init__(self) -> None:
-        self.contexts = Contexts(self.engine.codec, self.template, lambda text: tokens_of(self.engine, text, "a call"))
+        self.contexts = Contexts(self.codec, self.template, lambda text: tokens_of(self.engine, text, "a call"))
         self.record = CallRecord(self.tree, self.name, self.now)
         self.touched = self.now()
+
+    @property
+    def codec(self) -> Codec:
+        """The tokenizer."""
+        return token_codec(self.engine, "the gateway")
 
     async def call(self, ask: Ask, draw: Draw, on_text: OnText | None = None) -> SessionReply:
         """Answer one call. Cancelled, it stops what is being sampled and keeps it, as tokens nobody took."""
@@ -128,7 +133,7 @@ class GatewaySession:
             prompt = self.contexts.place(ask)
         except EngineError as error:
             raise GatewayError(str(error)) from None
-        size, most = self.engine.codec.vocab_size, self.engine.capabilities.max_context
+        size, most = self.codec.vocab_size, self.engine.capabilities.max_context
         if not len(prompt.ids):
             raise GatewayError("the call is empty: there is no token to go on from")
         if len(prompt.ids) >= most:
@@ -157,7 +162,7 @@ class GatewaySession:
         told = ""
         async for part in run:
             parts.append(part)
-            text = shown(self.engine.codec, join(parts), stops)
+            text = shown(self.codec, join(parts), stops)
             # What may yet become another letter or the stop string is not said before that is known.
             safe = text.rstrip("\ufffd")
             safe = safe[: max(len(told), len(safe) - max(map(len, stops), default=0))]
@@ -165,7 +170,7 @@ class GatewaySession:
                 await on_text(safe[len(told) :])
                 told = safe
         sample = await run
-        text = shown(self.engine.codec, sample, stops)
+        text = shown(self.codec, sample, stops)
         if text[len(told) :]:
             await on_text(text[len(told) :])
         return sample
@@ -173,7 +178,7 @@ class GatewaySession:
     def _said(self, call: RecordedCall, sample: Sample, stops: Sequence[str]) -> tuple[CallAnswer, Node]:
         prompt = call.prompt
         name = f"call_{self.name}_{len(self.contexts.turns)}"
-        answer = read(self.engine.codec, self.template, prompt.ask, sample, stops, name)
+        answer = read(self.codec, self.template, prompt.ask, sample, stops, name)
         turn = self.contexts.said(prompt, sample.actions, answer.text, answer.message or None)
         return answer, self.record.answered(call, sample, turn.number)
 

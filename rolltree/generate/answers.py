@@ -9,8 +9,10 @@ import math
 from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
+import numpy as np
+
 from rolltree.engine.protocol import Engine
-from rolltree.engine.texts import tokens_of
+from rolltree.engine.texts import actions_of
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item, Reply, Verdict
 
@@ -23,12 +25,14 @@ class AnswerError(TypeError):
     """A task returned what its contract does not know; names the call, the field and the value."""
 
 
-def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None) -> None:
-    """Refuse an item without an answer, with a prompt that fills the context, or that a peer reads as other tokens."""
-    if item.answer is None:
+def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = None, *, answered: bool = True) -> None:
+    """Refuse an item without an answer (where it is to be `answered`: to train on it), with a prompt that fills the
+    context, or that a peer reads as other tokens.
+    """
+    if answered and item.answer is None:
         raise ItemError(f"item {item.id!r} has no answer, so nothing can be verified; give it one or leave it out")
     context = engine.capabilities.max_context
-    tokens = len(tokens_of(engine, item.prompt, f"the prompt of item {item.id!r}"))
+    tokens = len(actions_of(engine, item.prompt, f"the prompt of item {item.id!r}"))
     if tokens >= context:
         raise ItemError(
             f"the prompt of item {item.id!r} has {tokens} tokens and leaves no room in a context of {context}; "
@@ -40,8 +44,8 @@ def check_item(item: Item, engine: Engine, peers: Mapping[str, Engine] | None = 
 
 def _check_peer(item: Item, engine: Engine, name: str, peer: Engine) -> None:
     ours, theirs = engine.codec, peer.codec
-    same = ours.vocab_size == theirs.vocab_size and ours.eos_id == theirs.eos_id
-    if not same or ours.encode(item.prompt) != theirs.encode(item.prompt):
+    same = [getattr(ours, name, None) == getattr(theirs, name, None) for name in ("vocab_size", "eos_id", "kind")]
+    if not all(same) or not np.array_equal(ours.encode(item.prompt), theirs.encode(item.prompt)):
         raise ItemError(
             f"the peer {name!r} reads item {item.id!r} as other tokens than the run's engine, so they cannot write in "
             "one tree; choose models that share a tokenizer"
@@ -62,11 +66,12 @@ async def verdict_of(call: Awaitable[object]) -> Verdict:
 
 
 async def reply_of(call: Awaitable[object]) -> Reply:
-    """A reply whose text can be written down and whose rewards are numbers."""
+    """A reply whose text (or other observation) can be written down and whose rewards are numbers."""
     told = await call
     if not isinstance(told, Reply):
         raise AnswerError(f"step returned {_shown(told)} instead of a Reply")
-    _text("step", "text", told.text, whole=True)
+    if told.text is None or isinstance(told.text, str | bytes | int | float):  # other observations are the channel's
+        _text("step", "text", told.text, whole=True)
     _number("step", "reward", told.reward)
     _numbers("step", told.parts)
     if told.state_key is not None:

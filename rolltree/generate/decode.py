@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from rolltree.control.ledger import Hold
-from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
+from rolltree.engine.protocol import EngineError, Request, Sample, Sampling, TellsDraws
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import lineage, mix, next_run, tag_rng
 from rolltree.generate.recorder import Recorder, latest_rollout
 from rolltree.generate.requests import WRITTEN, Continuations, PendingRequest
+from rolltree.generate.setting import HandError
 from rolltree.generate.stops import shorten, straddling_stop
 from rolltree.tree import Birth, Finish, Node, Top
 from rolltree.tree.event import Kind
-from rolltree.tree.node import Array
+from rolltree.tree.node import Array, join_actions
 
 _NOTHING = np.zeros(0, np.int32)
 _FORKS: frozenset[Birth] = frozenset({"resample", "forced", "restart", "vine"})
@@ -31,9 +32,9 @@ _FORKS: frozenset[Birth] = frozenset({"resample", "forced", "restart", "vine"})
 def open_requests(hand: Recorder, node: Node, ask: Continuations, *, into: bool = False) -> list[PendingRequest]:
     """Reserve and submit n continuations of a node (`into`: one that writes on in the node itself)."""
     path = hand.tree.path(node)
-    prefix = np.concatenate([x.actions for x in path])
+    prefix = join_actions([x.actions for x in path])
     written = sum(len(x.actions) for x in latest_rollout(path) if x.role in WRITTEN)
-    room = min(hand.setting.limit - written, hand.engine.capabilities.max_context - len(prefix))
+    room = min(hand.limit - written, hand.engine.capabilities.max_context - len(prefix))
     if room <= 0:
         _refuse(hand, node, "length", f"{written} policy tokens on a prefix of {len(prefix)}: no room is left")
         return []
@@ -42,6 +43,7 @@ def open_requests(hand: Recorder, node: Node, ask: Continuations, *, into: bool 
     if length <= 0:
         _refuse(hand, node, "length", f"max_tokens is {asked}")
         return []
+    _check_draws(hand, node, prefix, ask)
     pending_requests: list[PendingRequest] = []
     for _ in range(ask.n):
         holds = _reserve(hand, prefix, length, new_leaf=not into and (bool(node.children) or node.parent is None))
@@ -126,6 +128,7 @@ def write(hand: Recorder, pending: PendingRequest, part: Sample) -> None:
             version=part.version,
             entropy=part.entropy,
             top=part.top,
+            keep=part.keep,
         )
     else:
         # The usual case, in one go: nothing stands in the node yet.
@@ -135,7 +138,7 @@ def write(hand: Recorder, pending: PendingRequest, part: Sample) -> None:
             part.sampling_logprob,
             part.version,
         )
-        node.entropy, node.top = part.entropy, part.top
+        node.entropy, node.top, node.keep = part.entropy, part.top, part.keep
     pending.written += len(part.actions)
 
 
@@ -171,6 +174,21 @@ async def abandon(hand: Recorder, pending: PendingRequest) -> None:
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _check_draws(hand: Recorder, node: Node, prefix: Array, ask: Continuations) -> None:
+    """Refuse a fork that would be copies of one path: without noise nothing is drawn."""
+    temperature = ask.draw.get("temperature", hand.setting.sampling.temperature)
+    engine = hand.engine
+    if isinstance(engine, TellsDraws):
+        copies = (ask.n > 1 or bool(node.children)) and not engine.draws(prefix, temperature)
+    else:
+        copies = ask.n > 1 and temperature == 0
+    if copies:
+        raise HandError(
+            f"node {node.id} of tree {hand.tree.id!r} cannot fork at action {len(prefix)} with temperature "
+            f"{temperature:g}: nothing is drawn there, so all branches would be one; fork where there is noise"
+        )
 
 
 def _request(hand: Recorder, prefix: Array, ask: Continuations, length: int, run: int) -> Request:
@@ -303,4 +321,5 @@ def _tail(sample: Sample, start: int) -> Sample:
         version=sample.version[start:],
         entropy=None if sample.entropy is None else sample.entropy[start:],
         top=None if top is None else Top(top.ids[start:], top.logp[start:]),
+        keep=None if sample.keep is None else sample.keep[start:],
     )

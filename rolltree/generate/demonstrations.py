@@ -86,7 +86,7 @@ class Demonstrations:
         ids = hand.codec.encode(text)
         if not any(text.endswith(stop) for stop in hand.task.stop):
             ids = [*ids, hand.codec.eos_id]
-        ids = ids[: hand.setting.limit]
+        ids = ids[: hand.limit]
         node = await hand.force(hand.tree.root, ids, role="policy", why="an answer by the task's expert")
         if node is None or node.status != "open":
             return

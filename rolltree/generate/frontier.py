@@ -1,7 +1,8 @@
 """Round by round: every live path grows one stretch, then a rule says how many ways each goes on.
 
-The rule sees all live ends of one tree at once, and may return 0 (pruned) for some. This loop is TreePO's, ARPO's,
-AEPO's, TreePS-RAG's and ETS's; they differ in the rule, the boundary, the pruner and what fills the missing leaves.
+The rule sees all live ends of one tree at once, and may return 0 (pruned) for some. TreePO, ARPO, AEPO, TreePS-RAG and
+ETS grow so; they differ in the rule, the boundary, the pruner and what fills the missing leaves. It is a search
+(`rolltree.generate.search`) whose turns take a whole layer and tell nothing upwards.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Protocol
 
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
+from rolltree.generate.search.backup import Backup, no_backup
+from rolltree.generate.search.graph import Made, Move, SearchGraph
+from rolltree.generate.search.loop import Moment, search
 from rolltree.generate.turns import stretch
 from rolltree.tree import Node
 
@@ -58,39 +62,68 @@ async def grow_rounds(
     why: str = "the rule's width",
 ) -> None:
     """Grow the hand's tree from its root until no path is live; one of so many stretches ends as "depth"."""
-    ended = _ended(hand)
-    live = await stretch(hand, hand.tree.root, min(first, leaves), want=want, **draw)
-    for number in range(rounds - 1):
-        now = _ended(hand)
-        live = [n for n in live if n.status == "open"]
-        if review is not None and live:
-            live = [n for n in await review(hand, live) if n.status == "open"]
+    layers = _Layers(hand, leaves, min(first, leaves), widths, draw, rounds, want, review, why)
+    graph = SearchGraph(hand.tree.root)
+    await search(layers, graph, layers.make, turns=rounds, rng=lambda turn: hand.rng.child("layer", turn).generator())
+    for node in graph:
+        if node.depth == rounds and node.payload.status == "open":
+            hand.close(node.payload, "depth", f"the limit of {rounds} stretches")
+            await hand.verify(node.payload)
+
+
+@dataclass
+class _Layers:
+    """The plan of such a search: a turn takes every live path at once, and nothing is told upwards."""
+
+    hand: Hand
+    leaves: int
+    first: int
+    widths: Widths
+    draw: SamplingOptions
+    rounds: int
+    want: frozenset[str]
+    review: Review | None
+    why: str
+    ended: int = 0
+    backup: Backup = no_backup
+
+    def moves(self, moment: Moment[Node]) -> Sequence[Move[Node]]:
+        """A width for each live path; 0 gives it up."""
+        if moment.turn == 0:
+            self.ended = _ended(self.hand)
+            return [Move(moment.graph.root, "stretch", ways=self.first)]
+        live = [n for n in moment.graph if n.depth == moment.turn and not n.closed and n.payload.status == "open"]
         if not live:
-            return
-        chosen = widths(hand, GrowthRound(number, tuple(live), now, now - ended, leaves))
-        ended = now
-        live = await _onward(hand, live, chosen, draw, want=want, why=why)
-    for node in live:
-        if node.status == "open":
-            hand.close(node, "depth", f"the limit of {rounds} stretches")
-            await hand.verify(node)
+            return []
+        now = _ended(self.hand)
+        ends = tuple(n.payload for n in live)
+        chosen = self.widths(self.hand, GrowthRound(moment.turn - 1, ends, now, now - self.ended, self.leaves))
+        self.ended = now
+        if len(chosen) != len(ends):
+            raise ValueError(
+                f"a width rule returned {len(chosen)} widths for {len(ends)} live paths; return one for each"
+            )
+        return [Move(n, "stretch", ways=max(way, 0)) for n, way in zip(live, chosen, strict=True)]
 
+    async def make(self, moves: Sequence[Move[Node]]) -> Sequence[Sequence[Made[Node]]]:
+        """Stretch every path as often as it was told; then look at what is live."""
+        for move in moves:
+            if not move.ways and move.node.parent is not None:
+                self.hand.prune(move.node.payload, why="the rule gave it no way on")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._stretched(move)) for move in moves]
+        grown = [task.result() for task in tasks]
+        live: Sequence[Node] = [n for ends in grown for n in ends if n.status == "open"]
+        if self.review is not None and live and moves[0].node.depth < self.rounds - 1:
+            live = await self.review(self.hand, live)
+        stay = {n.id for n in live}
+        return [[Made(n, n.scores.get("reward"), closed=n.id not in stay) for n in ends] for ends in grown]
 
-async def _onward(
-    hand: Hand, live: Sequence[Node], widths: Sequence[int], draw: SamplingOptions, *, want: frozenset[str], why: str
-) -> list[Node]:
-    if len(widths) != len(live):
-        raise ValueError(f"a width rule returned {len(widths)} widths for {len(live)} live paths; return one for each")
-    for node, width in zip(live, widths, strict=True):
-        if width <= 0:
-            hand.prune(node, why="the rule gave it no way on")
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(stretch(hand, node, width, want=want, why=why if width > 1 else "", **draw))
-            for node, width in zip(live, widths, strict=True)
-            if width > 0
-        ]
-    return [end for task in tasks for end in task.result()]
+    async def _stretched(self, move: Move[Node]) -> list[Node]:
+        if not move.ways:
+            return []
+        why = self.why if move.ways > 1 and move.node.parent is not None else ""
+        return await stretch(self.hand, move.node.payload, move.ways, want=self.want, why=why, **self.draw)
 
 
 def _ended(hand: Hand) -> int:

@@ -9,26 +9,29 @@ node; neither is an exception.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeVar, Unpack
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from rolltree.control.brief import Brief
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Scored
-from rolltree.engine.texts import tokens_of
+from rolltree.engine.texts import actions_of
 from rolltree.generate import outside
 from rolltree.generate.decode import abandon, finish_request, open_requests
 from rolltree.generate.growing import Growing
+from rolltree.generate.judge.asking import ask_judge
+from rolltree.generate.judge.protocol import Judge, Opinion, Question
 from rolltree.generate.random import Stream, lineage, mix, tag_rng
 from rolltree.generate.recorder import Recorder
 from rolltree.generate.requests import Continuations, PendingRequest, SamplingOptions
+from rolltree.generate.roles import ANSWER_TOKENS, About, RoleTask, Said, plant_side
 from rolltree.generate.setting import HandError
-from rolltree.task.protocol import Item, Verdict, expected
+from rolltree.task.protocol import Item, Observation, Verdict, expected
 from rolltree.tree import Birth, Node, Role, Tree
-from rolltree.tree.node import Array
+from rolltree.tree.node import Array, join_actions
 
-T = TypeVar("T")
 ForkMode = Literal["resample", "forced", "boundary", "restart", "vine"]
 
 
@@ -57,8 +60,11 @@ class Hand(Recorder):
         """The same hand writing under another name and level: a planner, a sub-agent, an arm."""
         return Hand(self.setting, self.budget, self._tree, actor=actor, level=level)
 
-    def plant(self, item: Item, *, prompt: Sequence[int] | Array | str | None = None, id: str | None = None) -> Tree:
-        """Start another tree for an item, by default from its own prompt; `id` defaults to the item's, made unique."""
+    def plant(self, item: Item, *, prompt: Observation | None = None, id: str | None = None) -> Tree:
+        """Start another tree for an item, by default from its own prompt (`prompt`: another observation, or actions).
+
+        `id` defaults to the item's, made unique.
+        """
         name = item.id if id is None else id
         if id is None:
             count = 1
@@ -66,8 +72,7 @@ class Hand(Recorder):
                 count += 1
                 name = f"{item.id}#{count}"
         text = item.prompt if prompt is None else prompt
-        what = f"the prompt of item {item.id!r}"
-        ids = tokens_of(self.engine, text, what) if isinstance(text, str) else np.asarray(text, np.int32)
+        ids = actions_of(self.engine, text, f"the prompt of item {item.id!r}")
         self.setting.items[name] = item
         tree = self.forest.plant(name, ids, task=self.task.name, item=item.id)
         tree.notes.update(expected(item))
@@ -186,8 +191,7 @@ class Hand(Recorder):
         "prompt" asks anew: what follows is a rollout of its own, limited and judged by itself, with everything above
         as its context. None = no leaf was left in the budget.
         """
-        forced = isinstance(tokens, str)
-        ids = tokens_of(self.engine, tokens, "a forced text") if forced else np.asarray(tokens, np.int32)
+        ids = actions_of(self.engine, tokens, "a forced text" if isinstance(tokens, str) else "a forced run")
         child = outside.place(self, node, ids, role, birth)
         if child is None:
             return None
@@ -259,19 +263,72 @@ class Hand(Recorder):
         self, node: Node, *, under: Sequence[int] | Array | None = None, want: Collection[str] = ()
     ) -> Scored | None:
         """Log-probs of a node's actions under the current weights, after its own prefix or `under` another context."""
-        before = self.tree.prefix(node)[: -len(node) or None] if under is None else np.asarray(under, np.int32)
-        return await outside.ask_engine(
-            self, node, np.concatenate([before, node.actions]), len(before), frozenset(want)
+        before = (
+            self.tree.prefix(node)[: -len(node) or None]
+            if under is None
+            else actions_of(self.engine, under, "a context")
         )
+        return await outside.ask_engine(self, node, join_actions([before, node.actions]), len(before), frozenset(want))
 
     async def judge(
-        self, ask: Callable[[], Awaitable[T]], *, about: str, node: Node | None = None, calls: int = 1
-    ) -> T | None:
-        """Await `ask` as `calls` judge calls of the budget, with time limit and retries.
+        self,
+        judge: Judge,
+        questions: Sequence[Question],
+        *,
+        about: str,
+        rng: np.random.Generator | None = None,
+    ) -> list[Opinion]:
+        """Ask a judge questions: a number for each entry of each, NaN where it abstains (see `judge.protocol`).
 
-        None = none were left, or it stayed broken (then `node` is failed; without a node the tree has the event).
+        Its calls are paid from the budget. None in place of numbers = it was not paid or stayed broken; never a zero.
         """
-        return await outside.judge(self, node, ask, about, calls)
+        return await ask_judge(self, judge, questions, about, rng)
+
+    # -- asking other roles ----------------------------------------------------------------------------------------
+
+    def side(
+        self,
+        role: str,
+        brief: Brief,
+        *,
+        about: Sequence[Node | About] = (),
+        item: Item | None = None,
+        stop: tuple[str, ...] = (),
+        max_tokens: int = ANSWER_TOKENS,
+        turn: int = 0,
+    ) -> Hand:
+        """A hand on the side tree where a role is asked this, planted unless it stands; `ask` is the usual way there.
+
+        With `item` the role answers that item from a fresh start, with the brief beside its prompt: what is played from
+        the tree's root are rollouts of the task, verified as any are. The same question in another `turn` has another
+        tree.
+        """
+        tree = plant_side(self, role, brief, about, item, RoleTask(role, stop, max_tokens), turn)
+        return Hand(self.setting, self.setting.tree_budgets[tree.id], tree, actor=role, level=self.level)
+
+    async def ask(
+        self,
+        role: str,
+        brief: Brief,
+        *,
+        about: Sequence[Node | About] = (),
+        n: int = 1,
+        stop: tuple[str, ...] = (),
+        max_tokens: int = ANSWER_TOKENS,
+        temperature: float | None = None,
+    ) -> list[Said]:
+        """Let a role write n answers to a brief about some nodes, in a side tree of the same forest.
+
+        The role writes with its own engine where the run has one (`roles`, `peers`), else with the run's. What could
+        not be paid is missing from the answers; what broke is a failed node of the side tree, and missing too.
+        """
+        side = self.side(role, brief, about=about, stop=stop, max_tokens=max_tokens)
+        draw: SamplingOptions = {} if temperature is None else {"temperature": temperature}
+        grown = await side.extend(side.tree.root, n=n, why=f"{role} is asked", **draw)
+        for node in grown:
+            if node.status == "open":
+                side.close(node, node.finish or "stop", "the answer stands")
+        return [Said(side.tree, node, side.text(node)) for node in grown if node.status == "done"]
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

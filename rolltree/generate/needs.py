@@ -41,3 +41,12 @@ def check_needs(needs: Collection[str], who: str, engine: Engine, task: Task) ->
 
 def _listed(names: Collection[str]) -> str:
     return ", ".join(repr(n) for n in names) if names else "nothing"
+
+
+def refuse_environment(task: Task) -> None:
+    """Refuse a task with an environment, for strategies whose nodes are whole answers."""
+    if task.max_turns:
+        raise NeedsError(
+            f"trees of attempts need a task that is answered in one go, but {task.name!r} has an environment; "
+            "choose one without turns, such as 'countdown'"
+        )

@@ -6,23 +6,23 @@ exception's text in its event. No crash ever turns into a reward of zero.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from rolltree.engine.protocol import EngineError, Scored
+from rolltree.engine.texts import actions_of
+from rolltree.generate import aside
 from rolltree.generate.answers import reply_of, start_of, verdict_of
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
 from rolltree.generate.recorder import Recorder
 from rolltree.generate.setting import HandError
-from rolltree.task.protocol import Reply, Verdict
+from rolltree.task.protocol import Artefact, Observation, Reply, Verdict
 from rolltree.tree import Birth, Node, Role
 from rolltree.tree.node import Array
-
-T = TypeVar("T")
 
 
 async def score_forced(hand: Recorder, node: Node) -> None:
@@ -67,25 +67,27 @@ async def act(hand: Recorder, node: Node) -> Node | None:
         return None
     text = hand.turn(node)
     reply = await _step(hand, node, state[0], text)
+    if isinstance(reply, Reply) and reply.aside is not None:
+        reply = await aside.answered(hand, node, reply, _step)
     if reply is None or node.status == "pruned":
         return None
     if node.role == "policy":
         node.finish, node.status = "tool", "done"
-    heard, ids = "", np.zeros(0, np.int32)
+    heard, ids = "", node.actions[:0]
     if isinstance(reply, Reply):
         heard = _heard(hand, reply)
         try:
-            ids = np.asarray(hand.codec.encode(heard), np.int32)
-        except Exception as error:  # what no token of this policy spells
+            ids = actions_of(hand.engine, heard, "the environment's answer")
+        except Exception as error:  # what no action of this policy stands for
             reply = Gone("the environment", error, 1)
     if isinstance(reply, Gone):
-        child = place(hand, node, np.zeros(0, np.int32), "env", "boundary")
+        child = place(hand, node, node.actions[:0], "env", "boundary")
         hand.fail(node if child is None else child, "the environment", reply.cause, tries=reply.tries)
         return child
     child = place(hand, node, ids, "env", "boundary")
     if child is None:
         return None
-    if len(heard) < len(reply.text):
+    if isinstance(heard, str) and len(heard) < len(reply.text):
         child.notes["cut"] = len(reply.text)
         hand.event("note", child, f"the reply was cut to {len(heard)} characters", characters=len(reply.text))
     child.state, child.state_key = reply.state, reply.state_key
@@ -123,7 +125,11 @@ async def restore(hand: Recorder, node: Node) -> tuple[Any, str | None] | None:
         if isinstance(reply, Gone):
             hand.fail(node, "replaying the environment", reply.cause, tries=reply.tries)
             return None
-        if hand.codec.encode(_heard(hand, reply)) != [int(t) for t in path[i].actions]:
+        if reply.aside is not None:
+            error = HandError("it was asked in contexts of its own, whose answers are not kept over a restart")
+            hand.fail(node, "replaying the environment", error)
+            return None
+        if not np.array_equal(actions_of(hand.engine, _heard(hand, reply), "a replayed answer"), path[i].actions):
             error = HandError(f"on replay node {path[i].id} answered {reply.text!r}, which is not what it said before")
             hand.fail(node, "replaying the environment", error)
             return None
@@ -137,6 +143,9 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
         raise HandError(
             f"cannot verify node {node.id} of tree {hand.tree.id!r}: it is {node.status}, which is no outcome"
         )
+    if hand.item.answer is None:
+        hand.event("note", node, "the item has no answer, so nothing says what this is worth")
+        return None
     state = await restore(hand, node) if hand.interactive else (None, None)
     if state is None:
         return None
@@ -157,25 +166,7 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
     return verdict
 
 
-async def judge(hand: Recorder, node: Node | None, ask: Callable[[], Awaitable[T]], about: str, calls: int) -> T | None:
-    """Await a judge under the budget of judge calls (see `Hand.judge`)."""
-    if not hand.budget.take("judge_calls", calls):
-        hand.event("budget", node, f"no judge call is left for {about}", calls=calls)
-        return None
-    patience = hand.setting.patience
-    try:
-        answer = await attempt(f"judging {about}", ask, patience, patience.judge_seconds, on_retry=hand.retried(node))
-    except Gone as gone:
-        if node is not None:
-            hand.fail(node, f"judging {about}", gone.cause, tries=gone.tries)
-        else:
-            hand.event("fail", None, str(gone), error=type(gone.cause).__name__, tries=gone.tries)
-        return None
-    hand.event("note", node, f"judged {about}", calls=calls)
-    return answer
-
-
-async def _step(hand: Recorder, node: Node, state: Any, text: str) -> Reply | Gone | None:
+async def _step(hand: Recorder, node: Node, state: Any, text: Artefact) -> Reply | Gone | None:
     if not hand.budget.take("env_steps"):
         hand.event("budget", node, "no environment step is left")
         if node.is_leaf and node.status == "open" and node.parent is not None:
@@ -191,9 +182,9 @@ async def _step(hand: Recorder, node: Node, state: Any, text: str) -> Reply | Go
         return gone
 
 
-def _heard(hand: Recorder, reply: Reply) -> str:
-    """What of a reply is written down: no context holds a megabyte, and tokenising it costs seconds."""
-    return reply.text[: hand.setting.patience.reply_characters]
+def _heard(hand: Recorder, reply: Reply) -> Observation:
+    """What of a reply is written down: no context holds a megabyte of text, and tokenising it costs seconds."""
+    return reply.text[: hand.setting.patience.reply_characters] if isinstance(reply.text, str) else reply.text
 
 
 def place(hand: Recorder, node: Node, actions: Array, role: Role, birth: Birth) -> Node | None:

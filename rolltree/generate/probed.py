@@ -156,8 +156,8 @@ class ProbingHand(Hand):
     ) -> list[Node]:  # fmt: skip
         """As of `Hand`, with a look at every run that comes to the probe's length."""
         written = sum(len(x) for x in latest_rollout(self.tree.path(node)) if x.role in WRITTEN)
-        first, asked = self._watch.probe.at(self.setting.limit) - written, draw.get("max_tokens")
-        out_of_reach = first <= 0 or (asked is not None and asked < first) or self.setting.limit - written <= first
+        first, asked = self._watch.probe.at(self.limit) - written, draw.get("max_tokens")
+        out_of_reach = first <= 0 or (asked is not None and asked < first) or self.limit - written <= first
         if out_of_reach or self.engine is not self.setting.engine:  # a peer's states are of another kind
             return await super().extend(node, n=n, want=want, birth=birth, why=why, numbers=numbers, **draw)
         gate, due = self._watch.gate, n
@@ -196,7 +196,7 @@ class ProbingHand(Hand):
         more: int | None,
         draw: SamplingOptions,
     ) -> None:
-        state, tokens = np.asarray(self.hidden(node), np.float32), self._watch.probe.at(self.setting.limit)
+        state, tokens = np.asarray(self.hidden(node), np.float32), self._watch.probe.at(self.limit)
         said = self._watch.probe.judge([state], [self.tree.id])[0] if wait is None else await wait
         if node.status != "open":  # pruned by whoever else acts on the tree while it waited
             return

@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from rolltree.control.ledger import Budget
-from rolltree.engine.protocol import Codec, Engine, exact_text
+from rolltree.engine.protocol import Channel, Codec, Engine, exact_text, token_codec
 from rolltree.generate.patience import error_line, place_of
 from rolltree.generate.random import Stream
 from rolltree.generate.setting import HandError, Setting
-from rolltree.task.protocol import Item, Task
+from rolltree.task.protocol import Artefact, Item, Task
 from rolltree.tree import Event, Finish, Forest, Node, Tree
 from rolltree.tree.event import Kind
-from rolltree.tree.node import Array, FloatArray
+from rolltree.tree.node import Array, FloatArray, join_actions
 
 
 class Recorder:
@@ -40,17 +38,34 @@ class Recorder:
     @property
     def engine(self) -> Engine:
         """What writes: this actor's own engine, or the run's. Strategies read its capabilities and leave it alone."""
-        return self.setting.peers.get(self.actor, self.setting.engine)
+        setting = self.setting
+        return setting.roles.get(self.actor) or setting.peers.get(self.actor) or setting.engine
 
     @property
     def task(self) -> Task:
-        """What is asked."""
-        return self.setting.task
+        """What is asked: the run's task, or what a role is asked in its side tree."""
+        side = self.setting.side_tasks
+        return side[self._tree.id] if self._tree is not None and self._tree.id in side else self.setting.task
+
+    @property
+    def limit(self) -> int:
+        """Most policy tokens on one path: the run's, or of a role's answer."""
+        return self.setting.limit if self.task is self.setting.task else self.task.max_tokens
+
+    @property
+    def channel(self) -> Channel:
+        """Observations to actions and back: the same for all engines that write in one tree; a role's may be its own."""
+        return self._writes.codec
 
     @property
     def codec(self) -> Codec:
-        """The tokenizer, the same for all engines of a run."""
-        return self.setting.engine.codec
+        """The channel of a run whose policy writes tokens; every other run is refused here."""
+        return token_codec(self._writes, "what grows this tree")
+
+    @property
+    def _writes(self) -> Engine:
+        """The engine of the role that writes here, or the run's."""
+        return self.setting.roles.get(self.actor, self.setting.engine)
 
     @property
     def forest(self) -> Forest:
@@ -60,7 +75,7 @@ class Recorder:
     @property
     def interactive(self) -> bool:
         """Whether an environment answers the policy's turns."""
-        return self.setting.task.max_turns > 0
+        return self.task.max_turns > 0
 
     @property
     def tree(self) -> Tree:
@@ -79,19 +94,19 @@ class Recorder:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def text(self, node: Node) -> str:
-        """Everything after the prompt (the last one, where a rollout was asked for again) up to the end of a node."""
+    def text(self, node: Node) -> Artefact:
+        """What was made between the prompt (the last one, where a rollout was asked for again) and a node's end."""
         return self._decoded(latest_rollout(self.tree.path(node)))
 
-    def turn(self, node: Node) -> str:
+    def turn(self, node: Node) -> Artefact:
         """What was written since the environment last spoke."""
-        return self._read(self.turn_actions(node))
+        return self.read(self.turn_actions(node))
 
     def turn_actions(self, node: Node) -> Array:
         """The tokens of `turn`."""
         path = self.tree.path(node)
         start = max(i for i, n in enumerate(path) if n.role in ("env", "prompt"))
-        return np.concatenate([path[start].actions[:0], *(n.actions for n in path[start + 1 :])])
+        return join_actions([path[start].actions[:0], *(n.actions for n in path[start + 1 :])])
 
     def hidden(self, node: Node) -> FloatArray:
         """Last hidden state of a run extended with want={"hidden"}."""
@@ -140,13 +155,13 @@ class Recorder:
             if run is not None:
                 run.stop("abort")
 
-    def _decoded(self, nodes: Sequence[Node]) -> str:
-        return self._read(np.concatenate([n.actions for n in nodes])) if nodes else ""
+    def _decoded(self, nodes: Sequence[Node]) -> Artefact:
+        return self.read(join_actions([n.actions for n in nodes])) if nodes else ""
 
-    def _read(self, actions: Array) -> str:
-        """Text of actions as the task reads it: one with `exact_text` sees special tokens, but for a last eos."""
+    def read(self, actions: Array) -> Artefact:
+        """What actions have made, as the task reads it: one with `exact_text` sees special tokens but a last eos."""
         if not getattr(self.task, "exact_text", False):
-            return self.codec.decode(actions)
+            return self.channel.decode(actions)
         ended = len(actions) > 0 and int(actions[-1]) == self.codec.eos_id
         return exact_text(self.codec, actions[:-1] if ended else actions)
 

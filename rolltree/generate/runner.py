@@ -12,9 +12,11 @@ from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.answers import check_item
 from rolltree.generate.garbage import rare_collections
 from rolltree.generate.hand import Hand
+from rolltree.generate.join import join
 from rolltree.generate.needs import check_needs
 from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
+from rolltree.generate.roles import is_side
 from rolltree.generate.setting import Setting
 from rolltree.generate.strategy import ChecksEngine, TreeStrategy, on_each
 from rolltree.task.protocol import Item, Task
@@ -45,6 +47,7 @@ def open_hand(
     clock: Callable[[], float] = time.monotonic,
     progress: Callable[[Progress], None] | None = None,
     peers: Mapping[str, Engine] | None = None,
+    roles: Mapping[str, Engine] | None = None,
 ) -> Hand:
     """A hand bound to no tree yet, for growing by yourself; arguments as of `grow`. Go on with `plant` and `on`."""
     account = budget if isinstance(budget, Budget) else Budget(budget, clock=clock)
@@ -53,7 +56,7 @@ def open_hand(
     setting = Setting(
         engine, task, planted, Stream(seed), lambda: clock() - began, patience or Patience(), sampling or Sampling(),
         task.max_tokens if max_tokens is None else max_tokens, per_prompt=per_prompt, peers=peers or {},
-        on_progress=None if progress is None else lambda: progress(_progress(planted, account)),
+        roles=roles or {}, on_progress=None if progress is None else lambda: progress(_progress(planted, account)),
     )  # fmt: skip
     return Hand(setting, account)
 
@@ -74,13 +77,19 @@ async def grow(
     clock: Callable[[], float] = time.monotonic,
     progress: Callable[[Progress], None] | None = None,
     peers: Mapping[str, Engine] | None = None,
+    roles: Mapping[str, Engine] | None = None,
+    asides: bool = True,
 ) -> Forest:
     """Let a strategy grow a tree for each item, and return the forest.
 
     `budget` is the whole run's; `per_prompt` bounds each tree within it. `max_tokens` bounds the policy tokens of a
     path (default: the task's). `sampling` gives the defaults of every request; its seed is not used: streams of
     randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended. `peers`
-    are other policies, by the actor they write as; they must share the engine's tokens.
+    are other policies, by the actor they write as; they must share the engine's tokens. `roles` are models that speak
+    in a role (`Hand.ask`), in side trees of their own; their tokens may be others. `asides`: contexts of their own
+    (`rolltree.generate.join`) become leaves too.
+
+    An item without an answer may stand: nothing verifies its rollouts, so they end without an outcome.
 
     Pass `forest` to keep what was grown when the call is cancelled (leaves in flight are then paused), and to grow on:
     an item whose trees stand in it already is not planted again.
@@ -94,11 +103,11 @@ async def grow(
         strategy.check(engine, task)
     hand = open_hand(
         engine, task, seed=seed, budget=budget, per_prompt=per_prompt, max_tokens=max_tokens, sampling=sampling,
-        patience=patience, forest=forest, clock=clock, progress=progress, peers=peers,
+        patience=patience, forest=forest, clock=clock, progress=progress, peers=peers, roles=roles,
     )  # fmt: skip
     asked = list(items)
     for item in asked:
-        check_item(item, engine, peers or {})
+        check_item(item, engine, peers or {}, answered=False)
     standing = [tree for tree in hand.forest if tree.item]
     for item in asked:
         again = [hand.adopt(tree, item) for tree in standing if tree.item == item.id]
@@ -106,15 +115,14 @@ async def grow(
             hand.plant(item)
     try:
         with rare_collections():
-            await on_each(hand.forest, hand, strategy.grow_tree)
+            await on_each([tree for tree in hand.forest if not is_side(tree)], hand, strategy.grow_tree)
     except asyncio.CancelledError:
-        for tree in hand.forest:
-            for leaf in tree.leaves():
-                if leaf.status == "open" and leaf.parent is not None:
-                    tree.pause(leaf, "cancelled", at=hand.setting.clock())
+        _pause(hand)
         raise
     finally:
         settle(hand.forest, hand.setting.clock())
+        for tree in hand.forest if asides else ():
+            join(tree, hand.setting.asides.pop(tree.id, []), hand.setting.clock())
     return hand.forest
 
 
@@ -124,6 +132,13 @@ def settle(forest: Iterable[Tree], at: float = 0.0) -> None:
         for leaf in tree.leaves():
             if leaf.status == "open":
                 tree.close(leaf, "done", leaf.finish or "budget", "not extended", at=at)
+
+
+def _pause(hand: Hand) -> None:
+    for tree in hand.forest:
+        for leaf in tree.leaves():
+            if leaf.status == "open" and leaf.parent is not None:
+                tree.pause(leaf, "cancelled", at=hand.setting.clock())
 
 
 def _progress(forest: Forest, account: Budget) -> Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Generation, Sampling
@@ -13,6 +14,9 @@ from rolltree.generate.random import Stream
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest
 from rolltree.tree.node import FloatArray
+
+if TYPE_CHECKING:
+    from rolltree.generate.aside import Aside
 
 
 class HandError(RolltreeError, ValueError):
@@ -38,6 +42,10 @@ class Setting:
     """What each tree may spend."""
     peers: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
     """Other policies by the actor they write as; every other actor writes with `engine`."""
+    roles: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
+    """Other models by the role they speak in, in trees of their own (see `Hand.ask`); they may have other tokens."""
+    side_tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    """What is asked in side trees, by tree id; every other tree is of the run's task."""
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     """The item of each tree, by tree id."""
     runs: dict[tuple[str, int], Generation] = field(default_factory=dict[tuple[str, int], Generation])
@@ -46,4 +54,6 @@ class Setting:
     """The budget of each tree: the same one in every round."""
     hidden: dict[tuple[str, int], FloatArray] = field(default_factory=dict[tuple[str, int], FloatArray])
     """Last hidden states by (tree, node), where they were asked for; never stored with the tree."""
+    asides: dict[str, list[Aside]] = field(default_factory=dict[str, "list[Aside]"])
+    """By tree id, what was asked in contexts of their own; see `rolltree.generate.join`."""
     on_progress: Callable[[], None] | None = None

@@ -4,55 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
 from rolltree.engine.protocol import Embedder
-from rolltree.generate.decide import decide
+from rolltree.generate.decide import decide, grades
 from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.measured import Confidence
+from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.selection import Floats, Program, clusters, rebase
 from rolltree.generate.signals import SignalError, features
 from rolltree.tree import Node, Tree
-
-
-class StepScorer(Protocol):
-    """A process reward: how promising paths are, as numbers in [0, 1]."""
-
-    @property
-    def want(self) -> frozenset[str]:
-        """Extras it reads."""
-        ...
-
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
-        """One number per end of a path, live or finished."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Confidence:
-    """The policy's own opinion: the geometric mean probability of what it wrote. No labels, no second model.
-
-    Over the last "step", over the whole "path", or of the "least" likely step on it.
-    """
-
-    over: Literal["step", "path", "least"] = "path"
-    want: frozenset[str] = frozenset()
-
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
-        """exp of mean log-prob."""
-        return [self._of([n.logp for n in hand.tree.path(end) if n.role == "policy" and n.logp is not None and len(n)])
-                for end in ends]  # fmt: skip
-
-    def _of(self, steps: Sequence[np.ndarray[tuple[int], np.dtype[np.float32]]]) -> float:
-        if not steps:
-            return 0.0
-        if self.over == "path":
-            return float(np.exp(np.concatenate(steps).mean()))
-        each = [float(np.exp(step.mean())) for step in steps]
-        return min(each) if self.over == "least" else each[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +25,8 @@ class StepSearch:
     """ETS's generator (arXiv 2502.13575); `select` chooses between it and what it is compared with.
 
     `width` paths take one step each (up to a delimiter); then "ets" keeps the paths its program chooses and shares the
-    width among them by REBASE, "rebase" shares it among all, "beam" keeps the √width best and forks each evenly.
+    width among them by REBASE, "rebase" shares it among all, "beam" keeps the √width best and forks each evenly, and
+    "dvts" splits the first steps into √width subtrees and keeps the best path of each (diverse verifier tree search).
     Finished paths take their place of the width with them. A path's meaning is the mean input embedding of its last
     step's tokens, or the engine's last hidden state there (the paper uses a sentence encoder).
     """
@@ -70,8 +36,9 @@ class StepSearch:
     """Most tokens of a step (the paper's 256)."""
     delimiter: str = ","
     """What ends a step, besides the task's own stop strings; "" = nothing."""
-    scorer: StepScorer = field(default_factory=Confidence)
-    select: Literal["ets", "rebase", "beam"] = "ets"
+    scorer: Judge = field(default_factory=Confidence)
+    """A judge of single paths: how promising each is, in [0, 1]."""
+    select: Literal["ets", "rebase", "beam", "dvts"] = "ets"
     temperature: float = 0.2
     """T of REBASE."""
     economy: float = 1.0
@@ -106,7 +73,7 @@ class StepSearch:
             want=self.want, review=search.review, why=f"share of the width by {self.select}",
         )  # fmt: skip
         done = [leaf for leaf in tree.leaves() if leaf.status == "done" and "reward" in leaf.scores]
-        for leaf, value in zip(done, await self.scorer(hand, done), strict=True):
+        for leaf, value in zip(done, await grades(hand, self.scorer, done), strict=True):
             leaf.scores["value"] = value
         decide(hand, done, self.final)
 
@@ -121,7 +88,7 @@ class _Search:
 
     async def review(self, hand: Hand, live: Sequence[Node]) -> Sequence[Node]:
         """Score the live paths; the rule below decides."""
-        self.scores = [float(score) for score in await self.knobs.scorer(hand, live)]
+        self.scores = await grades(hand, self.knobs.scorer, live)
         return live
 
     def widths(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
@@ -129,7 +96,7 @@ class _Search:
         k, width = self.knobs, max(round.leaves - round.finished, 1)
         kept = self._kept(hand, round.live, width)
         chosen = [i for i, keep in enumerate(kept) if keep]
-        if k.select == "beam":
+        if k.select in ("beam", "dvts"):
             each, more = divmod(width, len(chosen))
             ways = [each + (n < more) for n in range(len(chosen))]
         else:
@@ -149,6 +116,8 @@ class _Search:
         if k.select == "beam":
             best = sorted(range(len(live)), key=lambda i: (-self.scores[i], i))[: max(int(k.width**0.5), 1)]
             return [i in best for i in range(len(live))]
+        if k.select == "dvts":
+            return self._best_of_subtrees(hand, live)
         counts = np.asarray(rebase(self.scores, width, k.temperature), np.float64)
         paths = [hand.tree.path(node) for node in live]
         price = {n.id: float(len(n)) if k.cost == "tokens" else 1.0 for path in paths for n in path}
@@ -157,6 +126,14 @@ class _Search:
             [[price[n.id] for n in path[:-1]] for path in paths], self._clusters(hand, live), k.economy, k.cover,
         )  # fmt: skip
         return [bool(x) for x in program.solve()]
+
+    def _best_of_subtrees(self, hand: Hand, live: Sequence[Node]) -> Sequence[bool]:
+        """The best live path of each subtree: so many consecutive first steps as a path has ways on."""
+        size = -(-self.knobs.width // max(int(self.knobs.width**0.5), 1))
+        first = {node.id: rank // size for rank, node in enumerate(hand.tree.children(hand.tree.root))}
+        subtree = [first[hand.tree.path(node)[1].id] for node in live]
+        best = {s: max((i for i, at in enumerate(subtree) if at == s), key=lambda i: (self.scores[i], -i)) for s in subtree}
+        return [i == best[s] for i, s in enumerate(subtree)]
 
     def _clusters(self, hand: Hand, live: Sequence[Node]) -> Sequence[int]:
         steps = [

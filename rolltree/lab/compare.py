@@ -83,6 +83,9 @@ class CompareConfig:
     """Knobs to sweep as NAME=A,B,C: every combination becomes an arm."""
     flat: bool = True
     """Beside every recipe that shapes trees compare the same one with as many independent rollouts."""
+    frozen: bool = False
+    """Train nothing: hold the recipes against one another as ways to answer held-out items, at equal tokens over all
+    roles (the budget shared among --eval-items), beside majority and most confident."""
     eval_every: int = 5
     """Steps between evaluations."""
     eval_items: int = 64
@@ -228,7 +231,11 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
     """Run a comparison, print it, and write report.html and compare.json. 0 = finished, 130 = interrupted."""
     from rolltree.lab.compare_page import page
 
-    if runner is None:
+    if runner is None and config.frozen:
+        from rolltree.lab.frozen import FrozenRunner
+
+        runner = FrozenRunner()
+    elif runner is None:
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
@@ -241,7 +248,12 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         _check_place(folder)
     seeds = range(config.first_seed, config.first_seed + config.seeds)
     chosen = arms(config.recipes, config.set, config.sweep)
-    chosen = with_flat(chosen, conditions, runner) if config.flat else chosen
+    if config.frozen:
+        from rolltree.lab.frozen import with_baselines
+
+        chosen = with_baselines(chosen)
+    elif config.flat:
+        chosen = with_flat(chosen, conditions, runner)
     result = compare(
         chosen, conditions, seeds, Shelf(config.cache, runner),
         metric=config.metric, least=config.least, confidence=config.confidence, target=config.target,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rolltree.lab.compare import Comparison
-from rolltree.lab.contrast import Measure, held_out, measures, reach_words, reaches, run_means
+from rolltree.lab.contrast import Measure, by_items, held_out, measures, reach_words, reaches, run_means
 from rolltree.lab.curves import FEW, band, endpoint
-from rolltree.lab.names import COSTS, is_share, less_is_better, row_name
+from rolltree.lab.names import COSTS, cost_name, is_share, less_is_better, row_name
 from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, ReportTree, duration, shown
 from rolltree.lab.stats import Interval
 from rolltree.lab.stats.verdict import GAIN
@@ -144,7 +144,7 @@ def _grids(result: Comparison) -> list[ReportTable]:
     spread = "(lowest–highest run)" if few else "± half of its interval"
     tests = [
         [c.subject, _difference(c.effect, result.metric), shown(c.p), shown(c.p_holm), shown(c.p_bh),
-         shown(c.p_sign_flip), c.outcome]
+         shown(c.p_sign_flip), _items(result, c.subject), c.outcome]
         for c in result.contrasts
     ]  # fmt: skip
     return [
@@ -154,14 +154,22 @@ def _grids(result: Comparison) -> list[ReportTable]:
         ),
         ReportTable(
             f"Against {result.arms[0].label} in {result.metric}",
-            ["recipe", "difference", "p (t)", "p (Holm)", "q (BH)", "p (sign flips)", "verdict"], tests,
+            ["recipe", "difference", "p (t)", "p (Holm)", "q (BH)", "p (sign flips)", "seeds and items", "verdict"],
+            tests,
             f"p: the chance of so large a gain where there is none, from one side; Holm's and Benjamini and Hochberg's "
-            f"adjustments over the {len(tests)} comparisons of this table.",
+            f"adjustments over the {len(tests)} comparisons of this table. Seeds and items: the difference in pass@1 "
+            "at the last evaluation alone; its bootstrap interval draws seeds, and held-out items within each, again.",
         ),
         *_made_of(result),
         ReportTable("Rollouts while training", ["recipe", *(r[1] for r in rollouts), "decoded", "trained"], habits,
              "Means over whole runs."),
     ]  # fmt: skip
+
+
+def _items(result: Comparison, subject: str) -> str:
+    """The difference with held-out items drawn again too, where the runs kept what each item got."""
+    found = by_items(result.of(subject), result.of(result.arms[0].label), result.confidence)
+    return "–" if found is None else _difference(found, "pass@1")
 
 
 def _made_of(result: Comparison) -> list[ReportTable]:
@@ -176,9 +184,9 @@ def _made_of(result: Comparison) -> list[ReportTable]:
     if spent:
         rows = [[a.label, *(shown(_spent(result, a.label, n), "count") for n in spent)] for a in result.arms]
         about = "Means over seeds; one of them was made equal, the others are what it took."
-        out.append(ReportTable("Costs of a run", ["recipe", *(_cost_name(n) for n in spent)], rows, about))
+        out.append(ReportTable("Costs of a run", ["recipe", *(cost_name(n) for n in spent)], rows, about))
         steps = [[a.label, *(_per_step(result.of(a.label), n) for n in PER_STEP)] for a in result.arms]
-        out.append(ReportTable("A step", ["recipe", *(_cost_name(n) for n in PER_STEP)], steps, "Means over steps."))
+        out.append(ReportTable("A step", ["recipe", *(cost_name(n) for n in PER_STEP)], steps, "Means over steps."))
     if acts:
         out.append(ReportTable("Whether it acted", ["recipe", "counter", "mean", "share of steps"], acts))
     collapsed = [[a.label, *_collapses(result.of(a.label))] for a in result.arms]
@@ -192,11 +200,6 @@ def _made_of(result: Comparison) -> list[ReportTable]:
 
 PER_STEP = ("optim/updates", "budget/groups", "budget/leaves")
 """What a step is made of: updates, prompts and rollouts."""
-
-
-def _cost_name(name: str) -> str:
-    words = {"budget/groups": "prompts", "budget/leaves": "rollouts", "time/processor": "processor seconds"}
-    return words.get(name, name.rpartition("/")[2].replace("_", " "))
 
 
 def _spent(result: Comparison, label: str, name: str) -> float | None:

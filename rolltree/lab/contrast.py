@@ -21,6 +21,7 @@ from rolltree.lab.stats import (
     differences,
     first_reach,
     median_reach,
+    nested_interval,
     sign_flip_test,
     t_interval,
 )  # fmt: skip
@@ -129,6 +130,16 @@ def contrasts(
             label, baseline, metric, found.effect, found.p, found.p_holm, found.p_bh, flip, said.outcome, said.words
         ))  # fmt: skip
     return out
+
+
+def by_items(ours: Sequence[Trace], theirs: Sequence[Trace], level: float = 0.95) -> Interval | None:
+    """The difference in pass@1 at the last evaluation, paired by seed and held-out item: seeds are resampled, and the
+    items within each. None where the runs kept no results of single items."""
+    other = {t.seed: t.items for t in theirs}
+    pairs = [(t.items, other.get(t.seed, {})) for t in ours]
+    groups = [[a[i].rate - b[i].rate for i in sorted(a.keys() & b.keys())] for a, b in pairs]
+    groups = [group for group in groups if group]
+    return nested_interval(groups, level) if groups else None
 
 
 def reaches(traces: Sequence[Trace], metric: str, target: float, axis: Axis) -> list[TargetReach]:

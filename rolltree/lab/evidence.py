@@ -21,7 +21,7 @@ from rolltree.lab.compare import Comparison, compare
 from rolltree.lab.contrast import HARD, held_out
 from rolltree.lab.curves import LAST, endpoint
 from rolltree.lab.entry import EvidenceEntry, SeedResult
-from rolltree.lab.names import is_share, of_rollouts
+from rolltree.lab.names import COSTS, is_share, of_rollouts
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Shelf
 from rolltree.lab.sources import changed
@@ -192,6 +192,10 @@ def _also(card: Card, done: Comparison, seed: int) -> dict[str, tuple[float, flo
     if card.counter is not None and (acted := recipe.mean(card.counter.metric)) is not None:
         beside = baseline.mean(card.counter.metric)
         out[card.counter.metric] = (acted, card.counter.rest if beside is None else beside)
+    for name in COSTS:
+        ours, theirs = recipe.total(name), baseline.total(name)
+        if ours is not None and theirs is not None:
+            out[name] = (ours, theirs)
     return out | {"seconds": (recipe.cost("seconds"), baseline.cost("seconds"))}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
-from rolltree.lab.claim import Claim, checkout, claim_of, claims
+from rolltree.lab.claim import EVIDENCE, Claim, checkout, claim_of, claims
 from rolltree.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
 from rolltree.lab.entry_family import counted, together
 from rolltree.lab.evidence import accept, measure, problems, rejudged, verify
@@ -19,6 +19,7 @@ from rolltree.lab.report.terminal import table
 from rolltree.lab.runner import Runner
 from rolltree.lab.trace import LabError
 from rolltree.lab.void import acted
+from rolltree.task.data.flags import DataFlags
 from rolltree.terminal import Terminal
 
 
@@ -41,6 +42,8 @@ class EvidenceConfig:
     entries together, and a void entry is none."""
     rejudge: bool = False
     """Give stored runs the verdict of the rules as they are now; nothing is run."""
+    agent: str = ""
+    """Have the claims' tasks played by this program (docs/howto/agents.md); entries go to a --folder of their own."""
     folder: Path = Path("evidence")
     """Where NAME.json lies."""
     cache: Path = Path("runs/cache")
@@ -55,6 +58,8 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     if not config.names:
         checkout()
     chosen = [claim_of(name) for name in config.names] or [c for c in claims() if c.complete or config.list]
+    if config.agent:
+        chosen = [_played(claim, config) for claim in chosen]
     if config.rejudge:
         return _rejudge(chosen, config, out)
     if config.list:
@@ -80,6 +85,17 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     else:
         out.print(table(entries_grid(made)))
     return 0
+
+
+def _played(claim: Claim, config: EvidenceConfig) -> Claim:
+    """The claim with its task played by an agent."""
+    if not config.names or config.folder.resolve() == EVIDENCE or config.folder == Path("evidence"):
+        raise LabError("--agent answers for the recipes that are named, in a folder of its own; give NAME and --folder")
+    if claim.question.check:
+        raise LabError(f"the claim of {claim.name!r} is a check without a task, so no agent can play it; leave it out")
+    return replace(
+        claim, question=replace(claim.question, task=DataFlags(agent=config.agent).address(claim.question.task))
+    )
 
 
 def entries_grid(entries: Sequence[EvidenceEntry]) -> ReportTable:

@@ -9,7 +9,7 @@ from rolltree.lab.claim import Claim, claims
 from rolltree.lab.contrast import held_out
 from rolltree.lab.entry import EvidenceEntry
 from rolltree.lab.entry_family import FamilyVerdict, counted, together
-from rolltree.lab.names import is_share, row_name
+from rolltree.lab.names import COSTS, cost_name, is_share, row_name
 from rolltree.lab.report import shown
 from rolltree.lab.stats import Interval, rule_table
 from rolltree.lab.void import acted
@@ -97,8 +97,10 @@ def found(entry: EvidenceEntry | None) -> str:
     ]
     if entry.kind == "training":
         asked += f" Whether it acted: {acted(load_recipe(entry.name).card, entry.results)}."
+    spent = [f"{cost_name(name)} {_also(entry, name)}" for name in COSTS if _also(entry, name)]
+    costs = f"\n\nCosts of a run (means, recipe and baseline): {'; '.join(spent)}." if spent else ""
     more = f"\n\nBeside it (means, recipe and baseline): {'; '.join(beside)}." if beside else ""
-    return f"{asked}\n\n**{entry.outcome}**: {entry.words}\n\n{seeds}{more}\n\nRepeat it: `{entry.command}`"
+    return f"{asked}\n\n**{entry.outcome}**: {entry.words}\n\n{seeds}{more}{costs}\n\nRepeat it: `{entry.command}`"
 
 
 def effect(entry: EvidenceEntry, corrected: Interval | None = None) -> str:

@@ -20,6 +20,15 @@ COSTS = (
     "budget/flops", "time/processor", "budget/groups", "budget/leaves",
 )  # fmt: skip
 """What a run costs, summed over its steps. Runs that are equal in what a budget counts may differ in the others."""
+
+
+def cost_name(name: str) -> str:
+    """What a table calls a cost."""
+    words = {"budget/groups": "prompts", "budget/leaves": "rollouts", "time/processor": "processor seconds",
+             "time/simulated": "simulated seconds"}  # fmt: skip
+    return words.get(name, name.rpartition("/")[2].replace("_", " "))
+
+
 _WHOLE = {name.rpartition("/")[2]: name for name in (*COMPARED, *PER_LEAF)}
 
 

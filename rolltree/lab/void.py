@@ -14,7 +14,7 @@ from rolltree.lab.names import PER_LEAF, row_name
 from rolltree.recipe.recipe import Card, Evidence
 
 SIGNAL = 0.05
-"""Training rollouts of which a smaller share is right have next to nothing to teach."""
+"""Training rollouts of which a smaller share is right give next to no gradient."""
 ZERO_VARIANCE = 0.8
 """From this share of groups without variance on, an arm is nearly all zero-variance."""
 CEILING = 0.9

@@ -25,6 +25,7 @@ TRAIN: Mapping[str, str] = {
     "groups.duplicated": "rollout/duplicates", "tools.calls": "rollout/tool_calls",
     "tools.failed": "rollout/tool_failures", "rounds": "rollout/rounds", "leaves.submitted": "rollout/submitted",
     "leaves.trained": "rollout/trained", "leaves.kept": "rollout/kept", "leaves.running": "rollout/running",
+    "leaves.dropped: nothing to teach": "rollout/dropped/no credit",
     "leaves.dropped": "rollout/dropped", "leaves.waiting": "rollout/waiting", "recalled": "rollout/recalled_groups",
     "schedule.partials": "rollout/partial", "schedule.partial_tokens": "rollout/partial_tokens",
     "partial.waiting": "rollout/partial", "partial.waiting_tokens": "rollout/partial_tokens",

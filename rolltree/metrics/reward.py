@@ -8,7 +8,19 @@ from rolltree.metrics.rollouts import SAME, Numbers, Rollouts
 from rolltree.tree.shape import Bools, Ints
 
 NOT_PARTS = frozenset(
-    {"reward", "outcome", "solved", "true_reward", "vote", "overlong", "step_reward", "advantage", "value", "prior"}
+    {
+        "reward",
+        "outcome",
+        "solved",
+        "true_reward",
+        "vote",
+        "overlong",
+        "step_reward",
+        "advantage",
+        "value",
+        "prior",
+        "judge",
+    }
 )
 """Scores of a leaf that are no components of its outcome."""
 
@@ -122,6 +134,20 @@ def vote(r: Rollouts) -> Numbers:
         "reward/vote_share": float(np.nanmean(r.mean(votes, voted & (r.reward > 0.5)))),
         "reward/vote_wrong": float(wrong_majorities(r)[known].mean()),
     }
+
+
+def judge(r: Rollouts) -> Numbers:
+    """A judge's grades, and whether they tell what the verifier calls right from what it calls wrong."""
+    grades = r.score("judge")[r.leaf]
+    known = np.isfinite(grades) & r.judged
+    if not known.any():
+        return {}
+    out = {"reward/judge": float(grades[known].mean())}
+    good, bad = grades[known & r.solved], grades[known & ~r.solved]
+    if len(good) and len(bad):
+        above = np.searchsorted(np.sort(bad), good, "left") + np.searchsorted(np.sort(bad), good, "right")
+        out["reward/judge_auc"] = float(above.mean() / 2 / len(bad))
+    return out
 
 
 def wrong_majorities(r: Rollouts) -> Bools:

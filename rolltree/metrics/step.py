@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rolltree.metrics.policy import entropy, partial_rollouts, prefix, replayed, staleness, weights
 from rolltree.metrics.registry import find
-from rolltree.metrics.reward import groups, outcomes, parts, verdicts, vote
+from rolltree.metrics.reward import groups, judge, outcomes, parts, verdicts, vote
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.shape import branches, copies, lengths, sharing, tools, trees
 from rolltree.metrics.usage import failures, lost_tokens, timing, unfinished_rollouts, usage
@@ -17,8 +17,8 @@ Family = Callable[[Rollouts], Numbers]
 GROWN: tuple[Family, ...] = (outcomes, trees, lost_tokens)
 """Of everything that was grown in a step, before anything is trained."""
 TRAINED: tuple[Family, ...] = (
-    parts, groups, branches, sharing, copies, lengths, failures, unfinished_rollouts, verdicts, vote, tools, replayed,
-    partial_rollouts, prefix, timing,
+    parts, groups, branches, sharing, copies, lengths, failures, unfinished_rollouts, verdicts, vote, judge, tools,
+    replayed, partial_rollouts, prefix, timing,
 )  # fmt: skip
 """Of the batch that was trained, once it is known what became of each leaf."""
 FROM_FORESTS: tuple[Family, ...] = (staleness, weights, entropy)

@@ -15,7 +15,7 @@ from rolltree.tree.table import Floats, Table
 
 
 def settle_usage(table: Table, weights: Floats) -> None:
-    """Write what became of each leaf of the credited trees; `weights` is 0 for leaves that did not teach."""
+    """Write what became of each leaf of the credited trees; `weights` is 0 for leaves without credit."""
     for row, weight, live in zip(table.leaf, weights, table.live, strict=True):
         leaf = table.nodes[row]
         if leaf.usage or leaf.status in ("open", "paused"):
@@ -23,7 +23,7 @@ def settle_usage(table: Table, weights: Floats) -> None:
         if weight > 0:
             leaf.usage = "trained"
         else:
-            leaf.usage = "dropped: nothing to teach" if live else f"dropped: {why_not_live(leaf)}"
+            leaf.usage = "dropped: no credit" if live else f"dropped: {why_not_live(leaf)}"
 
 
 def settle_rest(trees: Iterable[Tree]) -> None:

@@ -66,8 +66,10 @@ class Bapo:
         low, high = self.bounds or self._solve(batch)
         r = ratio(batch.logp - batch.old)
         window = ClipWindow(1 - low, high - 1)
-        metrics = clip_metrics(r, batch.gain, batch.loss, batch.weight, window)
-        metrics |= {"bound_low": r.new_tensor(low), "bound_high": r.new_tensor(high)}
+        metrics = clip_metrics(r, batch.gain, batch.loss, batch.weight, window, self.dual)
+        moved = (low - self.low_start) + (high - self.high_start)
+        told = {"bound_low": low, "bound_high": high, "bounds_moved": moved}
+        metrics |= {name: r.new_tensor(value) for name, value in told.items()}
         return -two_channel(r, batch.gain, batch.loss, window, self.dual).sum(), metrics
 
     def _solve(self, batch: Batch) -> tuple[float, float]:

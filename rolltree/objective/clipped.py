@@ -41,14 +41,14 @@ class Clipped:
         return frozenset({"sampled"} if self.against == "sampled" else ())
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss and the shares clipped on either side."""
+        """Loss and the shares clipped on either side, and by the dual clip."""
         centre = batch.old
         if self.against == "sampled":
             centre, _ = behaviour(batch.old, need(batch.sampled, "sampled", "clipped(against='sampled')"))
         r = ratio(batch.logp - centre)
         window = ClipWindow(self.clip_low, self.clip_high)
         gained = two_channel(r, batch.gain, batch.loss, window, self.dual)
-        return -gained.sum(), clip_metrics(r, batch.gain, batch.loss, batch.weight, window)
+        return -gained.sum(), clip_metrics(r, batch.gain, batch.loss, batch.weight, window, self.dual)
 
 
 @register("context_corrected")

@@ -64,10 +64,14 @@ def share(weight: Tensor, where: Tensor) -> Tensor:
     return torch.where(total > 0, (weight * where).sum() / torch.where(total > 0, total, 1), 0).detach()
 
 
-def clip_metrics(ratio: Tensor, gain: Tensor, loss: Tensor, weight: Tensor, window: ClipWindow) -> dict[str, Tensor]:
-    """Shares of the weight whose gradient a window removes, and the largest ratio."""
+def clip_metrics(
+    ratio: Tensor, gain: Tensor, loss: Tensor, weight: Tensor, window: ClipWindow, dual: float | None = None
+) -> dict[str, Tensor]:  # fmt: skip
+    """Shares of the weight whose gradient a window (and a dual clip, where there is one) removes, and the largest
+    ratio."""
     r = ratio.detach()
-    return {
+    bounded = {} if dual is None else {"clip_dual": share(weight, (r > dual) & (loss < 0))}
+    return bounded | {
         "clip_high": share(weight, (r > window.ceiling) & (gain > 0)),
         "clip_low": share(weight, (r < window.floor) & (loss < 0)),
         "ratio_max": r.max() if len(r) else r.sum(),

@@ -7,7 +7,6 @@ along the tree, one that does not runs scaled dot-product attention as before, s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -26,6 +25,8 @@ from rolltree.policy.layers import checkpoint_layers
 from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed, Spans
 from rolltree.policy.pieces import hidden_in_pieces
+from rolltree.policy.protocol import PolicyRead
+from rolltree.policy.publish import merged_weights
 from rolltree.policy.through import through
 
 NAME = "rolltree"
@@ -36,20 +37,6 @@ LOGITS_ON_CARD = 1 << 27
 """The same on an accelerator, where products of few rows are slow."""
 
 Attention = Literal["auto", "blocks", "dense", "flex"]
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyRead:
-    """What a policy says about T targets."""
-
-    logp: Tensor
-    """(T,) log-prob of each, full softmax at temperature 1."""
-    entropy: Tensor | None = None
-    """(T,) entropy in nats of the distribution each was drawn from, with gradient."""
-    logits: Tensor | None = None
-    """(T, V), with gradient."""
-    watched: Tensor | None = None
-    """(T,) entropies for the log, without gradient."""
 
 
 class LanguagePolicy:
@@ -92,7 +79,7 @@ class LanguagePolicy:
 
         def told() -> tuple[Tensor | None, ...]:
             hidden = self._hidden(packed)
-            read, target = self._to(packed.read), self._to(packed.target)
+            read, target = self._to(packed.read), self._to(packed.target_tokens)
             head = _head(self.model)
             if logits or hidden.shape[0] * head.out_features <= most_logits(self.device):
                 out = _tell(head(hidden), read, target, entropy=entropy, keep=logits, watch=watch)
@@ -107,6 +94,15 @@ class LanguagePolicy:
         """(T, width) the last hidden state before each target: what a value is read off."""
         with self.compute.context(self.device):
             return through(self.model, lambda: self._hidden(packed)[self._to(packed.read)])
+
+    @property
+    def width(self) -> int:
+        """Numbers in a state."""
+        return int(core_of(self.model).config.hidden_size)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The state dict of the causal LM itself, with adapters merged into copies of what they adapt."""
+        return merged_weights(core_of(self.model))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Its weights."""

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.errors import ModelError
+from rolltree.policy.flow.net import is_flow, load_flow
 from rolltree.policy.lora import base_of, holds_adapters, merged
 from rolltree.policy.models import MODELS, model_folder
 from rolltree.policy.trust import check_code, trusts_code
@@ -24,10 +25,12 @@ from rolltree.policy.weights import check_sizes, refuse_layers_left_out, refuse_
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory: the Hugging Face module (training works on it), its codec, and where it came from."""
+    """A model in memory: the module (training works on it), its channel, and where it came from."""
 
-    model: PreTrainedModel
-    codec: HFCodec
+    model: Any
+    """A Hugging Face causal LM, or a module that brings its own policy (`rolltree.policy.protocol.OwnPolicy`)."""
+    codec: Any
+    """The `HFCodec` of a causal LM, the channel of any other."""
     path: Path
     name: str
 
@@ -41,6 +44,9 @@ def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedMo
     if holds_adapters(path):
         base = load_model(base_of(path), dtype)
         return LoadedModel(merged(base.model, path), base.codec, path, str(name))
+    if is_flow(path):
+        net = load_flow(path)
+        return LoadedModel(net, net.channel, path, str(name))
     check_folder(path)
     try:
         check_sizes(path, AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code()))
@@ -62,10 +68,12 @@ def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedMo
     return LoadedModel(model, codec, path, str(name))
 
 
-def load_codec(path: Path) -> HFCodec:
-    """The codec of a model in a folder, without its weights."""
+def load_codec(path: Path) -> Any:
+    """The codec (or other channel) of a model in a folder, without the weights of a language model."""
     if holds_adapters(path):
         return load_codec(base_of(path))
+    if is_flow(path):
+        return load_flow(path).channel
     check_folder(path)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
@@ -126,4 +134,4 @@ def _first(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
 
 
-__all__ = ["MODELS", "LoadedModel", "check_folder", "load_codec", "load_model", "read_weights"]
+__all__ = ["MODELS", "LoadedModel", "check_folder", "load_codec", "load_model", "no_progress_bar", "read_weights"]

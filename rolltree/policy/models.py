@@ -32,6 +32,7 @@ MODELS: dict[str, ModelEntry] = {
     entry.name: entry
     for entry in (
         ModelEntry("nano", "character policy of about a million parameters for the nano tasks", packaged=True),
+        ModelEntry("digits", "flow model of 8×8 digits, for policies that write no tokens", packaged=True),
         ModelEntry("smollm2-135m", "SmolLM2-135M-Instruct, the smallest real language model", False, get_smollm2),
     )
 }

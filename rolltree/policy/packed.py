@@ -13,6 +13,7 @@ import numpy as np
 
 from rolltree.errors import RolltreeError
 from rolltree.policy.blocks import Block, blocks
+from rolltree.tree.node import Array, join_actions
 from rolltree.tree.table import Bools, Ints, Table
 
 
@@ -40,10 +41,10 @@ class Spans:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """One row of N tokens, U of which predict the T targets."""
+    """One row of N actions, U of which predict the T targets."""
 
-    tokens: Ints
-    """(N,)"""
+    actions: Array
+    """(N, …) as the nodes hold them; one object each where they have several shapes (tokens under latents)."""
     position: Ints
     """(N,) distance from the root."""
     spans: Spans
@@ -51,13 +52,28 @@ class Packed:
     """(U,) ascending rows whose output is needed."""
     read: Ints
     """(T,) index into `reads` of the row that predicts each target."""
-    target: Ints
-    """(T,) the action taken."""
+    target: Array
+    """(T, …) the action taken."""
     action: Ints
     """(T,) ascending index into the table's flat actions."""
 
     def __len__(self) -> int:
-        return len(self.tokens)
+        return len(self.actions)
+
+    @property
+    def tokens(self) -> Ints:
+        """(N,) the actions of a row of tokens; every other is refused."""
+        return _tokens(self.actions)
+
+    @property
+    def target_tokens(self) -> Ints:
+        """(T,) the targets of such a row."""
+        return _tokens(self.target)
+
+    @property
+    def root(self) -> Ints:
+        """(N,) the row in which each row's tree begins."""
+        return np.maximum.accumulate(np.where(self.position == 0, np.arange(len(self)), 0))
 
 
 def blank() -> Packed:
@@ -107,7 +123,7 @@ def pack(table: Table, targets: Bools) -> Packed:
         )
     reads, read = np.unique(predictor, return_inverse=True)
     return Packed(
-        tokens=actions[flat],
+        actions=actions[flat],
         position=np.repeat(offset, keep) + within,
         spans=_spans(parent, keep, table.end[rows], rows),
         reads=reads,
@@ -122,10 +138,18 @@ def _flat_end(table: Table) -> Ints:
     return starts[table.end]
 
 
-def _actions(table: Table) -> Ints:
-    if not table.nodes:
-        return np.zeros(0, np.int64)
-    return np.concatenate([node.actions for node in table.nodes]).astype(np.int64)
+def _actions(table: Table) -> Array:
+    actions = join_actions([node.actions for node in table.nodes])
+    return actions.astype(np.int64) if actions.dtype.kind in "iu" else actions
+
+
+def _tokens(actions: Array) -> Ints:
+    if actions.dtype.kind not in "iu" or actions.ndim != 1:
+        kind = "actions of several shapes" if actions.dtype.kind == "O" else f"{actions.dtype} of {actions.shape[1:]}"
+        raise PackError(
+            f"a language policy reads token ids, and these trees hold {kind}; train the policy that wrote them"
+        )
+    return actions
 
 
 def _above(parent: Ints, keep: Ints, start: Ints) -> tuple[Ints, Ints]:

@@ -8,16 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rolltree.policy.language import LanguagePolicy, core_of
+from rolltree.policy.protocol import Policy
+
+
+def weights_of(policy: Policy) -> Mapping[str, Tensor]:
+    """What an engine takes of a policy. Tensors may be the live ones: an engine copies what it takes."""
+    return policy.weights()
 
 
 @torch.no_grad()
-def weights_of(policy: LanguagePolicy) -> dict[str, Tensor]:
-    """The state dict of the causal LM itself, with low-rank adapters merged into copies of what they adapt.
-
-    Tensors that need no merging are the live ones: an engine copies what it takes.
-    """
-    core: Any = core_of(policy.model)
+def merged_weights(core: Any) -> dict[str, Tensor]:
+    """The state dict of a causal LM, with low-rank adapters merged into copies of what they adapt."""
     live: Mapping[str, Tensor] = core.state_dict()
     state: dict[str, Tensor] = {}
     adapted: dict[str, Tensor] = {}

@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from rolltree.policy.language import LanguagePolicy, PolicyRead
+from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import Packed
+from rolltree.policy.protocol import PolicyRead
 
 
 class Unadapted(LanguagePolicy):

@@ -27,7 +27,7 @@ class Bapo:
         "steadier entropy and gradients on stale rollouts; AIME 2024/25 at 70.8/62.5 (7B) and 87.1/80.0 (32B)",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
-        counter=Counter("policy/clip_low"),
+        counter=Counter("policy/bounds_moved"),
     )  # fmt: skip
     group: int = 8
     target: float = 0.5

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
+from rolltree.filter.overlong import Shaper
 from rolltree.filter.parts import Composite
 from rolltree.filter.rewards import RECORD
 from rolltree.filter.versus import Versus
 from rolltree.generate.independent import Independent
+from rolltree.generate.judge.engine_judges import Likelihood
+from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judged import JudgedAgainst
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,8 @@ class Brpo:
     group: int = 16
     votes: int = 1
     """Votes in each of the two orders."""
+    judge: Literal["measured", "likelihood"] = "measured"
+    """Who compares: a judge of the verifier's measure with known errors, or a frozen copy of the first policy."""
     noise: float = 0.0
     """Deviation of each reading of the judge."""
     bias: float = 0.0
@@ -51,9 +58,15 @@ class Brpo:
     def build(self) -> Parts:
         """Independent rollouts, verdicts against one of them, the verdicts as advantages, clipped surrogate."""
         check_group("brpo", self.group)
-        judge = Versus(votes=self.votes, noise=self.noise, bias=self.bias)
+        own: TreeStrategy = Independent(self.group)
+        peers = dict[str, Peer]()
+        shapers: tuple[Shaper, ...] = (Composite(RECORD),) if self.parts else ()
+        if self.judge == "likelihood":
+            own, peers = JudgedAgainst(own, Likelihood(), self.votes), {"judge": Peer(trained=False)}
+        else:
+            shapers += (Versus(Measured("reward", self.noise, self.bias), self.votes),)
         return Parts(
-            "brpo", Independent(self.group), load_credit("pairwise", split=self.split, skew=self.skew),
+            "brpo", own, load_credit("pairwise", split=self.split, skew=self.skew),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
-            shapers=(Composite(RECORD), judge) if self.parts else (judge,),
+            shapers=shapers, peers=peers,
         )  # fmt: skip

@@ -26,7 +26,7 @@ class DualClip:
         "training converges under large deviations between policies where PPO's loss is unbounded below",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
-        counter=Counter("policy/clip_low"),
+        counter=Counter("policy/clip_dual"),
     )  # fmt: skip
     group: int = 8
     clip_low: float = 0.2

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.stepsearch import Confidence, StepSearch
+from rolltree.generate.judge.measured import Confidence
+from rolltree.generate.stepsearch import StepSearch
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
@@ -38,7 +39,7 @@ class Ets:
     """What ends a step: "," between the totals of arithmetic and the steps of countdown."""
     scorer: Literal["path", "step", "least"] = "path"
     """Confidence over the whole path, its last step, or its least likely step."""
-    select: Literal["ets", "rebase", "beam"] = "ets"
+    select: Literal["ets", "rebase", "beam", "dvts"] = "ets"
     """How paths are kept: ets, or one of the searches it is compared with."""
     rebase_temperature: float = 0.2
     """T of e^(score/T), by which the width is shared."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Flawed
 from rolltree.generate.independent import Independent
+from rolltree.generate.judge.first_error import FirstError
+from rolltree.generate.judged import JUDGED, Judged
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +20,10 @@ class Fapo:
     """Right answers reached by wrong steps are worth half of clean ones, so they help early and are unlearned later.
 
     With shares α clean and β wrong a flawed answer's advantage is −(α − β)/σ: positive while successes are rare,
-    negative once clean ones outnumber errors, without a schedule. The judge here is the part of the verdict that checks
-    the steps (`arithmetic` has it), where the paper asks a generative reward model. No metric of a run says how clean
-    right answers are, so the evidence is the bandit of its card: clean 0.1, flawed 0.2, wrong 0.7 at the start.
+    negative once clean ones outnumber errors, without a schedule. The judge is the part of the verdict that checks the
+    steps (`arithmetic` has it); with `judge="likelihood"` it is a frozen copy of the first policy that looks for the
+    first unlikely step of right answers, where the paper asks a generative reward model. No metric of a run says how
+    clean right answers are, so the evidence is the bandit of its card: clean 0.1, flawed 0.2, wrong 0.7 at the start.
     """
 
     card: ClassVar[Card] = Card(
@@ -35,14 +39,26 @@ class Fapo:
     """What a flaw takes off a right answer: half of the distance between right and wrong."""
     part: str = "steps"
     """The part of a verdict that says which share of the steps is right."""
+    judge: Literal["verifier", "likelihood"] = "verifier"
+    """Who looks for flaws: the task's verifier, or a frozen copy of the first policy, on right answers alone."""
+    delimiter: str = ","
+    """What ends a step, for the judge."""
+    least: float = 0.5
+    """Mean probability of a step's tokens below which the judge calls it wrong."""
     clip_low: float = 0.2
     clip_high: float = 0.28
 
     def build(self) -> Parts:
         """Independent rollouts, flaws marked, group credit of the corrected rewards, asymmetric clip."""
         check_group("fapo", self.group)
+        part, peers = self.part, dict[str, Peer]()
+        own: TreeStrategy = Independent(self.group)
+        if self.judge == "likelihood":
+            # Unparsable output is no flaw in the released code, and neither is an abstention.
+            own = Judged(own, FirstError(self.delimiter, self.least), "right", abstained=1.0)
+            part, peers = JUDGED, {"judge": Peer(trained=False)}
         return Parts(
-            "fapo", Independent(self.group), load_credit("flawed_positive", penalty=self.penalty),
+            "fapo", own, load_credit("flawed_positive", penalty=self.penalty),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high), averaging="token",
-            shapers=(Flawed(self.part),),
+            shapers=(Flawed(part),), peers=peers,
         )  # fmt: skip

@@ -52,7 +52,7 @@ def knobs_of(name: str) -> dict[str, Any]:
 def load_recipe(name: str, /, **knobs: Any) -> Recipe:
     """Make a recipe by name; an unknown name or knob is refused with the nearest known one.
 
-    Beside its own knobs every recipe has `use_credit`, `use_objective` and `use_flat` (see `rolltree.recipe.swap`).
+    Beside its own knobs every recipe has those of `rolltree.recipe.swap`.
     """
     made = RECIPES.find(name)
     check_knobs(f"recipe {name!r}", (knob for knob in knobs if knob not in SWAPS), [*knobs_of(name), *SWAPS])

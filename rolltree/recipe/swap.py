@@ -1,4 +1,4 @@
-"""Any credit and any objective in any recipe, and flat groups for its trees: one part is swapped, all else stays."""
+"""Any credit and objective in any recipe, flat groups for its trees, the best of several answers: all else stays."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from rolltree.credit.registry import load_credit
+from rolltree.generate.chosen import Chosen
 from rolltree.generate.independent import Independent
+from rolltree.generate.scorers import scorer_of
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Parts, Recipe, RecipeError
 from rolltree.registry import in_file
 
-SWAPS = ("use_credit", "use_objective", "use_flat")
+SWAPS = ("use_credit", "use_objective", "use_flat", "use_answers")
 """Knobs that every recipe has."""
 
 
@@ -24,6 +26,9 @@ class Swapped:
     `use_flat=n` grows n independent rollouts of a prompt instead of a tree: the control that tells what its trees are
     worth from what the rest of a recipe is.
 
+    `use_answers="entropy(answers=4)"` samples several answers at each call and goes on with the best by a scorer:
+    confidence, entropy, verifier, lookahead, or a judge as FILE.py:FUNCTION (`rolltree.generate.chosen`).
+
     Extras that the credit reads per action (entropies, alternatives) are recorded where the strategy can. What does not
     fit together is refused by `rolltree.recipe.check` before the first token.
     """
@@ -32,6 +37,7 @@ class Swapped:
     use_credit: str = ""
     use_objective: str = ""
     use_flat: int = 0
+    use_answers: str = ""
 
     def __post_init__(self) -> None:
         if self.use_flat < 0 or self.use_flat == 1:
@@ -50,7 +56,17 @@ class Swapped:
         if self.use_flat:
             flat = _recording(Independent(self.use_flat), parts.credit.needs | parts.objective.needs)
             parts = replace(parts, strategy=flat)
-        return swapped(parts, self.use_credit, self.use_objective)
+        parts = swapped(parts, self.use_credit, self.use_objective)
+        return replace(parts, strategy=choosing(parts.strategy, self.use_answers)) if self.use_answers else parts
+
+
+def choosing(strategy: TreeStrategy, answers: str) -> TreeStrategy:
+    """A strategy with the best of several answers at each call: a scorer's name with its knobs, and `answers`."""
+    name, knobs = named(answers)
+    count = knobs.pop("answers", 4)
+    if type(count) is not int:
+        raise RecipeError(f"use_answers: answers={count!r} is no number of answers; give 2 or more")
+    return Chosen(strategy, scorer_of(name, **knobs), count)
 
 
 def swapped(parts: Parts, credit: str = "", objective: str = "") -> Parts:

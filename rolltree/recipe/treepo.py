@@ -14,6 +14,9 @@ from rolltree.generate.methods.treepo_repetition import EndRepeating
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
+PAPER_SEGMENT = 512
+"""Tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreePo:
@@ -38,7 +41,7 @@ class TreePo:
     )  # fmt: skip
     leaves: int = 16
     segment: int = 16
-    """Tokens per segment (the paper's 512 at a 7k response)."""
+    """Tokens per segment (the paper's 512 at a 7k response); 0 = whole turns: forks at an agent's calls alone."""
     ways: int = 2
     split: Split = "even"
     """How branches are shared among paths at the end of a segment."""
@@ -70,7 +73,7 @@ class TreePo:
         """A segment tree, nested credit, asymmetric dual clip, DAPO's filter and shaper."""
         check_group("treepo", self.leaves)
         low = self.first or self.ways
-        fit = EndRepeating.of_segment(self.segment)
+        fit = EndRepeating.of_segment(self.segment or PAPER_SEGMENT)
         ending = EndRepeating(self.repeat_window or fit.window, self.repeat_times or fit.times)
         return Parts(
             "treepo",

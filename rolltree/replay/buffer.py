@@ -139,5 +139,5 @@ class ReplayBuffer:
 def forget(leaves: Iterable[Node]) -> None:
     """Let leaves be live again that were trained on before, or had no gradient then."""
     for leaf in leaves:
-        if leaf.usage in ("trained", "dropped: nothing to teach"):
+        if leaf.usage in ("trained", "dropped: no credit"):
             leaf.usage = ""

@@ -6,22 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
+from rolltree.control.brief import Brief
 from rolltree.control.history import History, band
 from rolltree.control.ledger import Budget
 from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
 from rolltree.control.probe import Probed
-from rolltree.engine.protocol import Engine
-from rolltree.engine.texts import tokens_of
+from rolltree.engine.protocol import Engine, token_codec
+from rolltree.engine.texts import actions_of
 from rolltree.filter.groups import GroupFilter, live_leaves
 from rolltree.rollout.merge import absorb
 from rolltree.rollout.rescore import score_bare, score_node
 from rolltree.task.protocol import Item, Task, expected
 from rolltree.tree import Node, Tree
-from rolltree.tree.node import Array, is_solved
+from rolltree.tree.node import Array, is_solved, join_actions
 
-MEASURED = "asked for to measure, not to teach"
+MEASURED = "asked for to measure, not to train on"
 """Why such trees are dropped."""
 
 
@@ -45,10 +44,10 @@ class GroupBuilder:
 
     def plant(self, order: Order, item: Item, name: str) -> Tree:
         """A bare tree with the prompt as the order asks it; `item` is the order's own (`ordered_item`)."""
-        ids = tokens_of(self.engine, order.prompt.item.prompt, f"the prompt of item {item.id!r}")
-        if order.edit is not None:
-            text = tokens_of(self.engine, order.edit.text, f"what is added to the prompt of item {item.id!r}")
-            ids = np.concatenate([text, ids] if order.edit.before else [ids, text])
+        ids = actions_of(self.engine, order.prompt.item.prompt, f"the prompt of item {item.id!r}")
+        if order.brief is not None:
+            what = f"what is added to the prompt of item {item.id!r}"
+            ids = order.brief.laid(lambda text: actions_of(self.engine, text, what), ids).ids
         return Tree(name, ids, task=self.task.name, item=item.id)
 
     def restored(self, place: int, group: Tree) -> None:
@@ -77,29 +76,31 @@ class GroupBuilder:
             return delivery, []
         group, heads = self.groups.get(prompt.place), list[Node]()
         if group is None:
-            bare = order.edit is None
+            bare = order.brief is None
             group = tree if bare else Tree(tree.id, self.engine.codec.encode(prompt.item.prompt),
                                            task=self.task.name, item=prompt.item.id)  # fmt: skip
             group.notes.update(expected(prompt.item))
             self.groups[prompt.place] = group
         if group is not tree:
-            heads = absorb(group, tree, order)
+            laid = (order.brief or Brief()).laid(self.engine.codec.encode, group.root.actions)
+            heads = absorb(group, tree, order, laid.spans)
         group.root.scores.update(order.marks)
-        if order.why or order.width is not None or order.edit is not None:
+        if order.why or order.width is not None or order.brief is not None:
             numbers: dict[str, Any] = {"arm": order.arm, "width": order.width, "delivered": delivery.n, **order.marks}
             group.event("allocate", None, order.why, **numbers)
-        edit = order.edit
-        return delivery, heads if edit is not None and (edit.hidden or edit.trainable) else []
+        brief = order.brief
+        return delivery, heads if brief is not None and (brief.hides or brief.trains) else []
 
     async def rescore(self, order: Order, heads: Sequence[Node]) -> None:
         """Read the log-probs that gathering changed the context of, or that were never read."""
-        if not heads or order.edit is None:
+        if not heads or order.brief is None:
             return
         group = self.groups[order.prompt.place]
-        if order.edit.hidden:
+        if order.brief.hides:
             await score_bare(group, list(heads), self.engine, self.budget)
-        elif heads[0].parent is not None:
-            await score_node(group, group[heads[0].parent], self.engine, self.budget)
+        for node in group.path(heads[0])[:-1]:
+            if node.role == "hint" and node.trainable:
+                await score_node(group, node, self.engine, self.budget)
 
     def judged(self, delivery: Delivery) -> Delivery:
         """The delivery with the filters' word on its prompt's group as it is now."""
@@ -144,8 +145,10 @@ class GroupBuilder:
         right = [(n, i) for i, (n, leaf) in enumerate(zip(lengths, live, strict=True)) if is_solved(leaf.scores)]
         text = ""
         if right and order.judged:
-            text = self.engine.codec.decode(_own(tree, live[min(right)[1]]))
-        said = (self.engine.codec.decode(_own(tree, leaf)) for leaf in live if order.texts or not order.judged)
+            made = self.engine.codec.decode(_own(tree, live[min(right)[1]]))
+            text = made if isinstance(made, str) else ""  # an answer is handed on as a hint where it is a text
+        asked = [leaf for leaf in live if order.texts or not order.judged]
+        said = (token_codec(self.engine, "a control of texts").decode(_own(tree, leaf)) for leaf in asked)
         return Delivery(
             order, rewards if order.judged else (), lengths, texts=tuple(said),
             decoded=sum(len(n) for n in tree if n.trainable and not n.forced),
@@ -171,7 +174,7 @@ def _ungraded(tree: Tree) -> list[Node]:
 
 def _own(tree: Tree, leaf: Node) -> Array:
     """Everything after the prompt."""
-    return np.concatenate([n.actions for n in tree.path(leaf) if n.role != "prompt"])
+    return join_actions([n.actions for n in tree.path(leaf) if n.role != "prompt"])
 
 
 def _written(tree: Tree, leaf: Node) -> int:

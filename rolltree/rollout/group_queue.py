@@ -19,6 +19,7 @@ from rolltree.control.hints import solver
 from rolltree.control.order import Delivery
 from rolltree.control.plan import Step
 from rolltree.control.schedule import Group, Offer, Rollout, Scheduler
+from rolltree.generate.join import join
 from rolltree.generate.random import Stream, mix
 from rolltree.recipe.recipe import Parts
 from rolltree.rollout.control_state import ControlState
@@ -212,13 +213,17 @@ class GroupQueue:
         slot, members = mine.slots[part], [r for r in group.members if r.part == part]
         self.unit.finalize(slot, [r for r in members if not group.usage or r.usage != group.usage])
         builder = self.plans.live[mine.plan].builder
+        setting = slot.hand.setting
+        apart = setting.asides.pop(slot.tree.id, [])
         if group.usage:
+            join(slot.tree, apart, setting.clock())
             slot.tree.item = slot.order.prompt.item.id
             mine.discarded.append(slot.tree)
             self._delivered(group, part, replace(builder.delivery(slot.order, slot.tree), kept=False))
             return
         seen = () if slot.order.probe is None else slot.flight.outcomes(slot.tree)
         delivery, heads = builder.gather(slot.order, slot.tree, seen, slot.round.name[-1])
+        join(builder.groups[mine.place] if mine.for_training else slot.tree, apart, setting.clock())
         mine.gathered = builder.groups[mine.place] if mine.for_training else slot.tree
         if heads:
             slot.rescoring = True

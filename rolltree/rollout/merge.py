@@ -1,34 +1,39 @@
 """Several deliveries for one prompt as one tree: the group its credit, filters and shapers see.
 
-A delivery in another context than the bare prompt's keeps that context as a hint node; where the order says so the text
-is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they were sampled
-from.
+A delivery in another context than the bare prompt's keeps that context as hint nodes, one for each slot of its brief; a
+hidden slot is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they
+were sampled from.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from rolltree.control.order import Order
 from rolltree.generate.random import MARK
 from rolltree.tree import Node, Tree
+from rolltree.tree.references import moved as moved_references
 
 IDS = frozenset({"children", "head", "original", "removed"})
 """Numbers of events that are node ids."""
 
 
-def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
-    """Move what was grown for an order below the prompt of `into`; returns the nodes that stand right below it."""
-    top = into.root
-    edit = order.edit
-    if edit is not None and not edit.hidden and grown.root.children:
-        text = grown.root.actions[len(into.root) :]
+def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int, int]]) -> list[Node]:
+    """Move what was grown for an order below the prompt of `into`; returns the nodes that stand right below it.
+
+    `spans` says where in the grown tree's prompt the slots of its brief stand.
+    """
+    top = into.prompt
+    for slot in order.brief.shown if order.brief is not None and grown.root.children else ():
+        start, stop = spans[slot.name]
+        notes: dict[str, Any] = {"arm": order.arm, "slot": slot.name}
         top = into.extend(
-            into.root, text, role="hint", forced=True, trainable=edit.trainable, birth="forced", status="done",
-            actor="control", notes={"arm": order.arm},
+            top, grown.root.actions[start:stop], role="hint", forced=True, trainable=slot.trainable, birth="forced",
+            status="done", actor="control", notes=notes | ({"sources": list(slot.sources)} if slot.sources else {}),
         )  # fmt: skip
-        into.event("force", top, order.why, arm=order.arm, tokens=len(text), role="hint")
+        into.event("force", top, order.why, arm=order.arm, tokens=len(top), role="hint", slot=slot.name)
     heads = grown.children(grown.root)
     moved = {grown.root.id: top.id}
     for node in list(grown.walk()):
@@ -40,9 +45,10 @@ def absorb(into: Tree, grown: Tree, order: Order) -> list[Node]:
         node.id, node.parent = max(into.nodes) + 1, above
         moved[old] = node.id
         into.adopt(node)
-    into.root.status = "done"
-    if not into.root.children:
-        into.root.finish = "budget"
+    moved_references((into[i] for i in moved.values()), moved)
+    into.prompt.status = "done"
+    if not into.prompt.children:
+        into.prompt.finish = "budget"
     for event in grown.events:
         if event.node is None or event.node in moved:
             at = None if event.node is None else moved[event.node]

@@ -1,4 +1,4 @@
-"""A plan's orders as the task is asked them: edited prompts, beginnings of answers, verdicts left to the plan."""
+"""A plan's orders as the task is asked them: prompts with briefs, beginnings of answers, verdicts left to the plan."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ UNJUDGED = "graded by the plan"
 
 
 def ordered_item(order: Order, place: int) -> Item:
-    """The item as the arm asks it; an edited one has an id of its own while it grows."""
-    item, edit = order.prompt.item, order.edit
+    """The item as the arm asks it; one with a brief has an id of its own while it grows."""
+    item, brief = order.prompt.item, order.brief
     if not order.judged:
         item = replace(item, id=f"{item.id}~{order.arm}~{place}", meta={**item.meta, UNJUDGED: True})
-    if edit is None:
+    if brief is None:
         return item
-    meta = {**item.meta, LEAD: edit.text} if edit.joins else item.meta
-    return replace(item, id=f"{item.id}~{order.arm}~{place}", prompt=edit.around(item.prompt), meta=meta)
+    meta = {**item.meta, LEAD: brief.lead} if brief.lead else item.meta
+    return replace(item, id=f"{item.id}~{order.arm}~{place}", prompt=brief.around(item.prompt), meta=meta)
 
 
 def names_of(items: Sequence[Item]) -> list[str]:
@@ -40,7 +40,7 @@ def names_of(items: Sequence[Item]) -> list[str]:
 
 def asked_task(task: Task, orders: Sequence[Order]) -> Task:
     """The task as these orders ask it: the same one, but where a control writes beginnings or judges by itself."""
-    changed = any((o.edit and o.edit.joins) or not o.judged for o in orders)
+    changed = any((o.brief and o.brief.lead) or not o.judged for o in orders)
     return OrderedTask(task) if changed else task
 
 

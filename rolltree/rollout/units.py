@@ -16,6 +16,7 @@ from rolltree.control.probe import PrunesInFlight
 from rolltree.control.schedule import Rollout, Segment
 from rolltree.control.schedule.executor import Finish
 from rolltree.filter.groups import drop, live_leaves
+from rolltree.generate.join import join
 from rolltree.generate.runner import settle
 from rolltree.generate.strategy import SampleStrategy, TreeStrategy, on_each
 from rolltree.generate.turns import hands_over
@@ -150,6 +151,7 @@ class PerTree:
         """Let the strategy grow the tree; where that failed before, a new one."""
         if len(slot.tree) > 1 or "failed" in slot.tree.notes:
             old = slot.tree
+            join(old, slot.hand.setting.asides.pop(old.id, []), slot.hand.setting.clock())
             drop(old, "failed: begun again")
             slot.failed_trees.append(old)
             slot.tree = Tree(old.id, old.root.actions, task=old.task, item=old.item)

@@ -90,7 +90,7 @@ class Grammar:
 class TextCodec(Protocol):
     """What is asked of a tokenizer."""
 
-    def decode(self, ids: Sequence[int] | Array) -> str:
+    def decode(self, ids: Sequence[int] | Array, /) -> str:
         """Text of ids."""
         ...
 

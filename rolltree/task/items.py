@@ -111,7 +111,7 @@ def check_item(item: Item) -> Item:
     """The item itself, refused with one sentence where a verifier could not judge it."""
     if item.answer is None:
         raise TaskError(f"item {item.id!r} has no answer, so no rollout of it could be judged: give it one or drop it")
-    if not item.prompt:
+    if isinstance(item.prompt, str) and not item.prompt:
         raise TaskError(f"item {item.id!r} has an empty prompt: a policy needs at least one token to continue")
     return item
 

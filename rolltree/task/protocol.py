@@ -13,15 +13,21 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 Split = Literal["train", "test"]
 
+Observation = Any
+"""What a policy is shown: a text, or whatever else its channel encodes (a class label, an array)."""
+Artefact = Any
+"""What a policy has made, as its channel decodes it: a text, an image."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One question. `id` is stable over runs and names it in groups, ledgers and replay."""
 
     id: str
-    prompt: str
+    prompt: Observation
     answer: Any
-    """What the verifier needs; None is refused before a run starts."""
+    """What the verifier needs; None = nobody knows: it can be asked with a frozen policy, and is refused by
+    training."""
     level: int = 0
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -53,10 +59,20 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A part of one of the policy's earlier turns, from character `start` to `stop`."""
+
+    turn: int
+    """Counted from 0 over all turns of the rollout, in the order of time."""
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What the environment says to one action of the policy."""
 
-    text: str
+    text: Observation
     state: Any
     done: bool = False
     """Whether the episode is over (the policy does not speak again)."""
@@ -66,6 +82,9 @@ class Reply:
     """Hashable name of the state the next action is taken in; the same state has the same key in every trajectory."""
     failed: bool = False
     """Whether the call failed (a tool error the policy can see). A crash of ours is raised instead."""
+    aside: tuple[str | Said, ...] | None = None
+    """A context of its own, whole: what the policy says to it is the next turn, and comes before the answer to this
+    one. Given texts, and what the policy said before; `text` is then not written anywhere."""
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
@@ -106,12 +125,12 @@ class Task(Protocol):
         """First state and its key; (None, None) for tasks without an environment."""
         ...
 
-    async def step(self, item: Item, state: Any, text: str) -> Reply:
+    async def step(self, item: Item, state: Any, text: Artefact) -> Reply:
         """The environment's answer to the policy's latest turn. Never called when max_turns is 0."""
         ...
 
-    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
-        """Judge a finished rollout: `text` is everything after the prompt, `state` the last state."""
+    async def verify(self, item: Item, state: Any, text: Artefact) -> Verdict:
+        """Judge a finished rollout: `text` is what it made of everything after the prompt, `state` the last state."""
         ...
 
 

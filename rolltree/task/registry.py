@@ -16,6 +16,7 @@ from rolltree.errors import unknown
 from rolltree.knobs import checked_knobs
 from rolltree.registry import Registry, check_knobs, in_file
 from rolltree.task.data.source import is_data
+from rolltree.task.digits.task import Digits
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
 from rolltree.task.protocol import Task
@@ -31,6 +32,8 @@ class TaskInfo:
     levels: tuple[int, ...]
     interactive: bool
     make: Callable[..., Task]
+    policy: str = "nano"
+    """The model that it is played with where none is named."""
 
     @property
     def knobs(self) -> tuple[str, ...]:
@@ -59,6 +62,10 @@ NANO: Mapping[str, TaskInfo] = {
     for task in (make(),)
 }
 """The nano suite in reading order."""
+OWN: Mapping[str, TaskInfo] = {
+    **NANO, "digits": TaskInfo("digits", "draw a digit with a denoiser", (1,), False, Digits, "digits"),
+}  # fmt: skip
+"""All tasks that need nothing but this package: the nano suite, and those of policies that write no tokens."""
 
 
 def _given(_: str, value: Any) -> Callable[..., Task] | None:
@@ -66,7 +73,7 @@ def _given(_: str, value: Any) -> Callable[..., Task] | None:
 
 
 TASKS = Registry["Callable[..., Task]"](
-    "task", "rolltree.tasks", lambda: {name: info.make for name, info in NANO.items()}, lambda _: None,
+    "task", "rolltree.tasks", lambda: {name: info.make for name, info in OWN.items()}, lambda _: None,
     given=_given, hint="rolltree tasks lists them",
 )  # fmt: skip
 """What makes each task, by name; knobs of a task are the arguments it takes."""
@@ -102,7 +109,13 @@ _KNOBS = re.compile(r"\?(?=[A-Za-z_]\w*=)")
 
 def list_tasks() -> tuple[TaskInfo, ...]:
     """The tasks that need nothing but this package."""
-    return tuple(NANO.values())
+    return tuple(OWN.values())
+
+
+def policy_of_task(name: str) -> str:
+    """The model that a task is played with where none is named."""
+    known = OWN.get(_KNOBS.split(name, maxsplit=1)[0])
+    return "nano" if known is None else known.policy
 
 
 def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:

@@ -13,8 +13,8 @@ from torch import Tensor
 from rolltree.objective.batch import Batch, Objective, fit, step_wide
 from rolltree.objective.hooks import Accumulator, StepScaled, accumulator_of, one_path
 from rolltree.objective.merge import merge
-from rolltree.policy.language import LanguagePolicy, PolicyRead
 from rolltree.policy.packed import blank
+from rolltree.policy.protocol import Policy, PolicyRead
 from rolltree.train.config import TrainError
 from rolltree.train.gather import Gathered, Watcher
 from rolltree.train.pack import Anchors, Micro, objective_batch
@@ -83,7 +83,7 @@ class StepOutcome:
     error: DivergedError | None = None
 
 
-def backward(policy: LanguagePolicy, update: Update) -> StepOutcome:
+def backward(policy: Policy, update: Update) -> StepOutcome:
     """Leave the gradient of the update's micro-batches on the parameters; a loss out of bounds is told, not raised."""
     accumulator = accumulator_of(update.objective)
     try:
@@ -93,7 +93,7 @@ def backward(policy: LanguagePolicy, update: Update) -> StepOutcome:
     return StepOutcome(loss, seen)
 
 
-def _summed(policy: LanguagePolicy, update: Update) -> tuple[float, list[Batch]]:
+def _summed(policy: Policy, update: Update) -> tuple[float, list[Batch]]:
     objective, part = update.objective, update.part
     passes = len(part) + update.blanks
     held: list[PolicyRead | None] = [None] * passes
@@ -133,7 +133,7 @@ def _summed(policy: LanguagePolicy, update: Update) -> tuple[float, list[Batch]]
     return total, seen
 
 
-def _by_path(policy: LanguagePolicy, update: Update, accumulator: Accumulator) -> tuple[float, list[Batch]]:
+def _by_path(policy: Policy, update: Update, accumulator: Accumulator) -> tuple[float, list[Batch]]:
     parameters = list(policy.parameters())
     seen: list[Batch] = []
     busy = _busy(update.part)
@@ -174,7 +174,7 @@ def _busy(part: Sequence[Micro]) -> set[int]:
     return out
 
 
-def _read(policy: LanguagePolicy, update: Update, micro: Micro) -> PolicyRead:
+def _read(policy: Policy, update: Update, micro: Micro) -> PolicyRead:
     needs = update.objective.needs
     return policy.read(
         micro.packed, entropy="entropy" in needs, logits="logits" in needs, watch=update.knobs.log_entropy

@@ -54,6 +54,7 @@ async def evaluate(
     await grow(
         strategy or Independent(samples), engine, task, islice(task.items("test", seed), items), seed=seed,
         budget=budget, max_tokens=limit, sampling=Sampling(temperature=temperature), forest=forest, progress=progress,
+        asides=False,
     )  # fmt: skip
     return summary(forest, samples) | {"eval/decoded": float(budget.spent.decoded)}, forest
 

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from rolltree.control.ledger import Budget, Limits
+from rolltree.engine.choose import local_engine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate import runner
 from rolltree.generate.strategy import TreeStrategy
@@ -60,7 +61,5 @@ def grow(
 
 def _engine(model: str | Path | LoadedModel | Engine) -> Engine:
     if isinstance(model, (str, Path, LoadedModel)):
-        from rolltree.engine.local import LocalEngine
-
-        return LocalEngine(model)
+        return local_engine(model)
     return model

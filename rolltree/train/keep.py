@@ -29,8 +29,9 @@ PAST, UNDER_WAY = "past", "under-way"
 def save_run(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
     """Write a checkpoint of everything the run needs to go on, and tell the listener."""
     note = f"{loop.recipe.name} on {loop.task.name}, after step {loop.done}. See the README two folders up.\n"
+    tokenizer = getattr(loaded.codec, "tokenizer", None)
     saved = save_checkpoint(
-        folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=loaded.codec.tokenizer,
+        folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=tokenizer,
         state=state_of(loop), keep=loop.config.keep_checkpoints, note=note,
         peers={name: peer.learner.policy.model for name, peer in loop.peers.items() if peer.learner is not None},
         more=lambda place: _save_buffers(loop, place),
@@ -92,7 +93,7 @@ def keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> TrainE
     save(trees, place, overwrite=True, states="drop")
     if micro is not None:
         arrays = {n: getattr(micro, n) for n in ("gain", "loss", "weight", "engine", "sampled", "version", "forced")}
-        np.savez(place / "batch.npz", tokens=micro.packed.tokens, action=micro.packed.action, **arrays)
+        np.savez(place / "batch.npz", actions=micro.packed.actions, action=micro.packed.action, **arrays)
     return TrainError(
         f"step {loop.done + 1} diverged: {error}; the batch is in {place}; look at it, or resume from the newest "
         "checkpoint with a lower learning rate"

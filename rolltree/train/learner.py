@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -12,6 +12,7 @@ from rolltree.objective.hooks import accumulator_of
 from rolltree.policy.device import HALF, Compute, narrowed, place
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.lora import with_lora
+from rolltree.policy.protocol import OwnPolicy, Policy, policy_of
 from rolltree.policy.unadapted import Unadapted
 from rolltree.recipe.compose import moving
 from rolltree.recipe.recipe import Parts
@@ -39,7 +40,9 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig, stages: Sequence
     needed = {"reference", "previous"}.intersection(*[frozenset[str]().union(*(s.objective.needs for s in stages))])
     # What the policy was at first is under its adapters, unless the reference moves on with the policy.
     under = lora is not None and not moving(stages)
-    anchors: dict[str, LanguagePolicy] = {}
+    if lora is not None and isinstance(model, OwnPolicy):
+        raise TrainError(f"adapters are for language models; train a {type(model).__name__} whole, without lora")
+    anchors: dict[str, Policy] = {}
     if "reference" in needed and not under and lora is None:
         anchors["reference"] = fixed_copy(model, compute)
     if lora is not None:
@@ -47,19 +50,19 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig, stages: Sequence
             # Weights that never change need no finer type than they are computed in; FSDP2 wants one type for all.
             narrowed(model, compute.dtype)
         model = with_lora(model, rank=lora.rank, alpha=lora.alpha, targets=lora.targets)
-    policy = LanguagePolicy(model, compute=compute)
+    policy = policy_of(model, compute)
     if "reference" in needed and lora is not None:
-        anchors["reference"] = Unadapted(policy) if under else fixed_copy(model, compute)
+        anchors["reference"] = Unadapted(cast(LanguagePolicy, policy)) if under else fixed_copy(model, compute)
     if "previous" in needed:
         # Ratios to it are of the policy's own weights, to the last digit.
-        anchors["previous"] = LanguagePolicy(deepcopy(model).requires_grad_(False), compute=compute)
+        anchors["previous"] = policy_of(deepcopy(model).requires_grad_(False), compute)
     optim = optim_at(config, parts)
     return Learner(policy, make_optimizer(policy, optim), optim, anchors)
 
 
-def fixed_copy(model: Any, compute: Compute) -> LanguagePolicy:
+def fixed_copy(model: Any, compute: Compute) -> Policy:
     """A policy that stays as the model is now, in the type that it is computed in."""
     copy: Any = deepcopy(model).requires_grad_(False)
     if compute.dtype is not None and next(copy.parameters()).dtype == torch.float32:
         narrowed(copy, compute.dtype)
-    return LanguagePolicy(copy, compute=compute)
+    return policy_of(copy, compute)

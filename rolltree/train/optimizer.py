@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from rolltree.policy.device import HALF
-from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.protocol import Policy
 from rolltree.recipe.recipe import Parts
 from rolltree.train.config import Optim, TrainConfig, TrainError
 from rolltree.varying import Told, settled
@@ -20,7 +20,7 @@ FUSED = ("cpu", "cuda", "xpu", "mps")
 """Devices on which torch has AdamW as one kernel."""
 
 
-def make_optimizer(policy: LanguagePolicy, optim: Optim) -> torch.optim.AdamW:
+def make_optimizer(policy: Policy, optim: Optim) -> torch.optim.AdamW:
     """AdamW with decay on matrices only, in one kernel where the device has it."""
     coarse = next((p for p in policy.parameters() if p.dtype in HALF), None)
     if coarse is not None:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from rolltree.credit.fold import Expanded, Folded
 from rolltree.objective.batch import Batch, Paths
-from rolltree.policy.language import PolicyRead
 from rolltree.policy.packed import Packed, needed, pack
+from rolltree.policy.protocol import PolicyRead
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 

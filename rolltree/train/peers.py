@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rolltree.credit.fold import Expanded, Folded
+from rolltree.engine.choose import local_engine
 from rolltree.engine.protocol import Engine
 from rolltree.policy.load import LoadedModel, load_model
 from rolltree.policy.publish import weights_of
@@ -68,9 +69,7 @@ def peer_model(peer: Peer, ours: LoadedModel) -> LoadedModel:
 
 def frozen_peers(peers: Mapping[str, Peer]) -> dict[str, Engine]:
     """Engines for rollouts without training: a copy writes as the run's own engine does, so it needs none."""
-    from rolltree.engine.local import LocalEngine
-
-    return {name: LocalEngine(peer.model) for name, peer in peers.items() if peer.model}
+    return {name: local_engine(peer.model) for name, peer in peers.items() if peer.model}
 
 
 def written_by(table: Table, folded: Folded, names: Iterable[str], *, others: bool = False) -> Folded:

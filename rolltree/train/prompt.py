@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
-from rolltree.engine.protocol import Codec, ExactCodec
+import numpy as np
+
+from rolltree.engine.protocol import Channel, Codec, EngineError, ExactCodec
 from rolltree.policy.codec import HFCodec
 from rolltree.task.protocol import Item, Task
 from rolltree.tree.atomic import new_file
@@ -34,8 +36,16 @@ class TokenizedPrompt:
     tokens: tuple[PromptToken, ...]
 
 
-def prompt_of(item: Item, codec: Codec) -> TokenizedPrompt:
-    """An item's prompt as the policy with this codec reads it."""
+def prompt_of(item: Item, codec: Channel) -> TokenizedPrompt:
+    """An item's prompt as the policy with this codec reads it; of another channel, the actions it becomes."""
+    if not isinstance(codec, Codec):
+        given = [int(a) if np.ndim(a) == 0 else -1 for a in codec.encode(item.prompt)]
+        return TokenizedPrompt(item.id, str(item.prompt), tuple(PromptToken(i, str(i)) for i in given))
+    if not isinstance(item.prompt, str):
+        raise EngineError(
+            f"the prompt of item {item.id!r} is no text ({type(item.prompt).__name__}), and this policy writes tokens; "
+            "choose the model that the task is for, or a task of texts"
+        )
     ids = codec.encode(item.prompt)
     specials = codec.specials if isinstance(codec, ExactCodec) else {}
     anchor = codec.encode("a")[:1]  # some decoders drop a leading space
@@ -48,7 +58,7 @@ def prompt_of(item: Item, codec: Codec) -> TokenizedPrompt:
     return TokenizedPrompt(item.id, item.prompt, tuple(tokens))
 
 
-def write_first(task: Task, seed: int, codec: Codec, folder: Path) -> None:
+def write_first(task: Task, seed: int, codec: Channel, folder: Path) -> None:
     """Keep the first training prompt of a run in its folder."""
     for item in islice(task.items("train", seed), 1):
         with new_file(folder / FILE, overwrite=True) as sink:

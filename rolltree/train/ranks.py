@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from rolltree.objective.batch import step_wide
 from rolltree.objective.hooks import accumulator_of
+from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.recipe import Parts
 from rolltree.train import ranks_worker as rank
 from rolltree.train.config import TrainError
@@ -89,14 +90,14 @@ class Crew:
             self.close()
             raise
 
-    def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
-        """See `RankGroup.teach`."""
+    def run_updates(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
+        """See `RankGroup.run_updates`."""
         shares = shared_out(work, self._others.size)
-        lesson, others = self._together(rank.teach, [(share,) for share in shares], (self._learner.policy.model,))
-        told: Gathered = lesson.told
+        report, others = self._together(rank.run_updates, [(share,) for share in shares], (self._learner.policy.model,))
+        told: Gathered = report.told
         for other in others:
             told.merge(other.told)
-        for share, mine in zip(shares, [lesson, *others], strict=True):
+        for share, mine in zip(shares, [report, *others], strict=True):
             for micro, (logp, entropy) in zip((m for part in share.parts for m in part), mine.read, strict=True):
                 for watcher in watchers:
                     watcher.add(micro, torch.from_numpy(logp), None if entropy is None else torch.from_numpy(entropy))
@@ -186,6 +187,9 @@ def _check(learner: Learner, parts: Parts, ranks: int) -> None:
         raise TrainError(f"{parts.name} trains several policies, which cannot share ranks={ranks}; {alone}")
     if accumulator_of(parts.objective) is not None:
         raise TrainError(f"{parts.name} needs each path's own gradient, which ranks={ranks} do not keep; {alone}")
+    if not isinstance(learner.policy, LanguagePolicy):
+        kind = type(learner.policy.model).__name__
+        raise TrainError(f"ranks={ranks} share the blocks of a language model, and {kind} is none; {alone}")
     device = learner.policy.device
     if device.type != "cpu" and step_wide(parts.objective):
         raise TrainError(

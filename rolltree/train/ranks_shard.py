@@ -24,6 +24,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from rolltree.policy.device import Compute
 from rolltree.policy.language import Attention, LanguagePolicy, core_of
 from rolltree.policy.packed import blank
+from rolltree.policy.protocol import Policy
 
 T = TypeVar("T")
 
@@ -37,20 +38,20 @@ class Sharded:
         dist.all_gather_object(everybody, mine)
         return cast("list[T]", everybody)
 
-    def unite(self, policy: LanguagePolicy) -> None:
+    def unite(self, policy: Policy) -> None:
         """Passes gather what they need, but those of pieces find weights whole and leave gradients whole."""
         if policy.compute.piece:
             _summing(policy, last=False)
             for part in _parts(policy.model):
                 part.unshard()
 
-    def reduce(self, policy: LanguagePolicy) -> None:
+    def reduce(self, policy: Policy) -> None:
         """Passes have done so; after those of pieces a blank one does it for them."""
         if policy.compute.piece:
             _summing(policy, last=True)
             _blank_pass(policy)
 
-    def clip(self, policy: LanguagePolicy, limit: float) -> float:
+    def clip(self, policy: Policy, limit: float) -> float:
         """See `Team.clip`."""
         norm = torch.nn.utils.clip_grad_norm_(list(policy.parameters()), limit)
         return float(_whole(norm))
@@ -113,7 +114,7 @@ def shard(model: Any, device: torch.device) -> None:
             part.set_modules_to_backward_prefetch([part])
 
 
-def _blank_pass(policy: LanguagePolicy) -> None:
+def _blank_pass(policy: Policy) -> None:
     (policy.read(blank()).logp.sum() * 0.0).backward()
 
 
@@ -121,7 +122,7 @@ def _parts(model: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, FSDPModule)]
 
 
-def _summing(policy: LanguagePolicy, *, last: bool) -> None:
+def _summing(policy: Policy, *, last: bool) -> None:
     """Whether a pass ends the update: then gradients are summed and weights are cut again."""
     whole = _parts(policy.model)[0]
     whole.set_requires_gradient_sync(last)

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.protocol import Policy
 
 T = TypeVar("T")
 
@@ -18,15 +18,15 @@ class Team(Protocol):
         """What every rank gave, in the order of ranks."""
         ...
 
-    def unite(self, policy: LanguagePolicy) -> None:
+    def unite(self, policy: Policy) -> None:
         """Have the policy ready to be read."""
         ...
 
-    def reduce(self, policy: LanguagePolicy) -> None:
+    def reduce(self, policy: Policy) -> None:
         """Let every rank's gradient be its part of the sum of all."""
         ...
 
-    def clip(self, policy: LanguagePolicy, limit: float) -> float:
+    def clip(self, policy: Policy, limit: float) -> float:
         """Scale a longer gradient down to this norm; returns the norm that it had."""
         ...
 
@@ -38,13 +38,13 @@ class Alone:
         """See `Team.share`."""
         return [mine]
 
-    def unite(self, policy: LanguagePolicy) -> None:
+    def unite(self, policy: Policy) -> None:
         """It is."""
 
-    def reduce(self, policy: LanguagePolicy) -> None:
+    def reduce(self, policy: Policy) -> None:
         """There is one gradient."""
 
-    def clip(self, policy: LanguagePolicy, limit: float) -> float:
+    def clip(self, policy: Policy, limit: float) -> float:
         """See `Team.clip`."""
         return float(torch.nn.utils.clip_grad_norm_(list(policy.parameters()), limit))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.unadapted import Unadapted
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
@@ -49,8 +50,9 @@ class Beginning:
     @classmethod
     def of(cls, learner: Learner) -> Beginning:
         """That of a learner which is whole."""
-        anchors = {n: None if isinstance(p, Unadapted) else ModelOutline.of(p) for n, p in learner.anchors.items()}
-        return cls(ModelOutline.of(learner.policy), anchors, learner.optim)
+        fixed = {n: cast(LanguagePolicy, p) for n, p in learner.anchors.items()}
+        anchors = {n: None if isinstance(p, Unadapted) else ModelOutline.of(p) for n, p in fixed.items()}
+        return cls(ModelOutline.of(cast(LanguagePolicy, learner.policy)), anchors, learner.optim)
 
 
 class RankWire(Protocol):
@@ -81,7 +83,7 @@ class LogprobRecorder:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class RankReport:
     """What one rank reports of a step."""
 
     told: Gathered
@@ -108,12 +110,12 @@ def begin(beginning: Beginning, device: torch.device, whole: Whole | None = None
     return Learner(policy, make_optimizer(policy, beginning.optim), beginning.optim, anchors, team=Sharded())
 
 
-def teach(learner: Learner, work: Work, into: Any | None = None) -> Lesson:
+def run_updates(learner: Learner, work: Work, into: Any | None = None) -> RankReport:
     """Make a step on this rank's share and write the trained weights into a whole model, which rank 0 has."""
     seen = LogprobRecorder()
-    told = learner.teach(work, [seen])
+    told = learner.run_updates(work, [seen])
     gather_trained(learner.policy.model, into)
-    return Lesson(told, seen.read)
+    return RankReport(told, seen.read)
 
 
 def load(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,8 +23,9 @@ from rolltree.credit.fold import Folded
 from rolltree.credit.returns import granted, to_go
 from rolltree.credit.store import BetaStore
 from rolltree.policy.device import Compute
-from rolltree.policy.language import LanguagePolicy, core_of
+from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import Packed
+from rolltree.policy.protocol import Policy, policy_of
 from rolltree.policy.unadapted import Unadapted
 from rolltree.train.backward import DivergedError
 from rolltree.train.config import Optim
@@ -47,9 +48,9 @@ class Critic:
     """
 
     def __init__(self, model: Any, optim: Optim, compute: Compute | None = None) -> None:
-        self.trunk = LanguagePolicy(deepcopy(model), compute=compute)
+        self.trunk = policy_of(deepcopy(model), compute)
         weight = next(self.trunk.parameters())
-        self.head = nn.Linear(int(core_of(model).config.hidden_size), 1, device=weight.device, dtype=weight.dtype)
+        self.head = nn.Linear(self.trunk.width, 1, device=weight.device, dtype=weight.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.clip_norm = optim.clip_norm
@@ -98,7 +99,7 @@ class Critic:
 class Readings:
     """What is written on a step's nodes for its credit; nothing unless the credit asks."""
 
-    reference: LanguagePolicy | None = None
+    reference: Policy | None = None
     critic: Critic | None = None
     priors: BetaStore | None = None
     """Success rates by item, for `root:prior`; a prior that the strategy has written stays."""
@@ -111,13 +112,13 @@ class Readings:
         """Whether there is anything to read."""
         return not (self.reference is self.critic is self.priors is self.own is None)
 
-    def beside(self, policy: LanguagePolicy) -> Readings:
+    def beside(self, policy: Policy) -> Readings:
         """The same, where the reference is what is under the policy's adapters."""
         if self.reference is not None or "action:reference" not in self.needs:
             return self
-        return replace(self, reference=Unadapted(policy))
+        return replace(self, reference=Unadapted(cast(LanguagePolicy, policy)))
 
-    def write(self, view: Table, budget: int, policy: LanguagePolicy) -> None:
+    def write(self, view: Table, budget: int, policy: Policy) -> None:
         """Write `notes["reference"]`, `notes["value"]` and the values of turns on every node that can be trained on."""
         if self.own is not None:
             self.own.read(view, lambda read: _read(view, budget, lambda packed: read(policy, packed)))
@@ -136,7 +137,7 @@ class Readings:
                 view.nodes[row].scores.update({k: v for k, v in told.items() if f"turn:{k}" in self.needs})
 
     def learn(
-        self, view: Table, budget: int, again: Collection[Tree] = (), policy: LanguagePolicy | None = None
+        self, view: Table, budget: int, again: Collection[Tree] = (), policy: Policy | None = None
     ) -> dict[str, float]:  # fmt: skip
         """Let the critic and the memory of success rates learn from the step.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rolltree.engine.choose import choose_engine
+from rolltree.engine.choose import choose_engine, local_engine
 from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.generate.random import mix
@@ -209,8 +209,9 @@ def _fellow(job: _Job, peer: Peer, engine: Engine) -> PeerPolicy:
     where = job.placement
     beside = engine if isinstance(engine, LocalEngine) else None
     version = -1 if peer.trained else 0
-    own = LocalEngine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside)
-    return PeerPolicy(own, learner)
+    return PeerPolicy(
+        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner
+    )
 
 
 async def _recorded(

@@ -15,8 +15,8 @@ from rolltree.credit.fold import Expanded, Folded
 from rolltree.objective.batch import CreditWide, Objective
 from rolltree.objective.hooks import accumulator_of, skips_idle, step_factor
 from rolltree.objective.staleness import scaled_step
-from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import Packed, blank
+from rolltree.policy.protocol import Policy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Watcher
@@ -50,7 +50,7 @@ class Work:
 class RankGroup(Protocol):
     """Ranks that make a learner's steps for it; see `rolltree.train.ranks`."""
 
-    def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
+    def run_updates(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
         """Make all updates of one step and bring the learner's policy up to date."""
         ...
 
@@ -71,10 +71,10 @@ class RankGroup(Protocol):
 class Learner:
     """The trained policy with its optimizer, and the fixed policies it is compared with."""
 
-    policy: LanguagePolicy
+    policy: Policy
     optimizer: torch.optim.Optimizer
     optim: Optim
-    anchors: Mapping[str, LanguagePolicy]
+    anchors: Mapping[str, Policy]
     """"reference" and "previous", where the objective needs them."""
     updates: int = 0
     team: Team = ALONE
@@ -119,7 +119,7 @@ class Learner:
         mismatch, weights = Mismatch(knobs.mismatch_limit, version), ImportanceWeights(table)
         work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs, self.optim)
         try:
-            told = (self if self.crew is None else self.crew).teach(work, (mismatch, weights, *watchers))
+            told = (self if self.crew is None else self.crew).run_updates(work, (mismatch, weights, *watchers))
         except DivergedError as error:
             error.trees = [table.trees[row] for row in error.rows]
             raise
@@ -131,7 +131,7 @@ class Learner:
             "optim/micro_batches": float(sum(len(p) for p in parts)),
         }  # fmt: skip
 
-    def teach(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
+    def run_updates(self, work: Work, watchers: Sequence[Watcher]) -> Gathered:
         """All updates of one step; a member of a team makes them at the same time as the others, on its own share."""
         self.optim = work.optim
         once = len(work.parts) * self.optim.epochs == 1

@@ -26,7 +26,11 @@ class RunTotals:
         numbers = {n: getattr(spent, n) - (getattr(before, n) if before else 0) for n in RESOURCES}
         for name, value in numbers.items():
             setattr(self, name, getattr(self, name) + value)
-        return {f"budget/{n}": float(v) for n, v in numbers.items()}
+        roles = {
+            f"budget/role/{role}": float(tokens - (before.by_role.get(role, 0) if before else 0))
+            for role, tokens in spent.by_role.items()
+        }
+        return {f"budget/{n}": float(v) for n, v in numbers.items()} | roles
 
 
 class StepClock:

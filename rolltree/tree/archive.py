@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rolltree.tree.arrow import ArrowColumn, ArrowTable, flatten, stored
 from rolltree.tree.json_text import read_json
 from rolltree.tree.node import Array
-from rolltree.tree.old_names import NODE_FIELDS
+from rolltree.tree.old_names import NODE_FIELDS, todays_usage
 from rolltree.tree.parquet import FILES, parts, read_trees, readable
 from rolltree.tree.part import Part
 from rolltree.tree.shape import Ints, Shape, offsets, parent_rows
@@ -92,7 +92,8 @@ class Archive:
             coded = coded.dictionary_encode()
         whole = coded.unify_dictionaries().combine_chunks()
         whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
-        return whole.indices.fill_null(-1).to_numpy().astype(np.int64), whole.dictionary.to_pylist()
+        words = [todays_usage(word) for word in whole.dictionary.to_pylist()]
+        return whole.indices.fill_null(-1).to_numpy().astype(np.int64), words
 
     def ragged(self, name: str) -> tuple[Array, Ints]:
         """A per-action column of all nodes laid end to end, and the rows' offsets; a node without it has no entries."""
@@ -112,6 +113,11 @@ class Archive:
     def notes(self, rows: Ints) -> Iterator[Notes]:
         """The notes of some nodes; their top level is plain JSON."""
         texts = self.column("notes").take(rows).to_pylist()
+        return ({} if text is None else cast("Notes", read_json(text)) for text in texts)
+
+    def tree_notes(self) -> Iterator[Notes]:
+        """The notes of every tree; their top level is plain JSON."""
+        texts = (text for part in self._parts for text in part.tree_notes())
         return ({} if text is None else cast("Notes", read_json(text)) for text in texts)
 
     def events(self) -> EventColumns:

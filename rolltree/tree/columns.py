@@ -28,7 +28,7 @@ from rolltree.tree.arrow import (
 )  # fmt: skip
 from rolltree.tree.event import Event
 from rolltree.tree.node import DTYPE, PER_ACTION, Array, Node, Top
-from rolltree.tree.old_names import NODE_FIELDS, todays_table
+from rolltree.tree.old_names import NODE_FIELDS, todays_table, todays_usage
 from rolltree.tree.tree import Tree
 from rolltree.tree.values import States, StoreError, dumps, loads
 
@@ -120,7 +120,7 @@ def read_nodes(table: ArrowTable) -> Iterator[Node]:
             birth=words["birth"][i],
             status=words["status"][i],
             finish=words["finish"][i],
-            usage=words["usage"][i],
+            usage=todays_usage(words["usage"][i]),
             scores=scores[i],
             top=None if ids is None else Top(ids.reshape(lengths[i], k), logp.reshape(lengths[i], k)),
             state_key=plain["state_key"][i],

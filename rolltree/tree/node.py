@@ -139,6 +139,32 @@ def as_actions(actions: Sequence[Any] | Array, like: Array | None = None) -> Arr
     return array.astype(like.dtype) if like is not None and like.dtype.kind == array.dtype.kind else array
 
 
+def join_actions(arrays: Sequence[Array]) -> Array:
+    """Actions end to end: one array where all have one shape and kind, else one object per action.
+
+    A prompt of token ids under latents is such a mixed run: it has a length, can be cut and joined again, and no
+    number in it changes its type.
+    """
+    some = [a for a in arrays if len(a)]
+    if not some:
+        return arrays[0][:0] if arrays else np.zeros(0, np.int32)
+    first = some[0]
+    if all(a.shape[1:] == first.shape[1:] and alike(a, first) for a in some):
+        return np.concatenate(some)
+    out = np.empty(sum(map(len, some)), object)
+    at = 0
+    for a in some:
+        for action in a:
+            out[at] = action
+            at += 1
+    return out
+
+
+def alike(one: Array, other: Array) -> bool:
+    """Whether two arrays hold numbers of one kind: integers, floats, truth values."""
+    return one.dtype.kind == other.dtype.kind or {one.dtype.kind, other.dtype.kind} == {"i", "u"}
+
+
 def settle(where: str, node: Node) -> None:
     """Give a new node's arrays their types and refuse those whose length differs from the actions'."""
     count = len(node.actions)

@@ -9,7 +9,14 @@ from rolltree.tree.arrow import ArrowTable
 
 NODE_FIELDS = {"logq": "sampling_logprob", "trains": "trainable", "fate": "usage"}
 """Name in files of 0.1 → name today."""
+USAGES = {"dropped: nothing to teach": "dropped: no credit"}
+"""What 0.1 said of a leaf → what is said today."""
 _BEFORE = {today: before for before, today in NODE_FIELDS.items()}
+
+
+def todays_usage(word: Any) -> Any:
+    """What is said today of a leaf of which a file says this."""
+    return USAGES.get(word, word)
 
 
 def as_stored(name: str, stored: Iterable[str]) -> str | None:
@@ -25,6 +32,7 @@ def todays_table(table: ArrowTable) -> ArrowTable:
 
 def todays_row(row: dict[str, Any]) -> dict[str, Any]:
     """A JSON object of a node with today's keys."""
-    if not NODE_FIELDS.keys() & row.keys():
-        return row
-    return {NODE_FIELDS.get(name, name): value for name, value in row.items()}
+    if NODE_FIELDS.keys() & row.keys():
+        row = {NODE_FIELDS.get(name, name): value for name, value in row.items()}
+    usage = row.get("usage")
+    return row | {"usage": USAGES[usage]} if isinstance(usage, str) and usage in USAGES else row

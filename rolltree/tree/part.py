@@ -37,6 +37,10 @@ class Part:
         """Events of each tree."""
         return self._heads["events"].to_numpy()
 
+    def tree_notes(self) -> list[str | None]:
+        """The notes of each tree, as stored."""
+        return self._heads["notes"].to_pylist()
+
     def events(self) -> ArrowTable:
         """The events of all trees in order."""
         with readable(self.folder / "events.parquet"):

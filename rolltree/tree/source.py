@@ -73,6 +73,10 @@ class TreeColumns(Protocol):
         """The notes of some nodes."""
         ...
 
+    def tree_notes(self) -> Iterator[Notes]:
+        """The notes of every tree."""
+        ...
+
     def events(self) -> EventColumns:
         """All events; none where the format keeps none."""
         ...

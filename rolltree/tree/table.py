@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.node import Array, Node
+from rolltree.tree.node import Array, Node, join_actions
 from rolltree.tree.shape import Bools, Floats, Ints, Shape, offsets
 from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.tree import Tree
@@ -94,7 +94,7 @@ class Table(Shape):
         return super().down(np.asarray(node_values, np.float64))
 
     @cached_property
-    def teaching(self) -> Ints:
+    def loss_tokens(self) -> Ints:
         """Number of trained actions on each leaf's path."""
         counts = np.add.reduceat(np.append(self.loss_mask, False), self.start) if len(self.nodes) else np.zeros(0)
         per_node = np.where(self.length > 0, counts, 0).astype(np.float64)
@@ -144,12 +144,16 @@ class Table(Shape):
         """A per-action column laid end to end, and the rows' offsets; a node without it has no entries."""
         found = [getattr(n, name) for n in self.nodes]
         present = [a for a in found if a is not None]
-        values = np.concatenate(present) if present else np.zeros(0)
+        values = (join_actions(present) if name == "actions" else np.concatenate(present)) if present else np.zeros(0)
         return values, offsets([0 if a is None else len(a) for a in found])
 
     def notes(self, rows: Ints) -> Iterator[Notes]:
         """The notes of some nodes."""
         return (self.nodes[i].notes for i in rows.tolist())
+
+    def tree_notes(self) -> Iterator[Notes]:
+        """The notes of every tree."""
+        return (t.notes for t in self.trees)
 
     def events(self) -> EventColumns:
         """All events."""

@@ -21,11 +21,14 @@ from rolltree.tree.node import (
     Role,
     Status,
     TreeError,
+    alike,
     as_actions,
+    join_actions,
     joined,
     joined_top,
     settle,
 )
+from rolltree.tree.references import moved
 
 
 class Tree:
@@ -72,6 +75,11 @@ class Tree:
         """The node nothing stands before: the prompt, or the first part of a prompt that was cut."""
         return self.nodes[self._root]
 
+    @property
+    def prompt(self) -> Node:
+        """Where the prompt ends and rollouts begin."""
+        return self.nodes.get(0, self.root)
+
     def walk(self, node: Node | int | None = None) -> Iterator[Node]:
         """The subtree of a node (of the root unless given) depth first, parents before children."""
         stack = [self._root if node is None else node if isinstance(node, int) else node.id]
@@ -102,8 +110,11 @@ class Tree:
         return [self.nodes[c] for c in node.children]
 
     def prefix(self, node: Node | int) -> Array:
-        """All actions from the root to the end of this node: what an engine is given to continue it."""
-        return np.concatenate([n.actions for n in self.path(node)])
+        """All actions from the root to the end of this node: what an engine is given to continue it.
+
+        Where they have several shapes (a prompt of tokens under latents) it holds one object per action.
+        """
+        return join_actions([n.actions for n in self.path(node)])
 
     def depth(self, node: Node | int) -> int:
         """Number of nodes above this one."""
@@ -139,6 +150,8 @@ class Tree:
         before, added = len(node.actions), len(more)
         if before and added and more.shape[1:] != node.actions.shape[1:]:
             raise TreeError(f"{where}: an action has shape {node.actions.shape[1:]}, an appended one {more.shape[1:]}")
+        if before and added and not alike(more, node.actions):
+            raise TreeError(f"{where}: its actions are {node.actions.dtype}, the appended ones {more.dtype}")
         grown = {n: joined(n, getattr(node, n), before, arrays.get(n), added, where=where) for n in PER_ACTION}
         grown["actions"] = np.concatenate([node.actions, more]) if before else more
         top = joined_top(where, node.top, before, arrays.get("top"), added)
@@ -175,6 +188,12 @@ class Tree:
         self.event("cut", tail, f"the first {k} actions became node {head.id}", head=head.id, at_action=k)
         return head
 
+    def open_root(self) -> Node:
+        """Put an empty node before everything, so that another context may begin otherwise; returns it."""
+        head = self._head_of(self.root, 0)
+        self.event("cut", head, "another context begins otherwise", head=head.id, at_action=0)
+        return head
+
     def graft(self, parent: Node | int, source: Tree, node: Node | int) -> Node:
         """Copy a stored branch (a node and all below it) under a node of this tree; returns the copy of its top.
 
@@ -189,6 +208,7 @@ class Tree:
             if first is None:
                 first, copy.birth = copy, "graft"
             copies[n.id] = copy.id
+        moved((self.nodes[i] for i in copies.values()), copies)
         assert first is not None
         self.event("graft", first, f"branch {source.id}/{source[node if isinstance(node, int) else node.id].id}",
                    source=source.id, nodes=len(copies))  # fmt: skip

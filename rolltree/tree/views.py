@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.node import ROLES, Array, FloatArray, Node
+from rolltree.tree.node import ROLES, Array, FloatArray, Node, join_actions
 from rolltree.tree.tree import Tree
 
 
@@ -45,7 +45,7 @@ def path_view(tree: Tree, leaf: Node | int) -> Path:
     total = sum(lengths)
     return Path(
         nodes=tuple(nodes),
-        actions=np.concatenate([n.actions for n in nodes]),
+        actions=join_actions([n.actions for n in nodes]),
         logp=_joined(nodes, "logp", total, np.nan, np.float32),
         sampling_logprob=_joined(nodes, "sampling_logprob", total, np.nan, np.float32),
         entropy=_joined(nodes, "entropy", total, np.nan, np.float32),

@@ -28,8 +28,9 @@ CHAIN = 4
 NARROW = 250
 """A rectangle that is a smaller part of the whole than one in so many has no room for words."""
 
-Mark = Literal["fork", "pruned", "truncated", "spliced", "forced", "failed"]
+Mark = Literal["new", "fork", "pruned", "truncated", "spliced", "forced", "failed"]
 MARKS: Mapping[Mark, tuple[str, str]] = {
+    "new": ("＋", "sampled in this what-if"),
     "fork": ("◆", "forked here"), "pruned": ("▨", "pruned"), "truncated": ("✂", "cut off at the length limit"),
     "spliced": ("⧉", "spliced in"), "forced": ("»", "forced: not sampled by the policy"), "failed": ("✕", "failed"),
 }  # fmt: skip
@@ -218,6 +219,7 @@ def _marks(tree: Outline, run: np.ndarray, last: int) -> tuple[Mark, ...]:
     spliced = any(tree.word("role", int(r)) == "splice" or tree.word("birth", int(r)) == "splice" for r in few)
     forced = tree.forced[run].any()
     has: dict[Mark, bool] = {
+        "new": False,  # only a what-if knows
         "fork": int(tree.child_count[last]) > 1,
         "pruned": leaf and tree.word("status", last) == "pruned",
         "failed": leaf and tree.word("status", last) == "failed",

@@ -49,6 +49,12 @@ class Outline(Shape):
         return self.archive.numbers("length")[self.lo : self.hi].astype(np.int64)
 
     @cached_property
+    def latents(self) -> bool:
+        """Whether its archive holds actions that are no tokens."""
+        shapes = self.archive.column("shape")
+        return shapes.null_count < len(shapes)
+
+    @cached_property
     def forced(self) -> NDArray[np.bool_]:
         """Nodes whose actions a method chose instead of sampling them."""
         return self.archive.numbers("forced", missing=False)[self.lo : self.hi].astype(np.bool_)

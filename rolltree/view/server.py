@@ -57,7 +57,7 @@ def serve(config: ViewConfig) -> int:
     token = config.token or (None if local else secrets.token_urlsafe(24))
     if token is not None and not all(c.isalnum() or c in "-_." for c in token):
         raise ViewError("a token must be made of letters, digits and - _ . only, so that it fits into an address")
-    register(found)
+    register(found, local=local)
     app.add_middleware(Guard, token=token, local=local)
     print(announcement(sources, config.host, port, token), flush=True)
     with suppress(KeyboardInterrupt):

@@ -93,6 +93,10 @@ class RunSource:
                 self.inside(str(path))
         return _opened(folder, _changed(folder / "nodes.parquet"))
 
+    def archive_stamp(self) -> Any:
+        """Changes whenever a single forest is saved anew."""
+        return _changed(self.path / "nodes.parquet")
+
     def stamp(self) -> tuple[Any, ...]:
         """Changes whenever something new can be shown: what live pages look at."""
         if self.kind == "nodes":

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rolltree.errors import RolltreeError
+from rolltree.policy.tokenizer_file import model_tokenizer, saved_tokenizers
 from rolltree.tree.node import Array
 from rolltree.view.source import RunSource
 
@@ -83,26 +83,10 @@ def pieces_of(source: RunSource) -> Pieces:
 
 
 def _candidates(source: RunSource) -> list[Path]:
-    if not source.model:
-        saved = sorted(source.path.glob("checkpoints/step-*/tokenizer.json"), reverse=True) if source.config else []
-        mine = [path for path in saved if path.resolve().is_relative_to(source.path)]
-        if mine:
-            return mine
+    if not source.model and source.config and (mine := saved_tokenizers(source.path)):
+        return mine
     name = source.model or str(source.config.get("model", ""))
-    if not name:
-        return []
-    folder = Path(name).expanduser()
-    return [folder / "tokenizer.json" if folder.is_dir() else _registered(name) / "tokenizer.json"]
-
-
-def _registered(name: str) -> Path:
-    """The folder of a model Rolltree knows by name; nothing is downloaded for a look at a run."""
-    from rolltree.policy.models import MODELS, model_folder
-
-    try:
-        return model_folder(name) if name in MODELS else Path(name)
-    except RolltreeError:
-        return Path(name)
+    return [model_tokenizer(name)] if name else []
 
 
 @lru_cache(maxsize=4)

@@ -79,6 +79,19 @@ class WorkItem(NamedTuple):
     """The prompt's own share of what makes lengths differ, a standard normal deviate."""
 
 
+class Work(Protocol):
+    """Items by number, which may fail."""
+
+    @property
+    def failing(self) -> float:
+        """Share of rollouts that fail."""
+        ...
+
+    def item(self, number: int, rollouts: int) -> WorkItem:
+        """A prompt's jobs: the same number gives the same item."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Items by number: the same number gives the same item, whatever the schedule and in whatever order it asks."""

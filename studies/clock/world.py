@@ -13,7 +13,7 @@ from rolltree.control.schedule.executor import Finish
 from rolltree.errors import RolltreeError
 from studies.clock.engine import SimEngine, Trip
 from studies.clock.hardware import Hardware
-from studies.clock.work import Workload
+from studies.clock.work import Work
 
 SPARES = 4
 """Jobs an item holds beyond those of its rollouts: for substitutes of failed ones, which take them in turn."""
@@ -233,7 +233,7 @@ class ClockWorld:
 
 
 def simulate(
-    schedule: Schedule, world: ClockWorld, work: Workload, *, updates: int, batch: int, size: int,
+    schedule: Schedule, world: ClockWorld, work: Work, *, updates: int, batch: int, size: int,
     on_settled: Callable[[Group], None] = lambda _: None, accept: Callable[[Group], bool] = lambda _: True,
 ) -> Scheduler:  # fmt: skip
     """Drive a schedule through a new world for so many updates; the same arguments give the same run.

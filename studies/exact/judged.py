@@ -10,6 +10,7 @@ from rolltree.credit.advantage import Advantage, Credit
 from rolltree.credit.registry import load_credit
 from rolltree.filter.overlong import Shaper
 from rolltree.filter.versus import Versus
+from rolltree.generate.judge.measured import Measured as MeasuredJudge
 from rolltree.lab.claim import Measured
 from rolltree.tree import Node
 from rolltree.tree.table import Floats, Table
@@ -56,7 +57,7 @@ def qualities(credit: Credit, seed: int, readings: int = 1, leak: float = LEAK, 
 
 def brpo(seed: int) -> Measured:
     """Quality after training on verdicts (both orders, one vote each) against grades of as many readings."""
-    verdicts = Versus("impression", noise=NOISE, bias=BIAS)
+    verdicts = Versus(MeasuredJudge("impression", NOISE, BIAS))
     curves = {
         "BRPO": qualities(Shaped(verdicts, load_credit("pairwise")), seed),
         "BRPO, mixed verdicts 0": qualities(Shaped(verdicts, load_credit("pairwise", split="zero")), seed),

@@ -6,15 +6,13 @@ python -m studies.exact.report [--out docs/credit] [--trees 1000]
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import tyro
-
 from rolltree.credit.advantage import Credit
 from rolltree.credit.registry import CreditEntry, credits, load_credit
+from studies.command import run_study
 from studies.exact.chart import lines
 from studies.exact.claims import CLAIMS, ExactClaim
 from studies.exact.forest import Forks
@@ -96,7 +94,9 @@ class Args:
     """Where to write, and how many trees per row."""
 
     out: Path = Path("docs/credit")
+    """Folder that is written to."""
     trees: int = 1000
+    """Trees of an estimate."""
 
 
 def main(args: Args) -> None:
@@ -188,4 +188,4 @@ def claims(found: Sequence[ExactClaim]) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args, args=sys.argv[1:]))
+    raise SystemExit(run_study("exact.report", Args, main, __doc__))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import tyro
 
 from rolltree.lab.arms import Arm
 from rolltree.lab.curves import value_at
@@ -21,6 +20,7 @@ from rolltree.lab.stats.interval import t_interval
 from rolltree.lab.trace import Trace, write_json
 from rolltree.lab.train_runner import TrainRunner
 from rolltree.terminal import Terminal
+from studies.command import run_study
 from studies.exact.chart import lines
 
 BUDGETS: Mapping[str, int] = {"arithmetic": 400_000, "countdown": 600_000, "grid": 400_000}
@@ -33,15 +33,23 @@ class LearnSettings:
     """What is trained, and where the result goes."""
 
     tasks: tuple[str, ...] = tuple(BUDGETS)
+    """Tasks to measure."""
     seeds: int = 3
+    """Seeds of each arm."""
     first_seed: int = 1
     """The trainer's default rate was chosen on seed 0, whose held-out items are not judged here again."""
     recipe: str = "grpo"
+    """What is trained."""
     out: Path = Path("docs/measured")
+    """Folder that is written to."""
     cache: Path = Path("runs/cache")
+    """Finished runs, found again by their content."""
     eval_every: int = 25
+    """Steps between evaluations."""
     eval_items: int = 128
+    """Held-out items of an evaluation."""
     threads: int = 1
+    """Threads of processor work."""
 
 
 def main(settings: LearnSettings) -> None:
@@ -118,4 +126,4 @@ trials of seed 0 on these tasks; the seeds here are others and draw held-out ite
 
 
 if __name__ == "__main__":
-    main(tyro.cli(LearnSettings))
+    raise SystemExit(run_study("nano.learn", LearnSettings, main, __doc__))

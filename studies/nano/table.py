@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import tyro
 
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Engine
 from rolltree.lab.nano.measure import PolicyMeasure, measure
 from rolltree.policy.nano import FOLDER
 from rolltree.task.registry import list_tasks, load_task
+from studies.command import run_study
 
 MARK = "<!-- measured: everything below is written by studies.nano.table -->\n"
 
@@ -68,13 +68,17 @@ class TableSettings:
     model: Path = FOLDER
     """A Hugging Face folder."""
     page: Path = Path("docs/tasks.md")
+    """The page that is written."""
     data: Path = Path("docs/tasks.json")
+    """The file of numbers beside it."""
     items: int = 128
     """Held-out items per task and level."""
     samples: int = 16
     """Rollouts per item."""
     seed: int = 0
+    """Where chance starts: the same seed gives the same result."""
     threads: int = 1
+    """Threads of processor work."""
 
 
 async def main(settings: TableSettings) -> None:
@@ -89,4 +93,4 @@ async def main(settings: TableSettings) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(tyro.cli(TableSettings)))
+    raise SystemExit(run_study("nano.table", TableSettings, lambda asked: asyncio.run(main(asked)), __doc__))

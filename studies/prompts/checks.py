@@ -180,7 +180,7 @@ def hint_rounds(control: Control, seed: int, visits: int = 3) -> list[list[float
         for k, d in enumerate(group):
             if k == len(rounds):
                 rounds.append([])
-            shown = 0.0 if d.order.edit is None else len(d.order.edit.text) / 10
+            shown = 0.0 if d.order.brief is None else len(d.order.brief.text) / 10
             rounds[k].append(float(sigmoid(world_at[index(d.order)] + world.per_hint * shown)))
     return rounds
 

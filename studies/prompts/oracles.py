@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from rolltree.control.allocate import square_root
-from rolltree.control.order import Edit, Order
+from rolltree.control.brief import brief
+from rolltree.control.order import Order
 from rolltree.control.plan import Nothing, Plan, Step
 from studies.prompts.world import ANSWER, PromptWorld
 
@@ -65,4 +66,4 @@ class FixedHint:
     def plan(self, step: Step, state: Nothing) -> Plan:
         """One round."""
         text = ANSWER[: round(self.share * len(ANSWER))]
-        yield [Order(p, arm="hint", edit=Edit(text, joins=True)) for p in step.take()]
+        yield [Order(p, arm="hint", brief=brief(text, "hint", joins=True)) for p in step.take()]

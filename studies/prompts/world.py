@@ -79,7 +79,7 @@ class PromptWorld:
 
     def rate(self, order: Order) -> float:
         """The true pass rate of an order, hint included."""
-        edit, logit = order.edit, float(self.logits[index(order)])
+        edit, logit = order.brief, float(self.logits[index(order)])
         if edit is not None:
             logit += self.per_hint * min(len(edit.text) / len(ANSWER), 1.0)
         return float(sigmoid(logit))

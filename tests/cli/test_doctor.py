@@ -116,3 +116,17 @@ def test_fixes_are_those_the_recipe_has(tmp_path: Path, capsys: pytest.CaptureFi
     assert "recipe dapo (" in fixes("grpo", group=8)
     assert "group" not in fixes("treepo", leaves=16).replace("groups", "")
     assert "recipe dapo" not in fixes("dapo", group=8)
+
+
+def test_training_ends_with_what_stands_against_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["--task", "countdown", "--steps", "1", "--prompts", "2", "--max-tokens", "3", "--eval-every", "0"]
+    assert main(["train", "grpo", *short, "--out", str(tmp_path / "one")]) == 0
+    said = capsys.readouterr().out
+    assert "What the doctor says" in said
+    assert "truncated_answers" in said
+    assert "--max-tokens (more room)" in said
+    assert main(["train", "grpo", *short, "--out", str(tmp_path / "two"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["findings"]
+    assert ("truncated_answers", "critical") in [(row["finding"], row["severity"]) for row in told]
+    assert main(["train", "grpo", *short, "--out", str(tmp_path / "three"), "--doctor", "0"]) == 0
+    assert "What the doctor says" not in capsys.readouterr().out

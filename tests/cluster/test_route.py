@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.cluster.route import Router
+from rolltree.engine.route import Router
 
 
 def test_a_group_stays_where_its_prefix_is_and_groups_spread() -> None:

@@ -37,15 +37,15 @@ def rounds(control: ADHint, rates: list[float]) -> Any:
 def test_the_harder_a_prompt_the_more_of_the_answer_is_shown() -> None:
     first, second = rounds(ADHint(0.2, 0.8, 0.0), [0.0, 0.5, 1.0])
     assert [o.width for o in first] == [4, 4, 4]
-    assert all(o.edit is None for o in first)
-    assert [o.edit.text if o.edit else "" for o in second] == ["abcdefgh", "abcde", ""]
+    assert all(o.brief is None for o in first)
+    assert [o.brief.text if o.brief else "" for o in second] == ["abcdefgh", "abcde", ""]
     assert [o.arm for o in second] == ["hint", "hint", "plain"]
-    assert all(o.edit.joins and o.edit.trainable for o in second[:2])
+    assert all(o.brief["hint"].joins and o.brief.trains for o in second[:2])
 
 
 def test_all_of_the_answer_is_never_shown() -> None:
     _, second = rounds(ADHint(1.0, 1.0, 0.0), [0.0])
-    assert second[0].edit.text == ANSWER[:-1]
+    assert second[0].brief.text == ANSWER[:-1]
 
 
 def test_shares_out_of_order_are_refused() -> None:

@@ -6,11 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from rolltree.control.brief import brief
 from rolltree.control.history import History
 from rolltree.control.methods.seele import Seele
 from rolltree.control.methods.vade import Vade
 from rolltree.control.methods.xrpo import Xrpo
-from rolltree.control.order import PLAIN, ControlError, Edit, Order, Prompt
+from rolltree.control.order import PLAIN, ControlError, Order, Prompt
 from rolltree.control.plan import Control, Uniform
 from rolltree.control.registry import controls, load_control
 from rolltree.control.shuffled import Shuffled
@@ -129,7 +130,7 @@ def test_seele_brings_accuracy_to_one_half_by_rounds():
     (*_, log) = run(Seele(), world, 3, prompts=40, width=32)
     off = [abs(world.rate(d.order) - 0.5) for d in log.delivered]
     assert np.mean(off) < 0.25
-    assert all((d.order.edit is None) == (d.order.arm == PLAIN) for d in log.delivered)
+    assert all((d.order.brief is None) == (d.order.arm == PLAIN) for d in log.delivered)
 
 
 def test_xrpo_asks_dead_prompts_with_others_answers_out_of_the_budget():
@@ -138,7 +139,8 @@ def test_xrpo_asks_dead_prompts_with_others_answers_out_of_the_budget():
     seeded = [d.order for d in log.delivered if d.order.arm == "seeded"]
     assert {o.prompt.uid for o in seeded} <= {"p2", "p3", "p1"}
     assert {"p2", "p3"} <= {o.prompt.uid for o in seeded}
-    assert all(o.edit.hidden and o.edit.before and o.prompt.item.prompt not in o.edit.text for o in seeded)
+    slots = [(o.brief["examples"], o.prompt.item.prompt) for o in seeded]
+    assert all(slot.hidden and slot.before and prompt not in slot.text for slot, prompt in slots)
     assert log.rollouts == 32
 
 
@@ -154,8 +156,8 @@ def test_names_and_knobs_that_make_no_sense_are_refused_in_one_sentence():
         (lambda: load_control("guide", template="x"), "template='x'"),
         (lambda: load_control("e1", least=0.01, most=0.04), "from 0.01 to 0.04"),
         (lambda: Order(prompt, 0), "0 rollouts of 'a'"),
-        (lambda: Order(prompt, edit=Edit("x")), "an arm of its own"),
-        (lambda: Edit("x", before=True), "hide it"),
+        (lambda: Order(prompt, brief=brief("x")), "an arm of its own"),
+        (lambda: Order(prompt, arm="aided", brief=brief("x", before=True)), "hide it"),
     ):
         with pytest.raises(RolltreeError, match=said):
             make()

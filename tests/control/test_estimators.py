@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rolltree.control.beliefs import Beliefs
+from rolltree.control.brief import brief
 from rolltree.control.history import History, band
 from rolltree.control.methods.dars import top_up
 from rolltree.control.methods.dots_attention import fit_attention
@@ -14,7 +15,7 @@ from rolltree.control.methods.gdro_bins import Bins
 from rolltree.control.methods.seele_irt import Curve, fit_curve
 from rolltree.control.methods.v05 import expected_error, shrinkage
 from rolltree.control.methods.xrpo import half_width, priority
-from rolltree.control.order import PLAIN, Delivery, Edit, Order, Prompt
+from rolltree.control.order import PLAIN, Delivery, Order, Prompt
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
 from studies.prompts.checks import predicted
@@ -24,8 +25,8 @@ PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[Health
 
 
 def delivery(uid: str, rewards: list[float], arm: str = PLAIN) -> Delivery:
-    edit = None if arm == PLAIN else Edit("hint")
-    return Delivery(Order(Prompt(Item(uid, "?", 1), 0), arm=arm, edit=edit), tuple(rewards))
+    shown = None if arm == PLAIN else brief("hint")
+    return Delivery(Order(Prompt(Item(uid, "?", 1), 0), arm=arm, brief=shown), tuple(rewards))
 
 
 def test_an_assisted_success_never_counts_as_an_unassisted_one():

@@ -21,7 +21,10 @@ from rolltree.recipe.registry import knobs_of, recipes
 from rolltree.train.config import Optim, TrainConfig, known_fields
 from tests.doctor.planted import PLANTED, logged
 
-FROM_FORESTS = {"near_duplicates"}
+FROM_FORESTS = {
+    "near_duplicates", "leaked_answers", "judge_follows_length", "judge_follows_position",
+    "thrown_answers", "endless_agents", "template_drift",
+}  # fmt: skip
 LEVELS = {
     "zero_variance": "reward/zero_variance_trained",
     "solved_prompts": "reward/all_solved_tokens",

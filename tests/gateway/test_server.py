@@ -157,7 +157,11 @@ def test_calls_of_tools_go_there_and_back_without_a_token_lost(protocol):
             elif protocol == "responses":
                 asked = {"input": [{"role": "user", "content": "hi"}], "tools": [{"type": "function", **function}]}
                 (called,) = (await c.post("/v1/responses", asked))["output"]
-                reply = {"type": "function_call_output", "call_id": called["call_id"], "output": "4"}
+                reply = {
+                    "type": "function_call_output",
+                    "call_id": called["call_id"],
+                    "output": [{"type": "input_text", "text": "4"}],
+                }
                 asked["input"] += [called, reply]
                 said = (await c.post("/v1/responses", asked))["output"][0]["content"][0]["text"]
             else:

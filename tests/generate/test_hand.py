@@ -12,6 +12,8 @@ from rolltree.contract.tiny import CODEC, STOP, SpellTask, Walk, policy, tiny_en
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import HandError
+from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judge.protocol import entries
 from rolltree.generate.runner import open_hand
 from rolltree.generate.turns import play, turns
 
@@ -240,11 +242,13 @@ def test_score_under_another_context():
 
 def test_judge_calls_are_paid_and_stop_with_the_budget():
     async def use(hand):
-        async def prefers_the_first():
-            return 0
-
-        answers = [await hand.judge(prefers_the_first, about="a pair") for _ in range(3)]
-        assert answers == [0, 0, None]
+        leaf = await play(hand, hand.tree.root)
+        judge, pair = Measured(accuracy=1.0), entries(hand, [leaf, leaf])
+        answers = await hand.judge(judge, [pair] * 3, about="pairs")
+        assert sorted(answers[0]) == sorted(answers[1]) == [0.0, 1.0]
+        assert answers[2] is None
+        assert await hand.judge(judge, [pair], about="a pair") == [None]
+        assert [e.numbers["judge"] for e in hand.tree.events if e.kind == "budget"] == [judge.name] * 2
 
     assert by_hand(use, budget=Limits(judge_calls=2)).budget.spent.judge_calls == 2
 

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.protocol import Entry, Opinion, Question
 from rolltree.generate.runner import grow
 from rolltree.generate.selection import Program, clusters, rebase
 from rolltree.generate.stepsearch import StepSearch
 from rolltree.task.protocol import Item, Verdict
-from rolltree.tree import Forest, Node
+from rolltree.tree import Forest
 
 
 def program(seed: int, n: int) -> Program:
@@ -106,11 +107,22 @@ class Right(SpellTask):
 class Noisy:
     """A process reward that slightly prefers the usual way until the end, where it sees the right one."""
 
+    name: str = "noisy"
     want: frozenset[str] = frozenset()
 
-    async def __call__(self, hand: Hand, ends: Sequence[Node]) -> Sequence[float]:
-        texts = [hand.text(end) for end in ends]
-        noise = [hand.rng_at(end, "noise").uniform() for end in ends]
+    def calls(self, size: int) -> int:
+        return 1
+
+    async def __call__(
+        self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
+    ) -> Sequence[Opinion]:
+        assert hand is not None
+        values = self.values(hand, [entry for [entry] in questions])
+        return [[value] for value in values]
+
+    def values(self, hand: Hand, ends: Sequence[Entry]) -> Sequence[float]:
+        texts = [end.text for end in ends]
+        noise = [hand.rng_at(end.node, "noise").uniform() for end in ends]
         late = [float(text[:1] == "c") if len(text) > 4 else 0.35 * (text[:1] == "a") for text in texts]
         return [0.2 + 0.5 * bonus + 0.1 * u for bonus, u in zip(late, noise, strict=True)]
 

@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from rolltree.contract.strategy import STRATEGY_CHECKS
+from rolltree.control.brief import brief
+from rolltree.generate.judge.engine_judges import Likelihood
+from rolltree.generate.judge.protocol import entries
 from rolltree.generate.turns import play
 
 LEVERS = (
@@ -20,6 +23,7 @@ LEVERS = (
     "graft",
     "score",
     "judge",
+    "ask",
 )
 
 
@@ -83,10 +87,10 @@ class Wild:
             case "score":
                 await hand.score(node, under=[1, 2, 3])
             case "judge":
-                await hand.judge(self.verdict, about="a branch", node=node)
-
-    async def verdict(self):
-        return 1.0
+                await hand.judge(Likelihood(), [entries(hand, [node])], about="a branch")
+            case "ask":
+                for said in await hand.ask("critic", brief("xyx"), about=[node], n=2, max_tokens=4):
+                    assert said.tree is not hand.tree
 
 
 @pytest.mark.parametrize("check", STRATEGY_CHECKS)

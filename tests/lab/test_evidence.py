@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -172,6 +173,24 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert main(EvidenceConfig(list=True, folder=base.folder), runner, quiet()) in (0, 1)
     with pytest.raises(LabError, match="--all"):
         main(EvidenceConfig(), runner, quiet())
+
+
+def test_an_agent_plays_the_tasks_of_claims_in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("rolltree.lab.evidence_command.claim_of", lambda name: training())
+    heard = []
+
+    class Heard(Simulated):
+        def run(self, spec, folder, tick):
+            heard.append(spec.conditions.task)
+            return super().run(spec, folder, tick)
+
+    base = EvidenceConfig(("rloo",), agent="python a.py", folder=tmp_path / "e", cache=tmp_path / "c")
+    main(base, Heard({"grpo": 0.1, "rloo": 0.25}), quiet())
+    (task,) = set(heard)
+    assert task.startswith("agent:python a.py?task=")
+    for wrong in (replace(base, names=(), all=True), replace(base, folder=Path("evidence"))):
+        with pytest.raises(LabError, match="in a folder of its own"):
+            main(wrong, Heard({}), quiet())
 
 
 def test_recipes_have_cards_and_evidence_has_the_verdict_of_its_runs():

@@ -74,6 +74,7 @@ def odd() -> list[Tree]:
     vote, lost, old = group("vote", [0, 0, 1]), group("lost", [1, 0]), group("old", [1, 0])
     for leaf, answer in zip(vote.leaves(), ("4", "4", "5"), strict=True):
         leaf.usage, leaf.notes["answer"] = "", answer
+        leaf.scores["judge"] = {"4": 0.2, "5": 0.9}[answer]
     MajorityVote()(vote, 8)
     lost.graft(0, old, 1)
     leaf = lost.extend(0, [4, 4])
@@ -89,11 +90,12 @@ def test_every_number_that_is_emitted_is_registered(emitted: set[str]) -> None:
 def test_every_registered_metric_is_emitted(emitted: set[str]) -> None:
     families = [family for part in (GROWN, TRAINED, FROM_FORESTS) for family in part]
     found = {name for family in families for name in family(Rollouts(table(odd())))}
-    seen = Underway(4)
+    seen, spent = Underway(4), Budget()
+    spent.for_role("judge")
     seen.recent.extend([(1, True), (1, True), (1, False), (9, True)])
     found |= set(seen._slow([]))  # pyright: ignore[reportPrivateUsage]
     # Files of items are gone through again and again; the toy tasks never end (tests/cli/test_data.py reads it).
-    found |= emitted | {"budget/epoch"} | set(PER_LEAF) | set(RunTotals().add(Budget()))
+    found |= emitted | {"budget/epoch"} | set(PER_LEAF) | set(RunTotals().add(spent))
     met = {metric_of(name).name for name in found}
     assert sorted(m.name for m in METRICS if m.name not in met and not m.own) == []
 

@@ -97,3 +97,12 @@ def test_bad_knobs_are_refused() -> None:
     ):
         with pytest.raises(ObjectiveError, match=words):
             build()
+
+
+def test_how_far_the_bounds_moved_is_zero_only_where_nothing_was_searched() -> None:
+    batch = drifted()
+    assert fit(Bapo(target=0.0), [batch])(batch)[1]["bounds_moved"].item() == 0.0
+    _, metrics = fit(Bapo(), [batch])(batch)
+    told = metrics["bound_low"].item() - 0.6 + metrics["bound_high"].item() - 1.2
+    assert metrics["bounds_moved"].item() == pytest.approx(told)
+    assert told > 0

@@ -41,7 +41,8 @@ def one_action(ratio: float, advantages: list[float]) -> Batch:
 )
 def test_cases_by_hand(ratio: float, advantage: float, value: float, slope: float) -> None:
     batch = one_action(ratio, [advantage])
-    loss, _ = Clipped(0.2, 0.2, dual=3.0)(batch)
+    loss, metrics = Clipped(0.2, 0.2, dual=3.0)(batch)
+    assert metrics["clip_dual"].item() == float(ratio > 3 and advantage < 0)
     loss.backward()
     assert -loss.item() == pytest.approx(value)
     assert batch.logp.grad is not None

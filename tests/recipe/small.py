@@ -28,5 +28,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "portool": {"leaves": 6, "ways": 2},
     "ui_s1": {"group": 5},
     "brpo": {"group": 8, "skew": 1.0},
+    "rtv": {"attempts": 4, "shown": "{digest}"},
+    "st_raptor": {"answers": 4, "ask": "{text}"},
+    "sage": {"shown": "{digest}"},
+    "tmas": {"attempts": 3, "turns": 2, "learned": "{record}", "tried": "{record}", "keep": 0.0, "explore": 0.5},
     "self_pretraining": {"rollouts": 3},
 }

@@ -46,7 +46,7 @@ def test_batches_on_disk_are_the_batches(tmp_path: Path) -> None:
 def test_recalled_trees_are_live_again_and_keep_why_they_failed() -> None:
     past = ReplayBuffer()
     one = tree()
-    fates = ["trained", "dropped: nothing to teach", "dropped: failed"]
+    fates = ["trained", "dropped: no credit", "dropped: failed"]
     for leaf, usage in zip(one.leaves(), fates, strict=True):
         leaf.usage = usage
     past.remember(RolloutBatch([one]), Recall(window=2))

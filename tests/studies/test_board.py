@@ -7,7 +7,7 @@ import pytest
 
 from rolltree.errors import UnknownNameError
 from rolltree.lab.runner import Shelf
-from rolltree.lab.trace import LabError, Trace
+from rolltree.lab.trace import LabError, Trace, TraceTally
 from rolltree.lab.train_runner import TrainRunner
 from rolltree.recipe.registry import counter_of
 from studies.board import BoardSettings, cells, main, priced
@@ -62,7 +62,9 @@ def test_a_table_is_priced_made_and_resumed(tmp_path, capsys):
 def test_trees_are_held_against_their_flat_controls_and_idle_rows_are_void(tmp_path):
     found = main(small(tmp_path, seeds=6), Counting(GAINS, noise=0.002))
     text = (tmp_path / "out/trees-fresh.md").read_text()
-    row = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in text.splitlines() if line.startswith("| ")}
+    judged, costs = text.split("Costs of a run")
+    row = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in judged.splitlines() if line.startswith("| ")}
+    assert "| treepo | – | 18 |" in costs, "nine rows of two processor seconds"
     assert row["treepo"][3] == "treepo flat"
     assert row["treepo flat"][3] == "grpo"
     assert row["latr"][6] == "void"
@@ -73,10 +75,23 @@ def test_trees_are_held_against_their_flat_controls_and_idle_rows_are_void(tmp_p
     assert found is not None
 
 
+def test_items_are_drawn_again_where_runs_kept_them(tmp_path):
+    class Itemised(Counting):
+        def run(self, spec, folder, tick):
+            made = super().run(spec, folder, tick)
+            right = 3 if spec.arm.label == "treepo" else 1
+            return replace(made, items={f"i{k}": TraceTally(4, right + (k + spec.seed) % 2) for k in range(6)})
+
+    main(small(tmp_path, seeds=3, rows=("treepo", "treepo flat")), Itemised(GAINS))
+    text = (tmp_path / "out/trees-fresh.md").read_text()
+    assert text.count("| +50.0 (+50.0 to +50.0) |") == 1, "every item is apart by two of four samples"
+
+
 def test_rates_and_seeds_are_the_same_for_all_rows_of_a_column():
     plan = TABLES["stability"]
     of = priced(BoardSettings("stability", plan=True), plan)
-    assert len(of) == 9 * 4 * 2 * 8
+    assert len(of) == 9 * 4 * 2 * 8 + 4 * 2 * 12, "eight seeds of every row, twenty of the baseline"
+    assert {cell.row.label for cell, p in of if p.spec.seed >= 8} == {"ppo-clip"}
     for column in {cell.column for cell, _ in of}:
         knobs = [dict(p.spec.arm.knobs) for cell, p in of if cell.column == column]
         assert len({(k["optim.lr"], k["optim.minibatches"], k.get("train.staleness")) for k in knobs}) == 1

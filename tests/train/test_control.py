@@ -14,8 +14,9 @@ import torch
 
 import rolltree
 from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
+from rolltree.control.brief import Brief, Slot, brief
 from rolltree.control.ledger import Budget, Limits
-from rolltree.control.order import Edit, Order
+from rolltree.control.order import Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
 from rolltree.control.registry import controls, load_control
 from rolltree.control.schedule import preset
@@ -153,7 +154,7 @@ def test_a_budget_smaller_than_one_rollout_ends_the_step_and_loses_nothing(contr
 class Twice:
     """Some rollouts plain, some more in an arm."""
 
-    edit: Edit
+    brief: Brief
     needs = frozenset()
 
     def start(self) -> Nothing:
@@ -162,16 +163,16 @@ class Twice:
     def plan(self, step: Step, state: Nothing) -> Plan:
         prompts = step.take()
         yield [Order(p, 2) for p in prompts]
-        yield [Order(p, 3, "aided", self.edit) for p in prompts]
+        yield [Order(p, 3, "aided", self.brief) for p in prompts]
 
 
-def aided(edit: Edit) -> RolloutBatch:
-    control: Control = Twice(edit)
+def aided(shown: Brief) -> RolloutBatch:
+    control: Control = Twice(shown)
     return gather(replace(load_recipe("grpo", group=4).build(), control=control), Told())[0][0]
 
 
 def test_an_arm_shown_stands_below_a_hint_and_an_answers_beginning_is_verified() -> None:
-    for tree in aided(Edit("ab", joins=True)).kept:
+    for tree in aided(brief("ab", joins=True)).kept:
         (hint,) = [n for n in tree if n.role == "hint"]
         assert CODEC.decode(hint.actions) == "ab"
         assert not hint.trainable
@@ -184,7 +185,7 @@ def test_an_arm_shown_stands_below_a_hint_and_an_answers_beginning_is_verified()
 
 def test_a_hint_that_teaches_carries_the_policys_log_prob() -> None:
     made = engine()
-    for tree in aided(Edit("ab", joins=True, trainable=True)).kept:
+    for tree in aided(brief("ab", joins=True, trainable=True)).kept:
         (hint,) = [n for n in tree if n.role == "hint"]
         rows = [made.row(tuple(int(t) for t in tree.prefix(hint)[: len(tree.root) + i])) for i in range(2)]
         assert hint.logp == pytest.approx([row[t] for row, t in zip(rows, hint.actions, strict=True)], abs=1e-5)
@@ -201,7 +202,7 @@ def test_a_hint_that_teaches_carries_the_policys_log_prob() -> None:
 @pytest.mark.parametrize("before", [False, True])
 def test_a_hidden_arm_keeps_the_distribution_it_was_drawn_from_beside_the_bare_log_prob(before: bool) -> None:
     made = engine()
-    for tree in aided(Edit("xy", before=before, hidden=True)).kept:
+    for tree in aided(brief("xy", before=before, hidden=True)).kept:
         assert all(n.role in ("prompt", "policy") for n in tree)
         assert len(tree.root.children) == 5
         base, text = [int(t) for t in tree.root.actions], CODEC.encode("xy")
@@ -219,12 +220,32 @@ def test_a_hidden_arm_keeps_the_distribution_it_was_drawn_from_beside_the_bare_l
         assert differ
 
 
+def test_slots_of_one_brief_each_become_what_they_say() -> None:
+    slots = (Slot("notes", "xy", before=True, hidden=True), Slot("plan", "de", ("t0/3",)),
+             Slot("lead", "ab", joins=True, trainable=True))  # fmt: skip
+    made = engine()
+    for tree in aided(Brief(slots)).kept:
+        plan, lead = (n for n in tree if n.role == "hint")
+        assert [CODEC.decode(n.actions) for n in (plan, lead)] == ["de", "ab"], "what is hidden is left out"
+        assert (plan.notes["slot"], plan.notes["sources"], lead.notes["slot"]) == ("plan", ["t0/3"], "lead")
+        assert (plan.trainable, lead.trainable, lead.parent) == (False, True, plan.id)
+        base = [int(t) for t in tree.prefix(lead)]
+        at = len(base) - len(lead)
+        assert lead.logp == pytest.approx([made.row(tuple(base[: at + i]))[base[at + i]] for i in range(2)], abs=1e-5)
+        for leaf in tree.leaves(lead):
+            assert leaf.scores["reward"] == 1.0, "the verifier reads the beginning alone"
+            for context, logp in ((base, leaf.logp), (CODEC.encode("xy") + base, leaf.sampling_logprob)):
+                ids = [*context, *(int(t) for t in leaf.actions)]
+                want = [made.row(tuple(ids[: len(context) + i]))[ids[len(context) + i]] for i in range(len(leaf))]
+                assert logp == pytest.approx(want, abs=1e-5)
+
+
 def test_an_engine_that_cannot_score_a_hidden_arm_costs_failed_leaves_and_no_zeros(monkeypatch: Any) -> None:
     async def broken(*_: Any) -> Any:
         raise ConnectionError("gone")
 
     monkeypatch.setattr("rolltree.engine.tabular.TabularEngine.score", broken)
-    for tree in aided(Edit("xy", hidden=True)).trees:
+    for tree in aided(brief("xy", hidden=True)).trees:
         failed = [leaf for leaf in tree.leaves() if leaf.status == "failed"]
         assert len(failed) == 3
         assert all(leaf.notes["arm"] == "aided" for leaf in failed)

@@ -7,7 +7,8 @@ import pytest
 
 from rolltree.tree import jsonl
 from rolltree.tree.archive import open_forest
-from rolltree.tree.parquet import load
+from rolltree.tree.forest import Forest
+from rolltree.tree.parquet import load, save
 
 STORED = Path(__file__).parent / "data"
 
@@ -41,3 +42,15 @@ def test_sql_over_a_forest_of_0_1_knows_the_new_names_only():
     pytest.importorskip("duckdb")
     found = open_forest(STORED / "forest-0.1").sql("select usage from nodes where trainable")
     assert found.to_pylist() == [{"usage": "trained"}]
+
+
+def test_what_0_1_said_of_a_leaf_without_credit_is_read_as_it_is_said_today(tmp_path):
+    forest = Forest()
+    tree = forest.plant("t0", [1, 2])
+    tree.root.usage, tree.root.status = "dropped: nothing to teach", "done"
+    save(forest, tmp_path / "forest")
+    jsonl.write(forest, tmp_path / "nodes.jsonl")
+    said = "dropped: no credit"
+    assert load(tmp_path / "forest")["t0"].root.usage == said
+    assert jsonl.read(tmp_path / "nodes.jsonl")["t0"].root.usage == said
+    assert open_forest(tmp_path / "forest").words("usage")[1] == [said]

@@ -18,7 +18,7 @@ from rolltree.adapt.trl.live import LiveEngine, check_settings, sampling_of
 from rolltree.adapt.trl.prompts import TrlPrompts, blocks
 from rolltree.adapt.trl.reward import ADVANTAGE, NUMBERS, REWARD
 from rolltree.control.ledger import Budget
-from rolltree.engine.protocol import Engine
+from rolltree.engine.protocol import Engine, token_codec
 from rolltree.generate.independent import Independent
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
@@ -110,7 +110,7 @@ class TreeRollouts:
             chosen = fit(by_item[item.id], count, mix(seed, item.id))
             missing = count - len(chosen)
             prompt = engine.codec.encode(item.prompt)
-            out += chosen + [blank(prompt, engine.codec.eos_id, item.id)] * missing
+            out += chosen + [blank(prompt, token_codec(engine, "TRL").eos_id, item.id)] * missing
         found = sum(len(rows) for rows in by_item.values())
         handed = sum(row.reward is not None for row in out)
         seen = outcomes(Rollouts(table(forest)))

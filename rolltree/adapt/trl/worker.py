@@ -23,7 +23,7 @@ from rolltree.adapt.errors import AdaptError
 from rolltree.adapt.parts import portable
 from rolltree.adapt.rows import Row, credited
 from rolltree.control.ledger import Budget
-from rolltree.engine.protocol import Engine, Sampling
+from rolltree.engine.protocol import Engine, Sampling, token_codec
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
@@ -165,7 +165,7 @@ class TreeWorker:
         """Put a prompt's samples where the trainer takes them, waiting for room; returns how many."""
         made = 0
         for row in rows:
-            for sample in samples([row], self.engine.codec, version=self._name(row.version), group=group,
+            for sample in samples([row], token_codec(self.engine, "TRL"), version=self._name(row.version), group=group,
                                   at=time.time()):  # fmt: skip
                 while self.rollout_buffer.full():
                     self._alive = time.monotonic()

@@ -25,7 +25,7 @@ from rolltree.generate.runner import grow
 from rolltree.policy.codec import HFCodec
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import load_recipe
-from rolltree.task.protocol import Item, Task
+from rolltree.task.protocol import Item, Task, spoken_by
 from rolltree.task.registry import load_task
 from rolltree.tree import Forest
 
@@ -82,12 +82,13 @@ class TreeAgentLoop(_Base):
         context = int(config.prompt_length) + int(config.response_length)
         codec = HFCodec(self.tokenizer)
         engine = ServerEngine(self.server_manager, codec, context, _rest(sampling_params))
-        check(self._parts, engine, self._task)
-        limit = min(self._task.max_tokens, int(config.response_length))
+        task = spoken_by(self._task, codec)
+        check(self._parts, engine, task)
+        limit = min(task.max_tokens, int(config.response_length))
         forest = Forest()
-        forest.plant(item.id, prompt, task=self._task.name, item=item.id)
+        forest.plant(item.id, prompt, task=task.name, item=item.id)
         await grow(
-            self._parts.strategy, engine, self._task, [item], forest=forest, max_tokens=limit,
+            self._parts.strategy, engine, task, [item], forest=forest, max_tokens=limit,
             seed=mix(self._seed, "verl", int(kwargs.get("global_steps") or 0), int(kwargs.get("session_id") or 0)),
             budget=Budget(name="rollouts for verl"), sampling=_sampling(sampling_params),
         )  # fmt: skip

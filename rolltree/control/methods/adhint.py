@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rolltree.control.brief import brief
 from rolltree.control.hints import beginning
-from rolltree.control.order import ControlError, Edit, Order
+from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Nothing, Plan, Step
 
 
@@ -55,7 +56,8 @@ class ADHint:
             text = beginning(answer, min(max(share, 0.0), 1.0))[: len(answer) - 1] if d.n and missed > 0 else ""
             why = f"{missed:.2f} missed: {len(text)} of {len(answer)} characters shown"
             if text:
-                orders.append(Order(prompt, rest, "hint", Edit(text, joins=True, trainable=True), why=why, last=True))
+                shown = brief(text, "hint", joins=True, trainable=True)
+                orders.append(Order(prompt, rest, "hint", shown, why=why, last=True))
             else:
                 orders.append(Order(prompt, rest, why="solved without a hint", last=True))
         yield orders

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rolltree.control.brief import brief
 from rolltree.control.hints import beginning
-from rolltree.control.order import ControlError, Edit, Order
+from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Nothing, Plan, Step
 
 
@@ -47,8 +48,8 @@ class Guide:
         for d in delivered:
             if d.n and (self.always or max(d.rewards) <= 0):
                 hint = beginning(step.solution(d.order.prompt.item), self.share)
-                edit = Edit(self.template.format(hint=hint), hidden=True)
+                shown = brief(self.template.format(hint=hint), "hint", hidden=True)
                 why = f"{d.solved:g} of {d.n} solved: guided"
-                orders.append(Order(d.order.prompt, self.width or d.n, "guided", edit, why=why, last=True))
+                orders.append(Order(d.order.prompt, self.width or d.n, "guided", shown, why=why, last=True))
         if orders:
             yield orders

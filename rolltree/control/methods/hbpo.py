@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.control.allocate import proportional
-from rolltree.control.order import ControlError, Edit, Order
+from rolltree.control.brief import brief
+from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Nothing, Plan, Step
 
 
@@ -44,7 +45,7 @@ class Budgets:
         widths = proportional([1.0] * len(self.budgets), max(step.width, len(self.budgets)))
         yield [
             Order(
-                prompt, width, f"budget {budget}", Edit(self.template.format(budget=budget)),
+                prompt, width, f"budget {budget}", brief(self.template.format(budget=budget), "budget"),
                 leaf_marks={"budget": float(budget)}, why=f"announces {budget} tokens", last=True,
             )
             for prompt in step.take() for budget, width in zip(self.budgets, widths, strict=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from rolltree.control.brief import brief
 from rolltree.control.hints import beginning
 from rolltree.control.methods.seele_irt import fit_curve
-from rolltree.control.order import PLAIN, ControlError, Edit, Order, Prompt
+from rolltree.control.order import PLAIN, ControlError, Order, Prompt
 from rolltree.control.plan import Plan, Step, one_by_one
 from rolltree.tree.values import storable
 
@@ -72,8 +73,8 @@ class Seele:
             text = beginning(answer, rate)
             # All of the answer leaves nothing to do.
             text = text[:-1] if text == answer else text
-            edit = Edit(text, joins=True, trainable=self.gamma > 0) if text else None
-            (d,) = yield [Order(prompt, width, "hint" if text else PLAIN, edit, why=f"hint rate {rate:.2f}")]
+            shown = brief(text, "hint", joins=True, trainable=self.gamma > 0) if text else None
+            (d,) = yield [Order(prompt, width, "hint" if text else PLAIN, shown, why=f"hint rate {rate:.2f}")]
             if d.n:
                 points.append([rate, d.rate, float(d.n)])
             known = [*old, *points]

@@ -11,8 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from rolltree.control.allocate import greedy
+from rolltree.control.brief import brief
 from rolltree.control.features import likeness
-from rolltree.control.order import ControlError, Edit, Order, Prompt
+from rolltree.control.order import ControlError, Order, Prompt
 from rolltree.control.plan import Plan, Step
 from rolltree.tree.values import storable
 
@@ -150,7 +151,7 @@ class Xrpo:
             shown = corpus.nearest(prompt, self.examples) if dead and self.examples and self.seeded else []
             if shown and most >= self.seeded:
                 most -= self.seeded
-                text = "".join(f"{asked}{answer}\n" for asked, answer in shown)
-                edit = Edit(text, before=True, hidden=True)
-                out.append(Order(prompt, self.seeded, "seeded", edit, why=f"all {len(outcomes)} failed: examples"))
+                text = "".join(f"{question}{answer}\n" for question, answer in shown)
+                asked = brief(text, "examples", before=True, hidden=True)
+                out.append(Order(prompt, self.seeded, "seeded", asked, why=f"all {len(outcomes)} failed: examples"))
         return out

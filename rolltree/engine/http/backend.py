@@ -12,7 +12,7 @@ from rolltree.engine.http.client import Client, GoneError
 from rolltree.engine.http.completions import PATH, body_of, brings_tokens, piece_of, read_of, reading_of, room_for
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.handover import handed_over
-from rolltree.engine.segments.wire import Piece, Reach, SegmentRead, SegmentRequest
+from rolltree.engine.segments.wire import Piece, Reach, SegmentRead, SegmentRequest, StaleWeightsError
 
 SAME = 0.05
 """Largest difference in log-prob between two readings of the same text by the same weights."""
@@ -86,6 +86,15 @@ class HttpBackend:
         self.version = version
         self._served = await renewed(self._client, self._served)
 
+    def check_same_weights(self, other: HttpBackend) -> None:
+        """Raise if another server reads the same text with other log-probs."""
+        gap = _gap(self._served, other._served)
+        if not gap <= SAME:
+            raise EngineError(
+                f"{self.name} and {other.name} serve other weights: log-probs of the same text differ by up to "
+                f"{gap:.3g}; serve the same model everywhere"
+            )
+
     async def close(self) -> None:
         """Close the connections; the server goes on."""
         await self._client.close()
@@ -98,13 +107,18 @@ class HttpBackend:
             if not self._doubt:
                 return
             now = await renewed(self._client, self._served)
-            gap = max((abs(a - b) for a, b in zip(now.reading, self._served.reading, strict=True)), default=0.0)
+            gap = _gap(now, self._served)
             if not gap <= SAME:
-                raise EngineError(
+                raise StaleWeightsError(
                     f"{self.name} came back with other weights: log-probs of the same text moved by up to {gap:.3g}; "
                     "serve the weights the run began with"
                 )
             self._doubt = False
+
+
+def _gap(one: Served, other: Served) -> float:
+    """Largest difference between two readings of the same text; 0 where servers cannot read."""
+    return max((abs(a - b) for a, b in zip(one.reading, other.reading, strict=True)), default=0.0)
 
 
 async def renewed(client: Client, served: Served) -> Served:

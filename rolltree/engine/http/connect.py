@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +11,7 @@ from rolltree.engine.http.backend import HttpBackend, Served, renewed, told_vers
 from rolltree.engine.http.client import Client, Wire
 from rolltree.engine.http.completions import PATH, named_by_id, read_of, reading_of
 from rolltree.engine.protocol import Codec, EngineError
-from rolltree.engine.segments import BrokenError, Reach, SegmentEngine, SegmentPatience
+from rolltree.engine.segments import Backend, BrokenError, Reach, SegmentEngine, SegmentPatience, SeveralBackends
 
 SMALL = 1024
 """Largest vocabulary whose whole distribution is asked for."""
@@ -23,7 +25,7 @@ async def connect(
     address: str, codec: Codec, *, model: str = "", version: int = 0, wire: Wire | None = None,
     patience: SegmentPatience | None = None, seed: int | None = None,
 ) -> SegmentEngine:  # fmt: skip
-    """An engine on an OpenAI-compatible server, for instance http://127.0.0.1:8000.
+    """An engine on an OpenAI-compatible server, for instance http://127.0.0.1:8000, or on several, parted by commas.
 
     `codec` is the policy's: its ids are sent as they are. `model` chooses among several served models. `version` is
     what tokens are marked with until an update; it is the server's own where the server tells (vLLM with
@@ -33,7 +35,35 @@ async def connect(
         import aiohttp  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
         raise EngineError("talking to a server needs aiohttp; install it with: pip install 'rolltree[http]'") from None
-    client = Client(address.removesuffix("/v1").removesuffix("/v1/"), wire or Wire())
+    addresses = [a.strip().removesuffix("/").removesuffix("/v1") for a in address.split(",") if a.strip()]
+    if not addresses or len(set(addresses)) < len(addresses):
+        raise EngineError(
+            f"{address!r} must name each server once, parted by commas: http://HOST:8000,http://HOST:8001"
+        )
+    tried = await asyncio.gather(
+        *(_connected(one, codec, model, version, wire or Wire()) for one in addresses), return_exceptions=True
+    )
+    try:
+        backend = _one(tried)
+    except BaseException:
+        await asyncio.gather(*(backend.close() for backend in tried if isinstance(backend, HttpBackend)))
+        raise
+    return SegmentEngine(backend, codec, patience=patience, seed=seed)
+
+
+def _one(tried: Sequence[HttpBackend | BaseException]) -> Backend:
+    """The servers as one backend; raises what went wrong with any of them."""
+    backends: list[HttpBackend] = []
+    for found in tried:
+        if isinstance(found, BaseException):
+            raise found
+        backends.append(found)
+        backends[0].check_same_weights(found)
+    return backends[0] if len(backends) == 1 else SeveralBackends(backends)
+
+
+async def _connected(address: str, codec: Codec, model: str, version: int, wire: Wire) -> HttpBackend:
+    client = Client(address, wire)
     try:
         try:
             served = await _served(client, codec, model)
@@ -49,11 +79,10 @@ async def connect(
                 "an OpenAI-compatible server?"
             ) from error
         served = replace(served, reach=replace(served.reach, updates=updates))
-        backend = HttpBackend(client, served, version if told is None else told)
+        return HttpBackend(client, served, version if told is None else told)
     except BaseException:
         await client.close()
         raise
-    return SegmentEngine(backend, codec, patience=patience, seed=seed)
 
 
 async def _served(client: Client, codec: Codec, model: str) -> Served:

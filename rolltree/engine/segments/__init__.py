@@ -1,6 +1,7 @@
 """Engines of other makers: what they write is taken down in segments, each by one call under one weight version."""
 
 from rolltree.engine.segments.engine import SegmentEngine
+from rolltree.engine.segments.several import SeveralBackends
 from rolltree.engine.segments.wire import Backend, BrokenError, Piece, Reach, SegmentRead, SegmentRequest
 from rolltree.engine.segments.writer import SegmentPatience
 
@@ -13,4 +14,5 @@ __all__ = [
     "SegmentPatience",
     "SegmentRead",
     "SegmentRequest",
+    "SeveralBackends",
 ]

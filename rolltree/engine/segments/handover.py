@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors.torch import save_file
@@ -25,13 +25,19 @@ def handed_over(weights: Any) -> Generator[Path]:
             raise EngineError(f"{weights} is no folder with *.safetensors weights.")
         yield Path(weights).resolve()
         return
-    state: Any = weights.state_dict() if isinstance(weights, torch.nn.Module) else weights
-    if not isinstance(state, Mapping):
-        raise EngineError(f"Weights must be a state dict, a model or a folder, not {type(weights).__name__}.")
+    state = state_of(weights)
     where = _SHARED if _SHARED.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="rolltree-weights-", dir=where) as place:
         save_file(_plain(state), Path(place) / "model.safetensors")
         yield Path(place)
+
+
+def state_of(weights: Any) -> Mapping[str, Tensor]:
+    """The tensors of a model or a state dict."""
+    state: Any = weights.state_dict() if isinstance(weights, torch.nn.Module) else weights
+    if not isinstance(state, Mapping):
+        raise EngineError(f"Weights must be a state dict, a model or a folder, not {type(weights).__name__}.")
+    return cast("Mapping[str, Tensor]", state)
 
 
 def _plain(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

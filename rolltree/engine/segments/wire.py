@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rolltree.engine.protocol import Sampling
+from rolltree.engine.protocol import EngineError, Sampling
 
 Alternatives = tuple[Sequence[int], Sequence[float]]
 """Ids and log-probs of the most likely tokens at a step, most likely first."""
@@ -21,6 +21,10 @@ class BrokenError(Exception):
     def __init__(self, why: str, after: float = 0.0) -> None:
         super().__init__(why)
         self.after = after
+
+
+class StaleWeightsError(EngineError):
+    """The engine came back with other weights than it had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class SegmentRequest:
     together: int = 1
     """Up to so many tokens may be handed over together. A backend that makes use of it hands over what it still holds
     when its caller is cancelled, as a last piece with the finish "abort"."""
+    affinity: str = ""
+    """Calls with the same one share prefixes; a backend of several engines keeps them together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,10 @@ class Writer:
         # A later segment draws from a stream of its own, or it would repeat the numbers of the first.
         seed = stream_key((run.seed << 32) + start) & _SEEDS
         together = TOGETHER if alone and not run.watched else 1
-        return SegmentRequest(prefix, run.most - start, s, ends, seed, run.reported, self._salt(), together)
+        return SegmentRequest(
+            prefix, run.most - start, s, ends, seed, run.reported, self._salt(), together,
+            run.request.affinity,
+        )  # fmt: skip
 
     async def _read_late(self, run: SegmentRun, prefix: list[int], held: list[Piece], version: int) -> None:
         """Log-probs of the policy for tokens whose engine told only those of the distribution."""

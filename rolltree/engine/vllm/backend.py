@@ -6,17 +6,22 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 from rolltree.engine.protocol import EngineError
-from rolltree.engine.segments.handover import handed_over
+from rolltree.engine.segments.handover import handed_over, state_of
 from rolltree.engine.segments.wire import Alternatives, Piece, Reach, SegmentRead, SegmentRequest
+from rolltree.engine.vllm.transfer import Transfer
 
 
 class VllmBackend:
     """A running `AsyncLLM` (see `rolltree.engine.segments.Backend`)."""
 
-    def __init__(self, llm: Any, vocab: int, alternatives: int, *, of_sampling: bool, version: int) -> None:
+    def __init__(
+        self, llm: Any, vocab: int, alternatives: int, *, of_sampling: bool, version: int,
+        transfer: Transfer | None = None,
+    ) -> None:  # fmt: skip
         served = int(llm.model_config.get_vocab_size())
         if served != vocab:
             llm.shutdown()
@@ -28,7 +33,7 @@ class VllmBackend:
             vocab, int(llm.model_config.max_model_len), alternatives, of_sampling, scores=True, updates=True
         )
         self.version = version
-        self._llm = llm
+        self._llm, self._transfer = llm, transfer
         self._names = itertools.count()
         self._told = False
 
@@ -70,9 +75,12 @@ class VllmBackend:
         raise EngineError("vLLM ended a scoring request without an answer")
 
     async def load(self, weights: Any, version: int) -> None:
-        """Let vLLM's workers read the weights in place."""
-        with handed_over(weights) as folder:
-            await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+        """Let vLLM's workers take the weights in place: from memory where that was set up, else from a file."""
+        if self._transfer is not None and not isinstance(weights, (str, Path)):
+            await self._transfer.send(state_of(weights))
+        else:
+            with handed_over(weights) as folder:
+                await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
         await self._label(version)
 
     async def close(self) -> None:

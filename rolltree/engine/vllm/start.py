@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+import torch
 
 from rolltree.engine.protocol import Codec, EngineError
 from rolltree.engine.segments import SegmentEngine, SegmentPatience
 from rolltree.engine.vllm.backend import VllmBackend
+from rolltree.engine.vllm.transfer import Transfer, ipc
 from rolltree.policy.load import LoadedModel, load_codec
 from rolltree.policy.trust import trusts_code
 
@@ -20,12 +24,13 @@ BLOCK = 32
 """Tokens per cache block on a CPU, where vLLM's 128 would share no prefix of a short prompt."""
 
 Reports = Literal["policy", "sampling"]
+Weights = Literal["files", "ipc"]
 
 
 def start(
     model: str | Path | LoadedModel, *, codec: Codec | None = None, reports: Reports = "policy", alternatives: int = 64,
     dtype: str = "float32", max_context: int | None = None, max_batch: int = 256, eager: bool = True,
-    version: int = 0, seed: int | None = None, **engine: Any,
+    version: int = 0, seed: int | None = None, weights: str = "files", **engine: Any,
 ) -> SegmentEngine:  # fmt: skip
     """An engine on a model's folder. Blocks until vLLM is up, which takes from seconds to minutes.
 
@@ -33,6 +38,9 @@ def start(
     distribution is computed when top-k bounds it or the vocabulary is small; or those of the distribution, after which
     the policy's are read once per sample. Under "policy" other distributions are refused, under "sampling"
     alternatives off the policy are. `engine` goes to vLLM's engine arguments as it is.
+
+    `weights` says how new weights reach vLLM: by a file in memory ("files"), or from the trainer's memory on a card to
+    vLLM's on the same card ("ipc", vLLM's own weight transfer).
     """
     require()
     path = model.path if isinstance(model, LoadedModel) else None
@@ -50,10 +58,30 @@ def start(
         "logprobs_mode": "raw_logprobs" if reports == "policy" else "processed_logprobs", "disable_log_stats": True,
         "trust_remote_code": trusts_code(),
     }  # fmt: skip
-    return SegmentEngine(
-        VllmBackend(_up(settings | engine), vocab, most, of_sampling=reports == "sampling", version=version), known,
-        patience=SegmentPatience(tries=1), seed=seed,
+    _check_way(weights, engine)
+    if weights == "ipc":
+        settings["weight_transfer_config"] = {"backend": "ipc"}
+    llm = _up(settings | engine)
+    backend = VllmBackend(
+        llm, vocab, most, of_sampling=reports == "sampling", version=version,
+        transfer=Transfer(llm, ipc) if weights == "ipc" else None,
     )  # fmt: skip
+    return SegmentEngine(backend, known, patience=SegmentPatience(tries=1), seed=seed)
+
+
+def _check_way(weights: str, engine: Mapping[str, Any]) -> None:
+    """Refuse a way of handing weights over that cannot work here."""
+    if weights not in get_args(Weights):
+        raise EngineError(
+            f"weights={weights!r} is no way to hand over weights; choose {' or '.join(get_args(Weights))}"
+        )
+    shards = int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if weights == "ipc" and (seen, shards) != (1, 1):
+        raise EngineError(
+            f"weights='ipc' needs trainer and vLLM on one card; it sees {seen} and vLLM is cut into {shards}: "
+            "use weights='files', or set CUDA_VISIBLE_DEVICES to one card"
+        )
 
 
 def require() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -37,11 +37,18 @@ class WaitingCall:
     ask: Ask
     draw: Draw
     answered: asyncio.Future[CallAnswer] = field(repr=False)
+    state: str = ""
+    """The agent's own name of the state it is in."""
 
     def reply(self, answer: CallAnswer) -> None:
         """Answer it; nothing where the agent has given up waiting."""
         if not self.answered.done():
             self.answered.set_result(answer)
+
+    def refuse(self) -> None:
+        """Say that nobody answers any more."""
+        if not self.answered.done():
+            self.answered.set_exception(GatewayError("this rollout has ended", 409))
 
 
 @dataclass
@@ -64,9 +71,7 @@ class Door:
         queue = self.waiting.pop(key, None)
         self.rewards.pop(key, None)
         while queue is not None and not queue.empty():
-            asking = queue.get_nowait()
-            if not asking.answered.done():
-                asking.answered.set_exception(GatewayError("this rollout has ended", 409))
+            queue.get_nowait().refuse()
 
     def address(self, key: str) -> str:
         """Where a run of an agent finds its policy."""
@@ -76,11 +81,11 @@ class Door:
         """The next call of a run."""
         return await self.waiting[key].get()
 
-    async def call(self, key: str, ask: Ask, draw: Draw) -> CallAnswer:
+    async def call(self, key: str, ask: Ask, draw: Draw, state: str = "") -> CallAnswer:
         """Wait for what the rollout answers to a call."""
         if key not in self.waiting:
             raise GatewayError("this rollout has ended", 409)
-        asking = WaitingCall(ask, draw, asyncio.get_running_loop().create_future())
+        asking = WaitingCall(ask, draw, asyncio.get_running_loop().create_future(), state)
         self.waiting[key].put_nowait(asking)
         return await asking.answered
 
@@ -109,7 +114,7 @@ class Door:
             written = written_for(body, "policy", self.codec)
 
             async def call(_: OnText | None) -> SessionReply:
-                answer = await self.call(request.match_info["key"], ask, draw)
+                answer = await self.call(request.match_info["key"], ask, draw, state_in(body))
                 return SessionReply(0, self._prompt(ask), (self._sample(answer),), (answer,))
 
             if body.get("stream"):
@@ -138,6 +143,15 @@ class Door:
         empty = nothing("eos")
         blank = np.full(len(ids), np.nan, np.float32)
         return Sample(ids, blank, blank, empty.version, "eos")
+
+
+def state_in(body: Mapping[str, Any]) -> str:
+    """The name of the agent's state in a call, `{"metadata": {"state": …}}`; "" where it has none."""
+    told = body.get("metadata")
+    state: Any = cast(Mapping[str, Any], told).get("state") if isinstance(told, Mapping) else None
+    if state is not None and not isinstance(state, str):
+        raise GatewayError(f"metadata.state is {state!r:.60}; give the state's name as a text")
+    return state or ""
 
 
 async def serving_door(tokenizer: Any) -> Door:

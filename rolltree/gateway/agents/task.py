@@ -2,7 +2,8 @@
 
 Here the agent is the environment: what it asks is what the policy reads, and each turn of a rollout is the answer to
 one of its calls. So strategies, budgets, credits and schedules know nothing of agents. A fork starts the agent again,
-answers it from the record up to the fork, and must hear the same again; else the fork fails as not reproducible.
+answers it from the record up to the fork, and must hear the same again; else the fork fails as not reproducible. A
+call that does not go on in the rollout's own conversation is a context of its own (`Reply.aside`).
 
 How the policy is sampled is the run's to say: an agent's temperature and limits are not taken over. Its stop strings
 are, in so far as the task stops there too.
@@ -11,25 +12,31 @@ are, in so far as the task stops there too.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from rolltree.gateway.agents.door import Door, WaitingCall, serving_door
 from rolltree.gateway.agents.letters import Characters, characters
+from rolltree.gateway.agents.limits import AgentLimits
+from rolltree.gateway.agents.outside import Outside
 from rolltree.gateway.agents.running import AgentRun, Ended, agent_of
 from rolltree.gateway.answer import answer_of
-from rolltree.gateway.contexts import ContextPrompt, Contexts, shared
+from rolltree.gateway.contexts import ContextPrompt, Contexts
 from rolltree.gateway.template import Plain, Template, template_of
 from rolltree.task.data.chat import specials
 from rolltree.task.data.functions import MESSAGES
-from rolltree.task.foreign.episode import Episode, Foreign, Heard, difference, unsaid
+from rolltree.task.foreign.episode import Episode, Foreign, Heard, unsaid
 from rolltree.task.foreign.seat import Stable
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
-from rolltree.task.protocol import Item, Split, Task, Verdict
+from rolltree.task.protocol import Item, Said, Split, Task, Verdict
 from rolltree.task.registry import load_task
 
+States = Literal["said", "last"]
 TURNS, TOKENS = 32, 2048
 """Calls and policy tokens of a rollout, where the task has no word on them."""
 
@@ -39,8 +46,15 @@ class Talk:
     """One run of the agent with what was asked and answered in it."""
 
     run: AgentRun
+    outside: Outside = field(default_factory=Outside)
     contexts: Contexts = field(init=False)
     prompt: ContextPrompt = field(init=False)
+    main: str = ""
+    """The rollout's own conversation, up to and with the policy's last words in it."""
+    apart: bool = False
+    """Whether the call that waits stands in a context of its own."""
+    recorded: deque[str] = field(default_factory=deque[str])
+    """What was heard after each turn, where the episode is played again."""
     ended: Ended | None = None
 
     def close(self) -> None:
@@ -61,14 +75,24 @@ class AgentTask(Foreign):
     def __init__(
         self, agent: str | Callable[..., Any], *, task: str | Task = "countdown", level: int | None = None,
         stop: str | Sequence[str] = (), max_turns: int = 0, max_tokens: int = 0, seconds: float = 50.0,
+        states: States = "said", total_seconds: float = 0.0, cpu_seconds: int = 0, memory: int = 0,
+        output: int = 1_000_000, sandbox: bool = False, reads: str | Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`agent` is a command, module:function or file.py:function. `stop` are strings that end a turn (of a policy
-        without chat template; the task's own when left out). `seconds` is how long the agent may be silent."""
-        limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds}
-        self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits}
+        without chat template; the task's own when left out). `seconds` is how long the agent may be silent. A state is
+        named by all that was "said" or by the "last" message of a call, unless the call names it (metadata.state). The
+        others are the limits of its processes (`AgentLimits`)."""
+        if states not in ("said", "last"):
+            raise TaskError(f"states={states!r} names no states of an agent; give 'said' or 'last'")
+        bounds: dict[str, Any] = {
+            "total_seconds": total_seconds, "cpu_seconds": cpu_seconds, "memory": memory, "output": output,
+            "sandbox": sandbox, "reads": (reads,) if isinstance(reads, str) and reads else tuple(reads),
+        }  # fmt: skip
+        limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds, "states": states}
+        self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits, **bounds}
         self.agent = agent
         self.inner = load_task(task, level=level) if isinstance(task, str) else task
-        self._run, self._seconds = agent_of(agent), seconds
+        self._run, self._seconds, self._states = agent_of(agent, AgentLimits(**bounds)), seconds, states
         self._extra = (stop,) if isinstance(stop, str) and stop else tuple(stop)
         self._tokenizer: Any = None
         self._template: Template = Plain()
@@ -80,7 +104,7 @@ class AgentTask(Foreign):
         )  # fmt: skip
         self.level = self.inner.level
         self.stable = _Ending(self._talk)
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, Mapping[str, Any]] = {}
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -119,10 +143,10 @@ class AgentTask(Foreign):
 
     def open(self, env: Talk, item: Item) -> str:
         """Start the agent; its first call as the policy reads it."""
-        first = awaited(env.run.begin(_public(item)))
+        first = awaited(env.run.begin(_public(item), env.outside))
         if isinstance(first, Ended):
             raise TaskError(f"the agent ended without asking the policy anything about item {item.id!r}")
-        env.contexts, env.ended = Contexts(Characters(), self._template, characters), None
+        env.contexts, env.ended, env.apart = Contexts(Characters(), self._template, characters), None, False
         env.prompt = self._placed(env, first)
         return Characters().decode(env.prompt.ids)
 
@@ -131,25 +155,29 @@ class AgentTask(Foreign):
         ends = self._template.ends
         if ends and not text.endswith(ends) and ends == getattr(self._tokenizer, "eos_token", None):
             text += ends  # a last eos is taken off before a task sees the text
-        before = Characters().decode(env.prompt.ids) + text
+        if not env.apart:
+            env.main = Characters().decode(env.prompt.ids) + text
         asked = self._answered(env, text, "stop")
         if isinstance(asked, Ended):
             env.ended = asked
             return Heard("", done=True)
         env.prompt = self._placed(env, asked)
-        now = env.prompt.ids
-        if shared(now, characters(before)) < len(before):
-            said = Characters().decode(now)
-            raise TaskError(
-                f"the agent left the conversation: its next call is {difference(said, before)}; a rollout is one "
-                "conversation that goes on, so let the agent repeat all that was said (rolltree serve records others)"
-            )
-        return Heard(Characters().decode(now[len(before) :]))
+        now = Characters().decode(env.prompt.ids)
+        env.apart = not now.startswith(env.main)
+        state, record = self._state(asked), env.outside.record
+        if env.apart:  # a helper, a history that was changed or cut short, a call made again
+            return Heard(now, state=state, record=record, aside=parts_of(env.contexts, env.prompt))
+        return Heard(now[len(env.main) :], state=state, record=record)
+
+    def recall(self, env: Talk, item: Item, state: Episode) -> None:
+        """What it read until its first call is the item's: all its rollouts begin alike."""
+        env.outside = Outside(state.record or item.meta["read"])
+        env.recorded = deque(state.heard)
 
     def judge(self, env: Talk, item: Item, episode: Episode, text: str) -> Verdict:
         """The agent's reward, or the verifier's word on its final answer. One that was cut off hears its last words."""
         if env.ended is None:
-            last = self._answered(env, unsaid(episode, text), "length")
+            last = self._answered(env, self._unsaid(env, item, episode, text), "length")
             env.ended = last if isinstance(last, Ended) else Ended()
         end, asked = env.ended, replace(item, prompt=str(item.meta["asked"]))
         if end.reward is not None:
@@ -164,9 +192,28 @@ class AgentTask(Foreign):
 
     def _asked(self, item: Item) -> Item:
         if item.id not in self._shown:
-            self._shown[item.id] = self.shown(item)
-        shown = self._shown[item.id]
-        return replace(item, prompt=shown, meta={**item.meta, "shown": shown, "asked": item.prompt})
+            env = self._talk()
+            shown = self.open(env, item)
+            asking = env.run.asking
+            state = "" if asking is None else self._state(asking)
+            self._shown[item.id] = {"shown": shown, "state": state, "read": env.outside.record}
+            env.close()
+        known = self._shown[item.id]
+        return replace(item, prompt=known["shown"], meta={**item.meta, **known, "asked": item.prompt})
+
+    def _unsaid(self, env: Talk, item: Item, episode: Episode, text: str) -> str:
+        """The policy's words that the agent has not heard; none where it waits in a context of its own."""
+        asked, whole = Characters().decode(env.prompt.ids), item.meta["shown"] + text
+        if env.apart:
+            return ""
+        return whole[len(asked) :] if whole.startswith(asked) else unsaid(episode, text)
+
+    def _state(self, asking: WaitingCall) -> str:
+        """The name of the state in which a call is answered; "" = by all that was said."""
+        messages = asking.ask.messages
+        if asking.state or self._states == "said" or not messages:
+            return asking.state
+        return f"{messages[-1]['role']}: {messages[-1]['content']}"
 
     def _talk(self) -> Talk:
         return Talk(AgentRun(self._run, self._opened, self._seconds))
@@ -200,7 +247,32 @@ class AgentTask(Foreign):
         name = f"call_{len(env.contexts.turns)}"
         answer = answer_of(self._template, asking.ask, shown, finish, stopped, name)
         env.contexts.said(env.prompt, characters(text), answer.text, answer.message or None)
-        return awaited(env.run.answer(answer))
+        return awaited(env.run.answer(answer, self._expected(env)))
+
+    def _expected(self, env: Talk) -> Callable[[WaitingCall], bool] | None:
+        """On replay, which of the agent's calls came next: those made side by side may come in any order."""
+        if not env.recorded:
+            return None
+        heard = env.recorded.popleft()
+
+        def next_one(asking: WaitingCall) -> bool:
+            now = Characters().decode(self._placed(env, asking).ids)
+            return now == heard or (now.startswith(env.main) and now[len(env.main) :] == heard)
+
+        return next_one
+
+
+def parts_of(contexts: Contexts, prompt: ContextPrompt) -> tuple[str | Said, ...]:
+    """A call as what was given in it and what the policy said before."""
+    out: list[str | Said] = []
+    at = 0
+    for span in prompt.spans:
+        ids, length = contexts.turns[span.turn].ids, span.stop - span.start
+        begins = np.array_equal(prompt.ids[span.start : span.stop], ids[:length])
+        start = 0 if begins else len(ids) - length
+        out += [Characters().decode(prompt.ids[at : span.start]), Said(span.turn, start, start + length)]
+        at = span.stop
+    return tuple(part for part in (*out, Characters().decode(prompt.ids[at:])) if part != "")
 
 
 def _public(item: Item) -> Mapping[str, Any]:

@@ -72,5 +72,6 @@ def draw(body: Body, limit: int, *, stop: str = "stop", most: str = "max_tokens"
         top_k=max(0, whole(body, "top_k", 0, -1, 2**31 - 1)),
         stop=stops,
         seed=None if body.get("seed") is None else seed % 2**63,
+        ignore_eos=body.get("ignore_eos") is True,
     )
     return Draw(sampling, whole(body, "n", 1, 1, MOST_ANSWERS), top)

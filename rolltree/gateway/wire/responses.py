@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rolltree.gateway.ask import Ask, message
+from rolltree.gateway.ask import Ask, content, message
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
@@ -71,7 +71,7 @@ def _add(out: list[dict[str, Any]], item: Mapping[str, Any], where: str) -> None
         else:
             out.append(call)
     elif kind == "function_call_output":
-        output = fields.text(item.get("output"), f"{where}.output")
+        output = content(item.get("output"), f"{where}.output")
         out.append({"role": "tool", "content": output, "tool_call_id": str(item.get("call_id") or "")})
     elif kind != "reasoning":
         raise GatewayError(f"{where} is of type {kind!r}; message, function_call and function_call_output are read")

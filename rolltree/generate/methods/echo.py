@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from rolltree.engine.protocol import Engine
+from rolltree.engine.protocol import Engine, token_codec
 from rolltree.generate.alternatives import alternative
 from rolltree.generate.backfill import backfill
 from rolltree.generate.hand import Hand
@@ -51,9 +51,10 @@ class GatedForks:
 
     def check(self, engine: Engine, task: Task) -> None:
         """Refuse thresholds that can never fire under this vocabulary."""
-        self.gate.check(self.gauge, engine.codec.vocab_size)
+        size = token_codec(engine, "ECHO").vocab_size
+        self.gate.check(self.gauge, size)
         if self.doubt is not None:
-            self.doubt.check(engine.codec.vocab_size)
+            self.doubt.check(size)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Stems, gated alternatives, restarts."""

@@ -64,7 +64,7 @@ class Lookahead:
         await backfill(hand, self.fill, self.leaves, want=self.want)
 
     async def _tree(self, hand: Hand, room: int) -> None:
-        look = self.look.at(hand.setting.limit)
+        look = self.look.at(hand.limit)
         rows = LookRows(hand, look, room)
         rows.rows.append(LookRow(0, hand.tree.root, 0, None))
         position = 0

@@ -1,7 +1,6 @@
 """Trees of attempts: every node is a complete answer, and its children are answers given with it in sight (MARS²).
 
-An attempt is followed by another by asking again: a prompt node stands below the first answer, and what is written
-below it is a rollout of its own, judged and limited by itself, with everything above as its context.
+A search over whole answers (`rolltree.generate.search.attempts`) whose descent is Thompson sampling.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,10 @@ import numpy as np
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.methods.mars2_thompson import Prior
-from rolltree.generate.needs import NeedsError
+from rolltree.generate.needs import refuse_environment
+from rolltree.generate.search.attempts import attempt, said, score_of
+from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
+from rolltree.generate.search.loop import Moment, search
 from rolltree.generate.signals import features
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
@@ -55,20 +58,24 @@ class Attempts:
         """What is recorded."""
         return features(self.record)
 
+    def asks(self, hand: Hand, move: Move[Node]) -> str:
+        """The text that asks for another attempt; nothing is asked at the root."""
+        node = move.node
+        if node.parent is None:
+            return ""
+        return self.again.format(prompt=hand.item.prompt, answer=said(node), score=score_of(node))
+
     def check(self, engine: Engine, task: Task) -> None:
         """Refuse environments: an attempt is one run of tokens, with one score."""
-        if task.max_turns:
-            raise NeedsError(
-                f"trees of attempts need a task that is answered in one go, but {task.name!r} has an environment; "
-                "choose one without turns, such as 'countdown'"
-            )
+        refuse_environment(task)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """One attempt after the other; prompts run side by side."""
-        search = _TeamSearch(self, hand)
-        for turn in range(self.nodes):
-            if not await search.attempt(turn):
-                return
+        search_of = _TeamSearch(self, hand)
+        await search(
+            search_of, SearchGraph(tree.root), search_of.make, turns=self.nodes,
+            rng=lambda turn: hand.rng.child("search", turn).generator(),
+        )  # fmt: skip
 
 
 class _TeamSearch:
@@ -82,46 +89,22 @@ class _TeamSearch:
         """Of an attempt and everything below it."""
         self.gen: defaultdict[int, list[float]] = defaultdict(list)
         self.cont: defaultdict[int, list[float]] = defaultdict(list)
-        self.below: defaultdict[int, list[Node]] = defaultdict(list)
-        """Scored attempts made at the root or with an attempt in sight, by its id."""
-        self.above: dict[int, Node] = {}
 
-    async def attempt(self, turn: int) -> bool:
-        """Make and score one; False where the budget has ended."""
-        place, agent = self.choose(turn)
-        hand, root = self.hand.as_actor(agent), self.hand.tree.root
-        start: Node | None = place
-        if place is not root:
-            if hand.budget.remaining("decoded") < 1 or hand.budget.remaining("prefilled") < 1:
-                hand.event("budget", place, "nothing is left for another attempt")
-                return False
-            start = await hand.force(place, self.asks(place), role="prompt", birth="boundary", why="asked again")
-        grown = [] if start is None else await hand.extend(start, want=self.knobs.want, why=f"an attempt by {agent}")
-        if not grown:
-            return False
-        made = grown[0]
-        if made.status == "done":
-            await hand.verify(made)
-        if made.status == "done" and "reward" in made.scores:
-            self.learn(place, made, agent)
-        return True
-
-    def choose(self, turn: int) -> tuple[Node, str]:
+    def moves(self, moment: Moment[Node]) -> Sequence[Move[Node]]:
         """Where the next attempt is made, and by whom."""
-        rng = self.hand.rng.child("search", turn).generator()
-        agents, root = self.knobs.agents, self.hand.tree.root
+        agents, root = self.knobs.agents, moment.graph.root
         if self.knobs.choose == "wide":
-            return root, agents[turn % len(agents)]
-        place, depth = root, 0
-        while children := [child for child in self.below[place.id] if self.open(child)]:
-            if self.pick((self.gen[place.id], self.cont[place.id]), rng) == 0:
+            return [Move(root, "attempt", by=agents[moment.turn % len(agents)])]
+        place = root
+        while children := [child for child in place.children if not child.closed]:
+            if self.pick((self.gen[place.id], self.cont[place.id]), moment.rng) == 0:
                 break
-            place = children[self.pick([self.own[child.id] for child in children], rng)]
-            depth += 1
-        agent = agents[self.pick([self.agent[name] for name in agents], rng)]
+            place = children[self.pick([self.own[child.id] for child in children], moment.rng)]
+        agent = agents[self.pick([self.agent[name] for name in agents], moment.rng)]
         seen = {f"of {name}": float(np.mean(self.agent[name])) for name in agents if self.agent[name]}
-        self.hand.event("select", place, f"{agent} answers at depth {depth}", agent=agent, depth=depth, **seen)
-        return place, agent
+        why = f"{agent} answers at depth {place.depth}"
+        self.hand.event("select", place.payload, why, agent=agent, depth=place.depth, **seen)
+        return [Move(place, "attempt", by=agent)]
 
     def pick(self, choices: Sequence[Sequence[float]], rng: np.random.Generator) -> int:
         """One of several, by their scores or by chance."""
@@ -129,29 +112,20 @@ class _TeamSearch:
             return int(rng.integers(len(choices)))
         return self.knobs.prior.best(choices, rng)
 
-    def open(self, node: Node) -> bool:
-        """Whether an attempt stands and another one fits below it."""
-        hand = self.hand
-        room = hand.engine.capabilities.max_context - hand.setting.limit
-        asked = len(hand.codec.encode(self.asks(node)))
-        return node.status == "done" and len(hand.tree.prefix(node)) + asked <= room
+    async def make(self, moves: Sequence[Move[Node]]) -> Sequence[Sequence[Made[Node]]] | None:
+        """One attempt, scored; None where the budget has ended."""
+        made = await attempt(self.hand.as_actor(moves[0].by), moves[0], self.knobs.asks, want=self.knobs.want)
+        return None if made is None else [[made]]
 
-    def asks(self, node: Node) -> str:
-        """The text that asks for another attempt."""
-        answer, score = node.notes.get("answer"), node.scores["reward"]
-        prompt = self.hand.item.prompt
-        return self.knobs.again.format(prompt=prompt, answer="" if answer is None else answer, score=f"{score:g}")
-
-    def learn(self, place: Node, made: Node, agent: str) -> None:
+    def backup(self, graph: SearchGraph[Node], move: Move[Node], nodes: Sequence[SearchNode[Node]]) -> None:
         """Book a new attempt's score wherever it tells something."""
-        score = made.scores["reward"]
-        self.agent[agent].append(score)
-        self.gen[place.id].append(score)
-        self.below[place.id].append(made)
-        self.above[made.id] = place
-        self.own[made.id].append(score)
-        here = place
-        while here.id in self.above:
-            self.own[here.id].append(score)
-            here = self.above[here.id]
-            self.cont[here.id].append(score)
+        for node in nodes:
+            if node.value is None:
+                continue
+            self.agent[move.by].append(node.value)
+            self.gen[move.node.id].append(node.value)
+            self.own[node.id].append(node.value)
+            path = move.node.path()
+            for above, here in pairwise(path):
+                self.own[here.id].append(node.value)
+                self.cont[above.id].append(node.value)

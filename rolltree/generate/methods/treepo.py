@@ -31,7 +31,7 @@ class SegmentTree:
     leaves: int = 8
     """N: leaves per prompt."""
     segment: int = 16
-    """Tokens per segment (the paper's 512 at a 7k response)."""
+    """Tokens per segment (the paper's 512 at a 7k response); 0 = whole turns, between which an environment answers."""
     ways: int = 2
     """d: branches at the root and fork rights per path."""
     split: Split = "even"
@@ -63,7 +63,7 @@ class SegmentTree:
         """Grow by segments, then fill what is missing."""
         low, high = self.first or (self.ways, self.ways)
         first = int(hand.rng.child("first").generator().integers(low, high + 1))
-        draw: SamplingOptions = {"max_tokens": self.segment}
+        draw: SamplingOptions = {"max_tokens": self.segment} if self.segment else {}
         await grow_rounds(
             hand, leaves=self.leaves, first=first, widths=self.rule or self.widths, draw=draw, rounds=self.rounds,
             want=self.want, review=self.ending, why="fork rights of the segment",

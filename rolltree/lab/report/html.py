@@ -95,7 +95,7 @@ def _findings(findings: Sequence[ReportFinding]) -> str:
 def _chart(index: int, chart: Chart) -> str:
     note = f"<figcaption>{_text(chart.note)}</figcaption>" if chart.note else ""
     return (
-        f'<figure><h2>{_text(chart.title)}</h2><div class="plot" id="plot{index}" role="img" '
+        f'<figure><h2>{_text(chart.title)}</h2><div class="plot" id="plot{index}" role="group" '
         f'aria-label="{_text(chart.title)}"><noscript>Drawing needs JavaScript; the tables hold the numbers.</noscript>'
         f"</div>{note}</figure>"
     )

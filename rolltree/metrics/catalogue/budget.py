@@ -12,6 +12,8 @@ METRICS = (
     Metric("budget/leaves", "rollouts", "Rollouts that the step's budget paid for.", SPENT),
     Metric("budget/env_steps", "count", "Steps of environments.", SPENT, sparse=True),
     Metric("budget/judge_calls", "count", "Calls of judges.", SPENT, sparse=True),
+    Metric("budget/role/<role>", "tokens", "Tokens that a role read and wrote beside the rollouts: a judge, a digest.",
+           SPENT, sparse=True),
     Metric("budget/trained", "tokens", "Tokens with a weight in the loss.", "train.step:Learner.step"),
     Metric("budget/packed", "tokens", "Tokens the trainer reads for them, shared prefixes once.",
            "train.step:Learner.step"),

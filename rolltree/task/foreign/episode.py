@@ -16,7 +16,7 @@ from typing import Any, Literal
 from rolltree.task.foreign.seat import Seat, Snapshots, Stable, can_copy
 from rolltree.task.foreign.threads import beside
 from rolltree.task.items import TaskError, digest
-from rolltree.task.protocol import Item, Reply, Verdict
+from rolltree.task.protocol import Item, Reply, Said, Verdict
 
 
 class EpisodeError(TaskError):
@@ -32,6 +32,12 @@ class Heard:
     done: bool = False
     failed: bool = False
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    state: str = ""
+    """The environment's own name of the state it is in now; without one, all that was said is the name."""
+    aside: tuple[str | Said, ...] | None = None
+    """A context of its own that must be answered first (see `Reply`); `text` is then all of it as text."""
+    record: tuple[Any, ...] = ()
+    """What it read from outside since the episode began, for `recall`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,8 @@ class Episode:
     failures: int = 0
     done: bool = False
     seat: Seat | None = field(default=None, compare=False, repr=False)
+    record: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    """What the environment read from outside on the way."""
 
 
 class Foreign(ABC):
@@ -75,6 +83,10 @@ class Foreign(ABC):
     @abstractmethod
     def open(self, env: Any, item: Item) -> str:
         """Reset an environment for an item; returns what it shows."""
+
+    def recall(self, env: Any, item: Item, state: Episode) -> None:
+        """Before an environment is opened to play an episode again: give it what it then read from outside."""
+        return
 
     @abstractmethod
     def turn(self, env: Any, text: str) -> Heard:
@@ -107,7 +119,7 @@ class Foreign(ABC):
 
     def start(self, item: Item) -> tuple[Episode, str | None]:
         """Nothing was said."""
-        return Episode(), _key(item, ())
+        return Episode(), _key(item, (), str(item.meta.get("state", "")))
 
     async def step(self, item: Item, state: Episode, text: str) -> Reply:
         """The environment's answer; it is reset and led there first where no environment stands there."""
@@ -123,10 +135,11 @@ class Foreign(ABC):
         after = Episode(
             (*state.turns, text), (*state.heard, heard.text), state.total + heard.reward,
             state.failures + heard.failed, heard.done, Seat(env, self.stable, self.snapshots),
+            heard.record,
         )  # fmt: skip
         return Reply(
-            heard.text, after, done=heard.done, reward=heard.reward, state_key=_key(item, after.turns),
-            failed=heard.failed, parts=heard.parts,
+            heard.text, after, done=heard.done, reward=heard.reward, state_key=_key(item, after.turns, heard.state),
+            failed=heard.failed, parts=heard.parts, aside=heard.aside,
         )  # fmt: skip
 
     def _verify(self, item: Item, state: Episode, text: str) -> Verdict:
@@ -141,6 +154,7 @@ class Foreign(ABC):
         if env is not None:
             return env
         env = self.stable.take()
+        self.recall(env, item, state)
         shown = self.open(env, item)
         if shown != item.meta["shown"]:
             raise EpisodeError(
@@ -164,8 +178,10 @@ def difference(now: str, before: str) -> str:
     return f"{now[at : at + 80]!r} and before with {before[at : at + 80]!r}{place}"
 
 
-def _key(item: Item, turns: tuple[str, ...]) -> str:
-    """The name of a state: of a deterministic environment, what was said to it is enough."""
+def _key(item: Item, turns: tuple[str, ...], state: str) -> str:
+    """The name of a state: its own, or of a deterministic environment all that was said to it."""
+    if state:
+        return f"{item.id}/{digest(state)}"
     return f"{item.id}/{len(turns)}" + (f":{digest(repr(turns))}" if turns else "")
 
 

@@ -6,7 +6,7 @@ const put = (parent, tag, name, text) => {
   parent.append(made);
   return made;
 };
-const SIGNS = { fork: "◆", truncated: "✂", spliced: "⧉", forced: "»", failed: "✕" };
+const SIGNS = { new: "＋", fork: "◆", truncated: "✂", spliced: "⧉", forced: "»", failed: "✕" };
 const BORDER = 6; // pixels from which on a rectangle has room for a border
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif";
 

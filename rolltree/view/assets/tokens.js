@@ -9,13 +9,18 @@ const put = (parent, tag, name, text) => {
 const visible = (text) => text.replace(/\r/g, "␍").replace(/\n/g, "⏎\n").replace(/\t/g, "⇥\t");
 
 export default {
-  template: `<div class="strip"></div>`,
-  props: { runs: Array, palette: Array, inks: Array, chosen: Number },
+  template: `<div :class="picks ? 'strip picks' : 'strip'"></div>`,
+  props: { runs: Array, palette: Array, inks: Array, chosen: Number, picks: Boolean },
   mounted() {
     this.tip = put(document.body, "div", "tip");
     this.tip.setAttribute("role", "tooltip");
     this.$el.addEventListener("mouseover", (event) => this.point(event.target));
     this.$el.addEventListener("mouseleave", () => (this.tip.style.display = "none"));
+    // A token is chosen by its node and its place there; a number field beside the strip does the same by keys.
+    this.$el.addEventListener("click", ({ target }) => {
+      if (this.picks && target.classList.contains("token"))
+        this.$emit("token", `${this.runs[target.dataset.r].node} ${target.dataset.i}`);
+    });
     this.draw();
   },
   unmounted() {

@@ -7,12 +7,26 @@ from collections.abc import Callable, Sequence
 from rolltree.view.source import RunSource
 
 
-def register(find: Callable[[], Sequence[RunSource]]) -> None:
-    """Make every page known to the app; `find` gives the sources as they are now."""
-    from rolltree.view.pages import decisive, findings, lens, modes, pair, prompts, runs, search, steps, tree
+def register(find: Callable[[], Sequence[RunSource]], *, local: bool) -> None:
+    """Make every page known to the app; `find` gives the sources as they are now. Only a `local` viewer may sample."""
+    from rolltree.view.pages import (
+        decisive,
+        findings,
+        images,
+        lens,
+        modes,
+        pair,
+        prompts,
+        runs,
+        search,
+        steps,
+        tree,
+        whatif,
+    )
     from rolltree.view.pages.frame import Site, install
+    from rolltree.view.whatif_jobs import WhatIfJobs
 
-    site = Site(find)
+    site = Site(find, WhatIfJobs() if local else None)
     install()
-    for module in (runs, steps, prompts, tree, pair, findings, search, decisive, lens, modes):
+    for module in (runs, steps, prompts, tree, pair, findings, search, decisive, lens, modes, whatif, images):
         module.add(site)

@@ -37,17 +37,17 @@ async def _draw(source: RunSource) -> None:
     if found.note:
         says(found.note)
     for finding in found.found[:MOST]:
-        draw_finding(source, finding)
+        draw_finding(source, finding, level=2)
     if len(found.found) > MOST:
         says(f"{len(found.found) - MOST} more are in {source.path / 'findings.jsonl'}")
 
 
-def draw_finding(source: RunSource, finding: ShownFinding, *, links: bool = True) -> None:
+def draw_finding(source: RunSource, finding: ShownFinding, *, links: bool = True, level: int = 3) -> None:
     """One finding with its numbers, its fix and the nodes that show it."""
     grave = finding.severity in ("bad", "error", "critical")
     with ui.element("div").classes("finding" + (" grave" if grave else "")):
         at = "" if finding.step is None else f" at step {finding.step}"
-        heading(f"{finding.name}{at} · {finding.severity}", 3)
+        heading(f"{finding.name}{at} · {finding.severity}", level)
         ui.label(finding.message)
         if finding.numbers:
             facts([(name, in_words(value)) for name, value in finding.numbers.items()])

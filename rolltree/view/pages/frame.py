@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nicegui import context, ui
+from fastapi import Request, Response
+from nicegui import Client, app, context, ui
 
 from rolltree.errors import RolltreeError, unknown
 from rolltree.view.links import link
 from rolltree.view.pages.parts import Words, button, heading, trouble
 from rolltree.view.source import RunSource
 from rolltree.view.state import state_of
+from rolltree.view.whatif_jobs import WhatIfJobs
+from rolltree.view.whatif_saved import BETWEEN, grown_source
 
 ASSETS = Path(__file__).parents[1] / "assets"
 POLL = 2.0
@@ -34,6 +37,8 @@ class Site:
     """What all pages share: the sources, as they are found now."""
 
     find: Callable[[], Sequence[RunSource]]
+    whatifs: WhatIfJobs | None = None
+    """What pages may sample with; None where others than this machine can reach them."""
 
     @property
     def sources(self) -> Sequence[RunSource]:
@@ -48,6 +53,8 @@ class Site:
         for source in sources:
             if source.name == name:
                 return source
+        if (grown := grown_source(sources, name)) is not None:
+            return grown
         raise unknown("run", name, [s.name for s in sources], "open it with: rolltree view RUN")
 
 
@@ -65,9 +72,16 @@ class Crumb:
 
 
 def install() -> None:
-    """Give every page the style and the keys."""
+    """Give every page the style and the keys, and addresses that lead nowhere a page that says so."""
     ui.add_css((ASSETS / "style.css").read_text(encoding="utf-8"), shared=True)
     ui.add_head_html(f"<script>{(ASSETS / 'keys.js').read_text(encoding='utf-8')}</script>", shared=True)
+
+
+@app.exception_handler(404)
+async def _nowhere(request: Request, _: Exception) -> Response:
+    with Client(ui.page(""), request=request) as client, frame(Crumb("Nothing here")):
+        _missing(f"there is no page {request.url.path}; start again from all runs")
+    return client.build_response(request, 404)
 
 
 @contextmanager
@@ -91,6 +105,8 @@ def frame(place: Crumb) -> Generator[None]:
             ui.link("decisive", link("decisive", run=source.name, step=place.step)).classes("decisive-link")
             if source.kind != "nodes":
                 ui.link("over time", link("modes", run=source.name)).classes("modes-link")
+            if BETWEEN not in source.name:
+                ui.link("what if", link("whatif", run=source.name)).classes("whatifs-link")
             ui.link("search", link("search", run=source.name, step=place.step)).classes("search-link")
             _news(source)
         ui.element("div").classes("space")
@@ -113,12 +129,12 @@ async def shown(draw: Callable[[], Awaitable[None]], *, quiet: bool = False) -> 
     try:
         await draw()
     except RolltreeError as error:
-        trouble(str(error))
+        _missing(str(error))
     except OSError as error:
-        trouble(f"{error.filename or 'a file'} cannot be read: {error.strerror or error}")
+        _missing(f"{error.filename or 'a file'} cannot be read: {error.strerror or error}")
     except Exception as error:
         _LOG.exception("a page could not be drawn")
-        trouble(f"This page could not be drawn ({type(error).__name__}); the terminal of the viewer says more.")
+        _missing(f"This page could not be drawn ({type(error).__name__}); the terminal of the viewer says more.")
     finally:
         waiting.delete()
 
@@ -129,7 +145,14 @@ async def paged(draw: Callable[[], Awaitable[Any]]) -> Any:
         return await draw()
     except RolltreeError as error:
         with frame(Crumb("Nothing here")):
-            trouble(str(error))
+            _missing(str(error))
+
+
+def _missing(sentence: str) -> None:
+    """Why there is nothing to see, under a heading where the page had none yet."""
+    if not any(element.tag == "h1" for element in context.client.elements.values()):
+        heading("Nothing here", 1)
+    trouble(sentence)
 
 
 async def live(source: RunSource, place: Crumb, title: str, draw: Callable[[RunSource], Awaitable[None]]) -> None:
@@ -160,7 +183,7 @@ def follow(sources: Sequence[RunSource], redraw: Callable[[], Awaitable[None]]) 
     watch(lambda: [(source.stamp(), state_of(source)) for source in sources], redraw)
 
 
-def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]]) -> None:
+def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]], every: float = POLL) -> None:
     """Draw again whenever a stamp has changed; it is read beside the pages, as it may look at many files."""
     seen = [stamp()]
 
@@ -170,7 +193,7 @@ def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]]) -> No
             seen[0] = now
             await redraw()
 
-    ui.timer(POLL, look, immediate=False)
+    ui.timer(every, look, immediate=False)
 
 
 def _news(source: RunSource) -> None:

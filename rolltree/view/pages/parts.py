@@ -86,12 +86,15 @@ class PageSection:
 class Tokens(Element, component="../assets/tokens.js"):
     """The tokens of a path with what is known of each on hover."""
 
-    def __init__(self, strip: Strip, chosen: int | None, pick: Pick) -> None:
+    def __init__(self, strip: Strip, chosen: int | None, pick: Pick, pick_token: Pick | None = None) -> None:
         super().__init__()
         self._props["runs"] = [asdict(run) for run in strip.runs]
         self._props["palette"], self._props["inks"] = list(strip.scale.palette), list(strip.scale.inks)
         self._props["chosen"] = -1 if chosen is None else chosen
+        self._props["picks"] = pick_token is not None
         self.on("pick", lambda e: pick(_first(e)))
+        if pick_token is not None:
+            self.on("token", lambda e: pick_token(_first(e)))
 
 
 class Picture(Element, component="../assets/icicle.js"):

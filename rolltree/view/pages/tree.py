@@ -26,6 +26,7 @@ from rolltree.view.prompts import by_spread, neighbours
 from rolltree.view.rows import events_of
 from rolltree.view.source import RunSource
 from rolltree.view.text import Pieces, pieces_of
+from rolltree.view.whatif_saved import BETWEEN
 from rolltree.view.words import DECISIONS, EventText, event_text
 
 MOST_EVENTS = 250
@@ -128,6 +129,8 @@ async def _draw(source: RunSource, step: int | None, asked: TreeAsked) -> None:
             ui.link("next tree →", link("tree", run=source.name, step=step, tree=after, colour=look.colour)).classes(
                 "next-tree"
             )
+        if source.path.is_dir() and tree.latents:
+            ui.link("as pictures", look.address("images", node=int(tree.ids[look.row]))).classes("as-pictures")
     if look.pieces.note:
         says(look.pieces.note)
     await View(look, bar).start()
@@ -220,6 +223,8 @@ class View:
     def _draw_links(self) -> None:
         look = self.look
         ui.link("under several credits", look.address("lens", node=int(look.tree.ids[look.row]))).classes("lens-link")
+        if BETWEEN not in look.source.name:
+            ui.link("what if", look.address("whatif", node=int(look.tree.ids[look.row]))).classes("whatif-link")
         if look.tree.is_leaf[look.row]:
             ui.link("compare with another leaf", look.address("pair", a=int(look.tree.ids[look.row]))).classes(
                 "pair-link"

@@ -122,3 +122,15 @@ def test_seeds_and_items_are_resampled_together():
     assert (same.low, same.high) == (0.5, 0.5)
     with pytest.raises(StatsError, match="no seeds"):
         nested_interval([])
+
+
+def test_seeds_and_items_against_all_resamples_counted():
+    """Two seeds with two items each: 2² draws of seeds times 2² of items in either, all equally likely."""
+    items = [[0.0, 1.0], [0.25, 0.75]]
+    means = [[(g[a] + g[b]) / 2 for a in (0, 1) for b in (0, 1)] for g in items]
+    every = [
+        ((x, y)[i] + (x, y)[j]) / 2 for x in means[0] for y in means[1] for i in (0, 1) for j in (0, 1)
+    ]  # fmt: skip
+    found = nested_interval(items, 0.8, draws=40_000)
+    low, high = np.quantile(every, [0.1, 0.9])
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)

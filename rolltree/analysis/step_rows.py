@@ -1,0 +1,153 @@
+"""Rows for trainers from valued steps: what TRL's PRM, DPO and SFT trainers read.
+
+    prm   {"prompt", "completions": [step, …], "labels": [true, …]}      stepwise supervision
+    dpo   {"prompt", "chosen", "rejected"}                               siblings of one fork
+    sft   {"prompt", "completion"}                                       one kept step with all that stands before it
+
+History is never edited: a step that is left out of `sft` still stands in the prompt of the next one, so no observation
+follows an action that is not there (arXiv 2512.10962).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rolltree.errors import RolltreeError
+from rolltree.tree import Node, Tree
+from rolltree.tree.atomic import new_file
+from rolltree.tree.steps import FIRST_ERROR, solved, steps_of, value_of
+
+Decode = Callable[[Sequence[int]], str]
+Row = dict[str, Any]
+
+
+class StepRowsError(RolltreeError):
+    """Rows that cannot be made or written; names what is missing and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRules:
+    """What becomes of values."""
+
+    soft: bool = False
+    """Labels as values instead of right and wrong."""
+    threshold: float = 0.0
+    """Above it a step counts as right (prm) or is kept (sft)."""
+    look_back: float = 0.0
+    """f of y_i = v_i − f·(y_{i−1} − v_i) from the second step on (MedS³): a step that lost value is told so."""
+    merge: bool = False
+    """Beside each row one in which its last two steps are a single one, with the later one's label (HRM)."""
+    until_error: bool = True
+    """Whether a row ends with its first error, as labels by people do: what follows has no label of its own."""
+    margin: float = 0.5
+    """Least difference between the values of a pair."""
+    all_pairs: bool = False
+    """Every pair of a fork that differs so much, instead of its best and its worst."""
+
+
+def prm_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
+    """A row for each finished rollout whose steps all have a value; where rollouts were labelled, for these alone."""
+    for leaf in labelled(tree):
+        steps = steps_of(tree, leaf)
+        values = [value_of(tree, step) for step in steps]
+        known = [v for v in values if v is not None]
+        if not steps or len(known) < len(values):
+            continue
+        prompt, texts = before(tree, steps[0], decode), [decode(step.actions.tolist()) for step in steps]
+        numbers = looked_back(known, rules.look_back)
+        count = len(steps)
+        if rules.until_error:
+            count = next((i + 1 for i, v in enumerate(known) if v <= rules.threshold), count)
+        labels = [y if rules.soft else v > rules.threshold for v, y in zip(known, numbers, strict=True)][:count]
+        yield {"prompt": prompt, "completions": texts[:count], "labels": labels}
+        if rules.merge and count >= 2:
+            merged = [*texts[: count - 2], texts[count - 2] + texts[count - 1]]
+            yield {"prompt": prompt, "completions": merged, "labels": [*labels[: count - 2], labels[count - 1]]}
+
+
+def dpo_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
+    """Pairs of siblings whose values differ enough: the same context, one step each. Equal texts are no pair."""
+    for node in tree.walk():
+        children = [c for c in tree.children(node) if c.role == "policy" and len(c) and c.status != "failed"]
+        valued = [(v, c) for c in children if (v := value_of(tree, c)) is not None]
+        ranked = sorted(valued, key=lambda pair: -pair[0])
+        pairs = [(a, b) for i, a in enumerate(ranked) for b in ranked[i + 1 :]]
+        if not rules.all_pairs:
+            pairs = [(ranked[0], ranked[-1])] if len(ranked) > 1 else []
+        for (high, better), (low, worse) in pairs:
+            chosen, rejected = decode(better.actions.tolist()), decode(worse.actions.tolist())
+            if high - low >= rules.margin and chosen != rejected:
+                yield {"prompt": before(tree, better, decode), "chosen": chosen, "rejected": rejected}
+
+
+def sft_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
+    """Steps whose value is above the threshold, each once, those of rollouts that failed included."""
+    seen: set[int] = set()
+    for leaf in labelled(tree):
+        for step in steps_of(tree, leaf):
+            value = value_of(tree, step)
+            if step.id not in seen and value is not None and value > rules.threshold:
+                seen.add(step.id)
+                yield {"prompt": before(tree, step, decode), "completion": decode(step.actions.tolist())}
+
+
+def from_failed(tree: Tree, rules: RowRules) -> tuple[int, int]:
+    """How many kept steps there are, and how many of them stand in no rollout that was right."""
+    kept: dict[int, bool] = {}
+    for leaf in labelled(tree):
+        for step in steps_of(tree, leaf):
+            value = value_of(tree, step)
+            if value is not None and value > rules.threshold:
+                kept[step.id] = kept.get(step.id, True) and not solved(leaf)
+    return len(kept), sum(kept.values())
+
+
+def labelled(tree: Tree) -> list[Node]:
+    """The leaves that were labelled; all judged ones where none was."""
+    judged = [n for n in tree.leaves() if n.status == "done" and "reward" in n.scores and n.parent is not None]
+    noted = [n for n in judged if FIRST_ERROR in n.notes]
+    return noted or judged
+
+
+def looked_back(values: Sequence[float], f: float) -> list[float]:
+    """MedS³'s soft look-back, in place as released: the value before is the adjusted one."""
+    out = list(values)
+    for i in range(1, len(out)):
+        out[i] = out[i] - f * (out[i - 1] - out[i])
+    return out
+
+
+def before(tree: Tree, node: Node, decode: Decode) -> str:
+    """The text that a node was written after."""
+    return "".join(decode(n.actions.tolist()) for n in tree.path(node)[:-1])
+
+
+ROWS: dict[str, Callable[[Tree, Decode, RowRules], Iterator[Row]]] = {"prm": prm_rows, "dpo": dpo_rows, "sft": sft_rows}
+
+
+def write_rows(rows: Iterable[Row], path: Path, *, overwrite: bool = False) -> int:
+    """Write rows as JSON lines or Parquet, by the file's ending; how many there were. No rows are refused."""
+    found = list(rows)
+    if not found:
+        raise StepRowsError(
+            "these rollouts give no rows: no step has a value, or none passes the threshold; label them first "
+            "(rolltree solve step_labels), or lower --threshold or --margin"
+        )
+    if path.exists() and not overwrite:
+        raise StepRowsError(f"{path} exists and is kept as it is; give another --out, or --overwrite")
+    if path.suffix == ".parquet":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(found), path)
+    elif path.suffix == ".jsonl":
+        with new_file(path, overwrite=overwrite) as sink:
+            sink.writelines(f"{json.dumps(row)}\n" for row in found)
+    else:
+        raise StepRowsError(f"{path} ends in neither .jsonl nor .parquet; give the file one of these endings")
+    return len(found)

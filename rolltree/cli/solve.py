@@ -1,0 +1,198 @@
+"""`rolltree solve`: answer items with a frozen policy and any method."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rolltree.cli.common import at_least, at_most, emit, first_name, parse
+from rolltree.cli.placed import asked_task
+from rolltree.errors import RolltreeError
+from rolltree.recipe.registry import RECIPES
+from rolltree.task.data.flags import DataFlags
+from rolltree.visible import visible
+
+ABOUT = """Answer questions with a frozen policy: nothing is trained, any recipe is a method, tokens are the budget.
+
+  rolltree solve best_of_n --task countdown --items 32
+  rolltree solve mcts --task countdown --tokens 600 --out runs/mcts
+  rolltree solve ets --task arithmetic --select beam --out runs/beam
+  rolltree solve best_of_n --task mine.jsonl --policy HuggingFaceTB/SmolLM2-135M-Instruct --engine vllm
+
+--tokens is what an item may cost: all tokens that are sampled for it, by every role, each prefix once. Answers are JSON
+lines: on stdout, or with --out in a folder, whose run goes on where it was interrupted when the same command is given
+again. The report says how often the answer was right and how often any rollout was (where that can be known), and what
+it cost. To hold methods against one another at equal tokens: rolltree compare METHOD METHOD --frozen.
+"""
+
+
+@dataclass(frozen=True)
+class SolveArguments:
+    """What to answer with what."""
+
+    task: str = "countdown"
+    """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
+    level: int | None = None
+    """Its difficulty; the task's default when left out."""
+    policy: str = "nano"
+    """A model's name (rolltree models), a folder, or a hub id."""
+    trust_remote_code: bool = False
+    """Run the Python code that the model's folder brings, if it brings any; read it before."""
+    engine: str = "local"
+    """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
+    device: str = "auto"
+    """Where a local engine computes: auto (a GPU where there is one), cpu, cuda or cuda:N."""
+    dtype: str = "auto"
+    """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
+    items: int = 16
+    """How many items."""
+    items_from: Literal["train", "test"] = "test"
+    """Which split they are from."""
+    seed: int = 0
+    """Where chance starts; it also decides which items come first."""
+    temperature: float = 1.0
+    """Of sampling; 0 is greedy."""
+    top_p: float = 1.0
+    """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
+    tokens: int | None = None
+    """Most tokens to sample for an item, over all roles; as many as the method wants when left out."""
+    total: int | None = None
+    """Most tokens to sample in all; items that are not begun by then stay unanswered."""
+    at_once: int = 16
+    """Items that are answered side by side; no answer depends on it."""
+    out: Path | None = None
+    """Folder for answers.jsonl, report.json and the trees; the same command goes on where it was interrupted."""
+    trees: bool = True
+    """Keep the trees in --out, for rolltree view."""
+    json: bool = False
+    """Print the report as JSON instead of answers."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Answer, write down, report."""
+    name, rest = first_name(arguments)
+    if name is None and not {"-h", "--help"} & set(rest):
+        raise RolltreeError("which method? rolltree solve best_of_n --task countdown; rolltree recipes lists them")
+    name = name or "best_of_n"
+    made = RECIPES.find(name)
+    shape = make_dataclass(
+        "SolveCommand",
+        [
+            ("arguments", SolveArguments, field(default_factory=SolveArguments, metadata={"heading": "What to answer"})),
+            ("data", DataFlags, field(default_factory=DataFlags, metadata={"heading": "Your own data"})),
+            ("recipe", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
+        ],
+        frozen=True,
+    )  # fmt: skip
+    return _solve(name, parse(shape, rest, f"solve {name}", ABOUT))
+
+
+def _solve(name: str, parsed: Any) -> int:
+    # Imported here, because they load torch and --help needs none of it.
+    from rolltree.control.ledger import Budget, Limits
+    from rolltree.engine.choose import choose_engine
+    from rolltree.engine.protocol import Engine, Sampling
+    from rolltree.generate.answers import check_item
+    from rolltree.policy.device import place
+    from rolltree.policy.trust import trust_code
+    from rolltree.recipe.check import check
+    from rolltree.recipe.compose import compose
+    from rolltree.rollout.answers import AnswerFolder
+    from rolltree.rollout.solve import Answer, report, solve
+    from rolltree.train.peers import frozen_peers
+    from rolltree.tree import Forest
+
+    asked: SolveArguments = parsed.arguments
+    _check(asked)
+    if asked.trust_remote_code:
+        trust_code()
+    address = parsed.data.address(asked.task)
+    task = asked_task(address, asked.level, asked.policy)
+    parts = compose(parsed.recipe)
+    items = list(enumerate(itertools.islice(task.items(asked.items_from, asked.seed), asked.items)))
+    told = {
+        "method": name, "knobs": asdict(parsed.recipe), "task": address, "level": task.level, "model": asked.policy,
+        "engine": asked.engine, "seed": asked.seed, "items_from": asked.items_from, "items": asked.items,
+        "tokens": asked.tokens, "temperature": asked.temperature, "top_p": asked.top_p,
+    }  # fmt: skip
+    folder = None if asked.out is None else AnswerFolder(asked.out, told, trees=asked.trees)
+    known = {} if folder is None else {a.index: a for a in folder.answers}
+    if known:
+        print(f"{len(known)} of {len(items)} items are answered already; going on", file=sys.stderr)
+    answers, budget = list(known.values()), Budget(Limits(decoded=asked.total))
+
+    def done(answer: Answer, forest: Forest) -> None:
+        answers.append(answer)
+        if folder is not None:
+            folder.add(answer, forest)
+        elif not asked.json:
+            print(json.dumps(asdict(answer)), flush=True)
+        _progress(answers, len(items))
+
+    draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+
+    async def work() -> None:
+        engine = await choose_engine(
+            asked.engine, asked.policy, sampling=draw, placement=place(asked.device, asked.dtype)
+        )
+        peers: dict[str, Engine] = {}
+        try:
+            check(parts, engine, task)
+            peers |= frozen_peers(parts.peers)
+            for _, item in items:
+                check_item(item, engine, peers, answered=False)
+            await solve(
+                parts.strategy, engine, task, [(i, item) for i, item in items if i not in known], seed=asked.seed,
+                tokens=asked.tokens, total=budget, sampling=draw, peers=peers, at_once=asked.at_once, done=done,
+            )  # fmt: skip
+        finally:
+            for each in (engine, *peers.values()):
+                await each.close()
+
+    if len(known) < len(items):
+        asyncio.run(work())
+    answers.sort(key=lambda a: a.index)
+    numbers = report(answers, len(items), dict(budget.spent.by_role))
+    if folder is not None:
+        folder.close(numbers)
+    if asked.json:
+        emit(numbers)
+    else:
+        shown = {k: v for k, v in numbers.items() if v not in (None, {}, 0)}
+        said = "  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items())
+        print(said if folder is not None else f"\n{said}", file=sys.stdout if folder is not None else sys.stderr)
+    crashed = [a.error for a in answers if a.error]
+    if crashed:
+        print(f"rolltree: {len(crashed)} trees crashed; the first: {visible(crashed[0])}", file=sys.stderr)
+    return 1 if crashed and len(crashed) == len(answers) else 0
+
+
+def _progress(answers: Sequence[Any], asked: int) -> None:
+    """One line that replaces itself, where somebody is watching."""
+    if not sys.stderr.isatty():
+        return
+    judged = [a.score for a in answers if a.score is not None]
+    right = f", {100 * sum(judged) / len(judged):.0f} % right" if judged else ""
+    tokens = sum(a.decoded for a in answers)
+    end = "\n" if len(answers) == asked else ""
+    print(f"\r{len(answers)} of {asked} items, {tokens:,} tokens{right}   ", end=end, file=sys.stderr, flush=True)
+
+
+def _check(asked: SolveArguments) -> None:
+    """Refuse before anything is sampled what could not be."""
+    at_least(1, items=asked.items, at_once=asked.at_once)
+    at_most(1_000_000, items=asked.items, at_once=asked.at_once)
+    for option, value in (("--tokens", asked.tokens), ("--total", asked.total)):
+        if value is not None and value < 1:
+            raise RolltreeError(f"{option} {value} buys no answer; give a whole number of at least 1")
+    if not (math.isfinite(asked.temperature) and asked.temperature >= 0):
+        raise RolltreeError(f"--temperature {asked.temperature} samples nothing; give a number of 0 (greedy) or more")
+    if not 0 < asked.top_p <= 1:
+        raise RolltreeError(f"--top-p {asked.top_p} makes no sense; give a number above 0 and at most 1 (no limit)")

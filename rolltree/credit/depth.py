@@ -1,0 +1,107 @@
+"""Credit depth by depth: the branches that are alive at one action of a tree are compared with one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from rolltree.credit import partition
+from rolltree.credit.advantage import Advantage, CreditError
+from rolltree.credit.backup import backup
+from rolltree.credit.normalise import Ddof, centred, scaled, spread_of
+from rolltree.credit.outcome import outcomes
+from rolltree.credit.registry import register
+from rolltree.tree.table import Bools, Floats, Ints, Table
+
+
+@register("depthwise", paper="BranchGRPO, arXiv:2509.06040", family="tree")
+@dataclass(frozen=True, slots=True)
+class Depthwise:
+    """A(action) = (V − mean)/std over the branches of its tree that are alive at its depth (BranchGRPO).
+
+    V is the mean outcome below a branch, or with `backup="likely"` the mean over children weighted by the softmax of
+    the log-prob of their first action (the paper's path-probability weighting). Depth counts actions, so a run without
+    a fork has one too. `scale="leaf_std"` divides by the tree's deviation over leaves: in a balanced tree that is
+    exactly the gradient of plain terminal advantages averaged over what leaves share. One branch alone gets 0.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"reward"})
+    backup: Literal["mean", "likely"] = "mean"
+    """What a branch is worth: the mean of its leaves, or its children weighted by how likely they were."""
+    scale: Literal["depth_std", "leaf_std", "none"] = "depth_std"
+    """What differences are divided by: the deviation at their depth, that of the tree's leaves, or nothing."""
+    ddof: Ddof = 1
+    """1 divides the variance by branches − 1, as torch does, 0 by branches."""
+    eps: float = 1e-8
+    """Added to the deviation."""
+    clip: float = 5.0
+    """Largest size of an advantage; 0 = none."""
+
+    def __call__(self, table: Table) -> Advantage:
+        """Advantages per action."""
+        if self.scale not in ("depth_std", "leaf_std", "none"):
+            raise CreditError(f'depthwise: scale is {self.scale!r}; choose "depth_std", "leaf_std" or "none"')
+        leaf = outcomes(table)
+        value = likely(table, leaf) if self.backup == "likely" else backup(table, leaf, "leaf_mean")
+        alive = np.repeat(table.trainable & np.isfinite(value), table.length)
+        values = np.where(alive, np.repeat(np.nan_to_num(value), table.length), 0.0)
+        group = np.where(alive, depths(table), -1)
+        _, numbered = np.unique(group, return_inverse=True)
+        group = np.where(alive, numbered, -1)
+        out = centred(values, group, "mean")
+        if self.scale == "depth_std":
+            flat = partition.spread(spread_of(values, group, "std", ddof=self.ddof), group, 0.0) < 1e-6
+            out = scaled(out, values, group, "std", ddof=self.ddof, eps=self.eps)
+            out[flat] = 0.0
+        elif self.scale == "leaf_std":
+            own = partition.leaf_groups(table, "tree")
+            unit = spread_of(np.where(own >= 0, leaf, 0.0), own, "std", ddof=self.ddof)
+            unit = np.append(unit, np.full(max(0, len(table.trees) - len(unit)), np.nan))
+            per_action = np.repeat(unit[table.tree], table.length) + self.eps
+            usable = np.isfinite(per_action) & (per_action > 1e-6)
+            out = np.divide(out, per_action, out=np.zeros(len(out)), where=usable)
+        return Advantage(action=np.clip(out, -self.clip, self.clip) if self.clip else out)
+
+
+def places(table: Table) -> Ints:
+    """Per action, how many actions stand before it on its path."""
+    before = np.rint(table.down(table.length.astype(np.float64))).astype(np.int64) - table.length
+    return np.repeat(before, table.length) + np.arange(table.actions) - np.repeat(table.start, table.length)
+
+
+def depths(table: Table) -> Ints:
+    """Per action, a number for its tree and its place."""
+    place = places(table)
+    return np.repeat(table.tree, table.length) * (int(place.max(initial=0)) + 1) + place
+
+
+def likely(table: Table, leaf: Floats) -> Floats:
+    """V per node: the children's, weighted by the softmax of the log-prob of their first action."""
+    value = np.full(len(table.nodes), np.nan)
+    value[table.leaf[table.live]] = leaf[table.live]
+    children: dict[int, list[int]] = {}
+    for row, above in enumerate(table.parent.tolist()):
+        children.setdefault(above, []).append(row)
+    for row in range(len(table.nodes) - 1, -1, -1):
+        below = [c for c in children.get(row, []) if np.isfinite(value[c])]
+        if not below:
+            continue
+        first = [_first_logp(table, c) for c in below]
+        weight = np.exp(np.array(first) - max(first))
+        value[row] = float((weight * value[below]).sum() / weight.sum())
+    return value
+
+
+def _first_logp(table: Table, row: int) -> float:
+    logp = table.nodes[row].logp
+    return float(logp[0]) if logp is not None and len(logp) and np.isfinite(logp[0]) else 0.0
+
+
+def dropped(table: Table, keep: Bools, advantage: Advantage) -> Advantage:
+    """An advantage without the actions that are not kept; their weight stays, so the others count as before."""
+    use = keep.astype(np.float64)
+    action = None if advantage.action is None else advantage.action * use
+    factor = use if advantage.factor is None else advantage.factor * use
+    return Advantage(advantage.leaf, advantage.node, action, factor, advantage.counted)

@@ -1,0 +1,1 @@
+"""Judges: what says how good rollouts are where no verifier does, by one protocol (`protocol`)."""

@@ -1,0 +1,131 @@
+"""Frozen arms: recipes compared as ways to answer with a policy that nobody trains, at equal tokens over all roles.
+
+An item may cost what the budget leaves for each; a method that wants more ends there, one that wants less has saved it.
+Majority and the most confident of independent rollouts, with as many as the same tokens buy, stand beside every
+comparison: a search that does not beat them has shown nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rolltree.lab.arms import Arm
+from rolltree.lab.runner import Spec, Tick
+from rolltree.lab.sources import modules_of
+from rolltree.lab.trace import LabError, Trace, TraceTally
+from rolltree.lab.train_runner import LoadTask, TrainRunner
+from rolltree.recipe.check import check
+from rolltree.recipe.recipe import Parts
+from rolltree.rollout.solve import Answer, report, solve
+from rolltree.task.protocol import spoken_by
+from rolltree.task.registry import load_task
+from rolltree.train.peers import frozen_peers
+from rolltree.tree import Forest
+
+MANY = 10_000
+"""Rollouts that no budget of tokens buys: the baselines end at theirs."""
+BASELINES = (
+    Arm("majority", "best_of_n", (("final", "majority"), ("n", MANY))),
+    Arm("most confident", "best_of_n", (("final", "best"), ("n", MANY))),
+)
+
+
+def with_baselines(chosen: Sequence[Arm]) -> tuple[Arm, ...]:
+    """The arms with both baselines behind them."""
+    return (*chosen, *(arm for arm in BASELINES if arm.label not in {a.label for a in chosen}))
+
+
+@dataclass(frozen=True)
+class FrozenRunner:
+    """Answers held-out items with an arm's strategy. `load` lets a task that is in no registry be compared on."""
+
+    load: LoadTask = load_task
+
+    def check(self, spec: Spec) -> None:
+        """Build everything once and see that the parts fit."""
+        from rolltree.engine.local import LocalEngine
+        from rolltree.policy.load import load_model
+
+        for knob, _ in spec.arm.knobs:
+            if knob.partition(".")[0] in ("train", "optim", "control"):
+                raise LabError(f"{knob} is for training, and frozen arms train nothing; leave it out")
+        if spec.conditions.axis != "decoded":
+            raise LabError(
+                f"frozen arms are compared at equal tokens, not at equal {spec.conditions.axis}; leave out --axis"
+            )
+        if tokens_each(spec) < 1:
+            raise LabError(
+                f"a budget of {spec.conditions.budget:g} tokens leaves none for each of {spec.conditions.eval_items} "
+                "items; raise --budget or lower --eval-items"
+            )
+        engine = LocalEngine(load_model(spec.conditions.model))
+        try:
+            task = self.load(spec.conditions.task, level=spec.conditions.level)
+            check(self.parts(spec), engine, spoken_by(task, engine.codec))
+        finally:
+            asyncio.run(engine.close())
+
+    def parts(self, spec: Spec) -> Parts:
+        """The composition whose strategy answers."""
+        return TrainRunner(self.load).parts(spec)
+
+    def modules(self, spec: Spec) -> Iterable[str]:
+        """The strategy with its parts, the task and the engine."""
+        task = self.load(spec.conditions.task, level=spec.conditions.level)
+        return {"rolltree.engine.local", __name__, *modules_of((self.parts(spec), task))}
+
+    def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
+        """Answer every item and say how many were right."""
+        on, began = spec.conditions, time.monotonic()
+        answers = asyncio.run(self._answers(spec, tick))
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = sorted(answers, key=lambda a: a.index)
+        (folder / "answers.jsonl").write_text("".join(f"{json.dumps(asdict(a))}\n" for a in lines), encoding="utf-8")
+        numbers = report(answers, on.eval_items)
+        row = {
+            # What it was given is where it stands; what it spent is told beside.
+            "decoded": on.budget, "trained": 0.0, "seconds": time.monotonic() - began,
+            "pass@1": float(numbers["accuracy"] or 0.0), f"pass@{on.eval_samples}": float(numbers["any_right"] or 0.0),
+            "budget/decoded": float(numbers["decoded"]),
+        }  # fmt: skip
+        tallies = {a.id: TraceTally(1, int((a.score or 0.0) >= 1)) for a in answers}
+        return Trace(spec.arm.label, spec.seed, (row,), tallies, str(folder))
+
+    async def _answers(self, spec: Spec, tick: Tick) -> list[Answer]:
+        from rolltree.engine.local import LocalEngine
+        from rolltree.policy.load import load_model
+
+        on, parts = spec.conditions, self.parts(spec)
+        engine = LocalEngine(load_model(on.model))
+        task = spoken_by(self.load(on.task, level=on.level), engine.codec)
+        items = list(enumerate(itertools.islice(task.items("test", spec.seed), on.eval_items)))
+        answers: list[Answer] = []
+
+        def done(answer: Answer, forest: Forest) -> None:
+            answers.append(answer)
+            tick(on.budget * len(answers) / len(items), f"{spec.arm.label}, seed {spec.seed}")
+
+        peers = frozen_peers(parts.peers)
+        try:
+            await solve(
+                parts.strategy, engine, task, items, seed=spec.seed, tokens=tokens_each(spec), peers=peers, done=done
+            )
+        finally:
+            for each in (engine, *peers.values()):
+                await each.close()
+        if crashed := [a for a in answers if a.error]:
+            raise LabError(
+                f"{spec.arm.label!r} crashed on {len(crashed)} of {len(answers)} items; the first: {crashed[0].error}"
+            )
+        return answers
+
+
+def tokens_each(spec: Spec) -> int:
+    """What an item may cost."""
+    return int(spec.conditions.budget // spec.conditions.eval_items)

@@ -1,0 +1,56 @@
+"""I-MCTS: introspective Monte Carlo tree search (arXiv 2502.14693)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rolltree.generate.search.steps import StepTree
+from rolltree.generate.search.values import judge_of
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts
+from rolltree.recipe.searching import search_parts
+
+
+@dataclass(frozen=True, slots=True)
+class IMcts:
+    """UCT whose values begin as a prior and go over to results: w·v + (1 − w)·mean with w = c_v/(n + c_v).
+
+    The paper edits pipelines and asks a model to grade each plan; here the steps are the policy's own, the prior is its
+    confidence in a step, and siblings differ because twins are merged, not because they were shown to one another
+    (reconstructed). `Introspective` is the paper's order of proposing and running, held against exact pipelines by the
+    check. An untried child has n = c_v, so the prior orders them.
+    """
+
+    card: ClassVar[Card] = Card(
+        "i_mcts", "Introspective Monte Carlo tree search", "2502.14693", 2025,
+        "6 % absolute over strong open AutoML agents on ML tasks", ("generate", "filter", "control"), "mcts",
+        Evidence("best worth", "the same descent with priors that know nothing", check="studies.search.pipelines:imcts",
+                 seeds=5),
+        counter=Counter("rollout/births/resample"),
+    )  # fmt: skip
+    turns: int = 16
+    """Expansions."""
+    ways: int = 5
+    """Steps tried at a node."""
+    step: int = 16
+    """Most tokens of a step."""
+    delimiter: str = ","
+    """What ends a step, besides the task's own stop strings; "" = nothing."""
+    worth: str = "path"
+    """What a path is worth: confidence over the path, its last "step" or its "least" likely one; the verifier; head:FILE."""
+    rollouts: int = 1
+    """Completions from every new node; 0 = the judge's opinion of the node itself."""
+    prior: float = 0.2
+    """c_v of the blend, and n of a child that was not tried; 0 = plain UCT."""
+    exploration: float = 2.0
+    """c of UCT."""
+    final: Literal["vote", "best"] = "best"
+    """The answer: most value in all, or the single best leaf's."""
+
+    def build(self) -> Parts:
+        """A descent by the blended values."""
+        tree = StepTree(
+            self.turns, self.ways, "uct", self.step, self.delimiter, judge_of(self.worth), self.rollouts,
+            self.exploration, prior=self.prior, final=self.final,
+        )  # fmt: skip
+        return search_parts("i_mcts", tree)

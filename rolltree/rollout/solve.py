@@ -1,0 +1,149 @@
+"""Answers with a frozen policy: any strategy, no learner, a budget of tokens for each item over all roles.
+
+Items are answered side by side and each by itself, so an answer depends on the item, the method and the seed alone: what
+is found again after a kill need not be made again, and what is made then is what would have been made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rolltree.control.ledger import Budget, Limits
+from rolltree.engine.protocol import Engine, Sampling
+from rolltree.generate.judge.measured import answer_of, tally
+from rolltree.generate.patience import first_of
+from rolltree.generate.runner import grow
+from rolltree.generate.strategy import TreeStrategy
+from rolltree.task.protocol import Item, Task
+from rolltree.tree import Forest, Node, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one item; a line of the answers' file."""
+
+    id: str
+    index: int
+    """Its place among the items asked."""
+    answer: str | None
+    """In normal form; None = no rollout gave one."""
+    text: str
+    """The most valued rollout with that answer, without the prompt."""
+    score: float | None
+    """The verdict on the answer; None = nobody can say (an item without an answer), or there is none."""
+    how: str
+    """What chose it: the method, or "majority" where the method chooses nothing."""
+    share: float
+    """Share of the votes that it got."""
+    leaves: int
+    """Rollouts that were finished."""
+    failed: int
+    """Rollouts that broke: they count for nothing."""
+    decoded: int
+    """Tokens sampled for it over all roles, each prefix once."""
+    prefilled: int
+    env_steps: int
+    judge_calls: int
+    any_right: bool | None
+    """Whether some finished rollout was right: what a perfect choice would have got."""
+    operators: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each operator of the search wrote."""
+    error: str = ""
+    """Why growing its tree crashed; "" = it did not."""
+
+
+async def solve(
+    strategy: TreeStrategy,
+    engine: Engine,
+    task: Task,
+    items: Sequence[tuple[int, Item]],
+    *,
+    seed: int = 0,
+    tokens: int | None = None,
+    total: Budget | None = None,
+    sampling: Sampling | None = None,
+    peers: Mapping[str, Engine] | None = None,
+    at_once: int = 16,
+    done: Callable[[Answer, Forest], None],
+) -> None:
+    """Answer items (each with its index), `at_once` of them side by side; `done` is told of each with its trees.
+
+    `tokens` bounds what is decoded for an item by all roles together, `total` the whole run.
+    """
+    run = total or Budget()
+    todo = iter(items)
+
+    async def worker() -> None:
+        for index, item in todo:
+            if run.remaining("decoded") < 1:
+                return
+            account = run.child(item.id, Limits(decoded=tokens))
+            forest = await grow(
+                strategy, engine, task, [item], seed=seed, budget=account, per_prompt=Limits(decoded=tokens),
+                sampling=sampling, peers=peers,
+            )  # fmt: skip
+            done(answered(index, item, forest, engine.codec.decode, account), forest)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(max(1, min(at_once, len(items)))):
+                group.create_task(worker())
+    except ExceptionGroup as broken:
+        raise first_of(broken) from broken
+
+
+def answered(index: int, item: Item, forest: Forest, decode: Callable[[Any], str], account: Budget) -> Answer:
+    """One item's answer from the trees grown for it."""
+    tree = forest[item.id]
+    finished = [n for n in tree if n.status == "done" and n.role == "policy" and ("reward" in n.scores or n.is_leaf)]
+    voters = [n for n in finished if answer_of(n) is not None]
+    said, how = tree.notes.get("answer"), "method"
+    if said is None and voters:
+        shares = tally(tree, voters, "leaf")
+        said, how = max(shares, key=lambda a: shares[a]), "majority"
+    mine = [n for n in voters if answer_of(n) == said]
+    best = max(mine or finished, key=lambda n: n.scores.get("value", 0.0), default=None)
+    known = [n.scores["reward"] for n in finished if "reward" in n.scores]
+    spent = account.spent
+    operators: dict[str, int] = {}
+    for node in tree:
+        if name := node.notes.get("operator"):
+            operators[name] = operators.get(name, 0) + 1
+    return Answer(
+        item.id, index, None if said is None else str(said), "" if best is None else text_of(tree, best, decode),
+        max((n.scores["reward"] for n in mine if "reward" in n.scores), default=None if not known else 0.0), how,
+        len(mine) / len(voters) if voters else 0.0, len(finished),
+        sum(n.status == "failed" for n in tree), spent.decoded, spent.prefilled, spent.env_steps, spent.judge_calls,
+        None if not known else max(known) >= 1, operators, str(tree.notes.get("failed", "")),
+    )  # fmt: skip
+
+
+def text_of(tree: Tree, leaf: Node, decode: Callable[[Any], str]) -> str:
+    """What was written up to a leaf since the last prompt, special tokens left out."""
+    path = tree.path(leaf)
+    start = max(i for i, node in enumerate(path) if node.role == "prompt")
+    return "".join(decode(node.actions) for node in path[start + 1 :])
+
+
+def report(answers: Sequence[Answer], asked: int, roles: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """The numbers of a run of answers."""
+    judged = [a for a in answers if a.score is not None]
+    known = [a for a in answers if a.any_right is not None]
+    count = max(len(answers), 1)
+    return {
+        "items": asked,
+        "answered": sum(a.answer is not None for a in answers),
+        "accuracy": sum(a.score or 0.0 for a in judged) / len(judged) if judged else None,
+        "any_right": sum(bool(a.any_right) for a in known) / len(known) if known else None,
+        "decoded": sum(a.decoded for a in answers),
+        "decoded_per_item": sum(a.decoded for a in answers) / count,
+        "decoded_by_role": dict(roles or {}),
+        "judge_calls": sum(a.judge_calls for a in answers),
+        "env_steps": sum(a.env_steps for a in answers),
+        "leaves_per_item": sum(a.leaves for a in answers) / count,
+        "failed": sum(a.failed for a in answers),
+        "crashed": sum(bool(a.error) for a in answers),
+    }

@@ -1,0 +1,89 @@
+"""What-ifs started from a page: one at a time, in a process of its own, so that pages stay quick and it can end."""
+
+from __future__ import annotations
+
+import atexit
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from typing import IO
+
+from rolltree.view.links import ViewError
+from rolltree.view.source import RunSource
+from rolltree.view.whatif_saved import next_name
+
+PATIENCE = 20.0
+"""Seconds a cancelled what-if may take to save what it has."""
+
+
+@dataclass(frozen=True, eq=False)
+class WhatIfJob:
+    """One that was started here."""
+
+    run: str
+    name: str
+    process: subprocess.Popen[bytes]
+    said: IO[bytes] = field(repr=False)
+
+    @property
+    def growing(self) -> bool:
+        """Whether it is under way."""
+        return self.process.poll() is None
+
+    @property
+    def trouble(self) -> str:
+        """Why it did not come to its end, in its own sentence; "" where it did, or was cancelled."""
+        code = self.process.poll()
+        if code is None or code in (0, 130) or code < 0:
+            return ""
+        self.said.seek(0)
+        lines = self.said.read().decode("utf-8", "replace").strip().splitlines()
+        last = lines[-1] if lines else f"it ended with exit code {code}"
+        return last.removeprefix("rolltree: ")
+
+    def cancel(self) -> None:
+        """Ask it to end; what was grown is kept."""
+        if self.growing:
+            self.process.terminate()
+
+
+class WhatIfJobs:
+    """The one that is under way, and the last one that was."""
+
+    def __init__(self) -> None:
+        self.last: WhatIfJob | None = None
+        atexit.register(self._leave)
+
+    def start(self, source: RunSource, options: dict[str, str]) -> WhatIfJob:
+        """Start one with options as of the command line; refused while another is under way."""
+        if self.last is not None and self.last.growing:
+            raise ViewError(
+                f"what-if {self.last.name} of {self.last.run} is growing; wait for it or cancel it, one grows at a time"
+            )
+        name = next_name(source)
+        given = [
+            word for option, value in {**options, "name": name}.items() if value for word in (f"--{option}", value)
+        ]
+        if source.model:
+            given += ["--model", source.model]
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rolltree", "whatif", str(source.path), *given, "--json"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+        )  # fmt: skip
+        self.last = WhatIfJob(source.name, name, process, said)
+        return self.last
+
+    def of(self, source: RunSource, name: str) -> WhatIfJob | None:
+        """The one with this name, where it is the last that was started."""
+        job = self.last
+        return job if job is not None and (job.run, job.name) == (source.name, name) else None
+
+    def _leave(self) -> None:
+        if self.last is not None and self.last.growing:
+            self.last.cancel()
+            try:
+                self.last.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.last.process.kill()

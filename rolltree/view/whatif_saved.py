@@ -1,0 +1,175 @@
+"""What-ifs beside a run: a folder each, with the grown tree as a forest and a file that says what was asked.
+
+Nothing of the run itself is written to: its forests stay as training left them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from rolltree.tree import Tree
+from rolltree.tree.atomic import new_file
+from rolltree.tree.json_text import read_json
+from rolltree.tree.parquet import save
+from rolltree.view.links import ViewError
+from rolltree.view.source import RunSource
+
+FOLDER = "whatif"
+ABOUT, GROWN = "about.json", "forest"
+BETWEEN = f"/{FOLDER}/"
+"""What stands between a run's name and a what-if's in the name of the grown forest as a source."""
+State = Literal["growing", "done", "cancelled", "failed"]
+
+
+@dataclass(frozen=True)
+class About:
+    """What was asked, with what, and how far it is."""
+
+    step: int | None
+    tree: str
+    node: int
+    kept: int
+    """Tokens of the node that stayed."""
+    n: int
+    seed: int
+    engine: str
+    temperature: float
+    said: str
+    """Which weights continue, in a sentence."""
+    credit: str
+    """Name of the credit asked for; "" = the run's own."""
+    model: str
+    """Whose tokenizer shows it."""
+    start: int
+    """The node whose continuations were sampled."""
+    known: int
+    """Largest id of the nodes that stood before."""
+    state: State = "growing"
+    why: str = ""
+    """What went wrong."""
+    decoded: int = 0
+    pid: int = 0
+    host: str = ""
+
+    def fresh(self, node: int) -> bool:
+        """Whether a node was sampled by the what-if."""
+        return node > self.known and node != self.start
+
+    @property
+    def now(self) -> State:
+        """The state; what no living process grows any more has failed."""
+        if self.state == "growing" and self.host == platform.node() and not _lives(self.pid):
+            return "failed"
+        return self.state
+
+    @property
+    def trouble(self) -> str:
+        """What went wrong, in words."""
+        return self.why or ("the program that grew it ended before it was done" if self.now == "failed" else "")
+
+
+@dataclass(frozen=True)
+class SavedWhatIf:
+    """A what-if on disk."""
+
+    name: str
+    folder: Path
+    about: About
+
+    def source(self, run: RunSource) -> RunSource:
+        """The grown tree as a source of its own, under the run's name."""
+        return RunSource(f"{run.name}{BETWEEN}{self.name}", self.folder / GROWN, "forests", self.about.model)
+
+    def tell(self, **changes: Any) -> SavedWhatIf:
+        """Write down another state."""
+        about = replace(self.about, **changes)
+        with new_file(self.folder / ABOUT, overwrite=True) as sink:
+            json.dump(asdict(about), sink, indent=1)
+        return replace(self, about=about)
+
+    def keep(self, tree: Tree) -> None:
+        """Save the tree as it stands."""
+        save([tree], self.folder / GROWN, overwrite=True, states="drop")
+
+
+def beside(source: RunSource) -> Path:
+    """Where the what-ifs of a source are kept: in its folder, or beside its file."""
+    if source.kind == "nodes":
+        return source.path.with_name(f"{source.path.name}.{FOLDER}")
+    return source.inside(FOLDER)
+
+
+def start_saving(source: RunSource, about: About, tree: Tree, name: str = "") -> SavedWhatIf:
+    """Make the folder of a new what-if, under the next free number unless named."""
+    home = beside(source)
+    home.mkdir(parents=True, exist_ok=True)
+    here = about if about.pid else replace(about, pid=os.getpid(), host=platform.node())
+    name = name or next_name(source)
+    if not name.isalnum():
+        raise ViewError(f"a what-if cannot be named {name!r}; give letters and digits only")
+    folder = home / name
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise ViewError(f"{folder} exists and is kept as it is; give the what-if another name") from None
+    made = SavedWhatIf(name, folder, here)
+    made.keep(tree)
+    return made.tell()
+
+
+def next_name(source: RunSource) -> str:
+    """The next free number."""
+    taken = [int(p.name) for p in beside(source).glob("*") if p.name.isdigit()] if beside(source).is_dir() else []
+    return f"{max(taken, default=0) + 1:03d}"
+
+
+def saved_whatifs(source: RunSource) -> list[SavedWhatIf]:
+    """All what-ifs of a source, newest first; folders that are none are left out."""
+    found = sorted(beside(source).glob(f"*/{ABOUT}"), reverse=True) if beside(source).is_dir() else []
+    return [made for file in found if (made := _read(source, file.parent)) is not None]
+
+
+def saved_whatif(source: RunSource, name: str) -> SavedWhatIf:
+    """One what-if by its name."""
+    folder = beside(source) / name
+    made = _read(source, folder) if name.isalnum() and (folder / ABOUT).is_file() else None
+    if made is None:
+        known = ", ".join(s.name for s in saved_whatifs(source)) or "none yet"
+        raise ViewError(f"{source.name} has no what-if {name!r}; it has {known}")
+    return made
+
+
+def grown_source(sources: Sequence[RunSource], name: str) -> RunSource | None:
+    """The source behind a name of the form RUN/whatif/NAME; None where it is none."""
+    run, between, mine = name.rpartition(BETWEEN)
+    found = next((s for s in sources if s.name == run), None) if between else None
+    return None if found is None else saved_whatif(found, mine).source(found)
+
+
+def _read(source: RunSource, folder: Path) -> SavedWhatIf | None:
+    if source.kind != "nodes":
+        source.inside(FOLDER, folder.name, ABOUT)
+    try:
+        told: Any = read_json((folder / ABOUT).read_text(encoding="utf-8"))
+        names = {f.name for f in fields(About)}
+        return SavedWhatIf(
+            folder.name, folder, About(**{k: v for k, v in cast("dict[str, Any]", told).items() if k in names})
+        )
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

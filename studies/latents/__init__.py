@@ -1,0 +1,1 @@
+"""What trees of latents are worth: learning at equal denoiser calls, and search at equal denoiser calls."""

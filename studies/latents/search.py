@@ -1,0 +1,202 @@
+"""Search on digits at equal denoiser calls: `python -m studies.latents.search --out results.jsonl`.
+
+Each repeat is one prompt under one seed with 2,560 calls. The answer of every method is the best outcome it has found
+and the outcome of the leaf it chose; one-step guesses of beam and rebase are booked as calls, and verdicts on them too.
+`--exact` compares DTS's read-out with importance resampling of independent paths on a chain of text whose target is
+known (total variation distance at equal rollouts).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from rolltree.contract.tiny import SpellTask
+from rolltree.control.ledger import Limits
+from rolltree.engine.latent import LatentEngine
+from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.expected import Expected
+from rolltree.generate.independent import Independent
+from rolltree.generate.methods.dts import CHOSEN, TreeSampling
+from rolltree.generate.runner import grow
+from rolltree.generate.stepsearch import StepSearch
+from rolltree.generate.strategy import TreeStrategy
+from rolltree.policy.load import load_model
+from rolltree.task.digits.task import Digits
+from rolltree.task.protocol import Item, Verdict
+from rolltree.tree import Tree
+from studies.latents.learn import interval
+
+CALLS = 2560
+PLACES = (1, 3, 5, 7)
+
+
+@dataclass(frozen=True)
+class SearchStudy:
+    """What to run."""
+
+    out: Path
+    repeats: int = 64
+    rewards: tuple[str, ...] = ("symmetric",)
+    exact: bool = False
+    """Importance resampling against DTS on a chain with a known target, instead."""
+
+
+def methods(calls: int) -> dict[str, tuple[TreeStrategy, int]]:
+    """Every method with so many calls a prompt, of ten to a path, and the actions that these are.
+
+    A path begins with a draw from the prior, which is an action and no call: a tree that is narrow at its root has
+    fewer of them (counted in a trial run).
+    """
+    many = 10 * calls  # rounds that draw nothing cost nothing
+    wide, narrow = calls + 166, calls + 34
+
+    def search(alpha: float, **knobs: Any) -> TreeSampling:
+        return TreeSampling(many, PLACES, explore=0.1, scale=20.0, alpha=alpha, **knobs)
+
+    # Three or four rounds of width · (3 steps and a guess): so wide that the calls are the same.
+    beam = StepSearch(calls * 10 // 130, 3, "", Expected(), "beam", meaning="hidden", final="best")
+    return {
+        "best-of-n": (Independent(calls // 10), 2 * calls),
+        "DTS*": (search(0.8), wide),
+        "DTS*, mean backup": (search(0.8, backup="mean"), wide),
+        "DTS* narrow": (search(0.5), narrow),
+        "DTS* narrow, mean backup": (search(0.5, backup="mean"), narrow),
+        "beam": (beam, 2 * calls),
+        "rebase": (replace(beam, select="rebase"), 2 * calls),
+        "DTS narrow": (search(0.5, select="boltzmann"), narrow),
+    }
+
+
+async def run_method(name: str, reward: str, repeats: int) -> dict[str, Any]:
+    """Best and chosen outcomes of all repeats."""
+    best, chosen, calls, judged = list[float](), list[float](), list[float](), list[float]()
+    strategy, actions = methods(CALLS)[name]
+    for first in range(0, repeats, 16):
+        engine = LatentEngine(load_model("digits").model)
+        asked = [Item(f"search-{i}", i % 10, i % 10) for i in range(first, min(first + 16, repeats))]
+        limits = Limits(decoded=actions)
+        forest = await grow(strategy, engine, Digits(reward), asked, seed=1, per_prompt=limits)
+        await engine.close()
+        for tree in forest:
+            scores = outcomes(tree)
+            best.append(max(scores.values()))
+            chosen.append(scores.get(int(tree.notes.get(CHOSEN, -1)), best[-1]))
+            judged.append(sum(e.kind == "verify" or e.why.startswith("judged") for e in tree.events))
+        calls += [engine.calls / len(asked)] * len(asked)
+    return {"method": name, "reward": reward, "best": best, "chosen": chosen, "calls": float(np.mean(calls)),
+            "judged": float(np.mean(judged))}  # fmt: skip
+
+
+def outcomes(tree: Tree) -> Mapping[int, float]:
+    """Outcome by leaf, of whole paths."""
+    return {n.id: n.scores["reward"] for n in tree.leaves() if n.finish == "eos" and "reward" in n.scores}
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """A row a method and reward."""
+    rows = ["| reward | method | repeats | calls | verdicts | best found | chosen | best − best-of-n (paired) |",
+            "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    plain = {line["reward"]: np.array(line["best"]) for line in lines if line["method"] == "best-of-n"}
+    for line in lines:
+        apart = np.array(line["best"]) - plain[line["reward"]] if line["reward"] in plain else np.zeros(0)
+        rows.append(
+            f"| {line['reward']} | {line['method']} | {len(line['best'])} | {line['calls']:.0f} | {line['judged']:.0f} "
+            f"| {interval(line['best'])} | {interval(line['chosen'])} | "
+            f"{interval(apart) if len(apart) and line['method'] != 'best-of-n' else ''} |"
+        )
+    return "\n".join(rows)
+
+
+class Chain(SpellTask):
+    """Three letters whose outcome is a table."""
+
+    def value(self, text: str) -> float:
+        """A fixed number in [0, 1] for each text; one first letter in four leads to high ones."""
+        rng = np.random.default_rng([ord(c) for c in text] + [7])
+        return float(0.6 * (text[0] == "d") + 0.4 * rng.random())
+
+    async def verify(self, item: Item, state: object, text: str) -> Verdict:
+        """Its outcome."""
+        return Verdict(self.value(text), answer=text)
+
+
+SCALE = 10.0
+
+
+def exact(rollouts: int, repeats: int) -> dict[str, Any]:
+    """Total variation distance to p·exp(λr)/Z: DTS's read-out, and importance weights of independent paths."""
+    odds, task = [0.4, 0.3, 0.2, 0.1], Chain()
+    texts = ["".join(t) for t in itertools.product("abcd", repeat=3)]
+    prior = {t: math.prod(odds["abcd".index(c)] for c in t) for t in texts}
+    mass = {t: prior[t] * math.exp(SCALE * task.value(t)) for t in texts}
+    target = {t: m / sum(mass.values()) for t, m in mass.items()}
+    out: dict[str, list[float]] = {"DTS": [], "DTS narrow": [], "importance": []}
+    for seed in range(repeats):
+        for name, strategy in (
+            ("DTS", TreeSampling(rollouts, (1, 2), SCALE, select="boltzmann")),
+            ("DTS narrow", TreeSampling(rollouts, (1, 2), SCALE, alpha=0.5, select="boltzmann")),
+            ("importance", Independent(rollouts)),
+        ):
+            engine = TabularEngine(lambda _: [*odds, 0.0], Letters("abcd$", 4), max_context=16)
+            forest = asyncio.run(grow(strategy, engine, task, [Item("chain", "a", 1)], seed=seed, max_tokens=3))
+            tree = next(iter(forest))
+            share = dict.fromkeys(texts, 0.0)
+            if name == "importance":
+                told = [str(leaf.notes["answer"]) for leaf in tree.leaves()]
+                weight = [math.exp(SCALE * task.value(t)) for t in told]
+                for t, w in zip(told, weight, strict=True):
+                    share[t] += w / sum(weight)
+            else:
+                for t, w in read_out(tree).items():
+                    share[t] += w
+            out[name].append(sum(abs(share[t] - target[t]) for t in texts) / 2)
+    return {"rollouts": rollouts, **{name: interval(values) for name, values in out.items()}}
+
+
+def read_out(tree: Tree) -> dict[str, float]:
+    """The chance of each answer in a Boltzmann descent."""
+    out: dict[str, float] = {}
+    stack = [(tree.root, 1.0)]
+    while stack:
+        node, chance = stack.pop()
+        known = [c for c in tree.children(node) if "value" in c.scores]
+        if not known:
+            out[str(node.notes["answer"])] = out.get(str(node.notes["answer"]), 0.0) + chance
+            continue
+        raw = np.array([SCALE * c.scores["value"] for c in known])
+        share = np.exp(raw - raw.max())
+        stack += [(c, chance * float(w)) for c, w in zip(known, share / share.sum(), strict=True)]
+    return out
+
+
+def main(study: SearchStudy) -> None:
+    """Run what is missing; print the table of what stands."""
+    if study.exact:
+        for rollouts in (100, 300, 1000):
+            told = exact(rollouts, 16)
+            print(json.dumps(told))
+            with study.out.open("a") as sink:
+                sink.write(json.dumps(told) + "\n")
+        return
+    lines = [json.loads(line) for line in study.out.read_text().splitlines()] if study.out.exists() else []
+    known = {(line["method"], line["reward"]) for line in lines}
+    for reward, name in itertools.product(study.rewards, methods(CALLS)):
+        if (name, reward) not in known:
+            lines.append(asyncio.run(run_method(name, reward, study.repeats)))
+            with study.out.open("a") as sink:
+                sink.write(json.dumps(lines[-1]) + "\n")
+    print(table(lines))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(SearchStudy))

@@ -1,0 +1,114 @@
+"""What we would tell a practitioner: sentences that are written from stored tables, and none without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from rolltree.lab.entry import load_entries
+from rolltree.lab.entry_family import counted, together
+from studies.stored_table import BETTER, StoredCell, StoredTable
+
+Sentences = Iterator[tuple[str, str]]
+"""Each with the page that has its table."""
+TABLES_PAGE = "tables.md"
+_ABOUT = {
+    "stability": "Corrections of stale rollouts", "schedules": "Schedules", "credits": "Credits",
+    "trees-fresh": "Trees for answers of one turn", "trees": "Trees over turns", "real": "Recipes on a real model",
+}  # fmt: skip
+
+
+def calibrated(folder: Path) -> Sentences:
+    """How much the rate decides, by regime."""
+    for path in sorted(folder.glob("*.json")):
+        raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+        ends = [100 * float(one["mean"]) for one in raw["tried"]]
+        lr, updates = raw["chosen"]["lr"], raw["chosen"]["updates"]
+        yield (f"Calibrate first: on `{raw['regime']}` the same {raw['baseline']} ends between {min(ends):.1f} and "
+               f"{max(ends):.1f} % over rates and updates alone; best are {lr:g} and {updates}.",
+               f"{TABLES_PAGE}#calibration")  # fmt: skip
+
+
+def seeds(path: Path) -> Sentences:
+    """What a study of this size can see."""
+    found = cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
+    seen = [(r["effect"], r["power"]) for r in found if r["noise"] == "normal" and r["power"] is not None]
+    if seen:
+        told = ", ".join(f"{100 * power:.0f} % of effects of {effect:g} points" for effect, power in sorted(seen))
+        yield f"Count seeds: a screen on 8 and a confirmation on up to 20 fresh ones find {told}.", "error-rates.md"
+
+
+def claims(folder: Path) -> Sentences:
+    """What became of published claims at this size."""
+    verdicts = together(load_entries(folder))
+    told = counted(verdicts)
+    if verdicts:
+        void, rest = told.pop("void", 0), ", ".join(f"{n} × {verdict}" for verdict, n in told.items())
+        yield (f"Expect little of a single method: of {len(verdicts)} published claims asked here {void} could not be "
+               f"answered, and the others are {rest}.", "evidence.md")  # fmt: skip
+
+
+def verdicts(table: StoredTable) -> Sentences:
+    """What is better and worse than its base, column by column."""
+    about, page = _ABOUT.get(table.plan.name, table.plan.title), f"{TABLES_PAGE}#{table.plan.name}"
+    for column in table.columns:
+        tested = [c for c in table.cells if c.column == column and c.test is not None and c.label in _own(table)]
+        if not tested:
+            continue
+        better, worse = _where(tested, BETTER), _where(tested, ("worse",))
+        idle = _where(tested, ("void",))
+        rest = len(tested) - len(better) - len(worse) - len(idle)
+        said = [f"better: {_named(better)}" if better else "", f"worse: {_named(worse)}" if worse else "",
+                f"never acted: {_named(idle)}" if idle else "",
+                f"not told apart from what they are held against: {rest} of {len(tested)}" if rest else ""]  # fmt: skip
+        yield f"{about}, {column}: {'; '.join(words for words in said if words)}.", page
+
+
+def collapses(table: StoredTable) -> Sentences:
+    """Which columns bring the first row down."""
+    first = table.plan.rows()[0].label
+    down = [c for c in table.cells if c.label == first and c.collapsed]
+    for cell in down:
+        yield (f"{first} collapses in {cell.collapsed} of {len(cell.values)} runs at {cell.column}.",
+               f"{TABLES_PAGE}#{table.plan.name}")  # fmt: skip
+
+
+def simulated(table: StoredTable) -> Sentences:
+    """What waiting costs, where schedules are compared."""
+    name, first = "time/simulated", table.plan.rows()[0].label
+    for column in table.columns:
+        base = table.at(first, column)
+        known = [c for c in table.cells if c.column == column and c.costs.get(name) and c.label != first]
+        took = None if base is None else base.costs.get(name)
+        if known and took:
+            told = ", ".join(f"{c.label} {100 * ((c.costs[name] or 0.0) / took - 1):+.0f} %" for c in known)
+            yield f"Simulated time beside {first}, {column}: {told}.", f"{TABLES_PAGE}#{table.plan.name}"
+
+
+OF_TABLE: tuple[Callable[[StoredTable], Sentences], ...] = (verdicts, collapses, simulated)
+
+
+def page(tables: Sequence[StoredTable], calibrations: Path, errors: Path, evidence: Path) -> str:
+    """All sentences that have a table."""
+    told = [*calibrated(calibrations), *seeds(errors), *claims(evidence)]
+    told += [sentence for table in tables for of in OF_TABLE for sentence in of(table)]
+    lines = [f"{n}. {words} [Table]({where})" for n, (words, where) in enumerate(told, 1)]
+    return (
+        "# What we would tell a practitioner\n\nWritten by `python -m studies.publish` from stored tables, at the size "
+        "of the embedded policy. A\nsentence stands here only where its table does.\n\n" + "\n".join(lines) + "\n"
+    )
+
+
+def _own(table: StoredTable) -> list[str]:
+    """Rows that are no control."""
+    return [row.label for row in table.plan.arms]
+
+
+def _where(cells: Sequence[StoredCell], verdicts: Sequence[str]) -> list[StoredCell]:
+    return [c for c in cells if c.verdict in verdicts]
+
+
+def _named(cells: Sequence[StoredCell]) -> str:
+    return ", ".join(f"{c.label} ({100 * c.test.effect.estimate:+.1f})" for c in cells if c.test is not None)

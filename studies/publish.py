@@ -1,0 +1,132 @@
+"""Fill the pages and the README from finished tables: `python -m studies.publish`.
+
+Every `NAME.json` of `studies.board` found in `--runs` is stored under docs/measured/tables. From what stands there
+docs/measured/tables.md, docs/measured/practice.md and the tables at the top of the README are written again. Nothing is
+run, and what has no table is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rolltree.lab.trace import LabError
+from studies import practice
+from studies.command import run_study
+from studies.regime import CALIBRATED
+from studies.stored_table import StoredCell, StoredTable, load
+from studies.tables import TABLES
+
+BEGIN, END = "<!-- tables: written by studies.publish -->", "<!-- end of tables -->"
+IN_README = ("stability", "credits", "trees-fresh", "trees")
+
+
+@dataclass(frozen=True)
+class PublishSettings:
+    """What is read and written."""
+
+    runs: Path = Path("runs/studies")
+    """Folder of finished tables."""
+    docs: Path = Path("docs/measured")
+    """Folder of the pages."""
+    readme: Path = Path("README.md")
+    """The page that opens with the tables."""
+    calibrated: Path = CALIBRATED
+    """Folder of calibrations."""
+    evidence: Path = Path("evidence")
+    """Folder of stored evidence."""
+
+
+def main(settings: PublishSettings) -> list[str]:
+    """Store, write, and say which tables stand."""
+    kept = settings.docs / "tables"
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in TABLES:
+        for end in (".json", ".md"):
+            if (made := settings.runs / f"{name}{end}").is_file():
+                shutil.copyfile(made, kept / made.name)
+    tables = [load(kept / f"{name}.json") for name in TABLES if (kept / f"{name}.json").is_file()]
+    errors = settings.docs / "error-rates.json"
+    _write(settings.docs / "tables.md", _tables(tables, kept, settings.calibrated))
+    _write(settings.docs / "practice.md", practice.page(tables, settings.calibrated, errors, settings.evidence))
+    _between(settings.readme, [compact(t) for t in tables if t.plan.name in IN_README])
+    names = [table.plan.name for table in tables]
+    print(f"tables: {', '.join(names) or 'none is finished yet'}")
+    return names
+
+
+def compact(table: StoredTable) -> str:
+    """A table with a row for each method: mean and interval, what is not undecided, collapses, processor seconds."""
+    head = ["", *table.columns, "processor s"]
+    rows = [head, ["---"] * len(head)]
+    for label in table.rows:
+        cells = [table.at(label, column) for column in table.columns]
+        spent = [c.costs.get("time/processor") or 0.0 for c in cells if c is not None]
+        rows.append([label, *map(_short, cells), f"{sum(spent) / len(spent):.0f}"])
+    seeds = sorted({len(c.values) for c in table.cells})
+    return (
+        f"**{table.plan.title}.** Held-out pass@1 in %, mean and 95 % interval over {'–'.join(map(str, seeds))} seeds, "
+        "the verdict where there is one (all comparisons are one family), and runs that collapsed "
+        f"([whole table](docs/measured/tables.md#{table.plan.name})).\n\n"
+        + "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    )  # fmt: skip
+
+
+def _short(cell: StoredCell | None) -> str:
+    if cell is None:
+        return "–"
+    half = 50 * (cell.mean.high - cell.mean.low)
+    spread = f" ± {half:.1f}" if len(cell.values) > 1 else ""
+    said = "" if cell.verdict in ("", "no difference found") else f", {cell.verdict}"
+    fallen = f", {cell.collapsed} of {len(cell.values)} collapsed" if cell.collapsed else ""
+    return f"{100 * cell.mean.estimate:.1f}{spread}{said}{fallen}"
+
+
+def _tables(tables: Sequence[StoredTable], kept: Path, calibrations: Path) -> str:
+    parts = ["# Tables of the studies\n\nWritten by `python -m studies.publish`; the numbers of each seed lie in "
+             "`tables/NAME.json`. [How they are made](../howto/regimes.md).\n"]  # fmt: skip
+    for table in tables:
+        whole = kept / f"{table.plan.name}.md"
+        text = whole.read_text(encoding="utf-8") if whole.is_file() else compact(table)
+        body = text.partition("\n")[2].replace("\n## ", "\n### ")
+        parts.append(f"## {table.plan.title} {{ #{table.plan.name} }}\n{body}")
+    if rows := _calibrations(calibrations):
+        about = "The plain baseline at every rate and number of updates, on seeds nothing else uses; bold is what all "
+        about += "arms of the regime are trained with."
+        parts.append(f"## Calibration {{ #calibration }}\n\n{about}\n\n{rows}\n")
+    return "\n".join(parts)
+
+
+def _calibrations(folder: Path) -> str:
+    rows = [["regime", "rate", "updates", "mean", "seeds"], ["---"] * 5]
+    for path in sorted(folder.glob("*.json")):
+        raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+        for one in raw["tried"]:
+            bold = "**" if {"lr": one["lr"], "updates": one["updates"]} == raw["chosen"] else ""
+            each = ", ".join(f"{100 * v:.1f}" for v in one["per_seed"])
+            rows.append([raw["regime"], f"{bold}{one['lr']:g}{bold}", f"{bold}{one['updates']}{bold}",
+                         f"{100 * one['mean']:.1f} %", each])  # fmt: skip
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) if len(rows) > 2 else ""
+
+
+def _between(path: Path, parts: Sequence[str]) -> None:
+    """Write between the marks of a page, and nowhere else."""
+    text = path.read_text(encoding="utf-8")
+    before, begun, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not begun or not ended:
+        raise LabError(f"{path} has no lines {BEGIN} and {END}, between which the tables go; add them")
+    inside = "".join(f"\n{part}\n" for part in parts) + ("\n" if parts else "")
+    _write(path, f"{before}{BEGIN}\n{inside}{END}{after}")
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_study("publish", PublishSettings, main, __doc__))

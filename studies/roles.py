@@ -1,0 +1,206 @@
+"""Methods of several roles held against exact numbers: a policy that reads what earlier attempts said, exactly known.
+
+A question is a letter; its answer is that letter, then "!". Without an earlier attempt in sight the policy is right
+with `ALONE`; with one, it says what that said where it was right (`FOLLOWS`), and falls back to `ALONE` where all were
+wrong. `rolltree evidence rtv`, `sage`, `tmas` and `st_raptor` run these. Same seed, same numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.independent import Independent
+from rolltree.generate.judge.backward import Backward
+from rolltree.generate.judge.measured import Confidence, Measured
+from rolltree.generate.judge.votes import Votes
+from rolltree.generate.methods.best_judged import BestJudged
+from rolltree.generate.methods.rtv import Digests, Waves
+from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, Writer
+from rolltree.generate.runner import grow
+from rolltree.generate.strategy import TreeStrategy
+from rolltree.lab.claim import Measured as Found
+from rolltree.task.nano.single import SingleTurn
+from rolltree.task.protocol import Item, Split, Verdict
+from rolltree.tree import Forest
+
+LETTERS = Letters("abcdefgh?!|&")
+ASK, END, BAR, NOT = (LETTERS.alphabet.index(c) for c in "?!|&")
+ALONE, FOLLOWS = 0.3, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Echo(SingleTurn):
+    """Say the letter asked for, then "!"."""
+
+    name: str = "echo-letter"
+    level: int = 0
+    stop: tuple[str, ...] = ("!",)
+    max_tokens: int = 2
+    max_turns: int = 0
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        """Letters in turn."""
+        number = 0
+        while True:
+            letter = LETTERS.alphabet[(number + seed) % 8]
+            yield Item(f"{split}-{seed}-{number}", f"{letter}?", letter)
+            number += 1
+
+    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
+        """Right or wrong."""
+        answer = text.rstrip("!")
+        return Verdict(float(answer == item.answer), answer=answer)
+
+
+def reader(alone: float = ALONE, follows: float = FOLLOWS, *, trusts: bool = False) -> TabularEngine:
+    """The policy: earlier attempts stand in front of the question, each a letter and "|", or "&" where it is to be left
+    aside. One that `trusts` repeats any attempt it sees, not only a right one.
+    """
+
+    def row(prefix: tuple[int, ...]) -> list[float]:
+        out = [0.0] * len(LETTERS.alphabet)
+        at = len(prefix) - 1 - prefix[::-1].index(ASK)
+        if len(prefix) - at - 1 >= 1:
+            out[END] = 1.0
+            return out
+        asked = prefix[at - 1]
+        seen = [prefix[i - 1] for i in range(1, at) if prefix[i] == BAR]
+        aside = {prefix[i - 1] for i in range(1, at) if prefix[i] == NOT}
+        right = follows if asked in seen and not trusts else alone
+        for letter in range(8):
+            out[letter] = right if letter == asked else (1 - right) / 7
+        if trusts and seen:
+            out = [(1 - follows) * p + follows * seen.count(i) / len(seen) for i, p in enumerate(out)]
+        if aside and len(aside) < 8:
+            out = [0.0 if i in aside else p for i, p in enumerate(out)]
+            out = [p / sum(out) for p in out]
+        return out
+
+    return TabularEngine(row, LETTERS)
+
+
+class Bare(Digests):
+    """An attempt without its end mark."""
+
+    async def of(self, hand: Any, leaves: Any) -> Any:
+        """The letter alone."""
+        made = await Digests.of(self, hand, leaves)
+        return [type(e)(e.tree, e.node, e.text.rstrip("!")) for e in made]
+
+
+def grown(strategy: TreeStrategy, seed: int, items: int = 200, engine: TabularEngine | None = None) -> Forest:
+    """A forest of echo trees."""
+    task = Echo()
+    return asyncio.run(grow(strategy, engine or reader(), task, islice(task.items("train", seed), items), seed=seed))
+
+
+def right(forest: Forest) -> float:
+    """Share of prompts whose chosen answer is right."""
+    main = [tree for tree in forest if "/" not in tree.id]
+    return float(np.mean([tree.notes.get("answer") == tree.notes.get("expected") for tree in main]))
+
+
+def majority(q: float, votes: int) -> float:
+    """Chance that a majority of votes of accuracy q is right; a coin on ties."""
+    return sum(
+        comb(votes, k) * q**k * (1 - q) ** (votes - k) * (1.0 if 2 * k > votes else 0.5 if 2 * k == votes else 0.0)
+        for k in range(votes + 1)
+    )
+
+
+def winner_right(p: float, q: float, votes: int, rounds: int) -> float:
+    """Chance that the winner of 2^rounds attempts is right: p' = p² + 2p(1 − p)·Q(q, V), round by round."""
+    for _ in range(rounds):
+        p = p**2 + 2 * p * (1 - p) * majority(q, votes)
+    return p
+
+
+def waves(n: int = 16, votes: int = 8, q: float = 0.65, **knobs: Any) -> Waves:
+    """Waves with a judge of known accuracy."""
+    judge = Votes(Measured(accuracy=q), votes, "shuffled")
+    return Waves(n, judge=judge, digests=Bare(shown="{digest}|"), **knobs)
+
+
+def rtv(seed: int) -> Found:
+    """A tournament of 16 by 8 votes of accuracy .65, against the exact chance that a right one wins (.841)."""
+    return Found(right(grown(waves(waves=1), seed, items=400)), winner_right(ALONE, 0.65, 8, 4))
+
+
+def sage(seed: int) -> Found:
+    """Second attempts with the first in sight, against first ones; exact: p·f + (1 − p)·p against p."""
+    strategy = Waves(1, keep=1, judge=Confidence(), digests=Bare(shown="{digest}|"))
+    forest = grown(strategy, seed, items=400)
+    return Found(right(forest), float(np.mean([t.root.scores["first_wave"] for t in forest if "/" not in t.id])))
+
+
+def banked(noise: float, *, hide: tuple[str, ...] = (), epsilon: float = 0.2, n: int = 4, rounds: int = 4) -> Banked:
+    """TMAS on letters, with a judge of known errors; a letter is its own record."""
+    judge = Votes(Measured(noise=noise), 8, "given", "mean")
+    return Banked(n, rounds, epsilon, judge, 0.5, Letter(EXPERIENCE, shown="{record}|"),
+                  Letter(GUIDELINES, shown="{record}&"), hide=hide)  # fmt: skip
+
+
+class Letter(Writer):
+    """A record without the end mark."""
+
+    async def record(self, hand: Any, entry: Any) -> str:
+        """The letter alone."""
+        return entry.text.rstrip("!")
+
+
+def tmas(seed: int) -> Found:
+    """Four rounds of four attempts over two banks against a majority of sixteen; the policy trusts what it is shown."""
+    forest = grown(banked(0.5), seed, items=150, engine=reader(trusts=True))
+    flat = grown(Independent(16), seed, items=150, engine=reader(trusts=True))
+    return Found(right(forest), float(np.mean([_majority(tree) for tree in flat])))
+
+
+def _majority(tree: Any) -> bool:
+    said = [leaf.notes["answer"] for leaf in tree.leaves()]
+    return max(said, key=said.count) == tree.notes["expected"]
+
+
+def backwards(knows: float = 0.8) -> TabularEngine:
+    """A policy that answers as `reader` does, and after an answer names the letter it belongs to with `knows`."""
+    first = reader()
+
+    def row(prefix: tuple[int, ...]) -> list[float]:
+        if ASK in prefix:
+            return [float(np.exp(x)) for x in first.row(prefix)]
+        out = [0.0] * len(LETTERS.alphabet)
+        if len(prefix) < 3:
+            said = prefix[0] if prefix else -1
+            for letter in range(8):
+                out[letter] = (knows if letter == said else (1 - knows) / 7) if knows > 1 / 8 else 1 / 8
+        else:
+            out[ASK] = 1.0
+        return out
+
+    return TabularEngine(row, LETTERS)
+
+
+def st_raptor(seed: int) -> Found:
+    """The answer from which the question is found again, of four, against a random one of them."""
+    forest = grown(BestJudged(4, Backward("{text}")), seed, items=200, engine=backwards())
+    main = [tree for tree in forest if "/" not in tree.id]
+    drawn = float(np.mean([leaf.scores["reward"] for tree in main for leaf in tree.leaves()]))
+    return Found(right(forest), drawn)
+
+
+def repeated(forest: Forest) -> float:
+    """Share of the attempts that were shown what had been tried, or would have been, and repeat it."""
+    rows = []
+    for tree in forest:
+        role = str(tree.notes.get("role", ""))
+        if role.startswith((GUIDELINES, "plain")):
+            before = {n.notes["answer"] for t in forest if t.id == tree.id.split("/")[0] for n in t.leaves()}
+            rows += [leaf.notes["answer"] in before for leaf in tree.leaves()]
+    return float(np.mean(rows))

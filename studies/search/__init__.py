@@ -1,0 +1,1 @@
+"""Searches on exact problems, where every operator is known and nothing is sampled from a model."""

@@ -1,0 +1,69 @@
+"""What is known of a table's cells: the runs of each, what is compared with what, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rolltree.lab.contrast import measures
+from rolltree.lab.curves import endpoint
+from rolltree.lab.names import COSTS
+from rolltree.lab.trace import Trace
+from rolltree.lab.void import COLLAPSED
+from rolltree.recipe.registry import counter_of
+from studies.tables import TableArm, TablePlan, base_of, is_flat
+
+SIMULATED = "time/simulated"
+"""Seconds on the cluster of `studies.simulated`, for rollouts that share nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardCell:
+    """One row in one column."""
+
+    row: TableArm
+    column: str
+    regime: str
+    factor: float
+
+
+@dataclass
+class TableRuns:
+    """What is known of a table's cells."""
+
+    plan: TablePlan
+    metric: dict[str, str]
+    budget: dict[str, float]
+    traces: dict[BoardCell, list[Trace]] = field(default_factory=dict[BoardCell, list[Trace]])
+    simulated: dict[BoardCell, list[float]] = field(default_factory=dict[BoardCell, list[float]])
+    """Simulated seconds of the runs whose lengths were kept."""
+
+    def values(self, cell: BoardCell) -> dict[int, float]:
+        """The judged number of each seed of a cell."""
+        found = self.traces.get(cell, [])
+        return dict(measures(found, self.metric[cell.column], self.budget[cell.column], "decoded").per_seed)
+
+    def base(self, cell: BoardCell) -> BoardCell:
+        """What a cell is held against: a tree its flat control where that was run, all else the first row."""
+        column = {c.row.label: c for c in self.traces if c.column == cell.column}
+        return column[base_of(self.plan, cell.row.label, column)]
+
+    def differences(self, cell: BoardCell, base: BoardCell) -> list[float]:
+        """By seed, over the seeds both have."""
+        mine, theirs = self.values(cell), self.values(base)
+        return [mine[s] - theirs[s] for s in sorted(mine.keys() & theirs.keys())]
+
+    def numbers(self, cell: BoardCell) -> dict[str, Any]:
+        """Collapses, the counter, and all costs, means over seeds."""
+        # A flat control is there not to act.
+        traces, counter = self.traces[cell], None if is_flat(cell.row) else counter_of(cell.row.recipe)
+        acted = [v for t in traces if counter is not None and (v := t.mean(counter.metric)) is not None]
+        spent = {n: [v for t in traces if (v := t.total(n)) is not None] for n in COSTS}
+        spent[SIMULATED] = self.simulated.get(cell, [])
+        fallen = [endpoint(t, "pass@1") < COLLAPSED * t.curve("pass@1")[1][0] for t in traces]
+        return {
+            "collapsed": float(sum(fallen)), "acted": float(np.mean(acted)) if acted else None,
+            "rest": 0.0 if counter is None else counter.rest,
+        } | {n: float(np.mean(v)) if v else None for n, v in spent.items()}  # fmt: skip

@@ -1,0 +1,116 @@
+"""`rolltree solve`: answers, budgets, what a kill leaves, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rolltree.cli import main
+from rolltree.rollout.answers import AnswerFolder
+
+SMALL = ["--task", "countdown", "--items", "6", "--tokens", "120"]
+
+
+def solved(out: Path, *more: str, method: str = "best_of_n") -> list[dict]:
+    assert main(["solve", method, *SMALL, "--out", str(out), *more]) == 0
+    return [json.loads(line) for line in (out / "answers.jsonl").read_text().splitlines()]
+
+
+def test_answers_are_lines_in_the_items_order_within_the_budget(tmp_path, capsys):
+    lines = solved(tmp_path / "a")
+    assert [line["index"] for line in lines] == list(range(6))
+    assert all(0 < line["decoded"] <= 120 for line in lines)
+    told = json.loads((tmp_path / "a" / "report.json").read_text())
+    assert told["decoded"] == sum(line["decoded"] for line in lines)
+    assert told["accuracy"] == pytest.approx(sum(line["score"] for line in lines) / 6)
+    assert told["any_right"] >= told["accuracy"]
+    assert "accuracy" in capsys.readouterr().out
+    from rolltree.tree.parquet import load
+
+    grown = [tree for part in (tmp_path / "a" / "forests").iterdir() for tree in load(part)]
+    assert {tree.item for tree in grown} == {line["id"] for line in lines}
+    assert {tree.notes.get("answer") for tree in grown} == {line["answer"] for line in lines}
+
+
+def test_a_run_that_was_killed_goes_on_to_the_very_same_answers(tmp_path, monkeypatch, capsys):
+    whole = solved(tmp_path / "whole", method="mcts")
+    add = AnswerFolder.add
+
+    def killed(self, answer, forest):
+        if len(self.answers) == 3:
+            raise OSError(28, "No space left on device", "answers.jsonl")
+        add(self, answer, forest)
+
+    monkeypatch.setattr(AnswerFolder, "add", killed)
+    out = tmp_path / "killed"
+    assert main(["solve", "mcts", *SMALL, "--out", str(out), "--at-once", "2"]) == 2
+    assert "answers.jsonl: No space left on device" in capsys.readouterr().err
+    monkeypatch.undo()
+    path = out / "answers.jsonl"
+    left = path.read_text()
+    assert left.count("\n") == 3
+    path.write_text(left[:-20])  # the last line was being written
+    capsys.readouterr()
+    again = solved(out, "--at-once", "5", method="mcts")
+    assert "2 of 6 items are answered already" in capsys.readouterr().err
+
+    def told(lines):  # what a cache had computed already depends on what else was asked
+        return [{k: v for k, v in line.items() if k != "prefilled"} for line in lines]
+
+    assert told(again) == told(whole)
+
+
+def test_a_folder_of_other_answers_is_refused_by_what_differs(tmp_path, capsys):
+    solved(tmp_path / "a")
+    capsys.readouterr()
+    assert main(["solve", "best_of_n", *SMALL, "--out", str(tmp_path / "a"), "--seed", "3"]) == 2
+    assert "seed=0, and now seed=3 is asked; give another --out" in capsys.readouterr().err
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x").write_text("mine")
+    assert main(["solve", "best_of_n", *SMALL, "--out", str(tmp_path / "b")]) == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "which method?"),
+        (["mctss"], "did you mean 'mcts'"),
+        (["mcts", "--tokens", "0"], "--tokens 0 buys no answer"),
+        (["mcts", "--items", "0"], "--items 0 makes no sense"),
+        (["mcts", "--temperature", "-1"], "--temperature -1"),
+        (["mcts", "--ways", "1000000"], "fit no memory"),
+        (["mars2", "--task", "grid"], "has an environment"),
+        (["mcgs", "--improve", "{answr}"], "known: prompt, answer"),
+        (["mcts", "--backup", "max"], "invalid choice 'max'"),
+    ],
+)
+def test_bad_input_is_one_sentence(words, said, capsys):
+    with pytest.raises(SystemExit) if "invalid" in said else _nothing():
+        assert main(["solve", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_help_says_what_the_budget_is_and_shows_the_methods_knobs(capsys):
+    with pytest.raises(SystemExit):
+        main(["solve", "tot", "--help"])
+    said = capsys.readouterr().out
+    assert "--tokens is what an item may cost" in said
+    assert "Knobs of tot" in said
+    assert "--threshold" in said
+
+
+def test_any_recipe_is_a_method(tmp_path):
+    lines = solved(tmp_path / "g", "--group", "4", method="grpo")
+    assert {line["how"] for line in lines} <= {"majority", "method"}
+    assert any(line["how"] == "majority" for line in lines)
+
+
+class _nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return False

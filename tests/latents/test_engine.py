@@ -1,0 +1,120 @@
+"""The engine of latents: its contract, and what must break it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rolltree.contract.latents import LATENT_CHECKS
+from rolltree.engine.latent import LatentEngine
+from rolltree.engine.protocol import Request, Sample, Sampling
+from rolltree.generate.branches import Branches
+from rolltree.policy.errors import ModelError
+from rolltree.policy.flow.policy import FlowPolicy
+from rolltree.policy.packed import pack
+from rolltree.tree.node import join_actions
+from rolltree.tree.table import table
+from tests.latents.tiny import grown, tiny_engine, tiny_net
+
+
+@pytest.mark.parametrize("name", LATENT_CHECKS)
+def test_contract(name: str) -> None:
+    LATENT_CHECKS[name](tiny_engine, 3)
+
+
+class FourfoldNoise(LatentEngine):
+    """Draws with four times the noise that it reports, as published code does."""
+
+    def _draw(self, runs: list[Any]) -> Any:
+        noises = {id(run): run.request for run in runs}
+        for run in runs:
+            louder = replace(run.request.sampling, temperature=4 * run.request.sampling.temperature)
+            run.request = replace(run.request, sampling=louder)
+        drawn = super()._draw(runs)
+        for run in runs:
+            run.request = noises[id(run)]
+        noise = np.array([self._noise(run) for run in runs], np.float32)
+        rows = [(run.latent, run.made, run.label, float(n)) for run, n in zip(runs, noise, strict=True)]
+        mean, std = self._means(rows)
+        x = torch.from_numpy(drawn.latent)
+        told = -0.5 * ((x - mean) / std.clamp(min=1e-9)[:, None]).square().sum(-1) - 64 * (std.log() + 0.9189385)
+        return replace(drawn, noise=noise, logp=told.numpy(), sampled=told.numpy())
+
+
+def test_noise_that_is_not_reported_breaks_the_contract() -> None:
+    with pytest.raises(AssertionError, match="do not follow the density"):
+        LATENT_CHECKS["steps_follow_their_density"](lambda: FourfoldNoise(tiny_net()), 3)
+
+
+def _ratios(engine: LatentEngine) -> list[np.ndarray[Any, Any]]:
+    """Per step, π'/π of many draws, π' being a policy a little aside."""
+    other = tiny_net()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(0.005 * torch.randn_like(p))
+
+    async def draw() -> list[Sample]:
+        prompt = engine.codec.encode(2)
+        return await asyncio.gather(*(engine.submit(Request(prompt, Sampling(seed=s))) for s in range(500)))
+
+    samples = asyncio.run(draw())
+    aside = LatentEngine(other)
+    out: list[np.ndarray[Any, Any]] = []
+
+    async def score() -> None:
+        prompt = engine.codec.encode(2)
+        told = [await aside.score(join_actions([prompt, s.actions]), 1) for s in samples]
+        for k in range(1, engine.steps):
+            out.append(np.exp([float(t.logp[k] - s.logp[k]) for t, s in zip(told, samples, strict=True)]))
+
+    asyncio.run(score())
+    return out
+
+
+def _off(ratios: np.ndarray[Any, Any]) -> float:
+    return float(abs(ratios.mean() - 1) / (ratios.std() / np.sqrt(len(ratios))))
+
+
+def test_ratios_are_one_on_average_at_every_step_but_not_where_noise_is_misreported() -> None:
+    fair = [_off(r) for r in _ratios(tiny_engine())]
+    assert max(fair) < 4
+    false = [_off(r) for r in _ratios(FourfoldNoise(tiny_net()))]
+    assert max(false) > 5
+
+
+def test_the_trainer_reads_the_engines_densities() -> None:
+    view = table(grown(Branches((1, 3), first=2), 2))
+    packed = pack(view, view.loss_mask)
+    read = FlowPolicy(tiny_net()).read(packed, entropy=True)
+    assert np.allclose(read.logp.detach().numpy(), view.flat("logp")[packed.action], atol=1e-3)
+    assert read.entropy is not None
+    assert torch.isfinite(read.entropy).all()
+
+
+def test_a_step_without_noise_is_refused_by_the_trainer() -> None:
+    view = table(grown(Branches(first=2)))
+    for node in view.nodes:
+        node.keep = None
+    packed = pack(table(view.trees), np.repeat(view.trainable, view.length))
+    with pytest.raises(ModelError, match="no density"):
+        FlowPolicy(tiny_net()).read(packed)
+
+
+def test_guidance_moves_the_mean_and_is_booked() -> None:
+    async def run() -> Sample:
+        engine = tiny_engine()
+        knobs = Sampling(seed=1, hook=lambda _, mean: mean + 0.05)
+        try:
+            return await engine.submit(Request(engine.codec.encode(1), knobs))
+        finally:
+            await engine.close()
+
+    s = asyncio.run(run())
+    assert (s.logp[1:5] != s.sampling_logprob[1:5]).all()
+    assert np.isfinite(s.sampling_logprob[1:5]).all()

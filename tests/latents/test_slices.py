@@ -1,0 +1,171 @@
+"""Guidance, orders of blocks, the paired objective, ranking by a coarse sampler; the sampler on exact Gaussians."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor, nn
+
+from rolltree.control.blocks import BlockError, Cell, check_order, makespan, order, staged
+from rolltree.engine.latent import LatentEngine
+from rolltree.engine.protocol import Request, Sampling
+from rolltree.generate.branches import BranchError
+from rolltree.generate.guidance import Guidance
+from rolltree.generate.methods.sol_rl import PROXY, ProxyRanking
+from rolltree.generate.runner import grow
+from rolltree.objective.batch import ObjectiveError
+from rolltree.objective.paired_field import grades, paired_field
+from rolltree.policy.errors import ModelError
+from rolltree.policy.flow.channel import LatentChannel
+from rolltree.policy.flow.quantised import quantised
+from rolltree.policy.flow.sde import sigmas_of
+from rolltree.policy.load import load_model
+from rolltree.task.digits.task import Digits
+from rolltree.tree.node import join_actions
+from tests.latents.tiny import items, tiny_net
+
+
+class Standard(nn.Module):
+    """The exact velocity of data that are standard normal."""
+
+    eta, width, channel = 0.7, 1, LatentChannel((2, 2), 1)
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.sigmas = sigmas_of(steps, 1.0)
+
+    def hidden(self, x: Tensor, sigma: Tensor, label: Tensor) -> Tensor:
+        return x[:, :1]
+
+    def forward(self, x: Tensor, sigma: Tensor, label: Tensor) -> Tensor:
+        s = sigma[:, None]
+        return (2 * s - 1) * x / ((1 - s) ** 2 + s**2)
+
+
+def _drawn(count: int, steps: int, **knobs: Any) -> np.ndarray[Any, Any]:
+    async def run() -> np.ndarray[Any, Any]:
+        engine = LatentEngine(Standard(steps))
+        asked = (engine.submit(Request(engine.codec.encode(0), Sampling(seed=s, **knobs))) for s in range(count))
+        samples = await asyncio.gather(*asked)
+        await engine.close()
+        return np.concatenate([s.actions[-1][:4] for s in samples])
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0, 2.0])
+def test_any_noise_gives_the_same_images(noise: float) -> None:
+    x = _drawn(200, 30, temperature=noise)
+    assert abs(x.mean()) < 0.12
+    assert x.std() == pytest.approx(1.0, abs=0.1)
+
+
+def test_guidance_moves_the_mean_and_narrows_the_spread() -> None:
+    drawn = [_drawn(80, 30, hook=Guidance(lambda x: 2 - x, 30, strength)) for strength in (0.0, 0.04, 0.2)]
+    means, spreads = [float(x.mean()) for x in drawn], [float(x.std()) for x in drawn]
+    assert means[0] < means[1] < means[2] < 2.1
+    assert spreads[2] < 0.7 * spreads[0]
+    still = torch.zeros(4)
+    assert torch.equal(Guidance(lambda x: 0 * x, 10)([0], still), still)
+    assert torch.equal(Guidance(lambda x: x + 1, 10)([0] * 10, still), still)
+    assert Guidance(lambda x: x, 10).weight(0) == pytest.approx(1 + 0.3 * np.sin(np.pi / 10))
+
+
+def test_orders_of_blocks_and_steps() -> None:
+    for by in ("blocks", "steps"):
+        check_order(order(4, 3, by), 3, by)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(BlockError, match="step 0 of block 1 stands before step 2 of block 0"):
+        check_order(order(4, 3, "steps"), 3, "blocks")
+    with pytest.raises(BlockError):
+        check_order([Cell(0, 1)], 3, "steps")
+    assert makespan(7, 4, "steps", 4) == 7 + 4 - 1
+    assert makespan(7, 4, "blocks", 4) == 7 * 4
+    assert makespan(7, 4, "steps", 1) == 28
+    assert staged(3, [4, 1, 5], 2, 2) == 2 * (2 + 1 + 3)
+    with pytest.raises(BlockError, match="one number"):
+        staged(2, [1], 1, 1)
+
+
+def test_the_paired_objective_shifts_the_mean_by_the_grades() -> None:
+    torch.manual_seed(0)
+    x0, noise, sigma = torch.randn(64, 3), torch.randn(64, 3), torch.rand(64) * 0.8 + 0.1
+    grade = grades(x0[:, 0])
+    theta = torch.zeros(64, 3, requires_grad=True)
+    loss = paired_field(x0, grade, sigma, noise, theta, theta.detach(), weighted=False)
+    loss.backward()
+    at = (1 - sigma[:, None]) * x0 + sigma[:, None] * noise
+    wanted = -2 * 5.0 * sigma[:, None] * ((2 * grade - 1)[:, None] * (at - x0)) / x0.numel()
+    assert theta.grad is not None
+    assert torch.allclose(theta.grad, wanted, atol=1e-6)
+    even = torch.full((64,), 0.5)
+    theta.grad = None
+    paired_field(x0, even, sigma, noise, theta, theta.detach(), mix=0.3).backward()
+    assert theta.grad is not None
+    assert float(theta.grad.abs().max()) < 1e-6
+    with pytest.raises(ObjectiveError, match="two samples"):
+        grades(torch.ones(1))
+    with pytest.raises(ObjectiveError, match=r"\[0, 1\]"):
+        paired_field(x0, x0[:, 0] * 9, sigma, noise, theta, theta)
+
+
+def test_a_coarse_sampler_ranks_seeds_and_is_forgotten() -> None:
+    async def run() -> Any:
+        net = load_model("digits").model
+        engine, proxy = LatentEngine(net), LatentEngine(quantised(net, 6))
+        strategy = ProxyRanking(explore=16, keep=6)
+        forest = await grow(strategy, engine, Digits("symmetric"), items(2), peers={PROXY: proxy})
+        await engine.close()
+        await proxy.close()
+        return forest
+
+    for tree in asyncio.run(run()):
+        live = [leaf for leaf in tree.leaves() if leaf.status == "done"]
+        assert len(live) == 6
+        assert all("reward" in leaf.scores and "proxy" in leaf.scores for leaf in live)
+        explored = [leaf for leaf in tree.leaves() if leaf.status == "pruned" and "reward" in leaf.scores]
+        assert len(explored) == 16
+        by_proxy = sorted(leaf.scores["reward"] for leaf in explored)
+        assert sorted(leaf.scores["proxy"] for leaf in live) == pytest.approx([*by_proxy[:3], *by_proxy[-3:]])
+        first = {tree.prefix(leaf)[1].tobytes() for leaf in explored}
+        assert {tree.prefix(leaf)[1].tobytes() for leaf in live} <= first
+
+
+def _outcomes(bits: int, noise: float) -> tuple[list[float], list[float]]:
+    """Outcomes of the same first latents by the model and by a coarse one."""
+    net = load_model("digits").model
+    out: list[list[float]] = []
+
+    async def run(engine: LatentEngine, shift: int) -> list[float]:
+        prompt = engine.codec.encode(3)
+        first = Sampling(max_tokens=1)
+        seeds = (engine.submit(Request(prompt, replace(first, seed=s))) for s in range(32))
+        paths = [join_actions([prompt, sample.actions]) for sample in await asyncio.gather(*seeds)]
+        draws = (Sampling(seed=1000 * shift + s, temperature=noise) for s in range(32))
+        made = await asyncio.gather(*(engine.submit(Request(p, d)) for p, d in zip(paths, draws, strict=True)))
+        judged = (Digits("symmetric").verify(items(4)[3], None, engine.codec.decode(m.actions)) for m in made)
+        scores = [verdict.score for verdict in await asyncio.gather(*judged)]
+        await engine.close()
+        return scores
+
+    for shift, model in enumerate((net, quantised(net, bits))):
+        out.append(asyncio.run(run(LatentEngine(model), shift)))
+    return out[0], out[1]
+
+
+def test_seeds_keep_their_rank_without_noise_and_lose_it_with_fresh_noise() -> None:
+    without, with_noise = spearmanr(*_outcomes(6, 0.0)), spearmanr(*_outcomes(6, 1.5))
+    assert float(without.statistic) > 0.8  # pyright: ignore[reportAttributeAccessIssue]
+    assert float(with_noise.statistic) < 0.6  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_bits_and_seeds_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ModelError, match="bits=1"):
+        quantised(tiny_net(), 1)
+    with pytest.raises(BranchError, match="keep=9"):
+        ProxyRanking(explore=8, keep=9)

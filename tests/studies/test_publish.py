@@ -1,0 +1,82 @@
+"""Pages from finished tables: judged again as one family, written between marks, no sentence without its table."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rolltree.lab.trace import LabError
+from studies.board import BoardSettings
+from studies.board import main as board
+from studies.publish import BEGIN, END, PublishSettings, main
+from studies.stored_table import load
+from tests.studies.test_board import Counting
+
+GAINS = {"grpo": 0.2, "tis": 0.3, "icepop": 0.1}
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """A finished table, an empty README, one calibration."""
+    board(
+        BoardSettings("stability", seeds=6, lr=1e-4, rows=("tis", "icepop"), regimes=("stale2", "stale8"),
+                      cache=tmp_path / "cache", out=tmp_path / "runs"),
+        Counting(GAINS, noise=0.002),
+    )  # fmt: skip
+    (tmp_path / "README.md").write_text(f"# Top\n\n{BEGIN}\nstale words\n{END}\n\n## Below\n")
+    (tmp_path / "calibrated").mkdir()
+    tried = [{"lr": 1e-4, "updates": n, "mean": m, "per_seed": [m, m]} for n, m in ((1, 0.5), (4, 0.61))]
+    told = {"regime": "stale2", "baseline": "grpo", "chosen": {"lr": 1e-4, "updates": 4}, "tried": tried}
+    (tmp_path / "calibrated/stale2.json").write_text(json.dumps(told))
+    return PublishSettings(
+        tmp_path / "runs", tmp_path / "docs", tmp_path / "README.md", tmp_path / "calibrated", tmp_path / "none"
+    )
+
+
+def test_one_command_fills_readme_tables_and_practice(asked):
+    assert main(asked) == ["stability"]
+    readme = asked.readme.read_text()
+    assert readme.startswith(f"# Top\n\n{BEGIN}\n")
+    assert readme.endswith(f"{END}\n\n## Below\n")
+    assert "stale words" not in readme
+    (tis,) = [line for line in readme.splitlines() if line.startswith("| tis |")]
+    assert tis.count(", holds") == 4
+    assert tis.endswith("| 18 |")
+    page = (asked.docs / "tables.md").read_text()
+    assert "## The stability map: corrections of stale rollouts, by staleness and rate { #stability }" in page
+    assert "| stale2 | **0.0001** | **4** | 61.0 % | 61.0, 61.0 |" in page
+    again = readme, page
+    main(replace(asked, runs=asked.runs / "gone"))
+    assert (asked.readme.read_text(), (asked.docs / "tables.md").read_text()) == again, "what is stored is enough"
+
+
+def test_sentences_are_those_of_tables_that_stand(asked):
+    main(asked)
+    told = (asked.docs / "practice.md").read_text()
+    lines = [line for line in told.splitlines() if line[:1].isdigit()]
+    assert all(line.endswith(")") and "[Table](" in line for line in lines)
+    assert "the same grpo ends between 50.0 and 61.0 %" in told
+    assert "stale2, rate × 1: better: tis (+" in told
+    assert "worse: icepop (-" in told
+    assert "Credits" not in told, "no table of credits is stored"
+    assert len(lines) == 1 + 4
+
+
+def test_the_stored_verdicts_are_those_of_the_table_itself(asked):
+    table = load(asked.runs / "stability.json")
+    page = (asked.runs / "stability.md").read_text()
+    for cell in table.cells:
+        if cell.test is not None:
+            e = cell.test.effect
+            assert f"{100 * e.estimate:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f})" in page
+            assert f"| {cell.verdict} |" in page
+
+
+def test_what_cannot_be_read_is_one_sentence(asked):
+    (asked.runs / "stability.json").write_text('{"stale2 / tis": {}}')
+    with pytest.raises(LabError, match=r"studies\.board stability"):
+        load(asked.runs / "stability.json")
+    asked.readme.write_text("# no marks")
+    (asked.runs / "stability.json").unlink()
+    with pytest.raises(LabError, match="between which the tables go"):
+        main(asked)
