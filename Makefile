@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test night test-verl test-verifiers test-agents test-vllm test-ray lint types imports unit release-check slow attack attack-kills bench gpu docs format clean
+.PHONY: help setup demo test night test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills attack-ray bench gpu docs format clean test-agents
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -108,6 +108,10 @@ attack: setup ## the standing attack: seeded, goes on where it was stopped, coun
 
 attack-kills: setup ## every night: runs of all recipes and schedules, killed anywhere, resumed and compared
 	$(BIN)/python -m attack kills kills-recipes kills-schedules --seed $$(date +%Y%j)
+
+attack-ray: setup ## ten minutes: nodes, engines, verifiers and drivers of a Ray cluster killed at any moment
+	$(BIN)/python -m attack ray --minutes 8 --seed $${SEED:-0}
+	$(BIN)/python -m attack ray-drivers --minutes 2 --seed $${SEED:-0}
 
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench

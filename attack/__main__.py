@@ -1,4 +1,4 @@
-"""The command: `python -m attack [NAME ...] [--seed S] [--cases N] [--only N] [--short] [--out FOLDER]`.
+"""The command: `python -m attack [NAME ...] [--seed S] [--cases N] [--minutes M] [--only N] [--short] [--out FOLDER]`.
 
 Cases that stand in the folder's log already are not run again, so an attack that was stopped goes on. Exit status 1 =
 something that must never happen has happened; the case and the way to run it again are printed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
 from attack.frame import Attack, Count, attack
@@ -22,6 +23,7 @@ def main() -> int:
     ask.add_argument("--seed", type=int, default=0)
     ask.add_argument("--cases", type=int, help="cases of each attack (its own number)")
     ask.add_argument("--only", type=int, help="one case by its number, never taken from the log")
+    ask.add_argument("--minutes", type=float, help="of each attack, after which no further case is begun")
     ask.add_argument("--short", action="store_true", help="the form that is part of make test")
     ask.add_argument("--out", type=Path, default=Path("runs/attack"), help="folder of the logs")
     chosen = ask.parse_args()
@@ -36,7 +38,8 @@ def _one(what: Attack, chosen: argparse.Namespace) -> Count:
     cases = chosen.cases or (what.short if chosen.short else what.long)
     numbers = [chosen.only] if chosen.only is not None else range(cases)
     log = None if chosen.only is not None else chosen.out / f"{what.name}.jsonl"
-    for case in attack(what, chosen.seed, numbers, log):
+    end = None if chosen.minutes is None else time.monotonic() + 60 * chosen.minutes
+    for case in attack(what, chosen.seed, numbers, log, end):
         count.add(case)
         if case.bad:
             again = f"python -m attack {what.name} --seed {chosen.seed} --only {case.number}"

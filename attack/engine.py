@@ -11,6 +11,8 @@ import functools
 import logging
 import random
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +180,18 @@ async def _load(rng: random.Random, engine: Any, other: Any, calm: Any) -> str:
     return "all ended, some failed" if "failed" in got[1:] else "all ended"
 
 
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Without the warnings that faults bring."""
+    log = logging.getLogger("rolltree.engine")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
 def _local(rng: random.Random, _: Path) -> str:
     engine = LocalEngine(
         _model(0), _Codec(), max_batch=rng.choice((1, 4, 32)), max_tokens_in_memory=rng.choice((200, 1000, 8000)),
@@ -189,7 +203,8 @@ def _local(rng: random.Random, _: Path) -> str:
     def calm() -> None:
         faulty.rate = 0.0
 
-    outcome = asyncio.run(_load(rng, engine, lambda r: _model(r.randrange(3)), calm))
+    with _quiet():
+        outcome = asyncio.run(_load(rng, engine, lambda r: _model(r.randrange(3)), calm))
     _flat()
     return outcome
 
@@ -216,8 +231,6 @@ def _flat() -> None:
     if threading.active_count() > 40:
         raise BrokenPromiseError(f"{threading.active_count()} threads are left")
 
-
-logging.getLogger("rolltree.engine").setLevel(logging.ERROR)
 
 ATTACKS = (
     Attack("engine-local", "the local engine under load, with faults in every part", _local, 4, 200),

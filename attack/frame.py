@@ -82,10 +82,14 @@ class Count:
         return f"{name}: {self.cases} cases, {len(self.bad)} bad" + (f" ({kinds})" if kinds else "")
 
 
-def attack(what: Attack, seed: int, numbers: Sequence[int], log: Path | None = None) -> Iterator[Case]:
-    """Run cases; with a log, those that stand in it already are not run again."""
+def attack(
+    what: Attack, seed: int, numbers: Sequence[int], log: Path | None = None, end: float | None = None
+) -> Iterator[Case]:
+    """Run cases; with a log, those that stand in it already are not run again. None begins after `end` (monotonic)."""
     known = _logged(log, what.name, seed) if log is not None else {}
     for number in numbers:
+        if number not in known and end is not None and time.monotonic() > end:
+            continue
         case = known.get(number) or _run(what, seed, number)
         if log is not None and number not in known:
             log.parent.mkdir(parents=True, exist_ok=True)

@@ -33,6 +33,20 @@ NODES = (
     '{"tree":"a","id":2,"parent":0,"role":"policy","actions":[4],"logp":[-2.0],"scores":{"reward":0.0}}\n'
 )
 ARGUMENTS = (
+    "speculate",
+    "agent",
+    "prompt",
+    "answer",
+    "holdout",
+    "reward",
+    "solved_at",
+    "chat",
+    "system",
+    "think",
+    "tool",
+    "device",
+    "dtype",
+    "scheduler",
     "task",
     "level",
     "policy",
@@ -61,6 +75,13 @@ VERBS: dict[str, tuple[str, ...]] = {
         "seed",
         "temperature",
         "top_p",
+        "speculate",
+        "agent",
+        "prompt",
+        "answer",
+        "reward",
+        "chat",
+        "tool",
         "decoded",
         "show",
         "group",
@@ -75,6 +96,25 @@ VERBS: dict[str, tuple[str, ...]] = {
     "budget": ("top", "out"),
     "compare": ("budget", "seeds", "sweep", "set", "task", "axis"),
     "evidence": ("nonsense", "out"),
+    "serve": (
+        "task",
+        "level",
+        "engine",
+        "items",
+        "seed",
+        "host",
+        "port",
+        "max_tokens",
+        "concurrent",
+        "call_seconds",
+        "session_calls",
+        "session_tokens",
+        "out",
+        "nonsense",
+    ),
+    "decisive": ("top", "prior", "least", "step", "tree", "model", "json"),
+    "modes": ("tree", "top", "model", "json"),
+    "view": ("step", "tree", "overwrite", "port", "host", "nonsense"),
 }
 NAMES = {
     "train": ("grpo", "dapo", "nosuch", ""),
@@ -97,7 +137,13 @@ NAMES = {
     "budget": ("nodes.jsonl", "nosuch"),
     "compare": ("nosuch other", "grpo nosuch"),
     "evidence": ("nosuch",),
+    "serve": ("--policy nosuch", "--policy nosuch --agent x"),
+    "decisive": ("nodes.jsonl", "nosuch"),
+    "modes": ("nodes.jsonl", "nosuch"),
+    "view": ("nodes.jsonl --html tree.html", "nosuch --html tree.html"),
 }
+OWN_DATA = ("items.jsonl", "items.parquet", "hf:nosuch/place:train", "hf:", "hf:a:b:c", "nodes.jsonl", "nosuch.json")
+"""Data of one's own, as --task."""
 
 
 def command(rng: random.Random, place: Path) -> str:
@@ -106,11 +152,14 @@ def command(rng: random.Random, place: Path) -> str:
     words = [verb, *(NAMES[verb][0] if rng.random() < 0.7 else rng.choice(NAMES[verb])).split()]
     if verb == "train":
         words += SMALL.split()
+    if verb in ("train", "rollout") and rng.random() < 0.25:
+        words += ["--task", rng.choice(OWN_DATA)]
     for _ in range(rng.randint(1, 2)):
         words.append(f"--{rng.choice(VERBS[verb]).replace('_', '-')}")
         if rng.random() < 0.95:
             words.append(rng.choice(NUMBERS if rng.random() < 0.6 else TEXTS))
     (place / "nodes.jsonl").write_text(NODES)
+    (place / "items.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "1+2=", "answer": "3"}\n')
     return answered(words, place)
 
 

@@ -6,7 +6,7 @@ import importlib
 
 from attack.frame import Attack
 
-MODULES = ("engine", "kills", "models", "inputs", "returns", "runs", "escapes", "viewing")
+MODULES = ("engine", "kills", "models", "inputs", "returns", "runs", "escapes", "viewing", "gateway", "clusters")
 
 
 def attacks() -> dict[str, Attack]:

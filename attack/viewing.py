@@ -14,10 +14,14 @@ import numpy as np
 
 from attack.frame import Attack, BrokenPromiseError
 from attack.odd import TEXTS, VALUES, broken_json
+from rolltree.analysis.decisive import decisions
 from rolltree.errors import RolltreeError
 from rolltree.tree import Forest, Tree
 from rolltree.tree.parquet import save_step
+from rolltree.view.decisive import newest_step
 from rolltree.view.guard import Guard
+from rolltree.view.modes import every_step
+from rolltree.view.onefile import page_of
 from rolltree.view.runs import curve, lines_of, metric_names, steps, summary
 from rolltree.view.source import open_sources
 
@@ -157,11 +161,42 @@ def _looked(source: Any) -> str:
     )
     show(lambda: steps(source))
     show(lambda: [(t.id, t.events, [n.notes for n in t]) for t in source.archive(1)])
+    show(lambda: [page_of(source, newest_step(source), t.id).replace("trouble", "") for t in source.archive(1)])
+    show(lambda: decisions(every_step(source)))
     said[0] = said[0].replace("trouble=''", "")
     return "\n".join(said)
 
 
+SCRIPTS = (
+    "<script>alert(1)</script>", "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<!--<script>",
+    "\"><svg onload=alert(1)>", "' onmouseover='alert(1)", "</title><b>x", "</style><b>x", "\u2028<b>x", "<b>\x00x",
+)  # fmt: skip
+
+
+def pages(rng: random.Random, place: Path) -> str:
+    """A tree as a file of its own, whose texts, names and notes are scripts."""
+
+    def word() -> str:
+        return rng.choice(SCRIPTS)
+
+    tree = Tree(word(), [1, 2], item=word())
+    for _ in range(2):
+        node = tree.extend(0, [rng.randrange(9)], logp=[-1], status="done", scores={"reward": rng.random()},
+                           notes={"answer": word(), word(): word(), "text": word()})  # fmt: skip
+        tree.event("note", node, word())
+    save_step(Forest([tree]), place / "run" / "forests", 1)
+    (place / "run" / "metrics.jsonl").write_text('{"kind": "train", "step": 1}\n')
+    (place / "run" / "config.json").write_text(json.dumps({"task": [word(), 1], "model": word()}))
+    (source,) = open_sources([place / "run"])
+    page = page_of(source, 1, tree.id)
+    for script in SCRIPTS:
+        if "<" in script and script in page:
+            raise BrokenPromiseError(f"{script!r} stands in a page as it is")
+    return "shown as text"
+
+
 ATTACKS = (
     Attack("requests", "requests to the viewer's guard", requests, 60, 400),
+    Attack("pages", "trees as files of their own, whose texts are scripts", pages, 5, 100),
     Attack("folders", "run folders with links that lead out and damaged files", folders, 10, 300),
 )

@@ -1,9 +1,11 @@
 """Ways to draw examples: the same ones for one commit (`make test`), new ones (plain pytest), or more and new ones
 (`make night`, which prints the seed)."""
 
+import logging
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -17,3 +19,17 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         why.removeprefix("Skipped: ") for why in told if "install" in why or "could not import" in why
     ).items():
         terminalreporter.write_line(f"NOT CHECKED: {count} tests were skipped: {reason}", red=True)
+
+
+@pytest.fixture
+def engine_log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """The logger of engines, as it is in a program. Libraries of other tests configure logging for the whole process,
+    and silence loggers that existed before."""
+    logger = logging.getLogger("rolltree.engine")
+    for each in (logger, logging.getLogger("rolltree")):
+        monkeypatch.setattr(each, "disabled", False)
+        monkeypatch.setattr(each, "propagate", True)
+        monkeypatch.setattr(each, "level", logging.NOTSET)
+    monkeypatch.setattr(logging.root.manager, "disable", 0)
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
+    return logger

@@ -7,6 +7,7 @@ raises, and nothing the host had not yet said is ever heard.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,8 @@ class Process:
             task.cancel()
         for task in getattr(self.host, "_tasks", ()):
             task.cancel()
+        if self.host is not None:  # what a process listens to ends with it
+            logging.getLogger("rolltree").removeHandler(getattr(self.host, "_overheard", logging.NullHandler()))
 
 
 class InProcess:

@@ -21,6 +21,7 @@ from tests.cluster.inprocess import InProcess, Process
 
 LONG = Request(np.array([3, 1, 4], np.int32), Sampling(max_tokens=60, ignore_eos=True, seed=1))
 ENGINE = logging.getLogger("rolltree.engine")
+pytestmark = pytest.mark.usefixtures("engine_log")
 
 
 class Elsewhere(InProcess):

@@ -19,27 +19,13 @@ from rolltree.train.progress import Reporter
 from tests.train.toy import KNOBS, Early, tiny_policy
 
 
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
-    """The logger of engines, as it is in a program. Libraries of other tests configure logging for the whole process,
-    and silence loggers that existed before."""
-    logger = logging.getLogger("rolltree.engine")
-    for each in (logger, logging.getLogger("rolltree")):
-        monkeypatch.setattr(each, "disabled", False)
-        monkeypatch.setattr(each, "propagate", True)
-        monkeypatch.setattr(each, "level", logging.NOTSET)
-    monkeypatch.setattr(logging.root.manager, "disable", 0)
-    logger.manager._clear_cache()  # type: ignore[attr-defined]
-    return logger
-
-
 def test_what_an_engine_warns_of_stands_in_the_runs_log_while_the_run_lasts(
-    tmp_path: Path, engine: logging.Logger
+    tmp_path: Path, engine_log: logging.Logger
 ) -> None:
     with Reporter(tmp_path / "log.txt", TrainConfig(), quiet=True):
-        engine.warning("The local engine ran out of memory with %d requests inside.", 7)
-        engine.info("not this")
-    engine.warning("after the run")
+        engine_log.warning("The local engine ran out of memory with %d requests inside.", 7)
+        engine_log.info("not this")
+    engine_log.warning("after the run")
     text = (tmp_path / "log.txt").read_text()
     assert "ran out of memory with 7 requests inside." in text
     assert "not this" not in text
@@ -103,12 +89,14 @@ def test_where_there_is_no_screen_an_evaluation_says_that_it_has_begun(tmp_path:
     assert paper.getvalue() == "step 0: evaluating 64 held-out items, 8 samples each\n"
 
 
-def test_what_an_engine_warns_of_stands_in_the_log_and_in_the_numbers(tmp_path: Path, engine: logging.Logger) -> None:
+def test_what_an_engine_warns_of_stands_in_the_log_and_in_the_numbers(
+    tmp_path: Path, engine_log: logging.Logger
+) -> None:
     torch.set_num_threads(1)
 
     def listen(live: RunEvent) -> None:
         if live.kind == "grown" and live.step == 1:
-            thread = threading.Thread(target=engine.warning, args=("No progress for %d s: an engine.", 130))
+            thread = threading.Thread(target=engine_log.warning, args=("No progress for %d s: an engine.", 130))
             thread.start()
             thread.join()
 
@@ -119,5 +107,5 @@ def test_what_an_engine_warns_of_stands_in_the_log_and_in_the_numbers(tmp_path: 
     assert [line for line in done.metrics if line["kind"] == "warnings"] == [
         {"kind": "warnings", "step": 1, "said": said}
     ]
-    engine.warning("after the run")
+    engine_log.warning("after the run")
     assert "after the run" not in (tmp_path / "run" / "metrics.jsonl").read_text()
