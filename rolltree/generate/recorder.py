@@ -54,7 +54,7 @@ class Recorder:
 
     @property
     def channel(self) -> Channel:
-        """Observations to actions and back: the same for all engines that write in one tree; a role's may be its own."""
+        """Observations to actions and back: one for all engines that write in a tree; a role's may be its own."""
         return self._writes.codec
 
     @property
