@@ -66,7 +66,6 @@ def page(result: Comparison, tree: ReportTree | None = None) -> Page:
     )
 
 
-
 def _what(result: Comparison, budget: str) -> str:
     """What was done with the arms: trained and judged, or, where nothing was trained, asked."""
     on, seeds = result.conditions, _seeds(result.seeds)

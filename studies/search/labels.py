@@ -37,7 +37,6 @@ def head(seed: int, items: int = 64) -> Measured:
         sure = np.array([float(np.exp(node.logp.mean())) if node.logp is not None else 0.0 for _, node, _ in parts[1]])
         return auc(made.of(x[1]), y[1]) or 0.5, auc(sure, y[1]) or 0.5
 
-
     return Measured(*asyncio.run(run()))
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
 
 
-
 @dataclass(frozen=True, slots=True)
 class Verified:
     """The task's verdict on what has ended, cut to [0, 1]; what has not ended is worth what `otherwise` says.

@@ -142,8 +142,9 @@ def test_a_verdict_that_is_known_is_not_asked_again_unless_order_text_or_version
 
 
 @pytest.mark.parametrize(
-    ("text", "want"), [("7", 0.7), ("I give 7 of it", 0.7), ("7 or 8", None), ("12", None), ("none", None), ("7.5",
-    0.75)] )
+    ("text", "want"),
+    [("7", 0.7), ("I give 7 of it", 0.7), ("7 or 8", None), ("12", None), ("none", None), ("7.5", 0.75)],
+)
 def test_a_grade_is_one_number_on_the_scale_or_nothing(text: str, want: float | None) -> None:
     said = number_in(text, 0, 10)
     assert np.isnan(said) if want is None else said == pytest.approx(want)
