@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from attack.frame import Attack, BrokenPromiseError
-from rolltree.task.judge import Bench, JudgeError
+from rolltree.task.judge import Bench, JudgeProcessError
 from rolltree.task.nano.database import QueryError, SqlTable, query
 from rolltree.task.sandbox.box import Box
 from rolltree.task.sandbox.run import run_python
@@ -140,7 +140,9 @@ def judged(rng: random.Random, place: Path) -> str:
     left = psutil.Process(_bench.judge().process.pid).children(recursive=True)
     if left:
         raise BrokenPromiseError(f"{len(left)} processes were left by {text!r:.400}")
-    return "a crash" if isinstance(first, JudgeError) else "a fault" if getattr(first, "fault", "") else "an answer"
+    return (
+        "a crash" if isinstance(first, JudgeProcessError) else "a fault" if getattr(first, "fault", "") else "an answer"
+    )
 
 
 def sandboxed(rng: random.Random, place: Path) -> str:

@@ -19,11 +19,11 @@ import numpy as np
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward
-from rolltree.generate.judge.measured import Confidence, Measured
+from rolltree.generate.judge.measured import Confidence, MeasuredJudge
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.methods.best_judged import BestJudged
 from rolltree.generate.methods.rtv import Digests, Waves
-from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, Writer
+from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, RecordWriter
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.lab.claim import Measured as Found
@@ -125,7 +125,7 @@ def winner_right(p: float, q: float, votes: int, rounds: int) -> float:
 
 def waves(n: int = 16, votes: int = 8, q: float = 0.65, **knobs: Any) -> Waves:
     """Waves with a judge of known accuracy."""
-    judge = Votes(Measured(accuracy=q), votes, "shuffled")
+    judge = Votes(MeasuredJudge(accuracy=q), votes, "shuffled")
     return Waves(n, judge=judge, digests=Bare(shown="{digest}|"), **knobs)
 
 
@@ -143,12 +143,12 @@ def sage(seed: int) -> Found:
 
 def banked(noise: float, *, hide: tuple[str, ...] = (), epsilon: float = 0.2, n: int = 4, rounds: int = 4) -> Banked:
     """TMAS on letters, with a judge of known errors; a letter is its own record."""
-    judge = Votes(Measured(noise=noise), 8, "given", "mean")
+    judge = Votes(MeasuredJudge(noise=noise), 8, "given", "mean")
     return Banked(n, rounds, epsilon, judge, 0.5, Letter(EXPERIENCE, shown="{record}|"),
                   Letter(GUIDELINES, shown="{record}&"), hide=hide)  # fmt: skip
 
 
-class Letter(Writer):
+class Letter(RecordWriter):
     """A record without the end mark."""
 
     async def record(self, hand: Any, entry: Any) -> str:

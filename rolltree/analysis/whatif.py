@@ -146,7 +146,7 @@ async def _play(asked: WhatIf) -> None:
 
 
 @dataclass(frozen=True)
-class Judged:
+class LeavesBelow:
     """What became of the leaves at or below a node."""
 
     leaves: int
@@ -163,7 +163,7 @@ class BranchCredit:
     node: Node
     fresh: bool
     """Whether it was sampled by the what-if."""
-    below: Judged
+    below: LeavesBelow
     before: float
     """Mean advantage of the node's own tokens in the tree as it was; NaN where it was taught nothing."""
     after: float
@@ -193,13 +193,13 @@ def before_after(old: Tree, new: Tree, start: int, credit: Credit, how: Averagin
     return out
 
 
-def judged_below(tree: Tree, node: Node) -> Judged:
+def judged_below(tree: Tree, node: Node) -> LeavesBelow:
     """What became of the leaves at or below a node."""
     leaves = tree.leaves(node)
     scored = [leaf.scores for leaf in leaves if "reward" in leaf.scores]
     right = sum(map(is_solved, scored))
     mean = sum(s["reward"] for s in scored) / len(scored) if scored else float("nan")
-    return Judged(len(leaves), len(scored), right, mean)
+    return LeavesBelow(len(leaves), len(scored), right, mean)
 
 
 def _own(values: np.ndarray, at: int, length: int) -> float:

@@ -97,11 +97,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def made(asked: JudgesArguments) -> Judge:
     """The judge that these arguments describe."""
-    from rolltree.generate.judge.engine_judges import Likelihood, Written
+    from rolltree.generate.judge.engine_judges import Likelihood, WrittenJudge
 
     ask, words = asked.ask or ASKS[asked.judge], tuple(asked.words.split(","))
     if asked.judge == "written":
-        return Written(ask, words, entry=asked.entry or "{word}) {text}\n")
+        return WrittenJudge(ask, words, entry=asked.entry or "{word}) {text}\n")
     if asked.judge == "graded":
         return Likelihood(ask, options=tuple(asked.options.split(",")))
     if asked.judge == "letter":

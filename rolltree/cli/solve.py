@@ -105,7 +105,7 @@ def _solve(name: str, parsed: Any) -> int:
     from rolltree.recipe.check import check
     from rolltree.recipe.compose import compose
     from rolltree.rollout.answers import AnswerFolder
-    from rolltree.rollout.solve import Answer, report, solve
+    from rolltree.rollout.solve import SolvedItem, report, solve
     from rolltree.train.peers import frozen_peers
     from rolltree.tree import Forest
 
@@ -128,7 +128,7 @@ def _solve(name: str, parsed: Any) -> int:
         print(f"{len(known)} of {len(items)} items are answered already; going on", file=sys.stderr)
     answers, budget = list(known.values()), Budget(Limits(decoded=asked.run_tokens))
 
-    def done(answer: Answer, forest: Forest) -> None:
+    def done(answer: SolvedItem, forest: Forest) -> None:
         answers.append(answer)
         if folder is not None:
             folder.add(answer, forest)

@@ -107,11 +107,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _grow(source: RunSource, asked: WhatIfArguments, node: int) -> SavedWhatIf:
-    from rolltree.view.whatif_grow import Asked, grow_whatif  # loads torch, which --help does not need
+    from rolltree.view.whatif_grow import WhatIfQuestion, grow_whatif  # loads torch, which --help does not need
 
     step = newest_step(source) if asked.step is None else asked.step
     tree = asked.tree or _only_tree(source, step)
-    return asyncio.run(grow_whatif(source, Asked(
+    return asyncio.run(grow_whatif(source, WhatIfQuestion(
         step, tree, node, asked.token, asked.n, asked.seed, asked.policy, asked.engine, asked.device, asked.dtype,
         asked.temperature, asked.task, asked.level, asked.items_seed, asked.credit, asked.name,
     )))  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.filter.groups import live_leaves
 from rolltree.generate.judge.against import against
-from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import Entry, Judge, at_once
 from rolltree.generate.random import mix
 from rolltree.tree import Node, Tree
@@ -25,7 +25,7 @@ class Versus:
     engine instead. An equal answer has not won.
     """
 
-    judge: Judge = field(default_factory=Measured)
+    judge: Judge = field(default_factory=MeasuredJudge)
     votes: int = 1
     """Votes in each of the two orders."""
     seed: int = 0

@@ -26,7 +26,7 @@ from rolltree.generate.judge.protocol import Judge, Opinion, Question
 from rolltree.generate.random import Stream, lineage, mix, tag_rng
 from rolltree.generate.recorder import Recorder
 from rolltree.generate.requests import Continuations, PendingRequest, SamplingOptions
-from rolltree.generate.roles import ANSWER_TOKENS, About, RoleTask, Said, plant_side
+from rolltree.generate.roles import ANSWER_TOKENS, About, RoleAnswer, RoleTask, plant_side
 from rolltree.generate.setting import HandError
 from rolltree.task.protocol import Item, Observation, Verdict, expected
 from rolltree.tree import Birth, Node, Role, Tree
@@ -316,7 +316,7 @@ class Hand(Recorder):
         stop: tuple[str, ...] = (),
         max_tokens: int = ANSWER_TOKENS,
         temperature: float | None = None,
-    ) -> list[Said]:
+    ) -> list[RoleAnswer]:
         """Let a role write n answers to a brief about some nodes, in a side tree of the same forest.
 
         The role writes with its own engine where the run has one (`roles`, `peers`), else with the run's. What could
@@ -328,7 +328,7 @@ class Hand(Recorder):
         for node in grown:
             if node.status == "open":
                 side.close(node, node.finish or "stop", "the answer stands")
-        return [Said(side.tree, node, side.text(node)) for node in grown if node.status == "done"]
+        return [RoleAnswer(side.tree, node, side.text(node)) for node in grown if node.status == "done"]
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Said(About):
+class RoleAnswer(About):
     """An answer of a role: the node that holds it, and its text."""
 
     text: str

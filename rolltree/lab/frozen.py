@@ -22,7 +22,7 @@ from rolltree.lab.trace import LabError, Trace, TraceTally
 from rolltree.lab.train_runner import LoadTask, TrainRunner
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts
-from rolltree.rollout.solve import Answer, report, solve
+from rolltree.rollout.solve import SolvedItem, report, solve
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
 from rolltree.train.peers import frozen_peers
@@ -97,7 +97,7 @@ class FrozenRunner:
         tallies = {a.id: TraceTally(1, int((a.score or 0.0) >= 1)) for a in answers}
         return Trace(spec.arm.label, spec.seed, (row,), tallies, str(folder))
 
-    async def _answers(self, spec: Spec, tick: Tick) -> list[Answer]:
+    async def _answers(self, spec: Spec, tick: Tick) -> list[SolvedItem]:
         from rolltree.engine.local import LocalEngine
         from rolltree.policy.load import load_model
 
@@ -105,9 +105,9 @@ class FrozenRunner:
         engine = LocalEngine(load_model(on.model))
         task = spoken_by(self.load(on.task, level=on.level), engine.codec)
         items = list(enumerate(itertools.islice(task.items("test", spec.seed), on.eval_items)))
-        answers: list[Answer] = []
+        answers: list[SolvedItem] = []
 
-        def done(answer: Answer, forest: Forest) -> None:
+        def done(answer: SolvedItem, forest: Forest) -> None:
             answers.append(answer)
             tick(on.budget * len(answers) / len(items), f"{spec.arm.label}, seed {spec.seed}")
 

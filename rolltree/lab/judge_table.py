@@ -71,7 +71,7 @@ PLANTED: Mapping[str, Plant] = {"digit": _digit, "result": _result, "swap": _swa
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JudgeRow:
     """A judge on one kind of error."""
 
     kind: str
@@ -87,7 +87,7 @@ class JudgeTable:
     """All kinds, and one of four over all of them."""
 
     judge: str
-    rows: tuple[Row, ...]
+    rows: tuple[JudgeRow, ...]
     four: Rate
     """Share of the right answers named among four, read once in a drawn order; chance is one quarter."""
     spent: Spent
@@ -123,7 +123,9 @@ async def _worse(task: Task, item: Item, text: str, right: str) -> bool:
     return spoiled.score < good.score or any(spoiled.parts.get(k, v) < v for k, v in good.parts.items())
 
 
-async def _row(judge: Judge, hands: Sequence[Hand], answers: Sequence[str], kind: str, found: Mapping[int, str]) -> Row:
+async def _row(
+    judge: Judge, hands: Sequence[Hand], answers: Sequence[str], kind: str, found: Mapping[int, str]
+) -> JudgeRow:
     there: list[Opinion] = []
     back: list[Opinion] = []
     grades: list[float] = []
@@ -141,7 +143,7 @@ async def _row(judge: Judge, hands: Sequence[Hand], answers: Sequence[str], kind
     pairs = compared(there, back, [0] * len(there))
     named = [a is not None and b is not None and winner(a) == 0 and winner(b) == 1
              for a, b in zip(there, back, strict=True)]  # fmt: skip
-    return Row(kind, pairs, wilson(float(np.mean(named)), len(named)), auc(grades, truth))
+    return JudgeRow(kind, pairs, wilson(float(np.mean(named)), len(named)), auc(grades, truth))
 
 
 async def _four(

@@ -12,7 +12,7 @@ from rolltree.filter.rewards import RECORD
 from rolltree.filter.versus import Versus
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.engine_judges import Likelihood
-from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judged import JudgedAgainst
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
@@ -64,7 +64,7 @@ class Brpo:
         if self.judge == "likelihood":
             own, peers = JudgedAgainst(own, Likelihood(), self.votes), {"judge": Peer(trained=False)}
         else:
-            shapers += (Versus(Measured("reward", self.noise, self.bias), self.votes),)
+            shapers += (Versus(MeasuredJudge("reward", self.noise, self.bias), self.votes),)
         return Parts(
             "brpo", own, load_credit("pairwise", split=self.split, skew=self.skew),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.judge.engine_judges import Likelihood
-from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.methods.rtv import Digests, Waves
 from rolltree.objective.registry import load_objective
@@ -56,7 +56,7 @@ class Rtv:
         check_group("rtv", self.attempts)
         if self.waves not in (1, 2) or not 1 <= self.keep <= self.attempts:
             raise RecipeError(f"rtv: waves={self.waves} is 1 or 2, and keep={self.keep} of {self.attempts} attempts")
-        reader = Likelihood() if self.judge == "likelihood" else Measured(accuracy=self.accuracy)
+        reader = Likelihood() if self.judge == "likelihood" else MeasuredJudge(accuracy=self.accuracy)
         votes = 1 if self.judge == "likelihood" else self.ballots
         waves = Waves(self.attempts, self.match, self.keep, self.waves, Votes(reader, votes, "shuffled"),
                       Digests(self.ask, shown=self.shown))  # fmt: skip

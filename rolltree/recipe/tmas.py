@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.judge.engine_judges import Likelihood
-from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.votes import Votes
-from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, Writer
+from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, RecordWriter
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 
@@ -68,11 +68,11 @@ class Tmas:
             raise RecipeError(
                 f"tmas: turns={self.turns} and ballots={self.ballots} must be 1 or more, explore={self.explore} a share"
             )
-        reader = Likelihood() if self.judge == "likelihood" else Measured(noise=self.noise)
+        reader = Likelihood() if self.judge == "likelihood" else MeasuredJudge(noise=self.noise)
         votes = 1 if self.judge == "likelihood" else self.ballots
         banked = Banked(
             self.attempts, self.turns, self.explore, Votes(reader, votes, "given", "mean"), self.keep,
-            Writer(EXPERIENCE, self.learn, self.learned), Writer(GUIDELINES, self.avoid, self.tried), self.same,
-            self.most, hide=self.hide,
+            RecordWriter(EXPERIENCE, self.learn, self.learned), RecordWriter(GUIDELINES, self.avoid, self.tried),
+            self.same, self.most, hide=self.hide,
         )  # fmt: skip
         return Parts("tmas", banked, load_credit("grpo"), load_objective("clipped"), averaging="sequence")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rolltree.errors import RolltreeError
-from rolltree.rollout.solve import Answer
+from rolltree.rollout.solve import SolvedItem
 from rolltree.tree import Forest, Tree
 from rolltree.tree.atomic import new_file
 from rolltree.tree.json_text import read_json
@@ -33,7 +33,7 @@ class AnswerFolder:
     def __init__(self, folder: Path, asked: Mapping[str, Any], *, trees: bool = True) -> None:
         self.folder = folder
         self.trees = trees
-        self.answers: list[Answer] = []
+        self.answers: list[SolvedItem] = []
         self._waiting: list[Tree] = []
         self._part = 0
         plain = json.loads(json.dumps(asked, default=str))
@@ -49,7 +49,7 @@ class AnswerFolder:
             with new_file(told) as sink:
                 sink.write(json.dumps(plain, indent=1))
 
-    def add(self, answer: Answer, forest: Forest) -> None:
+    def add(self, answer: SolvedItem, forest: Forest) -> None:
         """Write an answer down; its trees follow with those of others."""
         self.answers.append(answer)
         with (self.folder / "answers.jsonl").open("a", encoding="utf-8") as sink:
@@ -76,13 +76,13 @@ class AnswerFolder:
             self._waiting = []
 
 
-def read_answers(path: Path) -> list[Answer]:
+def read_answers(path: Path) -> list[SolvedItem]:
     """Whole lines of an answers' file; none where there is no file. A last line that a kill cut off is left out."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    out: list[Answer] = []
-    names = {f.name for f in fields(Answer)}
+    out: list[SolvedItem] = []
+    names = {f.name for f in fields(SolvedItem)}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -91,13 +91,13 @@ def read_answers(path: Path) -> list[Answer]:
         except ValueError:
             row = None
         if isinstance(row, dict) and set(cast("dict[str, Any]", row)) == names:
-            out.append(Answer(**cast("dict[str, Any]", row)))
+            out.append(SolvedItem(**cast("dict[str, Any]", row)))
         elif number < len(lines):  # behind the last one no newline stands: it was being written
             raise AnswersError(f"{path} line {number} is no answer of solve; remove the line or the folder")
     return out
 
 
-def _write_lines(path: Path, answers: Sequence[Answer]) -> None:
+def _write_lines(path: Path, answers: Sequence[SolvedItem]) -> None:
     with new_file(path, overwrite=True) as sink:
         sink.writelines(f"{json.dumps(asdict(answer))}\n" for answer in answers)
 

@@ -22,7 +22,7 @@ from rolltree.tree import Forest, Node, Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SolvedItem:
     """What came of one item; a line of the answers' file."""
 
     id: str
@@ -67,7 +67,7 @@ async def solve(
     sampling: Sampling | None = None,
     peers: Mapping[str, Engine] | None = None,
     at_once: int = 16,
-    done: Callable[[Answer, Forest], None],
+    done: Callable[[SolvedItem, Forest], None],
 ) -> None:
     """Answer items (each with its index), `at_once` of them side by side; `done` is told of each with its trees.
 
@@ -95,7 +95,7 @@ async def solve(
         raise first_of(broken) from broken
 
 
-def answered(index: int, item: Item, forest: Forest, decode: Callable[[Any], str], account: Budget) -> Answer:
+def answered(index: int, item: Item, forest: Forest, decode: Callable[[Any], str], account: Budget) -> SolvedItem:
     """One item's answer from the trees grown for it."""
     tree = forest[item.id]
     finished = [n for n in tree if n.status == "done" and n.role == "policy" and ("reward" in n.scores or n.is_leaf)]
@@ -112,7 +112,7 @@ def answered(index: int, item: Item, forest: Forest, decode: Callable[[Any], str
     for node in tree:
         if name := node.notes.get("operator"):
             operators[name] = operators.get(name, 0) + 1
-    return Answer(
+    return SolvedItem(
         item.id, index, None if said is None else str(said), "" if best is None else text_of(tree, best, decode),
         max((n.scores["reward"] for n in mine if "reward" in n.scores), default=None if not known else 0.0), how,
         len(mine) / len(voters) if voters else 0.0, len(finished),
@@ -128,7 +128,7 @@ def text_of(tree: Tree, leaf: Node, decode: Callable[[Any], str]) -> str:
     return "".join(decode(node.actions) for node in path[start + 1 :])
 
 
-def report(answers: Sequence[Answer], asked: int, roles: Mapping[str, int] | None = None) -> dict[str, Any]:
+def report(answers: Sequence[SolvedItem], asked: int, roles: Mapping[str, int] | None = None) -> dict[str, Any]:
     """The numbers of a run of answers."""
     judged = [a for a in answers if a.score is not None]
     known = [a for a in answers if a.any_right is not None]

@@ -15,19 +15,19 @@ from importlib import import_module
 from typing import Any
 
 from rolltree.task import zygote
-from rolltree.task.judge import Bench, Judged, JudgeError
+from rolltree.task.judge import Bench, JudgeProcessError, ProcessVerdict
 
 Config = dict[str, Any]
 
 _bench = Bench(__name__)
 
 
-async def judge_gym(dataset: str, config: Config, entry: Any, answer: str) -> Judged:
+async def judge_gym(dataset: str, config: Config, entry: Any, answer: str) -> ProcessVerdict:
     """A data set's own score of a text, in another process, or the text's fault."""
     judged = await _bench.ask(base64.b64encode(pickle.dumps((dataset, config, entry, answer))))
     score = judged.told
     if not judged.fault and not (isinstance(score, float) and math.isfinite(score)):
-        raise JudgeError(f"{dataset} scores a text with {score!r}, which is no number")
+        raise JudgeProcessError(f"{dataset} scores a text with {score!r}, which is no number")
     return judged
 
 

@@ -33,7 +33,7 @@ NEEDED = ("processes", "network", "signals", "reads", "writes")
 """Guarantees without which a text that is judged can do harm."""
 
 
-class JudgeError(RuntimeError):
+class JudgeProcessError(RuntimeError):
     """A judge died or could not be started: the text is not to blame."""
 
 
@@ -42,7 +42,7 @@ class OpenJudgeWarning(RuntimeWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ProcessVerdict:
     """What came of judging a text."""
 
     told: Any = None
@@ -50,14 +50,14 @@ class Judged:
     """Why there is nothing told: what the text did, and then it was not right."""
 
 
-class Judge:
+class JudgeProcess:
     """A zygote that runs `serve` of a module; questions are asked side by side and answered by number."""
 
     def __init__(self, module: str, bounds: Bounds) -> None:
         self._module = module
         self._lock = threading.Lock()
         self._asked = 0
-        self._waiting: dict[int, Future[Judged]] = {}
+        self._waiting: dict[int, Future[ProcessVerdict]] = {}
         self.process = subprocess.Popen(
             [sys.executable, "-c", LAUNCH.format(module=module), ROOT, told_bounds(bounds), str(os.getpid())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT,
@@ -65,9 +65,9 @@ class Judge:
         )  # fmt: skip
         threading.Thread(target=self._listen, name="rolltree-judge", daemon=True).start()
 
-    def put(self, question: bytes) -> Future[Judged]:
+    def put(self, question: bytes) -> Future[ProcessVerdict]:
         """Ask a question of one line; where the process is gone, the answer is a JudgeError."""
-        answer: Future[Judged] = Future()
+        answer: Future[ProcessVerdict] = Future()
         with self._lock:
             self._asked += 1
             number = self._asked
@@ -101,9 +101,9 @@ class Judge:
             if answer.set_running_or_notify_cancel():
                 told = _read(said)
                 if "crashed" in told:
-                    answer.set_exception(JudgeError(str(told["crashed"])[:1000]))
+                    answer.set_exception(JudgeProcessError(str(told["crashed"])[:1000]))
                 else:
-                    answer.set_result(Judged(told.get("told"), told.get("fault", "")))
+                    answer.set_result(ProcessVerdict(told.get("told"), told.get("fault", "")))
         self.process.wait()
         self._give_up()
 
@@ -112,7 +112,9 @@ class Judge:
             lost, self._waiting = list(self._waiting.values()), {}
         for answer in lost:
             if answer.set_running_or_notify_cancel():
-                answer.set_exception(JudgeError(f"the process of {self._module} ended with {self.process.returncode}"))
+                answer.set_exception(
+                    JudgeProcessError(f"the process of {self._module} ended with {self.process.returncode}")
+                )
 
 
 def _read(said: bytes) -> Mapping[str, Any]:
@@ -130,18 +132,18 @@ class Bench:
         self.bounds = bounds or Bounds()
         self._module = module
         self._lock = threading.Lock()
-        self._judge: Judge | None = None
+        self._judge: JudgeProcess | None = None
         self._owner = 0
 
-    async def ask(self, question: bytes) -> Judged:
+    async def ask(self, question: bytes) -> ProcessVerdict:
         """What the judge says of one text."""
         return await asyncio.wrap_future(await beside(lambda: self.judge().put(question)))
 
-    def judge(self) -> Judge:
+    def judge(self) -> JudgeProcess:
         """The zygote; one that died, or that belongs to the process this one was forked from, is not asked again."""
         with self._lock:
             if self._judge is None or self._owner != os.getpid() or not self._judge.alive:
-                self._judge, self._owner = Judge(self._module, self.bounds), os.getpid()
+                self._judge, self._owner = JudgeProcess(self._module, self.bounds), os.getpid()
             return self._judge
 
 

@@ -20,7 +20,7 @@ SHOWN = 60
 
 
 @dataclass(frozen=True)
-class ShownBranch:
+class WhatIfBranch:
     """A branch at the place."""
 
     name: str
@@ -40,7 +40,7 @@ class ShownWhatIf:
 
     saved: SavedWhatIf
     credit: str
-    branches: tuple[ShownBranch, ...]
+    branches: tuple[WhatIfBranch, ...]
     """The node at the place first; empty where no credit could be computed."""
     trouble: str
     """Why there is no credit."""
@@ -100,11 +100,11 @@ def _counts(old: Tree, new: Tree, start: int) -> tuple[tuple[int, int], tuple[in
     return (before[0], before[1]), (fresh[0], fresh[1])
 
 
-def _shown(branch: BranchCredit, *, first: bool, pieces: Pieces) -> ShownBranch:
+def _shown(branch: BranchCredit, *, first: bool, pieces: Pieces) -> WhatIfBranch:
     node = branch.node
     name = f"up to here (node {node.id})" if first else f"{'new ' if branch.fresh else ''}node {node.id}"
     text = pieces.text(node.actions[-SHOWN:] if first else node.actions[:SHOWN])
-    return ShownBranch(name, text[-SHOWN:] if first else text[:SHOWN], branch)
+    return WhatIfBranch(name, text[-SHOWN:] if first else text[:SHOWN], branch)
 
 
 def signed(value: float) -> str:

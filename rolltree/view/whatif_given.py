@@ -20,7 +20,7 @@ DRAWN = 100_000
 
 
 @dataclass(frozen=True)
-class Weights:
+class GivenWeights:
     """The weights that continue a tree."""
 
     model: str
@@ -43,7 +43,9 @@ class Weights:
         return f"continued by {name}; the weights after step {self.written}, which wrote this place, were not kept"
 
 
-def weights_of(source: RunSource, step: int | None, tree: Tree, node: int, token: int, policy: str = "") -> Weights:
+def weights_of(
+    source: RunSource, step: int | None, tree: Tree, node: int, token: int, policy: str = ""
+) -> GivenWeights:
     """The weights to continue with: those asked for, else those that wrote the place, else the nearest that were kept.
 
     `policy` is a training step (0 = before the first) or a model.
@@ -51,7 +53,7 @@ def weights_of(source: RunSource, step: int | None, tree: Tree, node: int, token
     written = _written(tree, node, token)
     kept = _kept(source)
     if policy and not policy.isdigit():
-        return Weights(policy, None, written)
+        return GivenWeights(policy, None, written)
     if policy:
         if int(policy) not in kept:
             known = ", ".join(map(str, sorted(kept))) or "none"
@@ -59,12 +61,12 @@ def weights_of(source: RunSource, step: int | None, tree: Tree, node: int, token
                 f"{source.name} has no checkpoint of step {policy}; it has {known} "
                 "(0 = the model before the first step); give one of them, or a model"
             )
-        return Weights(kept[int(policy)], int(policy), written)
+        return GivenWeights(kept[int(policy)], int(policy), written)
     if not kept:
         raise ViewError(f"{source.name} does not say which policy wrote it; name one, such as --policy nano")
     wanted = written if written is not None else max(0, (step or 1) - 1)
     version = min(sorted(kept), key=lambda v: abs(v - wanted))
-    return Weights(kept[version], version, wanted)
+    return GivenWeights(kept[version], version, wanted)
 
 
 def _kept(source: RunSource) -> dict[int, str]:
@@ -158,6 +160,6 @@ def credit_of(source: RunSource, name: str = "") -> tuple[str, Credit]:
         ) from None
 
 
-def tokens_by(source: RunSource, weights: Weights) -> str:
+def tokens_by(source: RunSource, weights: GivenWeights) -> str:
     """Whose tokenizer shows the result."""
     return source.model or weights.model

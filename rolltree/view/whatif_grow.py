@@ -23,14 +23,14 @@ from rolltree.view.whatif_given import (
     tokens_by,
     weights_of,
 )  # fmt: skip
-from rolltree.view.whatif_saved import About, SavedWhatIf, State, start_saving
+from rolltree.view.whatif_saved import SavedQuestion, SavedWhatIf, State, start_saving
 
 OFTEN = 0.4
 """Seconds between two looks that a growing tree offers; more where saving takes long."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class WhatIfQuestion:
     """One question."""
 
     step: int | None
@@ -51,7 +51,7 @@ class Asked:
     name: str = ""
 
 
-async def grow_whatif(source: RunSource, asked: Asked) -> SavedWhatIf:
+async def grow_whatif(source: RunSource, asked: WhatIfQuestion) -> SavedWhatIf:
     """Sample, save beside the run while it grows, and say how it ended. Refusals come before anything is saved."""
     from rolltree.engine.choose import choose_engine  # loads torch
     from rolltree.policy.device import place
@@ -75,7 +75,7 @@ async def grow_whatif(source: RunSource, asked: Asked) -> SavedWhatIf:
             tree, asked.node, asked.token, engine=engine, task=task, item=item, seed=asked.seed, sampling=draw,
             max_tokens=limit_of(source),
         )  # fmt: skip
-        about = About(
+        about = SavedQuestion(
             asked.step, asked.tree, asked.node, kept, asked.n, asked.seed, asked.engine, heat, weights.sentence,
             asked.credit, tokens_by(source, weights), whatif.start.id, max(whatif.known),
         )  # fmt: skip

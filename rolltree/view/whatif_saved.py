@@ -28,7 +28,7 @@ State = Literal["growing", "done", "cancelled", "failed"]
 
 
 @dataclass(frozen=True)
-class About:
+class SavedQuestion:
     """What was asked, with what, and how far it is."""
 
     step: int | None
@@ -80,7 +80,7 @@ class SavedWhatIf:
 
     name: str
     folder: Path
-    about: About
+    about: SavedQuestion
 
     def source(self, run: RunSource) -> RunSource:
         """The grown tree as a source of its own, under the run's name."""
@@ -105,7 +105,7 @@ def beside(source: RunSource) -> Path:
     return source.inside(FOLDER)
 
 
-def start_saving(source: RunSource, about: About, tree: Tree, name: str = "") -> SavedWhatIf:
+def start_saving(source: RunSource, about: SavedQuestion, tree: Tree, name: str = "") -> SavedWhatIf:
     """Make the folder of a new what-if, under the next free number unless named."""
     home = beside(source)
     home.mkdir(parents=True, exist_ok=True)
@@ -157,9 +157,9 @@ def _read(source: RunSource, folder: Path) -> SavedWhatIf | None:
         source.inside(FOLDER, folder.name, ABOUT)
     try:
         told: Any = read_json((folder / ABOUT).read_text(encoding="utf-8"))
-        names = {f.name for f in fields(About)}
+        names = {f.name for f in fields(SavedQuestion)}
         return SavedWhatIf(
-            folder.name, folder, About(**{k: v for k, v in cast("dict[str, Any]", told).items() if k in names})
+            folder.name, folder, SavedQuestion(**{k: v for k, v in cast("dict[str, Any]", told).items() if k in names})
         )
     except (OSError, ValueError, TypeError, AttributeError):
         return None

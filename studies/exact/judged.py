@@ -10,7 +10,7 @@ from rolltree.credit.advantage import Advantage, Credit
 from rolltree.credit.registry import load_credit
 from rolltree.filter.overlong import Shaper
 from rolltree.filter.versus import Versus
-from rolltree.generate.judge.measured import Measured as MeasuredJudge
+from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.lab.claim import Measured
 from rolltree.tree import Node
 from rolltree.tree.table import Floats, Table

@@ -10,7 +10,7 @@ import pytest
 from rolltree.contract.forests import flat
 from rolltree.credit.registry import load_credit
 from rolltree.filter.versus import Versus
-from rolltree.generate.judge.measured import Measured, MeasureError
+from rolltree.generate.judge.measured import MeasuredJudge, MeasureError
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
@@ -18,7 +18,7 @@ from rolltree.tree.table import table
 def judged(tree: Tree, **knobs: Any) -> tuple[int, list[float]]:
     """Which leaf was compared with, and the shares of votes, over the leaves that have an outcome."""
     made = {name: knobs.pop(name) for name in ("votes", "seed") if name in knobs}
-    Versus(Measured(**knobs), **made)(tree, 1)
+    Versus(MeasuredJudge(**knobs), **made)(tree, 1)
     leaves = [leaf for leaf in tree.leaves() if leaf.status == "done"]
     [chosen] = [i for i, leaf in enumerate(leaves) if leaf.scores["reference"]]
     return chosen, [leaf.scores["versus"] for leaf in leaves]
@@ -60,7 +60,7 @@ def test_noise_is_that_of_every_reading() -> None:
 
 def test_a_quality_that_nobody_measured_is_an_error() -> None:
     with pytest.raises(MeasureError, match=r"node 1 of tree 't0' has no part 'charm'"):
-        Versus(Measured("charm"))(flat([1.0, 0.0]), 1)
+        Versus(MeasuredJudge("charm"))(flat([1.0, 0.0]), 1)
     alone = flat([1.0])
     judged(alone)
     assert load_credit("pairwise")(table([alone])).leaf == pytest.approx([0.0])

@@ -12,7 +12,7 @@ from rolltree.contract.tiny import CODEC, STOP, SpellTask, Walk, policy, tiny_en
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import HandError
-from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import entries
 from rolltree.generate.runner import open_hand
 from rolltree.generate.turns import play, turns
@@ -243,7 +243,7 @@ def test_score_under_another_context():
 def test_judge_calls_are_paid_and_stop_with_the_budget():
     async def use(hand):
         leaf = await play(hand, hand.tree.root)
-        judge, pair = Measured(accuracy=1.0), entries(hand, [leaf, leaf])
+        judge, pair = MeasuredJudge(accuracy=1.0), entries(hand, [leaf, leaf])
         answers = await hand.judge(judge, [pair] * 3, about="pairs")
         assert sorted(answers[0]) == sorted(answers[1]) == [0.0, 1.0]
         assert answers[2] is None

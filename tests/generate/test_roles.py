@@ -20,13 +20,13 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward, alike
 from rolltree.generate.judge.calibration import auc
-from rolltree.generate.judge.engine_judges import Likelihood, Written
+from rolltree.generate.judge.engine_judges import Likelihood, WrittenJudge
 from rolltree.generate.judge.protocol import JudgeError, entries
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.judged import graded
 from rolltree.generate.methods.best_judged import BestJudged
 from rolltree.generate.random import Stream
-from rolltree.generate.roles import Said, is_side
+from rolltree.generate.roles import RoleAnswer, is_side
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.setting import HandError
 from rolltree.generate.turns import play
@@ -49,7 +49,7 @@ def by_hand(use: Any, engine: Engine | None = None, budget: Budget | None = None
     return asyncio.run(run())
 
 
-def texts(said: list[Said]) -> list[str]:
+def texts(said: list[RoleAnswer]) -> list[str]:
     return [one.text for one in said]
 
 
@@ -177,7 +177,7 @@ def test_a_written_verdict_is_read_strictly(says: str, want: list[float] | None)
 
     async def use(hand: Hand) -> None:
         pair = [hand.tree.extend(0, CODEC.encode(text), status="done") for text in ("ab", "cd")]
-        judge = Written("{entries}", ("x", "y"), entry="{word}{text}", stop=(), max_tokens=1)
+        judge = WrittenJudge("{entries}", ("x", "y"), entry="{word}{text}", stop=(), max_tokens=1)
         (said,) = await hand.judge(judge, [entries(hand, pair)], about="a pair")
         assert said is not None
         assert (said == want) if want else np.isnan(said).all()

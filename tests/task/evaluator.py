@@ -19,9 +19,9 @@ if __name__ == "__main__":
     # A program that asks about a text that takes its time, and tells which processes that needs.
     import psutil
 
-    from rolltree.task.judge import Judge
+    from rolltree.task.judge import JudgeProcess
 
-    judge = Judge("tests.task.evaluator", zygote.Bounds(wall=600))
+    judge = JudgeProcess("tests.task.evaluator", zygote.Bounds(wall=600))
     judge.put(b"__import__('time').sleep(600)")
     while not (below := psutil.Process(judge.process.pid).children()):
         pass

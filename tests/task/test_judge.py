@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from rolltree.task import judge as judging
-from rolltree.task.judge import Bench, Judge, JudgeError, OpenJudgeWarning, warn_where_open
+from rolltree.task.judge import Bench, JudgeProcess, JudgeProcessError, OpenJudgeWarning, warn_where_open
 from rolltree.task.sandbox.box import GUARANTEES, Box
 from rolltree.task.sandbox.run import survey
 from rolltree.task.zygote import AT_ONCE, Bounds
@@ -77,7 +77,7 @@ def test_an_attack_is_its_own_fault(bench, name):
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_a_text_changes_is_gone_with_it(bench, name):
     ask(bench, HARMLESS[name])
-    assert ask(bench, "6 * 7", "'a' + 'b'") == [judging.Judged(42), judging.Judged("ab")]
+    assert ask(bench, "6 * 7", "'a' + 'b'") == [judging.ProcessVerdict(42), judging.ProcessVerdict("ab")]
 
 
 def test_no_depth_of_an_answer_ends_the_judge(bench):
@@ -94,7 +94,7 @@ def test_every_honest_text_among_attacks_gets_its_own_answer(bench):
     quick = [text for name, text in ATTACKS.items() if name not in ("stops itself", "sleeps", "closes and waits")]
     texts = [f"{n} + 1" if rng.random() < 0.6 else rng.choice([*quick, *HARMLESS.values()]) for n in range(3 * AT_ONCE)]
     for n, (text, judged) in enumerate(zip(texts, ask(bench, *texts), strict=True)):
-        assert text != f"{n} + 1" or judged == judging.Judged(n + 1)
+        assert text != f"{n} + 1" or judged == judging.ProcessVerdict(n + 1)
         assert text not in quick or judged.fault
     process = psutil.Process(bench.judge().process.pid)
     assert process.children(recursive=True) == []
@@ -102,13 +102,13 @@ def test_every_honest_text_among_attacks_gets_its_own_answer(bench):
 
 def test_an_exception_in_judging_is_a_crash(bench):
     (judged,) = ask(bench, "1 / 0")
-    assert isinstance(judged, JudgeError)
+    assert isinstance(judged, JudgeProcessError)
     assert str(judged) == "ZeroDivisionError: division by zero"
 
 
 def test_a_text_whose_process_is_killed_from_outside_is_a_crash_and_no_fault(bench):
     (judged,) = ask(bench, f"{OS}.kill({OS}.getpid(), 9)")
-    assert isinstance(judged, JudgeError)
+    assert isinstance(judged, JudgeProcessError)
 
 
 def test_a_text_reaches_nothing(bench, tmp_path):
@@ -119,7 +119,7 @@ def test_a_text_reaches_nothing(bench, tmp_path):
     for text in (f"open({str(place)!r}, 'w')", "open('/etc/passwd').read()", f"{OS}.fork()",
                  "__import__('socket').socket()", f"{OS}.kill({OS}.getppid(), 0)"):  # fmt: skip
         (judged,) = ask(bench, text)
-        assert isinstance(judged, JudgeError)
+        assert isinstance(judged, JudgeProcessError)
         assert "PermissionError" in str(judged)
     assert not place.exists()
 
@@ -129,7 +129,7 @@ def test_a_judge_that_is_killed_gives_up_what_it_was_asked_and_is_started_again(
         waiting = asyncio.ensure_future(bench.ask(b"__import__('time').sleep(600)"))
         assert (await bench.ask(b"1")).told == 1
         bench.judge().process.kill()
-        with pytest.raises(JudgeError, match="ended with -9"):
+        with pytest.raises(JudgeProcessError, match="ended with -9"):
             await waiting
         assert (await bench.ask(b"2")).told == 2
 
@@ -151,11 +151,11 @@ def test_nothing_survives_the_program():
 
 
 def test_questions_of_any_size_and_sign_come_back_whole():
-    judge = Judge("tests.task.evaluator", SMALL)
+    judge = JudgeProcess("tests.task.evaluator", SMALL)
     text = "é\ud800" * 5000
     assert judge.put(json.dumps(text).encode()).result(60).told == text
     judge.close()
-    with pytest.raises(JudgeError):
+    with pytest.raises(JudgeProcessError):
         judge.put(b"1").result(60)
 
 

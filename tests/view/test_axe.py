@@ -14,7 +14,7 @@ from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTa
 from rolltree.tree.parquet import load
 from rolltree.view import onefile
 from rolltree.view.source import open_source
-from rolltree.view.whatif_saved import About, start_saving
+from rolltree.view.whatif_saved import SavedQuestion, start_saving
 from tests.view.conftest import PATIENCE, Viewer, Window
 from tests.view.forests import a_run
 
@@ -44,7 +44,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, real_run: Path) -> tuple[Path
     source, known = open_source(run), max(tree.nodes)
     start = tree.cut(leaf, 1)
     tree.extend(start, leaf.actions, status="done", finish="eos", scores={"reward": 1.0})
-    about = About(
+    about = SavedQuestion(
         2, tree.id, leaf.id, 1, 1, 0, "local", 1.0, "continued by nano", "grpo", "nano", start.id, known, "done"
     )
     start_saving(source, about, tree)

@@ -21,9 +21,9 @@ from rolltree.view.source import open_source
 from rolltree.view.text import Pieces
 from rolltree.view.whatif import shown_whatif
 from rolltree.view.whatif_given import weights_of
-from rolltree.view.whatif_grow import Asked, grow_whatif
+from rolltree.view.whatif_grow import WhatIfQuestion, grow_whatif
 from rolltree.view.whatif_jobs import WhatIfJob, WhatIfJobs
-from rolltree.view.whatif_saved import About, saved_whatif, start_saving
+from rolltree.view.whatif_saved import SavedQuestion, saved_whatif, start_saving
 from tests.view.conftest import Viewer, Window, rectangle
 
 
@@ -133,7 +133,7 @@ def test_leaves_that_a_filter_dropped_have_a_credit_all_the_same(tmp_path: Path)
     parquet.save([tree], tmp_path / "forest")
     source = open_source(tmp_path / "forest")
     tree.extend(0, [5, 6], status="done", scores={"reward": 0.0})
-    about = About(None, "t", leaf.id, 0, 1, 0, "local", 1.0, "continued", "rloo", "", 0, leaf.id, "done")
+    about = SavedQuestion(None, "t", leaf.id, 0, 1, 0, "local", 1.0, "continued", "rloo", "", 0, leaf.id, "done")
     start_saving(source, about, tree)
     made = shown_whatif(source, saved_whatif(source, "001"), Pieces(None))
     assert made.trouble == ""
@@ -145,7 +145,7 @@ def test_cancelled_it_keeps_what_was_written(copied: Path):
     source, (tree, leaf) = open_source(copied), a_leaf(copied)
 
     async def interrupted() -> None:
-        growing = asyncio.create_task(grow_whatif(source, Asked(2, tree, leaf, n=200)))
+        growing = asyncio.create_task(grow_whatif(source, WhatIfQuestion(2, tree, leaf, n=200)))
         while not (copied / "whatif" / "001" / "about.json").exists():
             await asyncio.sleep(0)
         growing.cancel()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from rolltree.task.items import TaskError
 
 
-class Reading(NamedTuple):
+class OutsideReading(NamedTuple):
     """One thing read: what it was, and the value or the exception it gave."""
 
     what: str
@@ -31,7 +31,7 @@ class Reading(NamedTuple):
         return deepcopy(self.value)
 
 
-Record = tuple[Reading, ...]
+Record = tuple[OutsideReading, ...]
 
 
 @dataclass(repr=False)
@@ -44,7 +44,7 @@ class Outside:
 
     past: Record = ()
     """What was read before, in order."""
-    read: list[Reading] = field(default_factory=list[Reading], init=False)
+    read: list[OutsideReading] = field(default_factory=list[OutsideReading], init=False)
     random: Random = field(init=False)
     """Random numbers, from a seed that is recorded."""
 
@@ -73,9 +73,9 @@ class Outside:
         known = self._known(what)
         if known is None:
             try:
-                known = Reading(what, deepcopy(fresh()))
+                known = OutsideReading(what, deepcopy(fresh()))
             except Exception as error:
-                known = Reading(what, None, error)
+                known = OutsideReading(what, None, error)
         self.read.append(known)
         return known.give()
 
@@ -83,13 +83,13 @@ class Outside:
         known = self._known(what)
         if known is None:
             try:
-                known = Reading(what, deepcopy(await fresh()))
+                known = OutsideReading(what, deepcopy(await fresh()))
             except Exception as error:
-                known = Reading(what, None, error)
+                known = OutsideReading(what, None, error)
         self.read.append(known)
         return known.give()
 
-    def _known(self, what: str) -> Reading | None:
+    def _known(self, what: str) -> OutsideReading | None:
         """What the record has here; something else in its place means that the agent is not reproducible."""
         if len(self.read) >= len(self.past):
             return None

@@ -91,7 +91,7 @@ class Likelihood:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenJudge:
     """A role writes a verdict, which is read strictly: what says nothing, or two things, is an abstention.
 
     With `words` the verdict names an entry by the word of its place, ("1", "2"); without, it is a number on `scale`

@@ -22,7 +22,7 @@ class MeasureError(RolltreeError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredJudge:
     """Reads a part of the leaf's verdict, as exactly as its errors let it: what stands in for a judge that reads texts.
 
     With all errors at 0 it is that judge without its mistakes.

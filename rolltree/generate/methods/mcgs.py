@@ -18,7 +18,7 @@ from rolltree.generate.search.backup import tell
 from rolltree.generate.search.graph import Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment
 from rolltree.generate.search.queues import Switch, TopK
-from rolltree.generate.search.select import UCT, Descend, Ramp, Select
+from rolltree.generate.search.select import UCT, Descend, ScheduleRamp, Select
 from rolltree.generate.search.triggers import branch_stagnant, stagnant
 
 Anode = SearchNode[Any]
@@ -65,7 +65,7 @@ class McgsRules:
         """c falls from 1.414 to 0.5 by 0.01 a turn, from turn min(drafts · improves², 0.3 turns) on, at most to 0.7."""
         n = max(self.turns, 1)
         begin = min(self.most_drafts * self.improves**2 / n, 0.3)
-        return UCT(Ramp(1.414, 0.5, begin, min(begin + 91.4 / n, 0.7)))
+        return UCT(ScheduleRamp(1.414, 0.5, begin, min(begin + 91.4 / n, 0.7)))
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Mcgs:
         uct = rules.uct()
         first: Select = Descend(self.room, uct)
         best = TopK(Descend(self.picked_room, uct))
-        self.select: Select = Switch(first, best, Ramp(1.0, 0.2, 0.5, 0.7)) if rules.switch else first
+        self.select: Select = Switch(first, best, ScheduleRamp(1.0, 0.2, 0.5, 0.7)) if rules.switch else first
 
     def moves(self, moment: Moment[Any]) -> Sequence[Move[Any]]:
         """One move: a chain's next node, an aggregation where one is due, or what selection and state say."""

@@ -16,7 +16,7 @@ from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.attempts import OperatorTexts, attempt
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
-from rolltree.generate.search.values import Verified
+from rolltree.generate.search.values import VerifiedOr
 from rolltree.generate.signals import features
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
@@ -42,7 +42,7 @@ class GraphSearch:
     """Attempts per prompt, failed ones included."""
     rules: McgsRules = field(default_factory=McgsRules)
     texts: OperatorTexts = field(default_factory=lambda: OperatorTexts(TEXTS))
-    judge: Judge = field(default_factory=Verified)
+    judge: Judge = field(default_factory=VerifiedOr)
     """What an attempt is worth: the verifier's word, where it may be asked, or a judge's."""
     workers: int = 3
     """Attempts under way at once."""

@@ -52,7 +52,7 @@ class Bank:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class RecordWriter:
     """A role that writes a record about an attempt; without `ask` the attempt is the record."""
 
     role: str
@@ -88,8 +88,8 @@ class Banked:
     epsilon: float = 0.2
     judge: Judge = field(default_factory=lambda: Votes(Likelihood(), 1, "given", "mean"))
     keep: float = 0.5
-    experience: Writer = field(default_factory=lambda: Writer(EXPERIENCE))
-    guideline: Writer = field(default_factory=lambda: Writer(GUIDELINES))
+    experience: RecordWriter = field(default_factory=lambda: RecordWriter(EXPERIENCE))
+    guideline: RecordWriter = field(default_factory=lambda: RecordWriter(GUIDELINES))
     same: float = 0.8
     """Jaccard index of the words from which two records are the same."""
     most: int = 8
@@ -158,7 +158,7 @@ class Banked:
         leaves = [leaf for leaf in here.tree.leaves() if leaf.status == "done" and leaf.parent is not None]
         return [Entry(here.tree, leaf, here.text(leaf)) for leaf in leaves]
 
-    async def _bank(self, hand: Hand, writer: Writer, entries: Sequence[Entry], bank: Bank) -> None:
+    async def _bank(self, hand: Hand, writer: RecordWriter, entries: Sequence[Entry], bank: Bank) -> None:
         records = await asyncio.gather(*(writer.record(hand, entry) for entry in entries))
         for entry, text in zip(entries, records, strict=True):
             bank.add(text, About(entry.tree, entry.node).name)

@@ -26,7 +26,7 @@ def only(operator: str, ways: int = 1) -> Operate:
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedMove:
     """A plan of three parts, one move a turn."""
 
     select: Select

@@ -8,7 +8,7 @@ from typing import Any
 
 from rolltree.generate.search.graph import SearchNode
 from rolltree.generate.search.loop import Moment
-from rolltree.generate.search.select import ChildScore, Descend, Ramp, Room, Select
+from rolltree.generate.search.select import ChildScore, Descend, Room, ScheduleRamp, Select
 
 Priority = Callable[[SearchNode[Any]], float]
 """How promising a node is by itself."""
@@ -107,7 +107,7 @@ class Switch:
 
     first: Select
     second: Select
-    weight: Ramp
+    weight: ScheduleRamp
 
     def __call__(self, moment: Moment[Any]) -> SearchNode[Any] | None:
         """The node."""

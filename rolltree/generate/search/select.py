@@ -52,7 +52,7 @@ def once(ways: int, depth: int | None = None) -> Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp:
+class ScheduleRamp:
     """A number that goes from `first` to `last` as a line between two shares of the budget, and is flat outside."""
 
     first: float
@@ -76,7 +76,7 @@ class UCT:
     (arXiv 2502.14693); 0 = no prior. A child without a result has n = `unvisited`; 0 = it comes before all others.
     """
 
-    c: float | Ramp = 1.414
+    c: float | ScheduleRamp = 1.414
     prior: float = 0.0
     unvisited: float = 0.0
     lost: float = 0.0
@@ -88,7 +88,7 @@ class UCT:
         mean = (child.total + self.lost * child.pending) / n if n else 0.0
         weight = self.prior / (n + self.prior) if self.prior else 0.0
         value = weight * child.prior + (1 - weight) * mean
-        c = self.c.at(moment.progress) if isinstance(self.c, Ramp) else self.c
+        c = self.c.at(moment.progress) if isinstance(self.c, ScheduleRamp) else self.c
         seen = n or self.unvisited
         if not seen:
             return math.inf

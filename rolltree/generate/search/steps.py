@@ -21,9 +21,9 @@ from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.search.backup import Backup, MeanBackup
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
-from rolltree.generate.search.moves import Composed, only
+from rolltree.generate.search.moves import ComposedMove, only
 from rolltree.generate.search.queues import BestFirst, Stack
-from rolltree.generate.search.select import UCT, Descend, Ramp, Select, once
+from rolltree.generate.search.select import UCT, Descend, ScheduleRamp, Select, once
 from rolltree.generate.signals import features
 from rolltree.generate.turns import play, stretch
 from rolltree.tree import Node, Tree
@@ -82,7 +82,7 @@ class StepTree:
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Search, then choose an answer."""
         world = _Steps(self, hand)
-        plan = Composed(self.rule(), only("step", self.ways), self.backup)
+        plan = ComposedMove(self.rule(), only("step", self.ways), self.backup)
         per_prompt = hand.setting.per_prompt
         limit = None if per_prompt is None else per_prompt.decoded
         graph = SearchGraph(tree.root)
@@ -105,7 +105,7 @@ class StepTree:
             return BestFirst(room)
         if self.select == "stack":
             return Stack(room, go_on=lambda n: n.parent is None or (n.value or 0.0) >= self.threshold)
-        c = self.exploration if self.last_exploration is None else Ramp(self.exploration, self.last_exploration)
+        c = self.exploration if self.last_exploration is None else ScheduleRamp(self.exploration, self.last_exploration)
         return Descend(room, UCT(c, prior=self.prior, unvisited=self.prior))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedOr:
     """The task's verdict on what has ended, cut to [0, 1]; what has not ended is worth what `otherwise` says.
 
     Only honest where the verifier may be asked while one searches: visible tests, an equation that can be checked.
@@ -59,7 +59,7 @@ def judge_of(worth: str) -> Judge:
     if worth in ("path", "step", "least"):
         return Confidence(worth)
     if worth == "verifier":
-        return Verified()
+        return VerifiedOr()
     if worth.startswith("head:"):
         return load_head(worth.removeprefix("head:"))
     raise JudgeError(f"worth={worth!r} is none of path, step, least, verifier and head:FILE")

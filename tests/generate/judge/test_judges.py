@@ -24,7 +24,7 @@ from rolltree.generate.judge.cached import Cached
 from rolltree.generate.judge.calibration import auc, brier, compared, correlation
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.first_error import FirstError, located, steps_of
-from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.panel import Fitted, Panel, aggregated, dawid_skene, fit
 from rolltree.generate.judge.parse import number_in, word_in
 from rolltree.generate.judge.protocol import Entry, JudgeError, Opinion, Question, at_once, entries
@@ -170,7 +170,7 @@ def test_a_planted_bias_for_the_first_place_is_found_and_so_is_what_swapping_lea
     rng = np.random.default_rng(0)
     questions = [pair() for _ in range(400)]
     for bias, noise in ((0.0, 0.7), (2.0, 0.7)):
-        judge = Measured(noise=noise, bias=bias)
+        judge = MeasuredJudge(noise=noise, bias=bias)
         there = at_once(judge(None, questions, rng), "there")
         back = at_once(judge(None, [q[::-1] for q in questions], rng), "back")
         found = compared(there, back, [1] * len(questions))
@@ -221,7 +221,7 @@ def test_only_selected_leaves_are_graded_and_what_broke_failed() -> None:
 
 
 def test_verdicts_against_one_of_the_tree_are_those_of_both_orders() -> None:
-    forest = grown(JudgedAgainst(Independent(5), Measured("reward")))
+    forest = grown(JudgedAgainst(Independent(5), MeasuredJudge("reward")))
     for tree in forest:
         leaves = tree.leaves()
         (chosen,) = [leaf for leaf in leaves if leaf.scores["reference"]]

@@ -11,7 +11,7 @@ import pytest
 
 from rolltree.contract.forests import flat
 from rolltree.generate.hand import Hand
-from rolltree.generate.judge.measured import Measured
+from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import Entry, Judge, JudgeError, Opinion, Question, at_once
 from rolltree.generate.judge.tournament import Bracket, tournament
 from rolltree.generate.judge.votes import Votes, winner
@@ -44,7 +44,7 @@ def exact(q: float, votes: int, rounds: int = 4) -> float:
 
 
 def won(q: float, votes: int, *, seeds: str = "own", runs: int = 600) -> float:
-    judge = Votes(Measured(accuracy=q), votes, "shuffled", seeds=seeds)  # type: ignore[arg-type]
+    judge = Votes(MeasuredJudge(accuracy=q), votes, "shuffled", seeds=seeds)  # type: ignore[arg-type]
     right = 0
     for seed in range(runs):
         rewards = [float(x < P) for x in np.random.default_rng([1, seed]).random(16)]
@@ -63,21 +63,24 @@ def test_votes_that_share_a_seed_are_one_vote() -> None:
     shared = won(0.65, 8, seeds="shared", runs=300)
     assert shared == pytest.approx(exact(0.65, 1), abs=4 * 0.0285)
     assert shared < exact(0.65, 8) - 0.1
-    judge = Votes(Measured(accuracy=0.65), 8, "shuffled", seeds="shared")
+    judge = Votes(MeasuredJudge(accuracy=0.65), 8, "shuffled", seeds="shared")
     assert all(opinion is not None and set(opinion) == {0.0, 1.0} for opinion in ask(judge, [field([1, 0])] * 40))
 
 
 def test_a_verdict_that_does_not_survive_swapping_is_an_abstention() -> None:
-    (equal, close, clear) = ask(Votes(Measured(bias=0.5)), [field([1, 1]), field([1.2, 1]), field([2, 1])])
+    (equal, close, clear) = ask(Votes(MeasuredJudge(bias=0.5)), [field([1, 1]), field([1.2, 1]), field([2, 1])])
     assert np.isnan(equal or ()).all()
     assert np.isnan(close or ()).all()
     assert clear == [1.0, 0.0]
-    assert Votes(Measured(bias=0.5), 3).calls(2) == 6
-    assert ask(Votes(Measured(bias=0.5), order="given"), [field([1.2, 1.0]), field([1.0, 1.2])]) == [[1, 0], [1, 0]]
+    assert Votes(MeasuredJudge(bias=0.5), 3).calls(2) == 6
+    assert ask(Votes(MeasuredJudge(bias=0.5), order="given"), [field([1.2, 1.0]), field([1.0, 1.2])]) == [
+        [1, 0],
+        [1, 0],
+    ]
 
 
 def test_the_mean_over_all_orders_does_not_depend_on_the_order_that_is_given() -> None:
-    judge = Votes(Measured(bias=0.7), order="all", count="mean")
+    judge = Votes(MeasuredJudge(bias=0.7), order="all", count="mean")
     entries = field([0.1, 0.9, 0.4])
     (said,) = ask(judge, [entries])
     assert said == pytest.approx([x + 0.7 / 3 for x in (0.1, 0.9, 0.4)])
@@ -129,7 +132,7 @@ def test_byes_and_a_last_round_that_leaves_as_many_as_asked(
     entries: int, group: int, stop_at: int, sizes: list[tuple[int, ...]]
 ) -> None:
     rewards = [float(i) for i in range(entries)]
-    bracket = play(Measured(), rewards, group=group, stop_at=stop_at)
+    bracket = play(MeasuredJudge(), rewards, group=group, stop_at=stop_at)
     assert [tuple(len(m.members) for m in played) for played in bracket.rounds] == sizes
     assert len(bracket.survivors) == stop_at
     assert entries - 1 in bracket.survivors, "the best never loses to an exact judge"
@@ -138,16 +141,16 @@ def test_byes_and_a_last_round_that_leaves_as_many_as_asked(
 
 def test_ties_are_broken_among_the_tied_alone() -> None:
     for seed in range(40):
-        assert play(Measured(), [0, 1, 1], seed, group=3).survivors[0] in (1, 2)
+        assert play(MeasuredJudge(), [0, 1, 1], seed, group=3).survivors[0] in (1, 2)
     assert [winner(row) for row in ([0.2, 0.5], [0.5, 0.5], [0.5, float("nan")])] == [1, None, None]
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Votes(Measured(), 0), "votes=0"),
-        (lambda: Votes(Measured(), order="sideways"), "order='sideways'"),  # type: ignore[arg-type]
-        (lambda: play(Measured(), [0, 1], group=1), "group=1"),
+        (lambda: Votes(MeasuredJudge(), 0), "votes=0"),
+        (lambda: Votes(MeasuredJudge(), order="sideways"), "order='sideways'"),  # type: ignore[arg-type]
+        (lambda: play(MeasuredJudge(), [0, 1], group=1), "group=1"),
         (lambda: ask(Votes(Silent(((1.0,),))), [field([0, 1])]), "said 1 numbers about 2 entries"),
     ],
 )

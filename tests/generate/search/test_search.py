@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from rolltree.generate.search.backup import Backup, Blend, MeanBackup, tell
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search
-from rolltree.generate.search.moves import Composed, only
+from rolltree.generate.search.moves import ComposedMove, only
 from rolltree.generate.search.queues import BestFirst, Stack, Switch, TopK, flattest
-from rolltree.generate.search.select import UCT, Descend, Ramp, Select, once, up_to
+from rolltree.generate.search.select import UCT, Descend, ScheduleRamp, Select, once, up_to
 from rolltree.generate.search.triggers import branch_stagnant, stagnant
 from rolltree.tree import Tree
 from rolltree.tree.references import REFERENCES, refer, references
@@ -65,7 +65,7 @@ class World:
 
 def grown(select: Select, world: World, turns: int, workers: int = 1, ways: int = 1,
           backup: Backup | None = None) -> SearchGraph[float]:  # fmt: skip
-    plan = Composed(select, only("make", ways), backup or MeanBackup())
+    plan = ComposedMove(select, only("make", ways), backup or MeanBackup())
     graph: SearchGraph[float] = SearchGraph(0.0)
     return asyncio.run(search(plan, graph, world.make, turns=turns, rng=rng, workers=workers))
 
@@ -139,9 +139,9 @@ def test_uct_is_its_formula_and_the_prior_fades() -> None:
 
 
 def test_constants_follow_the_budget() -> None:
-    ramp = Ramp(1.4, 0.4, 0.25, 0.75)
+    ramp = ScheduleRamp(1.4, 0.4, 0.25, 0.75)
     assert [ramp.at(p) for p in (0.0, 0.25, 0.5, 0.75, 1.0)] == pytest.approx([1.4, 1.4, 0.9, 0.4, 0.4])
-    assert [Ramp(1.0, 0.0, 0.5, 0.5).at(p) for p in (0.4, 0.5)] == [1.0, 0.0]
+    assert [ScheduleRamp(1.0, 0.0, 0.5, 0.5).at(p) for p in (0.4, 0.5)] == [1.0, 0.0]
 
 
 def test_a_queue_takes_the_best_anywhere_and_a_stack_goes_down_first() -> None:
@@ -176,11 +176,11 @@ def test_the_best_few_are_drawn_by_rank_and_bounded_per_branch() -> None:
 
 def test_the_switch_goes_from_one_rule_to_the_other_by_share_of_the_budget() -> None:
     graph, (a, b) = planted(0.1, 0.2)
-    rule = Switch(lambda m: a, lambda m: b, Ramp(1.0, 0.2, 0.5, 0.7))
+    rule = Switch(lambda m: a, lambda m: b, ScheduleRamp(1.0, 0.2, 0.5, 0.7))
     assert {rule(moment(graph, t, 0.4)) for t in range(50)} == {a}
     late = [rule(moment(graph, t, 0.9)) for t in range(2000)]
     assert late.count(a) / 2000 == pytest.approx(0.2, abs=0.03)
-    assert Switch(lambda m: None, lambda m: b, Ramp(1.0, 1.0))(moment(graph)) is b
+    assert Switch(lambda m: None, lambda m: b, ScheduleRamp(1.0, 1.0))(moment(graph)) is b
 
 
 def test_the_flat_argmax_looks_over_the_whole_tree() -> None:
