@@ -32,8 +32,8 @@ VERBS: dict[str, str] = {
     "whatif": "sample further continuations from a place in a saved tree",
     "modes": "follow one prompt over training: branches that appear and die",
     "view": "look at runs, trees and tokens in the browser",
-    "judges": "say how often a judge tells right answers from ones with planted errors",
-    "labels": "turn step values into rows for TRL's trainers, or into a step head",
+    "judges": "say how often a judge sees errors that were planted",
+    "labels": "turn step values into rows for TRL's trainers, or a step head",
     "credit": "compute advantages for a forest written by any program",
     "bench": "measure speed as ratios on this machine",
 }

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 ABOUT = """Say how often a judge tells right answers from copies with one planted error, kind by kind.
 
-  rolltree judges --task arithmetic                          the policy's own likelihood of each answer
-  rolltree judges --task arithmetic --judge listed           ... after both have been listed
-  rolltree judges --task arithmetic --judge letter           ... of the letter of a place: what small models get wrong
+  rolltree judges --task arithmetic             by the likelihood of the answer
+  rolltree judges --judge listed                ... after both have been listed
+  rolltree judges --judge letter                ... of the letter of its place
   rolltree judges --judge graded --ask '{prompt}{entry} ok? ' --options yes,no
+
+Small models choose letters by their place, not by what stands there.
 
 Pairs are read in both orders; a verdict that does not survive swapping is an abstention. "first" is the share of
 readings that prefer what is read first: one half without a bias for the place.
@@ -68,13 +70,14 @@ class JudgesArguments:
 
 def run(arguments: Sequence[str]) -> int:
     """Plant, ask, print."""
+    asked = parse(JudgesArguments, arguments, "judges", ABOUT)
+    at_least(2, items=asked.items)
+    # They load torch, which --help does not need.
     from rolltree.engine.choose import choose_engine
     from rolltree.lab.judge_table import judge_table
     from rolltree.task.protocol import spoken_by
     from rolltree.task.registry import load_task
 
-    asked = parse(JudgesArguments, arguments, "judges", ABOUT)
-    at_least(2, items=asked.items)
     judge = made(asked)
     task = load_task(asked.task) if asked.level is None else load_task(asked.task, level=asked.level)
 

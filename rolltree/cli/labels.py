@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 ABOUT = """Turn the step values of stored rollouts into rows that TRL's trainers read, or fit a step head on them.
 
-  rolltree solve step_labels --task countdown --items 64 --items-from train --out runs/labels
-  rolltree labels runs/labels --kind prm --out prm.jsonl            PRMTrainer: steps with labels
-  rolltree labels runs/labels --kind dpo --out pairs.parquet        DPOTrainer: siblings of one fork
-  rolltree labels runs/labels --kind sft --out steps.jsonl          SFTTrainer: steps that are worth keeping
-  rolltree labels runs/labels --kind head --out head.npz            a small PRM for search:
+  rolltree solve step_labels --items 64 --items-from train --out runs/labels
+  rolltree labels runs/labels --kind prm --out prm.jsonl    steps with labels
+  rolltree labels runs/labels --kind dpo --out pairs.parquet  siblings of a fork
+  rolltree labels runs/labels --kind sft --out steps.jsonl  steps worth keeping
+  rolltree labels runs/labels --kind head --out head.npz  a small PRM:
   rolltree solve mcts --worth head:head.npz --rollouts 0
 
 A step's value is how often a rollout from its end was right: noted by step_labels, else the share of right leaves below

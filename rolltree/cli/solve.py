@@ -20,12 +20,13 @@ from rolltree.recipe.registry import RECIPES
 from rolltree.task.data.flags import DataFlags
 from rolltree.visible import visible
 
-ABOUT = """Answer questions with a frozen policy: nothing is trained, any recipe is a method, tokens are the budget.
+ABOUT = """Answer questions with a frozen policy: nothing is trained, any recipe is a
+method, tokens are the budget.
 
   rolltree solve best_of_n --task countdown --items 32
   rolltree solve mcts --task countdown --item-tokens 600 --out runs/mcts
   rolltree solve ets --task arithmetic --select beam --out runs/beam
-  rolltree solve best_of_n --task mine.jsonl --policy HuggingFaceTB/SmolLM2-135M-Instruct --engine vllm
+  rolltree solve best_of_n --task mine.jsonl --policy smollm2-135m --engine vllm
 
 --item-tokens is what an item may cost: all tokens that are sampled for it, by every role, each prefix once. Answers
 are JSON lines: on stdout, or with --out in a folder, whose run goes on where it was interrupted when the same command

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from rolltree.generate.search.bestof import BestOf
 from rolltree.generate.search.values import judge_of
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts
 
 
@@ -23,6 +23,7 @@ class BestOfN:
         "best_of_n", "Best of n and self-consistency", "2203.11171", 2022,
         "17.9 points on GSM8K over greedy decoding by the majority of sampled answers", ("control",), "grpo",
         Evidence("accuracy", "one rollout", check="studies.search.frozen:best_of_n", seeds=3),
+        counter=Counter("rollout/group_size"),
     )  # fmt: skip
     n: int = 8
     """Most rollouts; fewer where the budget of tokens ends before."""

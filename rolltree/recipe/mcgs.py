@@ -9,7 +9,7 @@ from rolltree.generate.methods.mcgs import McgsRules
 from rolltree.generate.methods.mcgs_answers import TEXTS, GraphSearch
 from rolltree.generate.search.attempts import OperatorTexts
 from rolltree.generate.search.values import judge_of
-from rolltree.recipe.recipe import Card, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts
 
 
@@ -30,6 +30,7 @@ class McgsRecipe:
         "best_of_n",
         Evidence("best value", "UCT with the same edits on separable landscapes", check="studies.search.nk:separable",
                  seeds=5),
+        counter=Counter("rollout/group_size"),
     )  # fmt: skip
     nodes: int = 32
     """Attempts per prompt, failed ones included."""

@@ -44,6 +44,7 @@ class Rtv:
     waves: int = 2
     """1 = the tournament alone (RTV)."""
     judge: Literal["likelihood", "measured"] = "likelihood"
+    """Who judges: the policy by the likelihood of the text, or a stand-in of known quality that sees the outcome."""
     accuracy: float = 0.65
     """Of the measured judge, between a right and a wrong attempt."""
     ask: str = ""

@@ -48,6 +48,7 @@ class Tmas:
     most: int = 8
     """Records of a bank."""
     judge: Literal["likelihood", "measured"] = "likelihood"
+    """Who judges: the policy by the likelihood of the text, or a stand-in of known quality that sees the outcome."""
     noise: float = 0.3
     """Deviation of each verification of the measured judge."""
     learn: str = ""

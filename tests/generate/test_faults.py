@@ -13,7 +13,7 @@ from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import RESOURCES, Budget, Limits
 from rolltree.engine.protocol import EngineError, Sample
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.answers import ItemError
+from rolltree.generate.answers import ItemError, check_item
 from rolltree.generate.independent import Independent
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.patience import Patience
@@ -225,17 +225,19 @@ def test_a_deadline_stops_what_is_in_flight_and_keeps_it():
     assert {leaf.status for leaf in leaves} == {"done"}
 
 
-@pytest.mark.parametrize(
-    ("item", "message"),
-    [
-        (Item("no-answer", "ab", None), "item 'no-answer' has no answer"),
-        (Item("long", "a" * 4096, "a"), "prompt of item 'long' has 4096 tokens.*context of 4096"),
-    ],
-)
-def test_bad_items_are_refused_before_the_first_token(item, message):
-    engine = tiny_engine()
-    with pytest.raises(ItemError, match=message):
-        asyncio.run(grow(Independent(), engine, SpellTask(), [item]))
+def test_a_prompt_that_fills_the_context_is_refused_before_the_first_token():
+    item = Item("long", "a" * 4096, "a")
+    with pytest.raises(ItemError, match=r"prompt of item 'long' has 4096 tokens.*context of 4096"):
+        asyncio.run(grow(Independent(), tiny_engine(), SpellTask(), [item]))
+
+
+def test_an_item_without_an_answer_is_asked_and_never_trained_on():
+    item = Item("open", "ab", None)
+    forest = asyncio.run(grow(Independent(2), tiny_engine(), SpellTask(), [item]))
+    assert {leaf.status for _, leaf in forest.leaves()} == {"done"}
+    assert not any("reward" in leaf.scores for _, leaf in forest.leaves())
+    with pytest.raises(ItemError, match="item 'open' has no answer"):
+        check_item(item, tiny_engine())
 
 
 def test_unmet_needs_name_both_parts_before_the_first_token():
