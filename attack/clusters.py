@@ -51,7 +51,7 @@ def _cluster() -> Any:
     atexit.register(made.shutdown)
     atexit.register(ray.shutdown)
     made.add_node(num_cpus=1, object_store_memory=STORE)
-    ray.init(address=made.address, log_to_driver=False, logging_level="error")
+    ray.init(address=made.address, log_to_driver=False, logging_level="warning")
     return made
 
 
@@ -138,7 +138,7 @@ def _driver(address: str, name: str, place: Path) -> None:
 
     from rolltree.cluster.rays import RayTransport
 
-    ray.init(address=address, log_to_driver=False, logging_level="error")
+    ray.init(address=address, log_to_driver=False, logging_level="warning")
     pool = PoolEngine(tiny_engine, 2, RayTransport(num_cpus=0), patience=PATIENCE, lives=LIVES)
     (place / "pids").write_text(json.dumps(pool.health.pids))
 

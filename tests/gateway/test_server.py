@@ -201,6 +201,8 @@ def test_what_cannot_be_served_is_one_sentence_and_harms_nobody():
                     "image_url",
                 ),
                 ("/v1/chat/completions", {**ASKED, "temperature": "hot"}, 400, "temperature"),
+                ("/v1/chat/completions", {**ASKED, "temperature": 10**400}, 400, "temperature"),
+                ("/v1/chat/completions", {**ASKED, "temperature": float("nan")}, 400, "temperature"),
                 ("/v1/chat/completions", {**ASKED, "n": 1000}, 400, "n is 1000"),
                 (
                     "/v1/chat/completions",

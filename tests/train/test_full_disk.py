@@ -8,6 +8,7 @@ import resource
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,7 +56,7 @@ def test_a_checkpoint_that_does_not_fit_is_an_error_of_the_system_and_leaves_the
 def test_a_run_whose_disk_fills_ends_with_the_place_and_goes_on_when_there_is_room(tmp_path: Path, moment: str) -> None:
     """While it evaluates the log does not fit, after it the numbers, after a step the numbers or the rollouts."""
     torch.set_num_threads(1)
-    knobs = {**KNOBS, "steps": 4, "forests_every": 1}
+    knobs: dict[str, Any] = {**KNOBS, "steps": 4, "forests_every": 1}
     whole = rolltree.train("grpo", tiny_policy(), Early(), out=tmp_path / "whole", **knobs)
     out, before = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -19,8 +18,8 @@ def number(body: Body, name: str, default: float, least: float, most: float) -> 
     told = body.get(name)
     if told is None:
         return default
-    right = isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told)
-    if not right or not least <= told <= most:
+    # Compared, never converted: JSON may hold a whole number that no float is large enough for.
+    if not isinstance(told, int | float) or isinstance(told, bool) or not least <= told <= most:
         raise GatewayError(f"{name} is {told!r}; give a number from {least:g} to {most:g}")
     return float(told)
 
