@@ -49,6 +49,7 @@ TINY: dict[str, dict[str, Any]] = {
     "v05": {"least": 2, "most": 4}, "seele": {"rounds": 2}, "dars": {"most": 10},
     "arrol": {"over": "recent", "tokens": 2, "warm": 1, "bins": 4, "passes": 2},
     "masa": {"template": "{prompt}", "efficient": True},
+    "cog_rethinker": {"decompose": "d", "reflect": "{wrong}", "example": "{prompt}"},
 }  # fmt: skip
 
 
@@ -114,6 +115,10 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
     check(parts, engine(), task)
     if control == "masa" and isinstance(parts.strategy, Demonstrations):
         with pytest.raises(RolltreeError, match="nobody has written any"):
+            check_width(parts.strategy, parts.control)
+        return
+    if width_of(parts.strategy) is None and control != "uniform":
+        with pytest.raises(RolltreeError, match="decides by itself"):
             check_width(parts.strategy, parts.control)
         return
     check_width(parts.strategy, parts.control)
