@@ -168,7 +168,7 @@ def _said(asked: SolveArguments, numbers: Mapping[str, Any], errors: Sequence[st
     if asked.json:
         emit(numbers)
     else:
-        shown = {k: v for k, v in numbers.items() if v not in (None, {}, 0)}
+        shown = {k: v for k, v in numbers.items() if v is not None and v != {} and not (type(v) is int and v == 0)}
         said = "  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items())
         # Answers went to stdout, and the report must not stand among them.
         print(said, file=sys.stderr if asked.out is None else sys.stdout)
