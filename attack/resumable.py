@@ -23,7 +23,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "echo": {"leaves": 6, "stems": 3, "entropy": 0.87, "confidence": 0.95, "rise": 0.001, "chunk": 2},
     "ets": {"width": 4, "step": 2, "delimiter": ""},
     "ettrl": {"stems": 2},
-    "hiper": {"by": "paid"},
+    "hiper": {"subgoals": "paid"},
     "himac": {"plans": 2, "executions": 2, "phase": "macro"},
     "latr": {"leaves": 6, "absolute": 0.03, "relative": 0.5, "ages": (3,), "chunk": 4},
     "mars2": {"nodes": 4, "again": "{answer}="},
