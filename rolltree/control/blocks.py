@@ -17,7 +17,7 @@ class BlockError(RolltreeError, ValueError):
     """An order that breaks its grid: names the cell and what must stand before it."""
 
 
-class Cell(NamedTuple):
+class BlockStep(NamedTuple):
     """One denoising step of one block, both from 0 on."""
 
     block: int
@@ -27,27 +27,27 @@ class Cell(NamedTuple):
 Order = Literal["blocks", "steps"]
 
 
-def order(blocks: int, steps: int, by: Order) -> list[Cell]:
+def order(blocks: int, steps: int, by: Order) -> list[BlockStep]:
     """Every cell: block-outer ("blocks") or step-outer ("steps": HiAR)."""
     if by == "blocks":
-        return [Cell(b, s) for b in range(blocks) for s in range(steps)]
-    return [Cell(b, s) for s in range(steps) for b in range(blocks)]
+        return [BlockStep(b, s) for b in range(blocks) for s in range(steps)]
+    return [BlockStep(b, s) for s in range(steps) for b in range(blocks)]
 
 
-def needs(cell: Cell, steps: int, by: Order) -> list[Cell]:
+def needs(cell: BlockStep, steps: int, by: Order) -> list[BlockStep]:
     """What must be done before a cell.
 
     Block-outer: the step before, and all earlier blocks to their end. Step-outer: the step before, and all earlier
     blocks after this same step, whose keys and values must be written again at every level.
     """
-    own = [Cell(cell.block, cell.step - 1)] if cell.step else []
+    own = [BlockStep(cell.block, cell.step - 1)] if cell.step else []
     level = steps - 1 if by == "blocks" else cell.step
-    return own + [Cell(b, level) for b in range(cell.block)]
+    return own + [BlockStep(b, level) for b in range(cell.block)]
 
 
-def check_order(cells: Iterable[Cell], steps: int, by: Order) -> None:
+def check_order(cells: Iterable[BlockStep], steps: int, by: Order) -> None:
     """Refuse an order in which a cell stands before something it needs."""
-    done: set[Cell] = set()
+    done: set[BlockStep] = set()
     for cell in cells:
         missing = [need for need in needs(cell, steps, by) if need not in done]
         if missing:
@@ -65,7 +65,7 @@ def makespan(blocks: int, steps: int, by: Order, devices: int, *, pinned: bool =
     """
     if blocks < 1 or steps < 1 or devices < 1:
         raise BlockError(f"a grid of {blocks} blocks and {steps} steps on {devices} devices: each must be at least 1")
-    end: dict[Cell, int] = {}
+    end: dict[BlockStep, int] = {}
     free = [0] * devices
     for cell in order(blocks, steps, by):
         ready = max((end[need] for need in needs(cell, steps, by)), default=0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.generate.random import mix
-from rolltree.generate.search.trie import END, Action, Walk, plan_trie, walk
+from rolltree.generate.search.trie import END, Action, PlanWalk, plan_trie, walk
 from rolltree.lab.claim import Measured
 
 PROMPT, ACTION, CHOICE, LETTER = 400, 6, 150, 2
@@ -51,7 +51,7 @@ class Household:
 
 
 def walked(house: Household, plans: Sequence[Sequence[str]], *, corrections: int = 10, seed: int = 0,
-           perfect: bool = False) -> Walk[int]:  # fmt: skip
+           perfect: bool = False) -> PlanWalk[int]:  # fmt: skip
     """Walk the plans' trie; a perfect choice goes where a feasible plan goes on, another one goes by chance."""
     rng = np.random.default_rng(mix("choices", seed))
 
@@ -71,7 +71,7 @@ def _good(house: Household, node: Action, state: int) -> bool:
     return after is not None and any(_good(house, child, after) for child in node.children)
 
 
-def planner_tokens(house: Household, n: int, found: Walk[int]) -> int:
+def planner_tokens(house: Household, n: int, found: PlanWalk[int]) -> int:
     """|prompt| + N·L̄ + Σ over branches of the choice's prompt with its options."""
     return PROMPT + n * house.length * ACTION + sum(CHOICE + k * ACTION + LETTER for k in found.choices)
 

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from rolltree.control.blocks import BlockError, Cell, check_order, makespan, order, staged
+from rolltree.control.blocks import BlockError, BlockStep, check_order, makespan, order, staged
 from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.generate.branches import BranchError
@@ -83,7 +83,7 @@ def test_orders_of_blocks_and_steps() -> None:
     with pytest.raises(BlockError, match="step 0 of block 1 stands before step 2 of block 0"):
         check_order(order(4, 3, "steps"), 3, "blocks")
     with pytest.raises(BlockError):
-        check_order([Cell(0, 1)], 3, "steps")
+        check_order([BlockStep(0, 1)], 3, "steps")
     assert makespan(7, 4, "steps", 4) == 7 + 4 - 1
     assert makespan(7, 4, "blocks", 4) == 7 * 4
     assert makespan(7, 4, "steps", 1) == 28

@@ -61,7 +61,7 @@ class Transfer:
         def state() -> Mapping[str, Tensor]:
             return self._state
 
-        class Weights(base.WeightSource):
+        class PolicySource(base.WeightSource):
             def metadata(self) -> list[Any]:
                 return [base.ParamMeta(name, value.dtype, tuple(value.shape)) for name, value in state().items()]
 
@@ -69,7 +69,7 @@ class Transfer:
                 for name, value in state().items():
                     yield name, value.detach()
 
-        return Weights()
+        return PolicySource()
 
 
 class _Calls:

@@ -42,7 +42,7 @@ def valid(node: Action) -> list[Action]:
 
 
 @dataclass
-class Walk(Generic[S]):
+class PlanWalk(Generic[S]):
     """What came of walking a trie."""
 
     reached: bool = False
@@ -56,9 +56,11 @@ class Walk(Generic[S]):
     """Actions that failed."""
 
 
-async def walk(trie: SearchGraph[str], start: S, step: Step[S], choose: Choose[S], *, corrections: int = 10) -> Walk[S]:
+async def walk(
+    trie: SearchGraph[str], start: S, step: Step[S], choose: Choose[S], *, corrections: int = 10
+) -> PlanWalk[S]:
     """Go down from the root until a plan has ended, no plan is left, or too many actions have failed."""
-    out: Walk[S] = Walk(state=start)
+    out: PlanWalk[S] = PlanWalk(state=start)
     path: list[tuple[Action, S]] = [(trie.root, start)]
     while path:
         node, state = path[-1]
