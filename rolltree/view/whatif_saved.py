@@ -107,15 +107,13 @@ def beside(source: RunSource) -> Path:
 
 def start_saving(source: RunSource, about: SavedQuestion, tree: Tree, name: str = "") -> SavedWhatIf:
     """Make the folder of a new what-if, under the next free number unless named."""
-    home = beside(source)
-    home.mkdir(parents=True, exist_ok=True)
     here = about if about.pid else replace(about, pid=os.getpid(), host=platform.node())
     name = name or next_name(source)
     if not name.isalnum():
         raise ViewError(f"a what-if cannot be named {name!r}; give letters and digits only")
-    folder = home / name
+    folder = beside(source) / name
     try:
-        folder.mkdir()
+        folder.mkdir(parents=True)
     except FileExistsError:
         raise ViewError(f"{folder} exists and is kept as it is; give the what-if another name") from None
     made = SavedWhatIf(name, folder, here)

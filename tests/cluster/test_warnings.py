@@ -103,7 +103,7 @@ def test_a_process_that_says_nothing_is_named_and_one_that_lives_is_not(
         await until(lambda: member.at_work() != before)  # nothing is written, and yet it is heard
         transport.processes[0].stopped.set()  # type: ignore[attr-defined]
         said_after(member, SILENCE + 1)
-        transport.processes[0].kill()
+        pool._loop.call_soon_threadsafe(transport.processes[0].kill)
         await until(lambda: hub.health.lost == 1)
         await pool.resume()
         assert len((await run).actions) == 60
