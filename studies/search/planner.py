@@ -61,7 +61,10 @@ def walked(house: Household, plans: Sequence[Sequence[str]], *, corrections: int
             return good[0] if good else children[0]
         return children[int(rng.integers(len(children)))]
 
-    return asyncio.run(walk(plan_trie(plans), 0, house.step, choose, corrections=corrections))
+    async def step(state: int, action: Action) -> int | None:
+        return house.step(state, action.payload)
+
+    return asyncio.run(walk(plan_trie(plans), 0, step, choose, corrections=corrections))
 
 
 def _good(house: Household, node: Action, state: int) -> bool:
