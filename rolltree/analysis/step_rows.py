@@ -98,8 +98,10 @@ def told_apart(tree: Tree, node: Node, decode: Decode) -> list[tuple[float, str]
 
 
 def sft_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
-    """Steps whose value is above the threshold, each once, those of rollouts that failed included; each behind its thought
-    where one was written."""
+    """Steps whose value is above the threshold, each once, those of rollouts that failed included.
+
+    Each stands behind its thought where one was written.
+    """
     seen: set[int] = set()
     for leaf in labelled(tree):
         for step in steps_of(tree, leaf):

@@ -1,5 +1,7 @@
-"""Forced actions with a shaped weight instead of a clip: what another policy wrote, learned where it is unlikely (LUFFY,
-arXiv 2504.14945; SCOPE's repaired steps)."""
+"""Forced actions with a shaped weight instead of a clip: what another policy wrote, learned where it is unlikely.
+
+LUFFY's (arXiv 2504.14945), for SCOPE's repaired steps.
+"""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ class Maxs:
         """Foresight over steps."""
         if min(self.answers, self.ways, self.ahead) < 1 or self.tau <= 0 or self.alpha + self.beta > 1:
             raise RecipeError(
-                f"maxs: answers={self.answers}, ways={self.ways} and ahead={self.ahead} are 1 or more, tau={self.tau:g} "
-                f"is above 0, and alpha + beta = {self.alpha + self.beta:g} is at most 1"
+                f"maxs: answers={self.answers}, ways={self.ways} and ahead={self.ahead} are 1 or more, "
+                f"tau={self.tau:g} is above 0, and alpha + beta = {self.alpha + self.beta:g} is at most 1"
             )
         rule = Foresight(self.tau, self.alpha, self.beta, self.delta)
         strategy = LookAheadSteps(self.answers, self.ways, self.ahead, self.steps, self.step, self.delimiter, rule)

@@ -56,9 +56,7 @@ class Scope:
                 f"scope: delimiter={self.delimiter!r} ends a step, most={self.most:g} is a share above 0, and "
                 f"tries={self.tries} is 1 or more"
             )
-        strategy = Repaired(
-            self.group, judge_of(self.worth), self.threshold, self.most, self.tries, self.delimiter
-        )
+        strategy = Repaired(self.group, judge_of(self.worth), self.threshold, self.most, self.tries, self.delimiter)
         objective = load_objective(
             "clipped", clip_low=self.clip, clip_high=self.clip, correction=(ShapedForced(self.gamma),)
         )

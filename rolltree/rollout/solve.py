@@ -66,12 +66,14 @@ async def solve(
     total: Budget | None = None,
     sampling: Sampling | None = None,
     peers: Mapping[str, Engine] | None = None,
+    roles: Mapping[str, Engine] | None = None,
     at_once: int = 16,
     done: Callable[[SolvedItem, Forest], None],
 ) -> None:
     """Answer items (each with its index), `at_once` of them side by side; `done` is told of each with its trees.
 
-    `tokens` bounds what is decoded for an item by all roles together, `total` the whole run.
+    `tokens` bounds what is decoded for an item by all roles together, `total` the whole run. `roles` are models that
+    speak as a role (a judge, a thinker); every other role speaks with the engine.
     """
     run = total or Budget()
     todo = iter(items)
@@ -83,7 +85,7 @@ async def solve(
             account = run.child(item.id, Limits(decoded=tokens))
             forest = await grow(
                 strategy, engine, task, [item], seed=seed, budget=account, per_prompt=Limits(decoded=tokens),
-                sampling=sampling, peers=peers,
+                sampling=sampling, peers=peers, roles=roles,
             )  # fmt: skip
             done(answered(index, item, forest, engine.codec.decode, account), forest)
 

@@ -2,7 +2,7 @@
 
 A program has eight sub-problems, of which six are seen by the tests. It follows one of several strategies; each
 sub-problem is right with the strategy's chance, and an edit keeps what is right with `keeps` and draws the rest anew. A
-critic of known accuracy says whether the strategy is a good one, or, where all tests pass, whether the program is right.
+critic of known accuracy says whether the strategy is a good one, or, where all tests pass, whether all of it is right.
 """
 
 from __future__ import annotations

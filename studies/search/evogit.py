@@ -1,7 +1,7 @@
 """EvoGit on NK landscapes with a judge of known accuracy: `python -m studies.search.evogit`.
 
-The landscapes and blind edits are those of `studies.search.nk`: an edit changes one block, a merge takes each block from
-either of two. The judge prefers the better of two artifacts with its accuracy, so at one half a population drifts.
+The landscapes and blind edits are those of `studies.search.nk`: an edit changes one block, a merge takes each block
+from either of two. The judge prefers the better of two artifacts with its accuracy, so at one half a population drifts.
 """
 
 from __future__ import annotations

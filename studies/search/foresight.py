@@ -1,8 +1,8 @@
 """MAXS on a policy with traps: `python -m studies.search.foresight`.
 
 Half of the first steps lead to a good path and half to a trap, and both are equally likely as a whole. On the good path
-every step has probability ½ (one of two letters); in a trap a step of probability 1 and one of ¼ alternate. Without traps
-both look the same.
+every step has probability ½ (one of two letters); in a trap a step of probability 1 and one of ¼ alternate. Without
+traps both look the same.
 """
 
 from __future__ import annotations
@@ -86,6 +86,12 @@ def traps(seed: int) -> Measured:
     return Measured(*(good(grown(rule, seed, 150, steps=1)) for rule in arms))
 
 
+RULES = {
+    "published": Foresight(), "never ending": Foresight(delta=-1.0), "τ = 0.1": Foresight(0.1, delta=-1.0),
+    "no variance": Foresight(0.1, 0.0, 0.0, -1.0),
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class ForesightSettings:
     """How much is run."""
@@ -97,8 +103,7 @@ class ForesightSettings:
 def main(settings: ForesightSettings) -> None:
     """Shares on the good path, with traps and without."""
     for trap in (True, False):
-        for name, rule in (("published", Foresight()), ("never ending", Foresight(delta=-1.0)),
-                           ("τ = 0.1", Foresight(0.1, delta=-1.0)), ("no variance", Foresight(0.1, 0.0, 0.0, -1.0))):  # fmt: skip
+        for name, rule in RULES.items():
             found = grown(rule, 0, settings.items, trap=trap)
             steps = np.mean([sum(e.kind == "select" for e in tree.events) for tree in found])
             print(f"{'traps' if trap else 'smooth':7s} {name:14s} good {good(found):.3f}  steps chosen {steps:.1f}")

@@ -1,8 +1,8 @@
 """What filtering steps is worth to a copy: `python -m studies.search.hindsight`.
 
-An expert walks the grid world of the task `grid`: optimal with .7, else any move. A policy per state copies equally many
-steps: of all rollouts, of the successful ones, or those that a grader of known errors calls good, which are taken from
-failed rollouts too. A move is good where it is on a shortest way.
+An expert walks the grid world of the task `grid`: optimal with .7, else any move. A policy per state copies equally
+many steps: of all rollouts, of the successful ones, or those that a grader of known errors calls good, which are taken
+from failed rollouts too. A move is good where it is on a shortest way.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class HindsightSettings:
 
 def main(settings: HindsightSettings) -> None:
     """Goals reached by rule and accuracy of the grader."""
-    arms: list[tuple[Choice, float]] = [("all", 1.0), ("successful", 1.0), *(("graded", q) for q in (0.5, 0.7, 0.9, 1.0))]
+    arms: list[tuple[Choice, float]] = [("all", 1.0), ("successful", 1.0), ("graded", 0.5)]
+    arms += [("graded", right) for right in (0.7, 0.9, 1.0)]
     for how, right in arms:
         goals, failed = np.array([arm(how, right, seed) for seed in range(settings.seeds)]).mean(0)
         name = f"{how} {right:g}" if how == "graded" else how

@@ -19,6 +19,7 @@ from rolltree.generate.judge.protocol import Judge, entries
 from rolltree.generate.methods.step_labels import step_ends
 from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.steps import finished
+from rolltree.generate.setting import HandError
 from rolltree.generate.signals import features
 from rolltree.generate.turns import play
 from rolltree.task.protocol import Task
@@ -61,6 +62,12 @@ class Repaired:
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Play, then repair side by side."""
+        theirs, ours = hand.as_actor(CORRECTOR).codec, hand.codec
+        if theirs is not ours and theirs.vocab_size != ours.vocab_size:
+            raise HandError(
+                f"the corrector has {theirs.vocab_size} tokens and the policy {ours.vocab_size}, and what it writes "
+                "becomes the policy's; give a corrector with the policy's tokens"
+            )
         await Independent(self.n, want=self.want).grow_tree(tree, hand)
         failed = [leaf for leaf in finished(tree) if not solved(leaf)]
         for leaf in failed:
