@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.judge.measured import answer_of, tally
 from rolltree.generate.patience import first_of
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.metrics.waves import FIRST_WAVE, LAST_WAVE, regression
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Node, Tree
 
@@ -51,6 +54,10 @@ class SolvedItem:
     """Whether some finished rollout was right: what a perfect choice would have got."""
     operators: dict[str, int] = field(default_factory=dict[str, int])
     """How often each operator of the search wrote."""
+    first: float | None = None
+    """Share of right attempts in its first wave; None = the method makes no waves, or nobody knows."""
+    last: float | None = None
+    """The same in its last wave."""
     error: str = ""
     """Why growing its tree crashed; "" = it did not."""
 
@@ -119,7 +126,8 @@ def answered(index: int, item: Item, forest: Forest, decode: Callable[[Any], str
         max((n.scores["reward"] for n in mine if "reward" in n.scores), default=None if not known else 0.0), how,
         len(mine) / len(voters) if voters else 0.0, len(finished),
         sum(n.status == "failed" for n in tree), spent.decoded, spent.prefilled, spent.env_steps, spent.judge_calls,
-        None if not known else max(known) >= 1, operators, str(tree.notes.get("failed", "")),
+        None if not known else max(known) >= 1, operators, tree.root.scores.get(FIRST_WAVE),
+        tree.root.scores.get(LAST_WAVE), str(tree.notes.get("failed", "")),
     )  # fmt: skip
 
 
@@ -135,6 +143,7 @@ def report(answers: Sequence[SolvedItem], asked: int, roles: Mapping[str, int] |
     judged = [a for a in answers if a.score is not None]
     known = [a for a in answers if a.any_right is not None]
     count = max(len(answers), 1)
+    waves = [np.array([np.nan if x is None else x for x in row]) for row in zip(*((a.first, a.last) for a in answers))]
     return {
         "items": asked,
         "answered": sum(a.answer is not None for a in answers),
@@ -148,4 +157,4 @@ def report(answers: Sequence[SolvedItem], asked: int, roles: Mapping[str, int] |
         "leaves_per_item": sum(a.leaves for a in answers) / count,
         "failed": sum(a.failed for a in answers),
         "crashed": sum(bool(a.error) for a in answers),
-    }
+    } | {name.partition("/")[2]: rate for name, rate in (regression(*waves) if waves else {}).items()}
