@@ -34,6 +34,8 @@ def state_of(source: RunSource) -> State:
     if table.is_file():
         # A run that was resumed and broke off again has written lines after its table.
         return "crashed" if _age(table) - _age(log) > 5 else "done"
+    if (folder / "answers.jsonl").is_file():  # of `rolltree solve`, which takes up where it was interrupted
+        return "done" if (folder / "report.json").is_file() else "crashed"
     if not log.is_file() and not (folder / "config.json").is_file():
         return "empty"
     return "crashed"
