@@ -59,12 +59,17 @@ class MetricsLog:
         """One line that is no measurement: trackers do not get it."""
         self._append({"kind": kind, "step": step, **said})
 
-    def close(self) -> None:
-        """Close everything and write the Parquet table."""
+    def close(self, *, ended: bool = True) -> None:
+        """Close everything, and write the Parquet table of a run that came to its end.
+
+        Where memory has run out, Arrow may end the process without a word; a run that broke off has no table.
+        """
         with naming(self._path):
             self._sink.close()
         for tracker in self._trackers:
             tracker.close()
+        if not ended:
+            return
         lines = read_metrics(self._path)
         if lines:
             columns = sorted({k for line in lines for k in line}, key=lambda k: (k not in ("kind", "step"), k))
