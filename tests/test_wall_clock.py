@@ -1,4 +1,4 @@
-"""A wall clock that is set back and forward ends nothing early, holds nothing up and lets nobody into a folder in use."""
+"""A wall clock set back and forward ends nothing early, holds nothing up and lets nobody into a folder in use."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ import pytest
 from attack.frame import Attack, BrokenPromiseError, Count, attack
 from attack.registry import attacks
 
-
 ON_RAY = ("ray", "ray-drivers")
 """Their short form is part of `make test-ray`."""
 
