@@ -47,7 +47,6 @@ class CallRecord:
     def asked(self, prompt: ContextPrompt) -> RecordedCall:
         """Put the prompt of a call into the tree."""
         here, known = self._descend(prompt.ids)
-        how = "goes on" if here.is_leaf and known else "branches off" if known else "begins"
         left = prompt.ids[known:]
         if len(left) or here.role == "policy":
             behind = any(one.role == "policy" for one in self.tree.path(here))
@@ -55,8 +54,11 @@ class CallRecord:
             here = self.tree.extend(here, left, role=role, actor=ACTORS[role], birth="boundary", status="done")
         call = RecordedCall(len(self.calls), prompt, here)
         self.calls.append(call)
-        numbers = {"session": self.session, "call": call.number, "shared": known, "new": len(left)}
-        self.tree.event("act", here, f"call {call.number} of {self.session} {how}", at=self.clock(), **numbers)
+        why = f"call {call.number} of {self.session}: {prompt.how}"
+        self.tree.event(
+            "act", here, why, at=self.clock(), session=self.session, call=call.number, how=prompt.how, shared=known,
+            new=len(left), prompt=len(prompt.ids), sampled=prompt.spliced,
+        )  # fmt: skip
         if prompt.changed:
             why = "the template writes earlier turns in another way"
             self.tree.event("note", here, why, at=self.clock(), session=self.session, turns=list(prompt.changed))
