@@ -46,8 +46,8 @@ def listens(port: int, server: subprocess.Popen[str]) -> None:
 def played(folder: Path) -> Path:
     """Rollouts of an agent, forked at its calls."""
     agent = f"{Path(__file__).parents[1] / 'benchmarks' / 'black_box_agents.py'}:calculator"
-    command = [sys.executable, "-m", "rolltree", "rollout", "arpo", "--task", "calculator?fail_rate=0", "--agent", agent]
-    subprocess.run([*command, "--items", "2", "--leaves", "8", "--policy", "nano", "--out", str(folder)], check=True)
+    command = [sys.executable, "-m", "rolltree", "rollout", "treeps_rag", "--task", "calculator?fail_rate=0", "--agent", agent]
+    subprocess.run([*command, "--items", "2", "--leaves", "6", "--policy", "nano", "--out", str(folder)], check=True)
     return folder
 
 

@@ -159,18 +159,17 @@ class _Reader:
 
     def _reply(self, head: int) -> CallReply:
         rows = list(self._answer([head]))
-        end = "goes on" if any(not self.tree.is_leaf[row] and not self._inner(row) for row in rows) else ""
-        if not end:
-            last = rows[-1]
+        heard = [c for row in rows for c in self.below(row) if not self.policy[c]]
+        tokens = sum(int(self.tree.length[row]) for row in rows)
+        if any(self.tree.length[c] or not self.tree.is_leaf[c] for c in heard):
+            end = "goes on"
+        else:
+            last = (heard or rows)[-1]  # an agent that ends answers with no token
             end = self.tree.word("usage", last) or self.tree.word("finish", last) or self.tree.word("status", last)
             if np.isfinite(self.tree.rewards[last]):
                 end = f"{end}, reward {self.tree.rewards[last]:g}"
-        tokens = sum(int(self.tree.length[row]) for row in rows)
-        return CallReply(head, int(self.tree.ids[head]), tokens, self.tree.word("birth", head), self._text(head), end)
-
-    def _inner(self, row: int) -> bool:
-        """Whether only the same answer goes on below."""
-        return all(self.policy[c] for c in self.below(row))
+        node, birth = int(self.tree.ids[head]), self.tree.word("birth", head)
+        return CallReply(head, node, tokens, birth, self._text(head), end)
 
     def _first(self, path: Sequence[int]) -> bool:
         return not any(self.policy[row] for row in path)

@@ -120,6 +120,9 @@ def test_rollouts_of_an_agent_have_their_forks_and_contexts(recorded: Path):
         assert 0 < len(forked) < len(rollouts)
         # Two calls of its own, and behind each two helpers that ask twice: the second time they ask the same again.
         assert (rollouts[0].calls, rollouts[0].contexts) == (2 + 2 * 4, 1 + 2)
+        ends = [r.end for call in known.calls for r in call.replies if r.end != "goes on"]
+        assert len(ends) == len(kept.leaves())
+        assert all("reward" in end or end.startswith("dropped: asked again") for end in ends)
         helpers = [call for call in known.calls if call.how == "begins" and call.number > 0]
         assert helpers
         assert all(one.reward == leaf.scores["reward"] for one, leaf in zip(rollouts, own, strict=True))
