@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from rolltree.cli.common import at_least, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.errors import RolltreeError
+from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.gateway import Gateway, GatewayBounds
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
-from rolltree.recipe.swap import named
+from rolltree.recipe.swap import named, scored_answers
 from rolltree.tree import Forest
 from rolltree.tree.parquet import save
 
@@ -32,6 +33,7 @@ ABOUT = """Answer programs that speak OpenAI or Anthropic, and keep what they do
   rolltree serve --policy smollm2 --port 8080 --out forests/agents
   rolltree serve --engine vllm --task my.jsonl
   rolltree serve --policy smollm2-135m --strategy "best_of_n(n=16)" --strategy-tokens 4000
+  rolltree serve --use-answers "entropy(answers=4)"
   rolltree serve --host 0.0.0.0 --token SECRET
 
 A program is pointed at http://127.0.0.1:8080/s/NAME/v1, where NAME is its session: one rollout of one item. Its end
@@ -69,6 +71,9 @@ class ServeArguments(ClusterArguments):
     """How many training items of the task sessions may name."""
     seed: int = 0
     """Which items of the task come first."""
+    use_answers: str = ""
+    """Sample several answers to each call and hand over the best by a scorer, the others stay in the tree:
+    confidence, entropy, verifier, or a judge as FILE.py:FUNCTION, such as entropy(answers=4)."""
     host: str = "127.0.0.1"
     """Where to listen; anything but loopback needs a token."""
     port: int = 8080
@@ -122,6 +127,8 @@ def run(arguments: Sequence[str]) -> int:
 def _strategy(asked: ServeArguments) -> Parts | None:
     """The recipe that answers calls; options that would do nothing without one are refused."""
     if asked.strategy:
+        if asked.use_answers:
+            raise RolltreeError("--strategy and --use-answers both choose what is handed over; give one of them")
         if asked.strategy_tokens is not None:
             at_least(1, strategy_tokens=asked.strategy_tokens)
         name, knobs = named(asked.strategy)
@@ -160,7 +167,8 @@ async def _serve(asked: ServeArguments, pool: PoolEngine | None, parts: Parts | 
         calls=asked.session_calls, tokens=asked.session_tokens, max_tokens=asked.max_tokens,
     )  # fmt: skip
     task = asked_task(asked.task, asked.level, asked.policy) if asked.task else None
-    gateway = Gateway(engine, asked.policy, task, bounds)
+    choice = AnswerChoice(*scored_answers(asked.use_answers), task) if asked.use_answers else None
+    gateway = Gateway(engine, asked.policy, task, bounds, choice)
     if task is not None:
         gateway.items.update({item.id: item for item in islice(task.items("train", asked.seed), asked.items)})
     token = asked.token or ("" if loopback(asked.host) else secrets.token_urlsafe(24))

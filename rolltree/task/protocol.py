@@ -85,6 +85,8 @@ class Reply:
     aside: tuple[str | Said, ...] | None = None
     """A context of its own, whole: what the policy says to it is the next turn, and comes before the answer to this
     one. Given texts, and what the policy said before; `text` is then not written anywhere."""
+    how: str = ""
+    """How that context came about, in a word; for events and pages."""
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 

@@ -158,7 +158,7 @@ def test_final_answers(text, answer):
     (["--strategy", "best_of_m"], "best_of_n"), (["--strategy", "best_of_n(k=3)"], "'k'"),
     (["--strategy", "best_of_n", "--strategy-tokens", "0"], "--strategy-tokens"),
     (["--searches", "x"], "does nothing without --strategy"), (["--strategy-tokens", "5"], "without --strategy"),
-    (["--strategy", "arpo"], "environment"),
+    (["--strategy", "arpo"], "environment"), (["--strategy", "ets", "--use-answers", "entropy"], "one of them"),
 ])  # fmt: skip
 def test_what_cannot_be_served_is_said_before_anything_listens(capsys, options, said):
     assert main(["serve", *options]) == 2

@@ -135,6 +135,8 @@ async def _draw(source: RunSource, step: int | None, asked: TreeAsked) -> None:
             ui.link("next tree →", link("tree", run=source.name, step=step, tree=after, colour=look.colour)).classes(
                 "next-tree"
             )
+        if known.agents:
+            ui.link("calls", link("calls", run=source.name, step=step, tree=tree.id)).classes("calls-link")
         if source.path.is_dir() and tree.latents:
             ui.link("as pictures", look.address("images", node=int(tree.ids[look.row]))).classes("as-pictures")
     if look.pieces.note:
