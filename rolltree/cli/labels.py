@@ -88,12 +88,14 @@ def _head(asked: LabelsArguments, out: Path, trees: Sequence[Tree], model: str) 
     from rolltree.analysis.step_head import fit_head
     from rolltree.engine.local import LocalEngine
     from rolltree.generate.judge.head import save_head
-    from rolltree.policy.load import load_model
+    from rolltree.policy.load import check_writes_tokens, load_model
 
     if out.suffix != ".npz":
         raise RolltreeError(f"{out} does not end in .npz, as a head's file does; give another --out")
     if out.exists() and not asked.overwrite:
         raise RolltreeError(f"{out} exists and is kept as it is; give another --out, or --overwrite")
+
+    check_writes_tokens(model, "step heads are", "give a language model")
 
     async def fit() -> FittedHead:
         engine = LocalEngine(load_model(model))

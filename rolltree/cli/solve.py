@@ -143,7 +143,7 @@ def _solve(name: str, parsed: Any) -> int:
         peers = dict[str, Engine]()
         try:
             check(parts, engine, task)
-            peers |= frozen_peers(parts.peers)
+            peers |= frozen_peers(parts.peers, asked.policy)
             for _, item in items:
                 check_item(item, engine, peers, answered=False)
             await solve(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rolltree.engine.protocol import Engine
+from rolltree.engine.protocol import Engine, token_codec
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.session import GatewaySession
 from rolltree.gateway.template import Template, template_of
@@ -52,6 +52,7 @@ class Gateway:
     template: Template = field(init=False)
 
     def __post_init__(self) -> None:
+        token_codec(self.engine, "the gateway")
         self.template = template_of(getattr(self.engine.codec, "tokenizer", None))
         self._began = self.clock()
 
