@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         raise RolltreeError(f"where to? give --out {'head.npz' if asked.kind == 'head' else 'rows.jsonl'}")
     # Imported here, because they load torch and --help needs none of it.
     from rolltree.analysis.step_rows import ROWS, from_failed, write_rows
-    from rolltree.policy.load import load_codec
+    from rolltree.policy.load import check_writes_tokens, load_codec
     from rolltree.policy.models import model_folder
     from rolltree.view.source import open_source
 
@@ -69,6 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     model = asked.model or str(source.config.get("model", ""))
     if not model:
         raise RolltreeError(f"{asked.run} does not say which model wrote it; give --model")
+    check_writes_tokens(model, "rows and step heads are", "give a run of a language model")
     trees = [tree for step in source.steps() for tree in source.archive(step)]
     if not trees:
         raise RolltreeError(f"{asked.run} holds no rollouts; grow some with rolltree solve step_labels --out FOLDER")
@@ -88,14 +89,12 @@ def _head(asked: LabelsArguments, out: Path, trees: Sequence[Tree], model: str) 
     from rolltree.analysis.step_head import fit_head
     from rolltree.engine.local import LocalEngine
     from rolltree.generate.judge.head import save_head
-    from rolltree.policy.load import check_writes_tokens, load_model
+    from rolltree.policy.load import load_model
 
     if out.suffix != ".npz":
         raise RolltreeError(f"{out} does not end in .npz, as a head's file does; give another --out")
     if out.exists() and not asked.overwrite:
         raise RolltreeError(f"{out} exists and is kept as it is; give another --out, or --overwrite")
-
-    check_writes_tokens(model, "step heads are", "give a language model")
 
     async def fit() -> FittedHead:
         engine = LocalEngine(load_model(model))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from torch import Tensor, nn
+from torch import Tensor
 
 from rolltree.control.blocks import BlockError, BlockStep, check_order, makespan, order, staged
 from rolltree.engine.latent import LatentEngine
@@ -23,8 +23,6 @@ from rolltree.generate.runner import grow as grow_trees
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.paired_field import grades, paired_field
 from rolltree.policy.errors import ModelError
-from rolltree.policy.flow.channel import LatentChannel
-from rolltree.policy.flow.sde import sigmas_of
 from rolltree.policy.load import load_model
 from rolltree.policy.protocol import Policy
 from rolltree.policy.quantised import quantised, rounded
@@ -38,29 +36,13 @@ from rolltree.train.peers import PeerPolicy
 from rolltree.train.start import train
 from rolltree.tree import Forest
 from rolltree.tree.node import join_actions
+from studies.latents.guidance import StandardNormal
 from tests.latents.tiny import items, tiny_engine, tiny_loaded, tiny_net
-
-
-class Standard(nn.Module):
-    """The exact velocity of data that are standard normal."""
-
-    eta, width, channel = 0.7, 1, LatentChannel((2, 2), 1)
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self.sigmas = sigmas_of(steps, 1.0)
-
-    def hidden(self, x: Tensor, sigma: Tensor, label: Tensor) -> Tensor:
-        return x[:, :1]
-
-    def forward(self, x: Tensor, sigma: Tensor, label: Tensor) -> Tensor:
-        s = sigma[:, None]
-        return (2 * s - 1) * x / ((1 - s) ** 2 + s**2)
 
 
 def _drawn(count: int, steps: int, **knobs: Any) -> np.ndarray[Any, Any]:
     async def run() -> np.ndarray[Any, Any]:
-        engine = LatentEngine(Standard(steps))
+        engine = LatentEngine(StandardNormal(steps))
         asked = (engine.submit(Request(engine.codec.encode(0), Sampling(seed=s, **knobs))) for s in range(count))
         samples = await asyncio.gather(*asked)
         await engine.close()
