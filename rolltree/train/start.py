@@ -209,9 +209,9 @@ def _fellow(job: _Job, peer: Peer, engine: Engine) -> PeerPolicy:
     learner = make_learner(job.parts, loaded.model, job.config, job.stages) if peer.trained else None
     where = job.placement
     beside = engine if isinstance(engine, LocalEngine) else None
-    version = -1 if peer.trained else 0
+    version = -1 if peer.trained or peer.bits else 0
     return PeerPolicy(
-        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner
+        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner, peer.bits
     )
 
 
