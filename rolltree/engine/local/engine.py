@@ -184,6 +184,16 @@ class LocalEngine:
         self._flush()
         await self._worker.ask(self._worker.core.forget)
 
+    async def learn(self) -> None:
+        """Train the drafter on all it has seen, now; else it is done while there is nothing else to do."""
+
+        def work() -> None:
+            while self._worker.core.learn():
+                pass
+
+        self._flush()
+        await self._worker.ask(work)
+
     async def close(self) -> None:
         """End every run with what it has and release the memory."""
         self._flush()
