@@ -25,7 +25,10 @@ COMMON = (
     "--reward", "examples/chat/rewards.py:equation:1.0", "--reward", "number:0.5", "--max-tokens", "16",
     "--prompts", "4", "--dtype", "float32", "--eval-items", "46", "--eval-samples", "2", "--threads", "1",
 )  # fmt: skip
-RECIPES: Mapping[str, tuple[str, ...]] = {"grpo": ("--group", "8"), "treepo": ("--leaves", "8", "--segment", "4")}
+RECIPES: Mapping[str, tuple[str, ...]] = {
+    "grpo": ("--group", "8"),
+    "treepo": ("--leaves", "8", "--segment", "4", "--control", "uniform"),
+}
 WAYS: Mapping[str, tuple[str, ...]] = {"LoRA": ("--lora", "8", "--lr", "1e-3"), "all weights": ("--lr", "5e-5")}
 PARTS = {"equation": "eval/part/equation", "number": "eval/part/number"}
 
