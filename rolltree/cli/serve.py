@@ -160,7 +160,7 @@ async def _serve(asked: ServeArguments, pool: PoolEngine | None, parts: Parts | 
                 searches.add(tree)
 
         engine = SearchedEngine(
-            engine, parts.strategy, asked.strategy_tokens, asked.seed, frozen_peers(parts.peers), keep
+            engine, parts.strategy, asked.strategy_tokens, asked.seed, frozen_peers(parts.peers, asked.policy), keep
         )
     bounds = GatewayBounds(
         concurrent=asked.concurrent, call_seconds=asked.call_seconds, idle_seconds=asked.idle_seconds,
