@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from rolltree.cli.common import at_least, at_most, emit, first_name, parse
-from rolltree.cli.placed import asked_task
+from rolltree.cli.placed import asked_task, with_policy
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.recipe.registry import RECIPES
@@ -51,8 +51,8 @@ class SolveArguments:
     """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
-    policy: str = "nano"
-    """A model's name (rolltree models), a folder, or a hub id."""
+    policy: str = ""
+    """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
@@ -117,7 +117,7 @@ def _solve(name: str, parsed: Any) -> int:
     from rolltree.rollout.answers import AnswerFolder
     from rolltree.rollout.solve import report, solve
 
-    asked: SolveArguments = parsed.asked
+    asked: SolveArguments = with_policy(parsed.asked)
     _check(asked)
     if asked.trust_remote_code:
         trust_code()
@@ -180,7 +180,8 @@ async def _engines(
     engine = await choose_engine(asked.engine, asked.policy, sampling=draw, placement=where)
     peers, roles = dict[str, Engine](), dict[str, Engine]()
     try:
-        peers |= frozen_peers({name: peer for name, peer in parts.peers.items() if name not in speakers})
+        others = {name: peer for name, peer in parts.peers.items() if name not in speakers}
+        peers |= frozen_peers(others, asked.policy)
         for role, model in speakers.items():
             # A peer writes in the policy's own trees, and is checked to have its tokens.
             mine = peers if role in parts.peers else roles

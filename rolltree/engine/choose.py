@@ -10,7 +10,7 @@ from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.policy.device import Placement, place
 from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.net import is_flow
-from rolltree.policy.load import LoadedModel, load_codec, load_model
+from rolltree.policy.load import LoadedModel, check_writes_tokens, load_codec, load_model
 from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
 from rolltree.policy.size import check_sampled, size_in
@@ -43,7 +43,7 @@ async def choose_engine(
     `placement` says where it computes and in which type, on the processor in float32 when left out.
 
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`). So is
-    `speculate`: off, ngram, suffix, or with a number behind it, as suffix:6.
+    `speculate`: off, or how to guess ahead (see `rolltree.engine.local.speculate.Speculation`), as suffix:6.
 
     Optional parts are imported here only, and their absence is one sentence.
     """
@@ -51,7 +51,11 @@ async def choose_engine(
         raise EngineError(
             f"--speculate {speculate} is for --engine local, not {name}; let that engine speculate by its own settings"
         )
-    if name.startswith(("http://", "https://")):
+    served = name.startswith(("http://", "https://"))
+    if served or name in ("vllm", "vllm-ipc"):
+        who = f"the engine {name} is" if not served else f"the server {name} is"
+        check_writes_tokens(model, who, "sample it with --engine local")
+    if served:
         engine = await _server(name, model, version)
     else:
         make = ENGINES.find(name)
