@@ -220,17 +220,11 @@ class LatentEngine:
         if run.request.sampling.hook is None:
             return mean
         try:
-            moved = torch.as_tensor(run.request.sampling.hook([p.actions[0] for p in run.parts], mean.clone()))
-            if moved.shape != mean.shape:
-                raise EngineError(f"The hook returned shape {tuple(moved.shape)} instead of {tuple(mean.shape)}.")
-            if not bool(torch.isfinite(moved).all()):
-                raise EngineError("The hook returned a mean with NaN or infinity.")
+            return _checked(run.request.sampling.hook([p.actions[0] for p in run.parts], mean.clone()), mean)
         except EngineError as error:
             run.settle(error)
         except BaseException as error:  # a hook of the user's may raise anything
             run.settle(EngineError(f"The hook raised {type(error).__name__}: {error}"))
-        else:
-            return moved
         return mean
 
     def _guess(self, run: _LatentRun) -> np.ndarray[Any, Any]:
@@ -270,3 +264,13 @@ class LatentEngine:
             mean, std = step(x, self.model(x, sigma, label), index, noise, self.model.sigmas, self.model.eta)
             means[mine], stds[mine] = mean[: len(mine)], std[: len(mine)]
         return means, stds
+
+
+def _checked(new: Any, old: Tensor) -> Tensor:
+    """What a hook returned, refused where it is no mean."""
+    moved = torch.as_tensor(new)
+    if moved.shape != old.shape:
+        raise EngineError(f"The hook returned shape {tuple(moved.shape)} instead of {tuple(old.shape)}.")
+    if not bool(torch.isfinite(moved).all()):
+        raise EngineError("The hook returned a mean with NaN or infinity.")
+    return moved
