@@ -5,8 +5,9 @@
     python benchmarks/gateway.py forks [--items 50]
 
 `ratio` alternates between requests to the engine and the same requests as chats of sessions over HTTP, from clients in
-another process. It counts processor time, so other programs on the machine do not matter: of this process, and of both,
-where what the clients themselves spend counts against the gateway; the wall clock stands beside it. `load` and `forks` fail where something is lost, or a fork is not reproduced.
+another process. It counts processor time, so other programs on the machine matter little: of this process, and of both,
+where what the clients themselves spend counts against the gateway; the wall clock stands beside it. `load` and `forks`
+fail where something is lost, or a fork is not reproduced.
 """
 
 from __future__ import annotations
@@ -156,7 +157,9 @@ async def ratio(asked: argparse.Namespace) -> Ratio:
     await engine.close()
     middle = {name: statistics.median(values) for name, values in rates.items()}
     own, both, wall = (statistics.median(values) for values in zip(*rounds, strict=True))
-    return Ratio(asked.sessions, asked.calls, asked.tokens, middle["engine"], middle["gateway"], own, both, wall, rounds)
+    return Ratio(
+        asked.sessions, asked.calls, asked.tokens, middle["engine"], middle["gateway"], own, both, wall, rounds
+    )
 
 
 # -- load --------------------------------------------------------------------------------------------------------------

@@ -40,7 +40,9 @@ class AnswerChoice:
         if not 2 <= self.answers <= 1024:
             raise GatewayError(f"answers={self.answers} leaves nothing to choose from; give 2 to 1024")
         if isinstance(self.scorer, LookAhead):
-            raise GatewayError("a client's program cannot be run ahead; choose lookahead with --agent, or another scorer")
+            raise GatewayError(
+                "a client's program cannot be run ahead; choose lookahead with --agent, or another scorer"
+            )
         if isinstance(self.scorer, Verified) and self.task is None:
             raise GatewayError("no task was given to verify answers with; start with --task, or choose another scorer")
         if isinstance(self.scorer, Verified) and self.task is not None and self.task.max_turns:
@@ -48,7 +50,9 @@ class AnswerChoice:
         if missing := engine.capabilities.lacking(features(self.scorer.want)):
             raise GatewayError(f"this engine cannot report {missing[0]}, which the scorer reads; choose another scorer")
 
-    async def values(self, tree: Tree, item: Item | None, asked: str, answers: Sequence[tuple[Node, str]]) -> list[Value]:
+    async def values(
+        self, tree: Tree, item: Item | None, asked: str, answers: Sequence[tuple[Node, str]]
+    ) -> list[Value]:
         """What each answer is worth: a number, a verdict, or why it could not be said."""
         if isinstance(self.scorer, Verified):
             if item is None or self.task is None:

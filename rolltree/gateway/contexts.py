@@ -101,7 +101,7 @@ class Contexts:
         return replace(prompt, names=names, how=self._history.how(ask, names, self._last(prompt, known)))
 
     def _placed(self, ask: Ask, known: Sequence[Turn]) -> ContextPrompt:
-        """`known` are turns whose whole conversation this call repeats, the shortest first; of equal ones the latest."""
+        """`known` are turns whose whole conversation this call repeats, the shortest first; of equal ones the last."""
         if ask.ids is not None:
             ids = np.asarray(ask.ids, np.int32)
             return ContextPrompt(ask, "", ids, tuple(self._sampled_in(ids)))

@@ -66,7 +66,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
             return c.gateway.forest
 
     save(asyncio.run(work()), home / "served")
-    save(grown(tiny_engine(), AgentTask(agents.helped, task=NATIVE), Forks(), items=2, seed=7), home / "agent", states="drop")
+    save(
+        grown(tiny_engine(), AgentTask(agents.helped, task=NATIVE), Forks(), items=2, seed=7),
+        home / "agent",
+        states="drop",
+    )
     return home
 
 
@@ -84,7 +88,9 @@ def test_each_call_of_a_session_says_how_it_stands_to_those_before(recorded: Pat
         "begins", "goes on", "asked again", "branches off", "edited", "shortened", "begins", "goes on",
     ]  # fmt: skip
     (forest,) = load(recorded / "served")
-    by_call = {(n.notes["session"], n.notes["call"]): n for n in forest if n.trainable and n.notes.get("call") is not None}
+    by_call = {
+        (n.notes["session"], n.notes["call"]): n for n in forest if n.trainable and n.notes.get("call") is not None
+    }
     for call in mine:
         whole = forest.prefix(forest[call.asked])
         assert call.prompt == len(whole)
