@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rolltree.control.blocks import Order, check_order, makespan, order
 
 BLOCKS, STEPS, RHO = 21, 4, 0.9
+ORDERS: dict[Order, str] = {"blocks": "block-outer", "steps": "step-outer (HiAR)"}
 
 
 def denoised(by: Order, bias: float, chains: int = 20_000, seed: int = 0) -> NDArray[np.float64]:
@@ -56,7 +57,7 @@ def table(biases: tuple[float, ...] = (0.0, 0.05)) -> str:
              "makespan")  # fmt: skip
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for bias in biases:
-        for by, name in (("blocks", "block-outer"), ("steps", "step-outer (HiAR)")):
+        for by, name in ORDERS.items():
             x = denoised(by, bias)
             near = np.mean([np.corrcoef(x[b], x[b + 1])[0, 1] for b in range(BLOCKS - 1)])
             means = " | ".join(f"{x[b].mean():.3f}" for b in (0, 6, 20))
