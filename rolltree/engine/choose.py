@@ -43,7 +43,7 @@ async def choose_engine(
     `placement` says where it computes and in which type, on the processor in float32 when left out.
 
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`). So is
-    `speculate`: off, ngram, suffix, or with a number behind it, as suffix:6.
+    `speculate`: off, or how to guess ahead (see `rolltree.engine.local.speculate.Speculation`), as suffix:6.
 
     Optional parts are imported here only, and their absence is one sentence.
     """

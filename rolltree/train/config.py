@@ -96,8 +96,9 @@ class TrainConfig:
     """In which type they compute: auto (bfloat16 on a GPU that has it, float32 elsewhere), float32 or bfloat16. The
     trained weights are float32 in any case."""
     speculate: str = "off"
-    """Guess tokens ahead and keep those that would have been drawn: off, ngram (from the request's own text) or suffix
-    (from all texts so far); suffix:6 guesses at most 6 at once. The samples stay the same, up to rounding."""
+    """Guess tokens ahead and keep those that would have been drawn: off, ngram, suffix, adjacent, heads or a smaller
+    model with the same tokens; behind a colon the shape: suffix:6, nano:3x2x1, heads:2+3x4, adjacent:spine, or auto. The
+    samples stay the same, up to rounding (docs/howto/speculate.md)."""
     gradient_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass instead of keeping them: less memory, a third more
     work."""

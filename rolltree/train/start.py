@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +228,7 @@ async def _recorded(
             why = await _steps(loop, job.loaded, job.folder, metrics)
     except BaseException:
         # What went wrong is the news, not what goes wrong because of it.
-        for close in (loop.close, metrics.close):
+        for close in (loop.close, partial(metrics.close, ended=False)):
             with suppress(Exception):
                 if (closing := close()) is not None:
                     await closing

@@ -18,7 +18,7 @@ from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
 from rolltree.engine.local.shortage import AdmissionLimits
-from rolltree.engine.local.speculate import Speculation, Speculator
+from rolltree.engine.local.speculate import Speculation, Speculator, Target, why_no_trees
 from rolltree.engine.local.streams import passed_over, stream_key
 from rolltree.engine.local.turns import Turns
 from rolltree.engine.local.worker import Worker
@@ -83,7 +83,7 @@ class LocalEngine:
         self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         """What it can do."""
         self._rng = np.random.default_rng(seed)
-        speculator = None if speculate is None else Speculator(speculate)
+        speculator = None if speculate is None else _speculator(speculate, Target(decoder, self.codec))
         self.speculation = None if speculator is None else speculator.counts
         """How many tokens were guessed and how many guesses were right; None without speculation."""
         turns = beside._worker.turns if beside is not None else Turns() if lockstep else None
@@ -184,6 +184,16 @@ class LocalEngine:
         self._flush()
         await self._worker.ask(self._worker.core.forget)
 
+    async def learn(self) -> None:
+        """Train the drafter on all it has seen, now; else it is done while there is nothing else to do."""
+
+        def work() -> None:
+            while self._worker.core.learn():
+                pass
+
+        self._flush()
+        await self._worker.ask(work)
+
     async def close(self) -> None:
         """End every run with what it has and release the memory."""
         self._flush()
@@ -235,6 +245,12 @@ def _source(
     if codec is None:
         raise EngineError("A bare model needs its codec: pass codec=HFCodec(tokenizer), or a name `load_model` knows.")
     return model, codec
+
+
+def _speculator(how: Speculation, target: Target) -> Speculator:
+    if why := why_no_trees(target):
+        raise EngineError(f"speculate needs a model that reads trees of guesses, and with this one {why}; leave it out")
+    return Speculator(how, target)
 
 
 def _default_memory(decoder: Decoder, max_batch: int, context: int) -> int:
