@@ -1,6 +1,7 @@
 """Make the pictures of docs/howto/view.md and its neighbours: python docs/screenshots.py [FOLDER [NAME …]]
 
-Without a folder of runs it trains two (grpo and treepo on countdown, two minutes); with names it makes these alone.
+Without a folder of runs it trains two (grpo and treepo on countdown, two minutes); with names it makes these alone
+(`calls` needs no runs).
 Needs rolltree[view], Playwright and Chromium.
 """
 
@@ -40,6 +41,19 @@ def listens(port: int, server: subprocess.Popen[str]) -> None:
                 raise SystemExit("the viewer ended before it could be looked at") from None
         else:
             return
+
+
+def played(folder: Path) -> Path:
+    """Rollouts of an agent, forked at its calls."""
+    agent = f"{Path(__file__).parents[1] / 'benchmarks' / 'black_box_agents.py'}:calculator"
+    command = [sys.executable, "-m", "rolltree", "rollout", "treeps_rag", "--task", "calculator?fail_rate=0", "--agent", agent]
+    subprocess.run([*command, "--items", "2", "--leaves", "6", "--policy", "nano", "--out", str(folder)], check=True)
+    return folder
+
+
+def calls(address: str, run: str, page: Page) -> None:
+    """The page of an agent's calls."""
+    shoot(page, f"{address}/calls?run={run}", "calls", "table[aria-label=calls] tbody tr")
 
 
 def shoot(page: Page, address: str, name: str, *waits: str) -> None:
@@ -98,8 +112,11 @@ def main() -> None:
     """Serve a run, look at it, stop."""
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         only = sys.argv[2:]
-        run = Path(sys.argv[1]) if len(sys.argv) > 1 else trained(Path(scratch))
-        command = [sys.executable, "-m", "rolltree", "view", str(run), "--port", "0"]
+        run = Path(sys.argv[1]) if len(sys.argv) > 1 else trained(Path(scratch) / "runs")
+        seen = [str(run)] if only != ["calls"] else []
+        if not only or "calls" in only:
+            seen.append(str(played(Path(scratch) / "agent")))
+        command = [sys.executable, "-m", "rolltree", "view", *seen, "--model", "nano", "--port", "0"]
         server = subprocess.Popen(command, text=True, stdout=subprocess.PIPE)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         try:
@@ -110,7 +127,10 @@ def main() -> None:
             listens(urlsplit(address).port or 0, server)
             if not only:
                 pictures(address, "treepo", page)
-            analyses(address, "treepo", page, only)
+            if only != ["calls"]:
+                analyses(address, "treepo", page, only)
+            if not only or "calls" in only:
+                calls(address, "agent", page)
         finally:
             browser.close()
             server.terminate()

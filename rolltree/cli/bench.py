@@ -26,6 +26,7 @@ BENCHMARKS = {
     "tree": "a million nodes built, saved, loaded, queried, walked; memory per token",
     "credit": "every credit on 1,000 trees of 64 leaves of 256 tokens",
     "objective": "every objective against a plain clipped surrogate",
+    "viewing": "pages of the viewer in Chromium: large against small, and against bare pages of the same file",
     "gpu": "a card: numerics against the processor, speed, whole steps, learning",
 }
 ABOUT = """usage: rolltree bench [NAME] [OPTIONS of that benchmark]

@@ -150,7 +150,7 @@ def _grow(parsed: Any) -> int:
         peers: dict[str, Engine] = {}
         try:
             check(parts, engine, task)
-            peers |= frozen_peers(parts.peers)
+            peers |= frozen_peers(parts.peers, asked.policy)
             grown = await grow(
                 parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw, peers=peers
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.cli.common import at_least, at_most, emit, first_name, parse
-from rolltree.cli.placed import asked_task
+from rolltree.cli.placed import asked_task, with_policy
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.recipe.registry import RECIPES
@@ -43,8 +43,8 @@ class SolveArguments:
     """A task's name (rolltree tasks), or your own data: FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
     """Its difficulty; the task's default when left out."""
-    policy: str = "nano"
-    """A model's name (rolltree models), a folder, or a hub id."""
+    policy: str = ""
+    """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
     engine: str = "local"
@@ -110,7 +110,7 @@ def _solve(name: str, parsed: Any) -> int:
     from rolltree.train.peers import frozen_peers
     from rolltree.tree import Forest
 
-    asked: SolveArguments = parsed.asked
+    asked: SolveArguments = with_policy(parsed.asked)
     _check(asked)
     if asked.trust_remote_code:
         trust_code()
@@ -143,7 +143,7 @@ def _solve(name: str, parsed: Any) -> int:
         peers = dict[str, Engine]()
         try:
             check(parts, engine, task)
-            peers |= frozen_peers(parts.peers)
+            peers |= frozen_peers(parts.peers, asked.policy)
             for _, item in items:
                 check_item(item, engine, peers, answered=False)
             await solve(

@@ -11,7 +11,7 @@ from rolltree.policy.device import Placement, place
 from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.net import is_flow
 from rolltree.policy.formats import Precision
-from rolltree.policy.load import LoadedModel, load_codec, load_model
+from rolltree.policy.load import LoadedModel, check_writes_tokens, load_codec, load_model
 from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
 from rolltree.policy.size import check_sampled, size_in
@@ -59,7 +59,11 @@ async def choose_engine(
         raise EngineError(
             f"--engine-precision {precision} is for --engine local, not {name}; let that engine round by itself"
         )
-    if name.startswith(("http://", "https://")):
+    served = name.startswith(("http://", "https://"))
+    if served or name in ("vllm", "vllm-ipc"):
+        who = f"the engine {name} is" if not served else f"the server {name} is"
+        check_writes_tokens(model, who, "sample it with --engine local")
+    if served:
         engine = await _server(name, model, version)
     else:
         make = ENGINES.find(name)

@@ -140,18 +140,20 @@ class FunctionJudge:
         here = hand_of(hand, self)
         return await asyncio.gather(*(self._opinion(here, entry) for [entry] in questions))
 
-    async def _opinion(self, hand: Hand, entry: Entry) -> Opinion:
-        async def ask() -> float:
-            told = self.function(hand.item.prompt, entry.text)
-            value: Any = await told if inspect.isawaitable(told) else told
-            if isinstance(value, bool | int | float) and math.isfinite(value):
-                return float(value)
-            raise ScorerError(f"the judge returned {value!r:.60}; return a finite number")
+    async def value(self, prompt: str, text: str) -> float:
+        """What the function says; anything but a finite number is refused."""
+        told = self.function(prompt, text)
+        value: Any = await told if inspect.isawaitable(told) else told
+        if isinstance(value, bool | int | float) and math.isfinite(value):
+            return float(value)
+        raise ScorerError(f"the judge returned {value!r:.60}; return a finite number")
 
+    async def _opinion(self, hand: Hand, entry: Entry) -> Opinion:
         patience = hand.setting.patience
         try:
             return [await attempt(
-                "judging an answer", ask, patience, patience.judge_seconds, on_retry=hand.retried(entry.node)
+                "judging an answer", lambda: self.value(hand.item.prompt, entry.text), patience, patience.judge_seconds,
+                on_retry=hand.retried(entry.node),
             )]  # fmt: skip
         except Gone as gone:
             hand.fail(entry.node, "judging an answer", gone.cause, tries=gone.tries)

@@ -42,7 +42,7 @@ def grow(
 
     async def run() -> Forest:
         engine = _engine(model)
-        peers = frozen_peers(parts.peers) if parts is not None else {}
+        peers = frozen_peers(parts.peers, model if isinstance(model, (str, Path, LoadedModel)) else None) if parts is not None else {}
         try:
             if parts is not None:
                 check(parts, engine, asked)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,9 +215,9 @@ def _fellow(job: _Job, peer: Peer, engine: Engine) -> PeerPolicy:
     learner = make_learner(job.parts, loaded.model, job.config, job.stages) if peer.trained else None
     where = job.placement
     beside = engine if isinstance(engine, LocalEngine) else None
-    version = -1 if peer.trained else 0
+    version = -1 if peer.trained or peer.bits else 0
     return PeerPolicy(
-        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner
+        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner, peer.bits
     )
 
 
@@ -233,7 +234,7 @@ async def _recorded(
             why = await _steps(loop, job.loaded, job.folder, metrics)
     except BaseException:
         # What went wrong is the news, not what goes wrong because of it.
-        for close in (loop.close, metrics.close):
+        for close in (loop.close, partial(metrics.close, ended=False)):
             with suppress(Exception):
                 if (closing := close()) is not None:
                     await closing

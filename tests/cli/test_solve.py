@@ -114,3 +114,23 @@ class _nothing:
 
     def __exit__(self, *exc):
         return False
+
+
+def test_what_nobody_judges_is_answered_by_a_vote_and_not_trained_on(tmp_path, capsys):
+    data = tmp_path / "q.jsonl"
+    data.write_text("".join(json.dumps({"prompt": f"{i}+{j}="}) + "\n" for i in range(2, 6) for j in range(3)))
+    asked = ["--task", str(data), "--reward", "none"]
+    assert main(["solve", "best_of_n", *asked, "--items-from", "train", "--items", "4", "--n", "5"]) == 0
+    told = capsys.readouterr()
+    lines = [json.loads(line) for line in told.out.splitlines()]
+    assert len(lines) == 4
+    for line in lines:
+        assert line["score"] is line["any_right"] is None
+        assert line["how"] == "majority"
+        assert line["text"].endswith(line["answer"])
+    assert "accuracy" not in told.err
+    assert main(["train", "grpo", *asked, "--out", str(tmp_path / "run")]) == 2
+    assert "has items without an answer" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "config.json").exists()
+    assert main(["solve", "best_of_n", *asked, "--reward", "exact"]) == 2
+    assert "stands alone" in capsys.readouterr().err

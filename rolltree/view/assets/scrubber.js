@@ -10,11 +10,17 @@ export default {
     <input type="range" min="0" :max="data.steps.length - 1" v-model.number="at" aria-label="training step"
       :aria-valuetext="'step ' + data.steps[at]"></label>
     <div class="picture modes" :data-at="data.steps[at]" :style="{ height: height + 'px' }">
-      <div v-for="(mode, i) in data.modes" :key="i" class="mode" :style="places[i]"
+      <div v-for="(mode, i) in data.modes" :key="i" class="mode"
+        :class="{ narrow: mode.share[at] * wide < 6 }" :style="places[i]"
         :title="said(mode)">{{ mode.text }}</div></div></div>`,
   props: { data: Object },
-  data() { return { at: 0 }; },
-  mounted() { this.at = this.data.steps.length - 1; },
+  data() { return { at: 0, wide: 0 }; },
+  mounted() {
+    this.at = this.data.steps.length - 1;
+    this.sizes = new ResizeObserver(() => { this.wide = this.$el.querySelector(".modes").clientWidth; });
+    this.sizes.observe(this.$el);
+  },
+  unmounted() { this.sizes?.disconnect(); },
   computed: {
     height() { return 26 * (1 + Math.max(...this.data.modes.map((m) => m.depth))) + 8; },
     places() {
