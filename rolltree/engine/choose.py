@@ -36,6 +36,7 @@ them."""
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
     updates: bool = False, lockstep: bool = False, placement: Placement | None = None, speculate: str = "off",
+    lora: int = 0,
 ) -> Engine:  # fmt: skip
     """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
     updated.
@@ -44,6 +45,8 @@ async def choose_engine(
 
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`). So is
     `speculate`: off, ngram, suffix, or with a number behind it, as suffix:6.
+
+    `lora` is the rank of the adapters that the updates change; vLLM then gets these alone.
 
     Optional parts are imported here only, and their absence is one sentence.
     """
@@ -56,7 +59,9 @@ async def choose_engine(
     else:
         make = ENGINES.find(name)
         there = placement or place("cpu")
-        more = {} if speculate == "off" else {"speculate": speculate}
+        more: dict[str, Any] = {} if speculate == "off" else {"speculate": speculate}
+        if lora and name == "vllm":
+            more["lora"] = lora
         engine = make(model, version=version, sampling=sampling, lockstep=lockstep, placement=there, **more)
     if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
@@ -107,7 +112,7 @@ def local_engine(model: str | Path | LoadedModel, *, version: int = 0, speculate
 
 def _vllm(
     model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement,
-    weights: str = "files", **_: Any,
+    weights: str = "files", lora: int = 0, **_: Any,
 ) -> Engine:  # fmt: skip
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
@@ -122,7 +127,7 @@ def _vllm(
         raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
     dtype = str(placement.dtype).removeprefix("torch.")
     reports = "sampling" if distribution else "policy"
-    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights)
+    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights, lora=lora)
 
 
 def _given(_: str, value: Any) -> MakeEngine | None:

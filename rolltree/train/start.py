@@ -155,6 +155,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             lockstep=schedule.lockstep or schedule.stop.abort,
             placement=job.placement,
             speculate=config.speculate,
+            lora=0 if config.lora is None else config.lora.rank,
         )
     elif config.speculate != "off":
         raise EngineError(
