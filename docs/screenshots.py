@@ -1,6 +1,6 @@
 """Make the pictures of docs/howto/view.md and its neighbours: python docs/screenshots.py [FOLDER [NAME …]]
 
-Without a folder of runs it trains two (grpo and treepo on countdown, two minutes); with names it makes these alone.
+Without a folder of runs it trains two (grpo and treepo on countdown, five minutes); with names it makes these alone.
 Needs rolltree[view], Playwright and Chromium.
 """
 
@@ -23,9 +23,11 @@ READY = "window.socket?.connected && !document.querySelector('.waiting')"
 
 def trained(folder: Path) -> Path:
     """Runs worth a picture."""
-    options = ["--task", "countdown", "--steps", "4", "--prompts", "8", "--forests-every", "2", "--eval-every", "2"]
+    options = ["--task", "countdown", "--steps", "6", "--items", "8", "--prompts", "8", "--forests-every", "1"]
     for recipe in ("grpo", "treepo"):
-        command = [sys.executable, "-m", "rolltree", "train", recipe, *options, "--out", str(folder / recipe)]
+        more = ["--segment", "8"] if recipe == "treepo" else []
+        command = [sys.executable, "-m", "rolltree", "train", recipe, *options, "--eval-every", "2", *more]
+        command += ["--out", str(folder / recipe)]
         subprocess.run(command, check=True)
     return folder
 
@@ -52,15 +54,35 @@ def shoot(page: Page, address: str, name: str, *waits: str) -> None:
 
 
 def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
-    """The pages of one question each: decisive tokens, a what-if."""
+    """The pages of one question each: decisive tokens, one prompt over time, several credits, a what-if."""
     if not only or "decisive" in only:
         shoot(page, f"{address}/decisive?run={run}", "decisive", ".decision")
+    if not only or "modes" in only:
+        page.emulate_media(reduced_motion="reduce")
+        page.goto(f"{address}/modes?run={run}")
+        page.wait_for_function(READY)
+        page.focus(".scrubber input")
+        page.keyboard.press("ArrowLeft")
+        page.hover(".mode:visible >> nth=1")
+        page.screenshot(path=IMAGES / "view-modes.png")
     page.goto(f"{address}/run?run={run}")
     page.wait_for_function(READY)
     for level in ("tbody a.row-link", "tbody a.row-link"):
         page.click(f"{level} >> nth=0")
         page.wait_for_function(READY)
     page.wait_for_selector(".icicle[data-drawn]")
+    tree = page.url
+    if not only or "lens" in only:
+        page.click(".lens-link")
+        page.wait_for_selector(".lens >> nth=1 >> .token >> nth=0")
+        page.goto(f"{page.url}&credits=grpo,nested")
+        page.wait_for_function(READY)
+        page.click("a.row-link >> nth=0")
+        page.wait_for_function(READY)
+        page.hover(".token.marked >> nth=0")
+        page.screenshot(path=IMAGES / "view-lens.png")
+        page.goto(tree)
+        page.wait_for_selector(".icicle[data-drawn]")
     if not only or "whatif" in only:
         page.click(".whatif-link")
         page.wait_for_selector(".begin")

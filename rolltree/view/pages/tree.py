@@ -181,7 +181,8 @@ class View:
             with self.side:
                 heading(f"Node {int(look.tree.ids[look.row])}", live=True)
                 facts(node_facts(look.tree, look.row, records[-1]))
-                self._draw_links()
+                with ui.element("div").classes("bar"):
+                    self._draw_links()
                 for finding, _ in look.found:
                     draw_finding(look.source, finding, links=False)
                 self._draw_events()
