@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 IMAGES = Path(__file__).parent / "img"
+SIZE: ViewportSize = {"width": 1180, "height": 860}
 READY = "window.socket?.connected && !document.querySelector('.waiting')"
 
 
@@ -65,24 +66,14 @@ def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
         page.keyboard.press("ArrowLeft")
         page.hover(".mode:visible >> nth=1")
         page.screenshot(path=IMAGES / "view-modes.png")
+    if not only or "lens" in only:
+        lens(address, run, page)
     page.goto(f"{address}/run?run={run}")
     page.wait_for_function(READY)
     for level in ("tbody a.row-link", "tbody a.row-link"):
         page.click(f"{level} >> nth=0")
         page.wait_for_function(READY)
     page.wait_for_selector(".icicle[data-drawn]")
-    tree = page.url
-    if not only or "lens" in only:
-        page.click(".lens-link")
-        page.wait_for_selector(".lens >> nth=1 >> .token >> nth=0")
-        page.goto(f"{page.url}&credits=grpo,nested")
-        page.wait_for_function(READY)
-        page.click("a.row-link >> nth=0")
-        page.wait_for_function(READY)
-        page.hover(".token.marked >> nth=0")
-        page.screenshot(path=IMAGES / "view-lens.png")
-        page.goto(tree)
-        page.wait_for_selector(".icicle[data-drawn]")
     if not only or "whatif" in only:
         page.click(".whatif-link")
         page.wait_for_selector(".begin")
@@ -92,6 +83,23 @@ def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
         page.wait_for_selector(".whatif-state.done")
         page.wait_for_selector("table.grid tbody tr >> nth=6")
         page.screenshot(path=IMAGES / "view-whatif.png")
+
+
+def lens(address: str, run: str, page: Page) -> None:
+    """The first tree of the newest step in which two credits disagree."""
+    page.goto(f"{address}/run?run={run}")
+    page.wait_for_function(READY)
+    page.click("tbody a.row-link >> nth=0")
+    page.wait_for_selector("th:has-text('forks')")
+    for place in page.locator("tbody a.row-link").evaluate_all("all => all.map((a) => a.href)"):
+        page.goto(place.replace("/tree?", "/lens?") + "&credits=grpo,fork_relative")
+        page.wait_for_function(READY)
+        if page.locator("a.row-link").count():
+            page.goto(page.locator("a.row-link >> nth=0").evaluate("a => a.href"))
+            page.wait_for_function(READY)
+            page.hover(".token.marked >> nth=0")
+            page.screenshot(path=IMAGES / "view-lens.png")
+            return
 
 
 def pictures(address: str, run: str, page: Page) -> None:
@@ -105,15 +113,18 @@ def pictures(address: str, run: str, page: Page) -> None:
     shoot(page, page.url, "step", "tbody a.row-link")
     page.click("tbody a.row-link >> nth=0")
     page.wait_for_selector(".icicle[data-drawn]")
+    page.set_viewport_size({"width": 1180, "height": 1240})  # nothing scrolls when decisions are pointed at
     page.click(".colour-advantage")
     page.wait_for_selector(".colour-advantage.on")
     page.hover(".events li >> nth=0")
     page.hover(".run.chosen .token >> nth=2")
     page.screenshot(path=IMAGES / "view-tree.png")
+    page.set_viewport_size(SIZE)
     page.click(".pair-link")
     page.wait_for_selector(".twin >> nth=1 >> .token >> nth=0")
     page.evaluate("rolltreeTheme()")
     page.screenshot(path=IMAGES / "view-pair.png")
+    page.evaluate("rolltreeTheme()")
 
 
 def main() -> None:
@@ -127,8 +138,8 @@ def main() -> None:
         try:
             assert server.stdout is not None
             address = server.stdout.readline().rpartition(" at ")[2].strip().rstrip("/")
-            page = browser.new_page(viewport={"width": 1180, "height": 860})
-            page.set_default_timeout(600_000)
+            page = browser.new_page(viewport=SIZE)
+            page.set_default_timeout(60_000)
             listens(urlsplit(address).port or 0, server)
             if not only:
                 pictures(address, "treepo", page)
