@@ -138,7 +138,10 @@ def report(answers: Sequence[SolvedItem], asked: int, roles: Mapping[str, int] |
     judged = [a for a in answers if a.score is not None]
     known = [a for a in answers if a.any_right is not None]
     count = max(len(answers), 1)
-    waves = [np.array([np.nan if x is None else x for x in row]) for row in zip(*((a.first, a.last) for a in answers))]
+    waves = [
+        np.array([np.nan if x is None else x for x in row])
+        for row in zip(*((a.first, a.last) for a in answers), strict=True)
+    ]
     return {
         "items": asked,
         "answered": sum(a.answer is not None for a in answers),
