@@ -1,10 +1,14 @@
 """A black-box agent against the native task: the same tools and verifiers, the same tokens, several seeds.
 
     python benchmarks/black_box.py [--tasks calculator lookup sql] [--seeds 5] [--decoded 8000] [--json FILE]
+    python benchmarks/black_box.py --tasks lookup --sides native --first 100 --seeds 2 --decoded 32000
 
 The agents (`black_box_agents.py`) are programs of about 20 lines that speak OpenAI. With the native task's streams of
 randomness the two runs would be the same to the last bit, which `tests/gateway/test_agents.py` holds; here each side
 draws its own, so that what is compared is what a user gets. Runs that stand in --out are not made again.
+
+A regime in which neither side learns compares nothing: its row says `learned: false`. The second form looks for one in
+which the native side learns, on seeds of its own.
 """
 
 from __future__ import annotations
@@ -24,12 +28,14 @@ import torch
 from machine import save
 
 from rolltree.gateway.agents.task import AgentTask
+from rolltree.lab.stats.student import t_quantile
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.nano.lookup import Lookup
 from rolltree.task.nano.sql import Session, Sql
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.train.start import train
 
+SIDES = ("native", "agent")
 AGENTS = str(Path(__file__).with_name("black_box_agents.py"))
 
 
@@ -48,6 +54,8 @@ class Row:
     task: str
     decoded: int
     before: float
+    learned: bool
+    """Whether either side ends above where it began by more than its interval of 95 %; else nothing is compared."""
     native: list[float]
     agent: list[float]
     difference: float
@@ -100,34 +108,46 @@ def measured(task: Any, seed: int, out: Path, decoded: int) -> tuple[float, floa
     return before, after
 
 
-def row(name: str, seeds: int, decoded: int, out: Path) -> Row:
-    """Both sides of a task."""
-    rates: dict[str, list[tuple[float, float]]] = {"native": [], "agent": []}
+def row(name: str, asked: argparse.Namespace) -> Row | None:
+    """Both sides of a task; None where one was not asked for, or there is one seed."""
+    rates: dict[str, list[tuple[float, float]]] = {side: [] for side in asked.sides}
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(seeds):
-            agent = agent_task(name, Path(folder))
-            for side, task in (("native", native_task(name)), ("agent", agent)):
-                rates[side].append(measured(task, seed, out / f"{name}-{side}-{seed}-{decoded}", decoded))
-                print(name, side, seed, *rates[side][-1], flush=True)
-    native, agents = ([after for _, after in rates[side]] for side in ("native", "agent"))
+        for seed in range(asked.first, asked.first + asked.seeds):
+            for side, told in rates.items():
+                task = native_task(name) if side == "native" else agent_task(name, Path(folder))
+                done = asked.out / f"{name}-{side}-{seed}-{asked.decoded}"
+                told.append(measured(task, seed, done, asked.decoded))
+                print(name, side, seed, *told[-1], flush=True)
+    if len(rates) < 2 or asked.seeds < 2:
+        return None
+    native, agents = ([after for _, after in rates[side]] for side in SIDES)
     difference = statistics.mean(agents) - statistics.mean(native)
-    error = np.sqrt((statistics.variance(native) + statistics.variance(agents)) / seeds) if seeds > 1 else np.inf
-    half = float(error * 2.31)  # t of 8 degrees of freedom: five seeds a side
+    error = np.sqrt((statistics.variance(native) + statistics.variance(agents)) / asked.seeds)
+    half = float(error * t_quantile(0.975, 2 * asked.seeds - 2))
     before = statistics.mean(b for side in rates.values() for b, _ in side)
-    return Row(name, decoded, before, native, agents, difference, half, abs(difference) <= half)
+    learned = any(_learned(side) for side in rates.values())
+    return Row(name, asked.decoded, before, learned, native, agents, difference, half, abs(difference) <= half)
+
+
+def _learned(rates: list[tuple[float, float]]) -> bool:
+    gains = [after - before for before, after in rates]
+    error = statistics.stdev(gains) / np.sqrt(len(gains))
+    return bool(statistics.mean(gains) > error * t_quantile(0.975, len(gains) - 1))
 
 
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["calculator", "lookup", "sql"])
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--decoded", type=int, default=8_000)
     parser.add_argument("--out", type=Path, default=Path("runs/black_box"))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    rows = [row(name, asked.seeds, asked.decoded, asked.out) for name in asked.tasks]
+    rows = [made for name in asked.tasks if (made := row(name, asked)) is not None]
     for one in rows:
         print(json.dumps(asdict(one)))
     if asked.json:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rolltree.engine.protocol import Codec, IntArray, exact_text
-from rolltree.gateway.ask import Ask, Message
+from rolltree.gateway.ask import Ask, Message, named, same
+from rolltree.gateway.how import History, How
 from rolltree.gateway.template import Template, rendered
 from rolltree.tree.node import Array
 
@@ -39,6 +40,15 @@ class ContextPrompt:
     spans: tuple[Span, ...] = ()
     changed: tuple[int, ...] = ()
     """Turns the template writes differently now, so that their tokens are not part of this context as sampled."""
+    names: tuple[str, ...] = ()
+    """Of the beginnings of its messages."""
+    how: How = "begins"
+    """How it stands to the calls before it."""
+
+    @property
+    def spliced(self) -> int:
+        """Tokens of it that the policy sampled before."""
+        return sum(span.stop - span.start for span in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +91,21 @@ class Contexts:
     encode: Callable[[str], Array]
     turns: list[Turn] = field(default_factory=list[Turn])
     _by_key: dict[str, int] = field(default_factory=dict[str, int])
+    _history: History = field(default_factory=History)
 
     def place(self, ask: Ask) -> ContextPrompt:
         """The tokens of a call."""
+        names = tuple(ask.names())
+        known = self._known(names)
+        prompt = self._placed(ask, known)
+        return replace(prompt, names=names, how=self._history.how(ask, names, self._last(prompt, known)))
+
+    def _placed(self, ask: Ask, known: Sequence[Turn]) -> ContextPrompt:
+        """`known` are turns whose whole conversation this call repeats, the shortest first; of equal ones the last."""
         if ask.ids is not None:
             ids = np.asarray(ask.ids, np.int32)
             return ContextPrompt(ask, "", ids, tuple(self._sampled_in(ids)))
         text = rendered(self.template, ask)
-        known = self._known(ask)
         start = self._behind_text(text) if ask.messages is None else self._behind_turn(ask, text, known)
         start = self._behind_prompt(ask, text, -1 if start is None else start.reach) or start
         if start is None:
@@ -99,18 +116,25 @@ class Contexts:
         """Keep what the policy answered: `text` and `message` as the client got them."""
         turn = Turn(len(self.turns), prompt, np.asarray(ids, np.int32), text, message)
         self.turns.append(turn)
-        if message is not None and prompt.ask.messages is not None:
-            *_, key = replace(prompt.ask, messages=(*prompt.ask.messages, message)).names()
-            self._by_key[key] = turn.number
+        names = prompt.names
+        self._history.answered(prompt.ask, names, self._last(prompt, self._known(names)))
+        if message is not None and names:
+            name = named(names[-1], same(message))
+            self._history.begun(name)
+            self._by_key[name] = turn.number
         return turn
 
     # -- where a call goes on --------------------------------------------------------------------------------------
 
-    def _known(self, ask: Ask) -> list[Turn]:
-        """Turns whose whole conversation this call repeats, the shortest first; of equal ones the latest."""
-        if ask.messages is None:
-            return []
-        return [self.turns[self._by_key[key]] for key in ask.names() if key in self._by_key]
+    def _known(self, names: Sequence[str]) -> list[Turn]:
+        """Turns whose whole conversation is one of these."""
+        return [self.turns[self._by_key[name]] for name in names if name in self._by_key]
+
+    def _last(self, prompt: ContextPrompt, known: Sequence[Turn]) -> int | None:
+        """The turn that a call goes on behind."""
+        if known:
+            return known[-1].number
+        return prompt.spans[-1].turn if prompt.ask.messages is None and prompt.spans else None
 
     def _behind_turn(self, ask: Ask, text: str, known: Sequence[Turn]) -> _Start | None:
         """Behind the last turn that the template writes as it did when that was the last message."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rolltree.engine.protocol import Engine
+from rolltree.engine.protocol import Engine, token_codec
+from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.session import GatewaySession
 from rolltree.gateway.template import Template, template_of
@@ -45,6 +46,8 @@ class Gateway:
     model: str = "policy"
     task: Task | None = None
     bounds: GatewayBounds = GatewayBounds()
+    choice: AnswerChoice | None = None
+    """Which of several answers to a call is handed over; None samples as many as the client asks for."""
     clock: Callable[[], float] = time.monotonic
     forest: Forest = field(default_factory=Forest)
     sessions: dict[str, GatewaySession] = field(default_factory=dict[str, GatewaySession])
@@ -52,8 +55,11 @@ class Gateway:
     template: Template = field(init=False)
 
     def __post_init__(self) -> None:
+        token_codec(self.engine, "the gateway")
         self.template = template_of(getattr(self.engine.codec, "tokenizer", None))
         self._began = self.clock()
+        if self.choice is not None:
+            self.choice.check(self.engine)
 
     def open(self, name: str, item: str | Item | None = None) -> GatewaySession:
         """A new session, of an item that may be unknown so far (by default one of its own)."""
@@ -68,7 +74,9 @@ class Gateway:
         id = item.id if isinstance(item, Item) else item or name
         if id not in self.forest:
             self.forest.add(Tree(id, (), task="" if self.task is None else self.task.name, item=id))
-        session = GatewaySession(name, self.engine, self.template, self.forest[id], self.now)
+        session = GatewaySession(
+            name, self.engine, self.template, self.forest[id], self.now, self.choice, self.items.get(id)
+        )
         self.sessions[name] = session
         session.tree.event("start", None, f"session {name}", at=self.now(), session=name)
         return session
@@ -81,7 +89,7 @@ class Gateway:
     def session(self, name: str) -> GatewaySession:
         """The session of a call; a name that was never heard opens one."""
         found = self.sessions.get(name) or self.open(name)
-        bounds, sampled = self.bounds, sum(len(turn.ids) for turn in found.contexts.turns)
+        bounds, sampled = self.bounds, found.spent
         if not found.ended and (len(found.record.calls) >= bounds.calls or sampled >= bounds.tokens):
             why = f"{len(found.record.calls)} calls and {sampled} tokens are the most a session may take"
             found.tree.event("budget", None, why, at=self.now(), session=name)

@@ -43,11 +43,12 @@ class CallRecord:
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
     own: set[int] = field(default_factory=set[int])
     """Nodes that this session sampled."""
+    passed: set[int] = field(default_factory=set[int])
+    """Those of them that the client never heard: another answer was handed over."""
 
     def asked(self, prompt: ContextPrompt) -> RecordedCall:
         """Put the prompt of a call into the tree."""
         here, known = self._descend(prompt.ids)
-        how = "goes on" if here.is_leaf and known else "branches off" if known else "begins"
         left = prompt.ids[known:]
         if len(left) or here.role == "policy":
             behind = any(one.role == "policy" for one in self.tree.path(here))
@@ -55,8 +56,11 @@ class CallRecord:
             here = self.tree.extend(here, left, role=role, actor=ACTORS[role], birth="boundary", status="done")
         call = RecordedCall(len(self.calls), prompt, here)
         self.calls.append(call)
-        numbers = {"session": self.session, "call": call.number, "shared": known, "new": len(left)}
-        self.tree.event("act", here, f"call {call.number} of {self.session} {how}", at=self.clock(), **numbers)
+        why = f"call {call.number} of {self.session}: {prompt.how}"
+        self.tree.event(
+            "act", here, why, at=self.clock(), session=self.session, call=call.number, how=prompt.how, shared=known,
+            new=len(left), prompt=len(prompt.ids), sampled=prompt.spliced,
+        )  # fmt: skip
         if prompt.changed:
             why = "the template writes earlier turns in another way"
             self.tree.event("note", here, why, at=self.clock(), session=self.session, turns=list(prompt.changed))
@@ -78,10 +82,18 @@ class CallRecord:
         call.answers[turn] = node
         return node
 
-    def given_up(self, node: Node) -> None:
+    def handed_over(self, call: RecordedCall, best: Node, turn: int) -> None:
+        """Of all answers to a call the client hears one, as the session's turn of that number."""
+        others = [node for node in call.answers.values() if node is not best]
+        self.passed.update(node.id for node in others)
+        for node in others:
+            del node.notes["turn"]
+        call.answers = {number: node for number, node in call.answers.items() if node is not best} | {turn: best}
+        best.notes["turn"] = turn
+
+    def given_up(self, node: Node, why: str = "the client hung up, or the call took too long") -> None:
         """The client did not take this answer; its tokens stay counted."""
         node.usage, node.status = GIVEN_UP, "pruned"
-        why = "the client hung up, or the call took too long"
         self.tree.event("prune", node, why, at=self.clock(), session=self.session, tokens=len(node))
 
     def ends(self) -> list[Node]:
@@ -100,6 +112,7 @@ class CallRecord:
             for turn, node in call.answers.items():
                 if (
                     node.status != "done"
+                    or node.id in self.passed
                     or node.usage == NOTHING
                     or any(one.id in self.own for one in self.tree.walk(node) if one is not node)
                 ):
@@ -131,7 +144,9 @@ class CallRecord:
         while at < len(ids):
             best, most = None, 0
             for child in self.tree.children(here):
-                if child.status in ("pruned", "failed") or (child.role == "policy" and child.id not in self.own):
+                if child.status in ("pruned", "failed") or child.id in self.passed:
+                    continue
+                if child.role == "policy" and child.id not in self.own:
                     continue
                 count = shared(child.actions, ids[at:])
                 if count > most:

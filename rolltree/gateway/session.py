@@ -13,10 +13,12 @@ from rolltree.engine.samples import join
 from rolltree.engine.texts import tokens_of
 from rolltree.gateway.answer import CallAnswer, read, shown
 from rolltree.gateway.ask import Ask
+from rolltree.gateway.choosing import AnswerChoice, best_of
 from rolltree.gateway.contexts import ContextPrompt, Contexts
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.record import CallRecord, RecordedCall
 from rolltree.gateway.template import Template
+from rolltree.task.protocol import Item
 from rolltree.tree import Node, Tree
 
 OnText = Callable[[str], Awaitable[None]]
@@ -52,11 +54,16 @@ class GatewaySession:
     template: Template
     tree: Tree
     now: Callable[[], float] = time.monotonic
+    choice: AnswerChoice | None = None
+    """Several answers to each call are sampled, and this says which one is handed over."""
+    item: Item | None = None
     contexts: Contexts = field(init=False)
     record: CallRecord = field(init=False)
     touched: float = field(init=False)
     busy: int = 0
     """Calls that are being answered."""
+    spent: int = 0
+    """Tokens that were sampled for it."""
     ended: str = ""
     """Why no call is answered any more."""
 
@@ -75,27 +82,24 @@ class GatewaySession:
         if self.ended:
             raise GatewayError(f"session {self.name!r} has ended ({self.ended}); open another", 409)
         self.touched = self.now()
-        prompt = self._placed(ask)
+        prompt, choice = self._placed(ask), self.choice
         want = frozenset({f"top:{draw.top}"} if draw.top else ())
         if missing := self.engine.capabilities.lacking(want):
             raise GatewayError(f"this engine cannot report {missing[0]}; leave top_logprobs out or ask for fewer")
+        if choice is not None:
+            if draw.n > 1:
+                raise GatewayError(f"this server chooses the best of {choice.answers} answers by itself; leave n out")
+            draw, want = replace(draw, n=choice.answers), want | choice.scorer.want
         runs = self._submitted(prompt, draw, want)
         call = self.record.asked(prompt)
+        whole = on_text is None or bool(ask.tools) or choice is not None
         self.busy += 1
         try:
-            if on_text is None or ask.tools:
-                samples = [await run for run in runs]
-            else:
-                samples = [await self._streamed(runs[0], draw.sampling.stop, on_text)]
-        except (asyncio.CancelledError, ConnectionError):
-            await self._given_up(call, runs)
-            raise
-        except Exception as error:
-            for run in runs:
-                run.stop("abort")
-            why = f"the engine: {type(error).__name__}: {error}"
-            self.tree.event("fail", call.end, why, at=self.now(), session=self.name, call=call.number)
-            raise
+            samples = await self._sampled(call, runs, draw.sampling.stop, None if whole else on_text)
+            self.spent += sum(len(sample.actions) for sample in samples)
+            if choice is not None:
+                one, answer = await self._chosen(call, samples, choice, draw.sampling.stop)
+                return SessionReply(call.number, prompt, (one,), (answer,))
         finally:
             self.busy -= 1
             self.touched = self.now()
@@ -107,7 +111,8 @@ class GatewaySession:
         if call is None or not 0 <= call < len(self.record.calls):
             raise GatewayError(f"session {self.name!r} has no call {call}; it has {len(self.record.calls)}", 404)
         for node in self.record.calls[call].answers.values():
-            node.scores["step_reward"] = node.scores.get("step_reward", 0.0) + reward
+            if node.id not in self.record.passed:
+                node.scores["step_reward"] = node.scores.get("step_reward", 0.0) + reward
 
     def end(self, reward: float | None, why: str, parts: dict[str, float] | None = None) -> list[Node]:
         """End the session: every context's last node gets the outcome; without a reward they have failed."""
@@ -157,6 +162,45 @@ class GatewaySession:
                 raise GatewayError(str(error)) from None
         return runs
 
+    async def _sampled(
+        self, call: RecordedCall, runs: Sequence[Generation], stops: Sequence[str], on_text: OnText | None
+    ) -> list[Sample]:
+        """All answers to a call; where the client or the engine is gone, what exists is kept."""
+        try:
+            if on_text is None:
+                return [await run for run in runs]
+            return [await self._streamed(runs[0], stops, on_text)]
+        except (asyncio.CancelledError, ConnectionError):
+            await self._given_up(call, runs)
+            raise
+        except Exception as error:
+            for run in runs:
+                run.stop("abort")
+            why = f"the engine: {type(error).__name__}: {error}"
+            self.tree.event("fail", call.end, why, at=self.now(), session=self.name, call=call.number)
+            raise
+
+    async def _chosen(
+        self, call: RecordedCall, samples: Sequence[Sample], choice: AnswerChoice, stops: Sequence[str]
+    ) -> tuple[Sample, CallAnswer]:
+        """Write all answers down, score them, and hand over the best. Later calls go on from that one alone."""
+        first = -1 - len(self.record.own)
+        nodes = [self.record.answered(call, sample, first - i) for i, sample in enumerate(samples)]
+        asked = call.prompt.text or self.codec.decode(call.prompt.ids)
+        texts = [shown(self.codec, sample, stops) for sample in samples]
+        try:
+            values = await choice.values(self.tree, self.item, asked, list(zip(nodes, texts, strict=True)))
+            best = best_of(self.tree, nodes, values, at=self.now(), session=self.name)
+        except BaseException as error:
+            for node in nodes:
+                if node.status == "done":
+                    self.record.given_up(node, str(error) or type(error).__name__)
+            raise
+        at = nodes.index(best)
+        answer, turn = self._kept(call, samples[at], stops)
+        self.record.handed_over(call, best, turn)
+        return samples[at], answer
+
     async def _streamed(self, run: Generation, stops: Sequence[str], on_text: OnText) -> Sample:
         parts: list[Sample] = []
         told = ""
@@ -176,15 +220,21 @@ class GatewaySession:
         return sample
 
     def _said(self, call: RecordedCall, sample: Sample, stops: Sequence[str]) -> tuple[CallAnswer, Node]:
+        answer, turn = self._kept(call, sample, stops)
+        return answer, self.record.answered(call, sample, turn)
+
+    def _kept(self, call: RecordedCall, sample: Sample, stops: Sequence[str]) -> tuple[CallAnswer, int]:
+        """An answer that later calls may go on from, and the number of its turn."""
         prompt = call.prompt
         name = f"call_{self.name}_{len(self.contexts.turns)}"
         answer = read(self.codec, self.template, prompt.ask, sample, stops, name)
-        turn = self.contexts.said(prompt, sample.actions, answer.text, answer.message or None)
-        return answer, self.record.answered(call, sample, turn.number)
+        return answer, self.contexts.said(prompt, sample.actions, answer.text, answer.message or None).number
 
     async def _given_up(self, call: RecordedCall, runs: Sequence[Generation]) -> None:
         for run in runs:
             run.stop("abort")
         for run in runs:
             with suppress(Exception):  # a dead engine: nothing more to keep
-                self.record.given_up(self._said(call, await run, ())[1])
+                sample = await run
+                self.spent += len(sample.actions)
+                self.record.given_up(self._said(call, sample, ())[1])

@@ -62,8 +62,10 @@ async def answered(hand: Recorder, node: Node, reply: Reply, step: Step) -> Repl
             return None
         if end.status == "failed":
             return Gone("a context of its own", EngineError("the engine failed in a context of its own"), 1)
-        numbers = {"tree": count, "turn": turns, "prompt": len(tree.prefix(end)) - len(end), "tokens": len(end)}
+        prompt = len(tree.prefix(end)) - len(end)
+        numbers = {"tree": count, "turn": turns, "prompt": prompt, "tokens": len(end), "how": last.how}
         hand.event("act", node, "answered in a context of its own", **numbers)
+        end.notes.update(turn=turns, how=last.how, rollout=node.id)
         aside.said.append(end.actions)
         text = Recorder(hand.setting, hand.budget, tree).read(end.actions)
         last = await step(hand, node, last.state, text)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from rolltree.credit.registry import load_credit
 from rolltree.generate.chosen import Chosen
 from rolltree.generate.independent import Independent
+from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.scorers import scorer_of
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
@@ -62,11 +63,16 @@ class Swapped:
 
 def choosing(strategy: TreeStrategy, answers: str) -> TreeStrategy:
     """A strategy with the best of several answers at each call: a scorer's name with its knobs, and `answers`."""
+    return Chosen(strategy, *scored_answers(answers))
+
+
+def scored_answers(answers: str) -> tuple[Judge, int]:
+    """The scorer and the number of answers of a text such as `entropy(answers=4)`."""
     name, knobs = named(answers)
     count = knobs.pop("answers", 4)
     if type(count) is not int:
         raise RecipeError(f"use_answers: answers={count!r} is no number of answers; give 2 or more")
-    return Chosen(strategy, scorer_of(name, **knobs), count)
+    return scorer_of(name, **knobs), count
 
 
 def swapped(parts: Parts, credit: str = "", objective: str = "") -> Parts:

@@ -85,6 +85,8 @@ class Reply:
     aside: tuple[str | Said, ...] | None = None
     """A context of its own, whole: what the policy says to it is the next turn, and comes before the answer to this
     one. Given texts, and what the policy said before; `text` is then not written anywhere."""
+    how: str = ""
+    """How that context came about, in a word; for events and pages."""
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
@@ -131,6 +133,16 @@ class Task(Protocol):
 
     async def verify(self, item: Item, state: Any, text: Artefact) -> Verdict:
         """Judge a finished rollout: `text` is what it made of everything after the prompt, `state` the last state."""
+        ...
+
+
+@runtime_checkable
+class ReadsAnswers(Protocol):
+    """A task that reads a final answer off a text without knowing the right one: what votes compare on items that have
+    no answer."""
+
+    def answer_in(self, item: Item, text: Artefact) -> str | None:
+        """The answer in normal form; None where there is none."""
         ...
 
 

@@ -147,7 +147,7 @@ class Loop:
         if flying:
             await self.engine.resume()
         for peer in self.peers.values():
-            await peer.publish(self.done)
+            await peer.publish(self.done, self.learner.policy)
 
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
         """One step: a batch is taken, trained while rollouts may go on, and its weights are published.

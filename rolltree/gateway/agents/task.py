@@ -166,7 +166,8 @@ class AgentTask(Foreign):
         env.apart = not now.startswith(env.main)
         state, record = self._state(asked), env.outside.record
         if env.apart:  # a helper, a history that was changed or cut short, a call made again
-            return Heard(now, state=state, record=record, aside=parts_of(env.contexts, env.prompt))
+            parts = parts_of(env.contexts, env.prompt)
+            return Heard(now, state=state, record=record, aside=parts, how=env.prompt.how)
         return Heard(now[len(env.main) :], state=state, record=record)
 
     def recall(self, env: Talk, item: Item, state: Episode) -> None:

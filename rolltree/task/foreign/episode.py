@@ -36,6 +36,8 @@ class Heard:
     """The environment's own name of the state it is in now; without one, all that was said is the name."""
     aside: tuple[str | Said, ...] | None = None
     """A context of its own that must be answered first (see `Reply`); `text` is then all of it as text."""
+    how: str = ""
+    """How that context came about, in a word."""
     record: tuple[Any, ...] = ()
     """What it read from outside since the episode began, for `recall`."""
 
@@ -139,7 +141,7 @@ class Foreign(ABC):
         )  # fmt: skip
         return Reply(
             heard.text, after, done=heard.done, reward=heard.reward, state_key=_key(item, after.turns, heard.state),
-            failed=heard.failed, parts=heard.parts, aside=heard.aside,
+            failed=heard.failed, parts=heard.parts, aside=heard.aside, how=heard.how,
         )  # fmt: skip
 
     def _verify(self, item: Item, state: Episode, text: str) -> Verdict:

@@ -10,6 +10,7 @@ from rolltree.view.source import RunSource
 def register(find: Callable[[], Sequence[RunSource]], *, local: bool) -> None:
     """Make every page known to the app; `find` gives the sources as they are now. Only a `local` viewer may sample."""
     from rolltree.view.pages import (
+        calls,
         decisive,
         findings,
         images,
@@ -28,5 +29,5 @@ def register(find: Callable[[], Sequence[RunSource]], *, local: bool) -> None:
 
     site = Site(find, WhatIfJobs() if local else None)
     install()
-    for module in (runs, steps, prompts, tree, pair, findings, search, decisive, lens, modes, whatif, images):
+    for module in (runs, steps, prompts, tree, pair, findings, search, decisive, lens, modes, whatif, images, calls):
         module.add(site)

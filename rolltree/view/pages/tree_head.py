@@ -8,9 +8,10 @@ from typing import Any
 from nicegui import ui
 
 from rolltree.task.protocol import EXPECTED
+from rolltree.view.calls import is_agents
 from rolltree.view.outline import Outline
 from rolltree.view.pages.parts import Words, heading, says
-from rolltree.view.rows import head
+from rolltree.view.rows import events_of, head
 from rolltree.view.text import Pieces
 
 QUESTION = 600
@@ -25,6 +26,8 @@ class TreeHead:
     expected: str
     about: tuple[str, ...]
     failed: str
+    agents: bool
+    """Whether its calls were an agent's."""
 
 
 def tree_head(tree: Outline, pieces: Pieces, step: int | None) -> TreeHead:
@@ -40,7 +43,9 @@ def tree_head(tree: Outline, pieces: Pieces, step: int | None) -> TreeHead:
         f"{len(tree):,} nodes", f"{int(tree.leaf_count[0]):,} leaves",
     ]  # fmt: skip
     shown = text[:QUESTION] + ("…" if len(text) > QUESTION else "")
-    return TreeHead(shown, str(notes.get(EXPECTED, "")), tuple(a for a in about if a), str(notes.get("failed") or ""))
+    agents = is_agents(str(known["task"]), events_of(tree.archive, tree.index))
+    expected, failed = str(notes.get(EXPECTED, "")), str(notes.get("failed") or "")
+    return TreeHead(shown, expected, tuple(a for a in about if a), failed, agents)
 
 
 def draw_tree_head(told: TreeHead, tree: str) -> None:
