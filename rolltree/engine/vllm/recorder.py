@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from vllm.v1.sample.logits_processor import (  # pyright: ignore[reportMissingImports]
-    LogitsProcessor,  # pyright: ignore[reportUnknownVariableType]
-    MoveDirectionality,  # pyright: ignore[reportUnknownVariableType]
-)
+from vllm.v1.sample import logits_processor as vllm_processors
 
 from rolltree.engine.vllm.naming import ASKED
+
+processors: Any = vllm_processors
 
 _recorded: dict[str, dict[int, float]] = {}
 """Entropies by request and by the number of tokens written before; of a step made twice the later one stands."""
@@ -29,7 +28,7 @@ def entropies(logits: Tensor) -> Tensor:
     return -(logp.exp() * logp.masked_fill(logp == -torch.inf, 0.0)).sum(-1)
 
 
-class EntropyRecorder(LogitsProcessor):
+class EntropyRecorder(processors.LogitsProcessor):
     """Changes no logits."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
@@ -55,7 +54,7 @@ class EntropyRecorder(LogitsProcessor):
             here, there = rows.pop(one, None), rows.pop(other, None)
             if here is not None:
                 rows[other] = here
-            if there is not None and way == MoveDirectionality.SWAP:
+            if there is not None and way == processors.MoveDirectionality.SWAP:
                 rows[one] = there
 
     def apply(self, logits: Tensor) -> Tensor:
