@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test night test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills attack-ray bench gpu docs format clean test-agents
+.PHONY: help setup demo test night test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills attack-ray bench gpu docs format clean test-agents coverage
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,10 @@ imports:
 
 JOBS ?= 2
 unit:
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not slow and not ray' \
+	  --hypothesis-profile=repeatable
+
+coverage: setup ## the tests of make test, and the lines and branches that none of them ran (about half as slow again)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not slow and not ray' \
 	  --hypothesis-profile=repeatable --cov --cov-report=term:skip-covered
 

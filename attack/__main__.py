@@ -24,7 +24,7 @@ def main() -> int:
     ask.add_argument("--cases", type=int, help="cases of each attack (its own number)")
     ask.add_argument("--only", type=int, help="one case by its number, never taken from the log")
     ask.add_argument("--minutes", type=float, help="of each attack, after which no further case is begun")
-    ask.add_argument("--short", action="store_true", help="the form that is part of make test")
+    ask.add_argument("--short", action="store_true", help="the form that is part of make test and make test-ray")
     ask.add_argument("--out", type=Path, default=Path("runs/attack"), help="folder of the logs")
     chosen = ask.parse_args()
     if wrong := [name for name in chosen.names if name not in known]:

@@ -184,8 +184,8 @@ def _gone(pids: list[int]) -> None:
 
 
 ATTACKS = (
-    Attack("ray", "nodes, engines and verifiers of a Ray cluster killed", nodes, 0, 100),
-    Attack("ray-drivers", "drivers of a Ray cluster killed", drivers, 0, 20),
+    Attack("ray", "nodes, engines and verifiers of a Ray cluster killed", nodes, 3, 100),
+    Attack("ray-drivers", "drivers of a Ray cluster killed", drivers, 1, 20),
 )
 
 if __name__ == "__main__":

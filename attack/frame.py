@@ -40,7 +40,7 @@ class Attack:
     about: str
     one: One
     short: int
-    """Cases of the short form, which is part of `make test`: all attacks together take a few seconds."""
+    """Cases of the short form, which is part of `make test`, or of `make test-ray`: a few seconds each."""
     long: int
     """Cases of `make attack`."""
 

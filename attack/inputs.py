@@ -25,6 +25,8 @@ from rolltree.tree import jsonl
 
 NUMBERS = ("0", "1", "2", "-1", "0.5", "nan", "inf", "-inf", "1e-9", "1e999", "7", "9" * 400, "1,2", "true")
 SMALL = "--decoded 40 --steps 1 --prompts 1 --eval-every 0 --max-tokens 4 --threads 1 --out run"
+SHORT = {"solve": "--items 1 --item-tokens 20", "judges": "--items 2", "labels": "--out rows.jsonl"}
+"""What keeps other verbs short."""
 LONGEST = 90
 """Seconds that a command may take."""
 NODES = (
@@ -112,6 +114,56 @@ VERBS: dict[str, tuple[str, ...]] = {
         "out",
         "nonsense",
     ),
+    "solve": (
+        "task",
+        "level",
+        "policy",
+        "engine",
+        "items",
+        "items_from",
+        "temperature",
+        "top_p",
+        "item_tokens",
+        "run_tokens",
+        "at_once",
+        "out",
+        "prompt",
+        "answer",
+        "reward",
+        "chat",
+        "think",
+        "group",
+        "nonsense",
+    ),
+    "whatif": (
+        "step",
+        "tree",
+        "node",
+        "token",
+        "n",
+        "credit",
+        "policy",
+        "temperature",
+        "task",
+        "level",
+        "model",
+        "name",
+        "show",
+        "json",
+    ),
+    "judges": ("task", "level", "policy", "judge", "ask", "entry", "options", "words", "delimiter", "items"),
+    "labels": (
+        "kind",
+        "out",
+        "ridge",
+        "model",
+        "threshold",
+        "look_back",
+        "merge",
+        "until_error",
+        "margin",
+        "all_pairs",
+    ),
     "decisive": ("top", "prior", "least", "step", "tree", "model", "json"),
     "modes": ("tree", "top", "model", "json"),
     "view": ("step", "tree", "overwrite", "port", "host", "nonsense"),
@@ -138,6 +190,10 @@ NAMES = {
     "compare": ("nosuch other", "grpo nosuch"),
     "evidence": ("nosuch",),
     "serve": ("--policy nosuch", "--policy nosuch --agent x"),
+    "solve": ("best_of_n", "mcts", "nosuch"),
+    "whatif": ("nodes.jsonl", "nodes.jsonl --node 1", "nosuch"),
+    "judges": ("",),
+    "labels": ("nodes.jsonl", "nosuch"),
     "decisive": ("nodes.jsonl", "nosuch"),
     "modes": ("nodes.jsonl", "nosuch"),
     "view": ("nodes.jsonl --html tree.html", "nosuch --html tree.html"),
@@ -152,7 +208,8 @@ def command(rng: random.Random, place: Path) -> str:
     words = [verb, *(NAMES[verb][0] if rng.random() < 0.7 else rng.choice(NAMES[verb])).split()]
     if verb == "train":
         words += SMALL.split()
-    if verb in ("train", "rollout") and rng.random() < 0.25:
+    words += SHORT.get(verb, "").split()
+    if verb in ("train", "rollout", "solve") and rng.random() < 0.25:
         words += ["--task", rng.choice(OWN_DATA)]
     for _ in range(rng.randint(1, 2)):
         words.append(f"--{rng.choice(VERBS[verb]).replace('_', '-')}")

@@ -207,6 +207,6 @@ def _schedules(rng: Chance, place: Path) -> str:
 
 ATTACKS = (
     Attack("kills", "a short run killed at any point and resumed", _grpo, 1, 20),
-    Attack("kills-recipes", "runs of all recipes killed at any point and resumed", _recipes, 0, 144),
-    Attack("kills-schedules", "runs of all schedules killed at any point and resumed", _schedules, 0, 28),
+    Attack("kills-recipes", "runs of all recipes killed at any point and resumed", _recipes, 1, 144),
+    Attack("kills-schedules", "runs of all schedules killed at any point and resumed", _schedules, 2, 28),
 )

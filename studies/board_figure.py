@@ -9,17 +9,19 @@ from rolltree.lab.compare import Comparison
 from rolltree.lab.curves import band
 from rolltree.lab.report import shown
 from rolltree.lab.trace import Trace
+from rolltree.line_colours import task_colour
 from studies.exact.chart import DARK
 
 WIDE, HIGH, GAP, ACROSS = 150, 110, 34, 5
-GREY, BLUE = "#9a9a9a", "#1f6feb"
+GREY = "#9a9a9a"
 
 
 def figure(result: Comparison) -> str:
-    """A panel for each arm: its mean and range over seeds, and the baseline's mean."""
+    """A panel for each arm: its mean and range over seeds in the task's colour, and the baseline's mean."""
     on, base = result.conditions, result.of(result.arms[0].label)
     every = [y for a in result.arms for t in result.of(a.label) for y in t.curve("pass@1")[1]]
     low, high = min(every), max(every)
+    ends, colour = (float(low), float(high)), task_colour(on.task)
     rows = -(-len(result.arms) // ACROSS)
     width, height = ACROSS * (WIDE + GAP) + 40, rows * (HIGH + GAP + 14) + 44
     out = [
@@ -32,13 +34,13 @@ def figure(result: Comparison) -> str:
     ]
     for i, arm in enumerate(result.arms):
         left, top = 40 + (i % ACROSS) * (WIDE + GAP), 46 + (i // ACROSS) * (HIGH + GAP + 14)
-        out += _panel(arm.label, result.of(arm.label), base, left, top, on.budget, (float(low), float(high)))
+        out += _panel(arm.label, result.of(arm.label), base, left, top, on.budget, ends, colour)
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
 def _panel(
     name: str, traces: Sequence[Trace], base: Sequence[Trace], left: int, top: int, budget: float,
-    ends: tuple[float, float],
+    ends: tuple[float, float], colour: str,
 ) -> list[str]:  # fmt: skip
     low, high = ends
 
@@ -55,8 +57,8 @@ def _panel(
         f'<text x="{left - 4}" y="{top + 8}" text-anchor="end">{high:.0%}</text>',
         f'<text x="{left - 4}" y="{top + HIGH}" text-anchor="end">{low:.0%}</text>',
         f'<text x="{left + WIDE}" y="{top + HIGH + 12}" text-anchor="end">{shown(budget, "count")}</text>',
-        f'<path d="{path([*across, *across[::-1]], [*mine.low.tolist(), *up[::-1]])}Z" fill="{BLUE}" '
+        f'<path d="{path([*across, *across[::-1]], [*mine.low.tolist(), *up[::-1]])}Z" fill="{colour}" '
         'fill-opacity="0.15"/>',
         f'<path d="{path(theirs.x.tolist(), theirs.mean.tolist())}" fill="none" stroke="{GREY}" stroke-width="1.5"/>',
-        f'<path d="{path(across, mine.mean.tolist())}" fill="none" stroke="{BLUE}" stroke-width="2"/>',
+        f'<path d="{path(across, mine.mean.tolist())}" fill="none" stroke="{colour}" stroke-width="2"/>',
     ]

@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         raise RolltreeError(f"where to? give --out {'head.npz' if asked.kind == 'head' else 'rows.jsonl'}")
     # Imported here, because they load torch and --help needs none of it.
     from rolltree.analysis.step_rows import ROWS, from_failed, write_rows
-    from rolltree.policy.load import load_codec
+    from rolltree.policy.load import check_writes_tokens, load_codec
     from rolltree.policy.models import model_folder
     from rolltree.view.source import open_source
 
@@ -69,6 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     model = asked.model or str(source.config.get("model", ""))
     if not model:
         raise RolltreeError(f"{asked.run} does not say which model wrote it; give --model")
+    check_writes_tokens(model, "rows and step heads are", "give a run of a language model")
     trees = [tree for step in source.steps() for tree in source.archive(step)]
     if not trees:
         raise RolltreeError(f"{asked.run} holds no rollouts; grow some with rolltree solve step_labels --out FOLDER")

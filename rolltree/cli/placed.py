@@ -67,6 +67,9 @@ def placed(
     # They load torch, and --help needs none of it.
     from rolltree.cluster.launch import Sizes, launched
     from rolltree.engine.local import LocalEngine
+    from rolltree.policy.load import check_writes_tokens
+
+    check_writes_tokens(policy, "pools of engines are", "leave out --cluster")
 
     def make(threads: int | None) -> partial[LocalEngine]:
         return partial(LocalEngine, policy, threads=threads, version=version)

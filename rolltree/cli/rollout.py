@@ -64,8 +64,9 @@ class RolloutArguments(ClusterArguments):
     dtype: str = "auto"
     """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
     speculate: str = "off"
-    """Guess tokens ahead and keep those that would have been drawn: off, ngram (from the request's own text) or suffix
-    (from all texts so far); suffix:6 guesses at most 6 at once. The samples stay the same, up to rounding."""
+    """Guess tokens ahead and keep those that would have been drawn: off, ngram, suffix, adjacent, heads or a smaller
+    model with the same tokens; behind a colon the shape: suffix:6, nano:3x2x1, heads:2+3x4, adjacent:spine, or auto.
+    The samples stay the same, up to rounding (docs/howto/speculate.md)."""
     items: int = 2
     """How many prompts."""
     items_from: Literal["train", "test"] = "train"
@@ -149,7 +150,7 @@ def _grow(parsed: Any) -> int:
         peers: dict[str, Engine] = {}
         try:
             check(parts, engine, task)
-            peers |= frozen_peers(parts.peers)
+            peers |= frozen_peers(parts.peers, asked.policy)
             grown = await grow(
                 parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw, peers=peers
             )

@@ -17,22 +17,29 @@ from rolltree.errors import RolltreeError
 from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.gateway import Gateway, GatewayBounds
 from rolltree.policy.trust import trust_code
-from rolltree.recipe.swap import scored_answers
+from rolltree.recipe.compose import compose
+from rolltree.recipe.registry import load_recipe
+from rolltree.recipe.swap import named, scored_answers
+from rolltree.tree import Forest
 from rolltree.tree.parquet import save
 
 if TYPE_CHECKING:
     from rolltree.cluster.pool import PoolEngine
+    from rolltree.recipe.recipe import Parts
 
 ABOUT = """Answer programs that speak OpenAI or Anthropic, and keep what they do as trees of exact tokens.
 
   rolltree serve --policy nano
   rolltree serve --policy smollm2 --port 8080 --out forests/agents
   rolltree serve --engine vllm --task my.jsonl
+  rolltree serve --policy smollm2-135m --strategy "best_of_n(n=16)" --strategy-tokens 4000
   rolltree serve --use-answers "entropy(answers=4)"
   rolltree serve --host 0.0.0.0 --token SECRET
 
 A program is pointed at http://127.0.0.1:8080/s/NAME/v1, where NAME is its session: one rollout of one item. Its end
 and reward are sent to /s/NAME/end and /s/NAME/reward. Ctrl-C ends the server and writes --out.
+
+With --strategy each call is answered by a search: a recipe grows a tree on the prompt and hands over its best path.
 """
 
 
@@ -50,6 +57,12 @@ class ServeArguments(ClusterArguments):
     """Where a local engine computes: auto (a GPU where there is one), cpu, cuda or cuda:N."""
     dtype: str = "auto"
     """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
+    strategy: str = ""
+    """Answer each call by this recipe's search (rolltree recipes), with knobs in brackets: "best_of_n(n=16)"."""
+    strategy_tokens: int | None = None
+    """Most tokens that a search may sample for one answer; as many as the recipe wants when left out."""
+    searches: Path | None = None
+    """Save the trees of the searches here as Parquet at the end."""
     task: str = ""
     """A task whose verifier judges final answers: a name (rolltree tasks), FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
@@ -89,8 +102,10 @@ def run(arguments: Sequence[str]) -> int:
     at_least(1, items=asked.items, max_tokens=asked.max_tokens, concurrent=asked.concurrent)
     at_least(1, session_calls=asked.session_calls, session_tokens=asked.session_tokens)
     at_least(0, port=asked.port)
-    if asked.out is not None and asked.out.exists():
-        raise RolltreeError(f"--out {asked.out} exists and is kept as it is; give another name")
+    for option, path in (("--out", asked.out), ("--searches", asked.searches)):
+        if path is not None and path.exists():
+            raise RolltreeError(f"{option} {path} exists and is kept as it is; give another name")
+    parts = _strategy(asked)
     if asked.trust_remote_code:
         trust_code()
     with ExitStack() as stack:
@@ -98,14 +113,33 @@ def run(arguments: Sequence[str]) -> int:
         if asked.cluster:
             task = asked_task(asked.task or "countdown", asked.level, asked.policy)
             pool, _ = stack.enter_context(placed(asked, asked.policy, task, engine=asked.engine))
-        gateway = asyncio.run(_serve(asked, pool))
+        searches = Forest()
+        gateway = asyncio.run(_serve(asked, pool, parts, searches))
     if asked.out is not None:
         save(gateway.forest, asked.out)
         print(f"{len(gateway.sessions)} sessions of {len(gateway.forest)} items are in {asked.out}")
+    if asked.searches is not None:
+        save(searches, asked.searches)
+        print(f"{len(searches)} trees of searches are in {asked.searches}")
     return 0
 
 
-async def _serve(asked: ServeArguments, pool: PoolEngine | None) -> Gateway:
+def _strategy(asked: ServeArguments) -> Parts | None:
+    """The recipe that answers calls; options that would do nothing without one are refused."""
+    if asked.strategy:
+        if asked.use_answers:
+            raise RolltreeError("--strategy and --use-answers both choose what is handed over; give one of them")
+        if asked.strategy_tokens is not None:
+            at_least(1, strategy_tokens=asked.strategy_tokens)
+        name, knobs = named(asked.strategy)
+        return compose(load_recipe(name, **knobs))
+    for option, value in (("--strategy-tokens", asked.strategy_tokens), ("--searches", asked.searches)):
+        if value is not None:
+            raise RolltreeError(f"{option} {value} does nothing without --strategy; name a recipe that searches")
+    return None
+
+
+async def _serve(asked: ServeArguments, pool: PoolEngine | None, parts: Parts | None, searches: Forest) -> Gateway:
     from itertools import islice
 
     from rolltree.engine.choose import choose_engine
@@ -113,6 +147,21 @@ async def _serve(asked: ServeArguments, pool: PoolEngine | None) -> Gateway:
     from rolltree.policy.device import place
 
     engine = pool or await choose_engine(asked.engine, asked.policy, placement=place(asked.device, asked.dtype))
+    if parts is not None:
+        from rolltree.generate.searched import PromptTask, SearchedEngine
+        from rolltree.recipe.check import check
+        from rolltree.train.peers import frozen_peers
+
+        check(parts, engine, PromptTask())
+
+        def keep(grown: Forest) -> None:
+            for tree in grown if asked.searches is not None else ():
+                tree.id = f"{tree.id}/{len(searches)}"  # a prompt may be asked again with the same seed
+                searches.add(tree)
+
+        engine = SearchedEngine(
+            engine, parts.strategy, asked.strategy_tokens, asked.seed, frozen_peers(parts.peers, asked.policy), keep
+        )
     bounds = GatewayBounds(
         concurrent=asked.concurrent, call_seconds=asked.call_seconds, idle_seconds=asked.idle_seconds,
         calls=asked.session_calls, tokens=asked.session_tokens, max_tokens=asked.max_tokens,

@@ -1,4 +1,4 @@
-"""Verdicts that follow what they must not: the length of an answer, or its place among those that were judged."""
+"""Verdicts that follow what they must not: an answer's length, its place, or how sure the policy was of it."""
 
 from __future__ import annotations
 
@@ -59,6 +59,28 @@ def judge_follows_position(run: CheckedRun, *, most: float = 0.3, worse: float =
         return r.outcome, place, r.leaf_tree, r.judged & (_stems(r) == counts)[r.leaf_tree]
 
     yield from _symptom(run, pairs, most, worse, "place in the group", "later", "earlier")
+
+
+@detector(
+    "judge_follows_confidence",
+    "Of answers to one prompt that are equally right, those the policy was surer of get the better verdict.",
+    reads=("forests",),
+    fixes=(GATE, WEIGHT),
+    knobs={"most": "size of the correlation within prompts", "worse": "the same, for critical"}, live=False,
+)  # fmt: skip
+def judge_follows_confidence(run: CheckedRun, *, most: float = 0.5, worse: float = 0.8) -> Iterator[Symptom]:
+    """The same of verdict and mean log-prob of a rollout's own tokens. Such a judge tells the policy what it thinks
+    already, and training on it sharpens without teaching; a judge that reads likelihoods is found by definition."""
+
+    def pairs(r: Rollouts) -> tuple[Floats, Floats, Ints, Bools]:
+        logp, _ = r.ragged("logp")
+        if not np.isfinite(logp).any():
+            raise NotChecked("no log-probs were recorded")
+        sums = np.where(r.trainable, r.per_node("logp", np.nan_to_num(logp.astype(np.float64))), 0.0)
+        sure = r.down(sums)[r.leaf] / np.maximum(r.own, 1)
+        return r.outcome, sure, 2 * r.leaf_tree + r.solved, r.judged & (r.own > 0)
+
+    yield from _symptom(run, pairs, most, worse, "policy's confidence", "surer", "less sure")
 
 
 def _stems(r: Rollouts) -> Ints:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rolltree.engine.protocol import Engine
+from rolltree.engine.protocol import Engine, token_codec
 from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.session import GatewaySession
@@ -55,6 +55,7 @@ class Gateway:
     template: Template = field(init=False)
 
     def __post_init__(self) -> None:
+        token_codec(self.engine, "the gateway")
         self.template = template_of(getattr(self.engine.codec, "tokenizer", None))
         self._began = self.clock()
         if self.choice is not None:

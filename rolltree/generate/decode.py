@@ -70,6 +70,12 @@ def open_requests(hand: Recorder, node: Node, ask: Continuations, *, into: bool 
     return pending_requests
 
 
+def may_fork(hand: Recorder, node: Node) -> bool:
+    """Whether what follows a node is drawn at any temperature at all; the last step of a denoiser is not."""
+    engine = hand.engine
+    return not isinstance(engine, TellsDraws) or engine.draws(hand.tree.prefix(node), 1.0)
+
+
 async def finish_request(hand: Recorder, pending: PendingRequest) -> None:
     """Wait for the whole sample and write it down; failures become a failed node."""
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rolltree.generate.decode import may_fork
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.search.backup import Backup, no_backup
@@ -38,7 +39,10 @@ class GrowthRound:
 
 
 class Widths(Protocol):
-    """How many ways each live path goes on: one number per live end. 1 = simply on, 0 = dropped, more = forked."""
+    """How many ways each live path goes on: one number per live end. 1 = simply on, 0 = dropped, more = forked.
+
+    Where the engine draws nothing (the last step of a denoiser) more than 1 is 1: the branches would be copies.
+    """
 
     def __call__(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
         """Decide; randomness comes from `hand.rng_at(node, ...)`."""
@@ -103,7 +107,11 @@ class _Layers:
             raise ValueError(
                 f"a width rule returned {len(chosen)} widths for {len(ends)} live paths; return one for each"
             )
-        return [Move(n, "stretch", ways=max(way, 0)) for n, way in zip(live, chosen, strict=True)]
+        # A way more than one is asked about; most are not.
+        ways = [way if way <= 1 or may_fork(self.hand, end) else 1 for end, way in zip(ends, chosen, strict=True)]
+        if single := [end.id for end, way, asked in zip(ends, ways, chosen, strict=True) if way < asked]:
+            self.hand.event("note", None, "nothing is drawn there, so these paths go on once", nodes=single)
+        return [Move(n, "stretch", ways=max(way, 0)) for n, way in zip(live, ways, strict=True)]
 
     async def make(self, moves: Sequence[Move[Node]]) -> Sequence[Sequence[Made[Node]]]:
         """Stretch every path as often as it was told; then look at what is live."""

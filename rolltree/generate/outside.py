@@ -20,7 +20,7 @@ from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
 from rolltree.generate.recorder import Recorder
 from rolltree.generate.setting import HandError
-from rolltree.task.protocol import Artefact, Observation, Reply, Verdict
+from rolltree.task.protocol import Artefact, Observation, ReadsAnswers, Reply, Verdict
 from rolltree.tree import Birth, Node, Role
 from rolltree.tree.node import Array
 
@@ -144,6 +144,8 @@ async def verify(hand: Recorder, node: Node) -> Verdict | None:
             f"cannot verify node {node.id} of tree {hand.tree.id!r}: it is {node.status}, which is no outcome"
         )
     if hand.item.answer is None:
+        if isinstance(hand.task, ReadsAnswers):
+            node.notes["answer"] = hand.task.answer_in(hand.item, hand.text(node))
         hand.event("note", node, "the item has no answer, so nothing says what this is worth")
         return None
     state = await restore(hand, node) if hand.interactive else (None, None)

@@ -20,6 +20,7 @@ from typing import Annotated, Any, cast
 import tyro
 from rich.console import Console
 
+from rolltree.engine.protocol import reads_text
 from rolltree.lab.arms import Arm, amount, arms
 from rolltree.lab.contrast import (
     Contrast,
@@ -37,6 +38,7 @@ from rolltree.lab.report import ReportTree, chosen_tree, print_page, versions, w
 from rolltree.lab.runner import Composes, Conditions, Runner, Shelf, Spec
 from rolltree.lab.trace import Axis, LabError, Trace, write_json
 from rolltree.rollout.widths import width_of
+from rolltree.task.registry import policy_of_task
 from rolltree.terminal import Terminal
 
 Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
@@ -72,8 +74,8 @@ class CompareConfig:
     """Held-out pass@1 to reach (a share). Default: half of the largest gain any recipe made, said in the report."""
     level: int | None = None
     """Difficulty of the task; default: the task's own."""
-    model: str = "nano"
-    """Policy all start from."""
+    model: str = ""
+    """Policy all start from; nano when left out, or the task's own (digits)."""
     first_seed: int = 0
     """Seeds are this one and the following."""
     set: Repeated = ()
@@ -241,7 +243,8 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         runner = TrainRunner()
     budget = amount(config.budget)
     conditions = Conditions(
-        task=config.task, budget=budget, level=config.level, model=config.model, axis=config.axis,
+        task=config.task, budget=budget, level=config.level, axis=config.axis,
+        model=config.model or policy_of_task(config.task),
         eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
     )  # fmt: skip
     for folder in (config.out, config.cache):
@@ -280,7 +283,10 @@ def _tree(result: Comparison) -> ReportTree | None:
             from rolltree.policy.load import load_codec  # loads torch, which reading a stored comparison does not need
             from rolltree.policy.models import model_folder
 
-            tree = chosen_tree(folders, load_codec(model_folder(result.conditions.model)).decode, arm.label)
+            codec = load_codec(model_folder(result.conditions.model))
+            if not reads_text(codec):  # pictures stand in the viewer
+                return None
+            tree = chosen_tree(folders, codec.decode, arm.label)
             if tree is not None:
                 return tree
     return None

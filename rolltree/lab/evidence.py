@@ -122,10 +122,16 @@ def stale(claim: Claim, entry: EvidenceEntry) -> list[str]:
         out.append(f"{claim.name}: the card now asks something else ({', '.join(fields)}); {again}")
     if modules := changed(entry.sources, claim.sources()):
         out.append(
-            f"{claim.name}: its evidence was made with other code ({', '.join(modules)} changed); {again}, or "
+            f"{claim.name}: its evidence was made with other code ({_few(modules)} changed); {again}, or "
             f"`rolltree evidence {claim.name} --verify`, which accepts the new code if a seed gives the same numbers"
         )
     return out
+
+
+def _few(modules: Sequence[str], most: int = 3) -> str:
+    """The first of them by name, and how many more."""
+    named, rest = ", ".join(modules[:most]), len(modules) - most
+    return named if rest <= 0 else f"{named} and {rest} more"
 
 
 def forged(claim: Claim, entry: EvidenceEntry) -> list[str]:

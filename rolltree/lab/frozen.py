@@ -49,7 +49,7 @@ class FrozenRunner:
 
     def check(self, spec: Spec) -> None:
         """Build everything once and see that the parts fit."""
-        from rolltree.engine.local import LocalEngine
+        from rolltree.engine.choose import local_engine
         from rolltree.policy.load import load_model
 
         for knob, _ in spec.arm.knobs:
@@ -64,7 +64,7 @@ class FrozenRunner:
                 f"a budget of {spec.conditions.budget:g} tokens leaves none for each of {spec.conditions.eval_items} "
                 "items; raise --budget or lower --eval-items"
             )
-        engine = LocalEngine(load_model(spec.conditions.model))
+        engine = local_engine(load_model(spec.conditions.model))
         try:
             task = self.load(spec.conditions.task, level=spec.conditions.level)
             check(self.parts(spec), engine, spoken_by(task, engine.codec))
@@ -98,11 +98,12 @@ class FrozenRunner:
         return Trace(spec.arm.label, spec.seed, (row,), tallies, str(folder))
 
     async def _answers(self, spec: Spec, tick: Tick) -> list[SolvedItem]:
-        from rolltree.engine.local import LocalEngine
+        from rolltree.engine.choose import local_engine
         from rolltree.policy.load import load_model
 
         on, parts = spec.conditions, self.parts(spec)
-        engine = LocalEngine(load_model(on.model))
+        loaded = load_model(on.model)
+        engine = local_engine(loaded)
         task = spoken_by(self.load(on.task, level=on.level), engine.codec)
         items = list(enumerate(itertools.islice(task.items("test", spec.seed), on.eval_items)))
         answers: list[SolvedItem] = []
@@ -111,7 +112,7 @@ class FrozenRunner:
             answers.append(answer)
             tick(on.budget * len(answers) / len(items), f"{spec.arm.label}, seed {spec.seed}")
 
-        peers = frozen_peers(parts.peers)
+        peers = frozen_peers(parts.peers, loaded)
         try:
             await solve(
                 parts.strategy, engine, task, items, seed=spec.seed, tokens=tokens_each(spec), peers=peers, done=done

@@ -63,12 +63,12 @@ class TrainRunner:
 
     def check(self, spec: Spec) -> None:
         """Build everything once and see that the parts fit."""
-        from rolltree.engine.local import LocalEngine
+        from rolltree.engine.choose import local_engine
         from rolltree.policy.load import load_model
 
         parts = parts_of(_recipe(spec))
         settings(spec)
-        engine = LocalEngine(load_model(spec.conditions.model))
+        engine = local_engine(load_model(spec.conditions.model))
         try:
             check(parts, engine, spoken_by(self._task(spec), engine.codec))
         finally:

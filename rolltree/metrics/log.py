@@ -37,12 +37,14 @@ class MetricsLog:
     """Appends lines to `metrics.jsonl`; each is on disk before the call returns."""
 
     def __init__(self, path: Path, trackers: tuple[Tracker, ...] = (), *, after: int | None = None) -> None:
-        self._path = path
+        self._path, self._table = path, path.with_suffix(".parquet")
         self._trackers = trackers
         if after is not None:
             if path.exists():
                 read_metrics(path)  # what cannot be read at the end is refused now
             forget_after(path, after)
+        with naming(self._table):  # what goes on has not come to its end, whatever the clocks on its files say
+            self._table.unlink(missing_ok=True)
         self._sink = path.open("a", encoding="utf-8")
 
     def write(self, kind: str, step: int, numbers: Mapping[str, float]) -> dict[str, Any]:
@@ -57,19 +59,23 @@ class MetricsLog:
         """One line that is no measurement: trackers do not get it."""
         self._append({"kind": kind, "step": step, **said})
 
-    def close(self) -> None:
-        """Close everything and write the Parquet table."""
+    def close(self, *, ended: bool = True) -> None:
+        """Close everything, and write the Parquet table of a run that came to its end.
+
+        Where memory has run out, Arrow may end the process without a word; a run that broke off has no table.
+        """
         with naming(self._path):
             self._sink.close()
         for tracker in self._trackers:
             tracker.close()
+        if not ended:
+            return
         lines = read_metrics(self._path)
         if lines:
             columns = sorted({k for line in lines for k in line}, key=lambda k: (k not in ("kind", "step"), k))
             table = pa.table({c: [line.get(c) for line in lines] for c in columns})
-            place = self._path.with_suffix(".parquet")
-            with naming(place):
-                pq.write_table(table, place)
+            with naming(self._table):
+                pq.write_table(table, self._table)
 
     def _append(self, line: Mapping[str, Any]) -> None:
         with naming(self._path):

@@ -48,14 +48,19 @@ def parts(r: Rollouts) -> Numbers:
     """Mean of what credit saw, and of each part of a reward that has several."""
     if not r.judged.any():
         return {}
-    out = {
+    return {
         "reward/shaped": float(r.reward[r.judged].mean()),
         "reward/reshaped": float(np.abs(r.reward - r.outcome)[r.judged].mean()),
-    }
+    } | {f"reward/part/{name}": value for name, value in each_part(r).items()}
+
+
+def each_part(r: Rollouts) -> Numbers:
+    """Mean of each part of the outcome over the judged rollouts, by the part's own name."""
+    out: Numbers = {}
     for name in sorted(r.source.score_names() - NOT_PARTS):
         values = r.score(name)[r.leaf][r.judged]
         if np.isfinite(values).any():
-            out[f"reward/part/{name}"] = float(np.nanmean(values))
+            out[name] = float(np.nanmean(values))
     return out
 
 

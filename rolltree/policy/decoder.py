@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from rolltree.policy.slab import LayerShape, Slab
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """New tokens that do not all follow one another: nodes of a tree below each row's cached text."""
+
+    positions: Tensor
+    """(rows, new): the place of each in its own text, which is not the column it is kept in."""
+    seen: Tensor
+    """(rows, new, reach): which columns each one attends to, its own among them."""
 
 
 class Decoder(Protocol):
@@ -49,12 +60,15 @@ class Decoder(Protocol):
         """Where it computes."""
         ...
 
-    def extend(self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int) -> Tensor:
+    def extend(
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: Branches | None = None
+    ) -> Tensor:
         """Read ids (rows, new) at positions start (rows,) onwards; return the last hidden states (rows, new, hidden).
 
         Each row sees its own first `start` cached positions and itself causally; `reach` is at least the largest
         start + new that matters and at most the slab's capacity. Rows shorter than `new` are padded on the right;
-        what padding computes is meaningless. Without a slab every start is 0 and nothing is kept.
+        what padding computes is meaningless. Without a slab every start is 0 and nothing is kept. With `branches` (and
+        a slab) the new tokens are kept in the same columns, but stand and see as these say.
         """
         ...
 

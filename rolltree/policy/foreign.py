@@ -19,6 +19,7 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
 from rolltree.policy.context import exact_context, window_of
+from rolltree.policy.decoder import Branches
 from rolltree.policy.device import HALF, narrowed
 from rolltree.policy.errors import ModelError
 from rolltree.policy.slab import LayerShape, Slab
@@ -85,11 +86,14 @@ class ForeignDecoder:
         return self._model.get_input_embeddings().weight
 
     @torch.inference_mode()
-    def extend(self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int) -> Tensor:
+    def extend(
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: Branches | None = None
+    ) -> Tensor:
         """See `Decoder.extend`."""
         rows, new = ids.shape
         positions = start.unsqueeze(1) + torch.arange(new, device=ids.device)
-        seen = torch.arange(reach, device=ids.device) <= positions.unsqueeze(-1)
+        places = positions if branches is None else branches.positions
+        seen = torch.arange(reach, device=ids.device) <= positions.unsqueeze(-1) if branches is None else branches.seen
         mask = torch.zeros(seen.shape, dtype=self.dtype, device=self.device).masked_fill_(~seen, -math.inf)[:, None]
         cache = None
         if slab is not None:
@@ -99,7 +103,7 @@ class ForeignDecoder:
             cache = Cache(layers=list(layers))
         return self._body(
             input_ids=ids,
-            position_ids=positions.clamp(max=self.max_context - 1),
+            position_ids=places.clamp(max=self.max_context - 1),
             attention_mask=mask,
             past_key_values=cache,
             use_cache=cache is not None,

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from rolltree.policy.decoder import Branches
 from rolltree.policy.device import HALF
 from rolltree.policy.llama_spec import LlamaSpec
 from rolltree.policy.llama_weights import copy_weights, empty_weights
@@ -82,19 +83,21 @@ class LlamaDecoder:
         return F.linear(hidden, self._weights.head)
 
     @torch.inference_mode()
-    def extend(self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int) -> Tensor:
+    def extend(
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: Branches | None = None
+    ) -> Tensor:
         """See `Decoder.extend`."""
         rows, new = ids.shape
         positions = start if new == 1 else start.unsqueeze(1) + torch.arange(new, device=ids.device)
         limit = reach if slab is None else slab.capacity
         positions = positions.clamp(max=limit)
         fresh = slab is None or (new > 1 and not bool(start.any()))
-        plan = _Plan(
-            self._rotations(limit + 1)[positions].view(rows, new, 1, -1),
-            torch.arange(rows, device=ids.device),
-            positions,
-            None if fresh else self._mask(positions.view(rows, new), reach),
-        )
+        if branches is not None:
+            places, mask = branches.positions.clamp(max=limit), self._additive(~branches.seen)
+        else:
+            places, mask = positions, None if fresh else self._mask(positions.view(rows, new), reach)
+        cis = self._rotations(limit + 1)[places].view(rows, new, 1, -1)
+        plan = _Plan(cis, torch.arange(rows, device=ids.device), positions, mask)
         x = F.embedding(ids, self._weights.embed)
         for layer in range(self.spec.layers):
             x = self._layer(layer, x, slab, reach, plan)
@@ -102,7 +105,9 @@ class LlamaDecoder:
 
     def _mask(self, positions: Tensor, reach: int) -> Tensor:
         """Additive mask (rows, 1, new, reach): position j is seen from position i where j <= i."""
-        hidden = torch.arange(reach, device=positions.device) > positions.unsqueeze(-1)
+        return self._additive(torch.arange(reach, device=positions.device) > positions.unsqueeze(-1))
+
+    def _additive(self, hidden: Tensor) -> Tensor:
         return torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, -math.inf)[:, None]
 
     def _rotations(self, length: int) -> Tensor:

@@ -16,6 +16,7 @@ from transformers.utils import logging
 
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.errors import ModelError
+from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.net import is_flow, load_flow
 from rolltree.policy.lora import base_of, holds_adapters, merged
 from rolltree.policy.models import MODELS, model_folder
@@ -66,6 +67,16 @@ def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedMo
     refuse_layers_left_out(path, told["unexpected_keys"])
     model.eval()
     return LoadedModel(model, codec, path, str(name))
+
+
+def check_writes_tokens(model: str | Path | LoadedModel, who: str, way: str) -> None:
+    """Refuse a model of latents where only language models are served, before anything is started."""
+    if isinstance(model, LoadedModel):
+        name, latents = model.name, isinstance(model.model, Denoiser)
+    else:
+        name, latents = str(model), is_flow(model_folder(str(model)))
+    if latents:
+        raise ModelError(f"{who} for language models, and {name} writes latents; {way}")
 
 
 def load_codec(path: Path) -> Any:

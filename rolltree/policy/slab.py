@@ -110,6 +110,12 @@ class Slab:
             for t in store:
                 t[target, :, :length] = t[source, :, :length]
 
+    def move_columns(self, rows: Tensor, source: Tensor, target: Tensor) -> None:
+        """Copy columns within rows, entry by entry (row, from, to); all are read before any is written."""
+        for store in (self.keys, self.values):
+            for t in store:
+                t[rows, :, target] = t[rows, :, source]
+
     def write(self, layer: int, keys: Tensor, values: Tensor, rows: Tensor, positions: Tensor) -> None:
         """Write new keys and values (rows, new, heads, dim) at positions (rows, new)."""
         index = rows if positions.dim() == 1 else rows.unsqueeze(1)

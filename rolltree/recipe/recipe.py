@@ -90,6 +90,15 @@ class Peer:
     """A name, a folder or a hub id with the trained model's tokenizer; "" = a copy of the trained model."""
     trained: bool = True
     """Whether it learns too, from what it wrote, with weights and an optimizer of its own; else it stays as it is."""
+    bits: int = 0
+    """Of a copy that is not trained: it follows the trained model, with weights rounded to so many bits after every
+    update (`rolltree.policy.quantised`)."""
+
+    def __post_init__(self) -> None:
+        if self.bits and (self.trained or self.model):
+            raise RecipeError(
+                f"a peer of {self.bits} bits follows the trained model; it has no model of its own and is not trained"
+            )
 
 
 @dataclass(frozen=True, slots=True)

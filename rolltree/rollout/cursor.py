@@ -42,7 +42,13 @@ class Cursor:
         return None if not self.size else self.taken / self.size
 
     def check(self) -> None:
-        """Refuse more items than the task says it has."""
+        """Refuse more items than the task says it has, and items that nobody can judge, before work starts."""
+        first = next(iter(self.task.items("train", self.seed)), None)
+        if first is not None and first.answer is None:
+            raise RolloutError(
+                f"{self.task.name} has items without an answer ({first.id!r}), and nothing can be learned where nobody "
+                "can judge; give answers and a reward, or answer them with rolltree solve"
+            )
         known = distinct(self.task, "train")
         if self.items is not None and known is not None and known < self.items:
             raise self._too_few(known)

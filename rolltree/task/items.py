@@ -107,9 +107,9 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
             yield number, text.rstrip("\n")
 
 
-def check_item(item: Item) -> Item:
-    """The item itself, refused with one sentence where a verifier could not judge it."""
-    if item.answer is None:
+def check_item(item: Item, *, judged: bool = True) -> Item:
+    """The item itself, refused with one sentence where it cannot be asked, or cannot be `judged`."""
+    if judged and item.answer is None:
         raise TaskError(f"item {item.id!r} has no answer, so no rollout of it could be judged: give it one or drop it")
     if isinstance(item.prompt, str) and not item.prompt:
         raise TaskError(f"item {item.id!r} has an empty prompt: a policy needs at least one token to continue")

@@ -136,6 +136,16 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsAnswers(Protocol):
+    """A task that reads a final answer off a text without knowing the right one: what votes compare on items that have
+    no answer."""
+
+    def answer_in(self, item: Item, text: Artefact) -> str | None:
+        """The answer in normal form; None where there is none."""
+        ...
+
+
 def distinct(task: Task, split: Split) -> int | None:
     """How many items a split has, where the task is finite: its stream gives each of them once before any again.
 

@@ -15,6 +15,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.runner import Progress, grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.metrics.rate import wilson
+from rolltree.metrics.reward import each_part
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.task.protocol import Task, distinct
 from rolltree.tree import Forest
@@ -71,6 +72,7 @@ def summary(forest: Forest, k: int) -> dict[str, float]:
     for name, values in (("pass@1", ones), (f"pass@{k}", many)):
         rate = wilson(float(np.mean(values)) if values else math.nan, len(values))
         out |= {f"eval/{name}": rate.value, f"eval/{name}_low": rate.low, f"eval/{name}_high": rate.high}
+    out |= {f"eval/part/{name}": value for name, value in each_part(r).items()}
     return out | {
         "eval/items": float(len(items)), "eval/failed": float(r.is_("status", "failed")[r.leaf].sum()),
         "eval/length": float(r.own[r.judged].mean()) if len(items) else math.nan,

@@ -17,6 +17,7 @@ from rolltree.train.config import TrainError
 from rolltree.tree.json_text import read_json
 
 LOCK = "in-use.json"
+_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class FolderLock:
@@ -49,8 +50,11 @@ class FolderLock:
         except FileNotFoundError:
             pass
         except OSError as error:
+            looked_at = error.errno in _TAKEN and _shared(handle)
             os.close(handle)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            if looked_at:
+                return -1
+            if error.errno in _TAKEN:
                 raise TrainError(
                     f"{folder} is in use by {_holder(self._file)}; wait for it, stop it, or choose another folder"
                 ) from None
@@ -77,15 +81,21 @@ def _holder(file: Path) -> str:
 
 
 def held(folder: Path) -> bool:
-    """Whether a process writes in a run's folder now."""
+    """Whether a process writes in a run's folder now. A look that falls on a start does not turn the start away."""
     try:
-        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        return not _shared(handle)
     finally:
         os.close(handle)
-    return False
+
+
+def _shared(handle: int) -> bool:
+    """Whether a lock can be shared now: nobody holds it, or only those who look."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

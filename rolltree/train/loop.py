@@ -147,7 +147,7 @@ class Loop:
         if flying:
             await self.engine.resume()
         for peer in self.peers.values():
-            await peer.publish(self.done)
+            await peer.publish(self.done, self.learner.policy)
 
     async def step(self) -> tuple[dict[str, float], list[Tree]]:
         """One step: a batch is taken, trained while rollouts may go on, and its weights are published.
@@ -274,7 +274,7 @@ class Loop:
 
     async def evaluate(self, *, end: bool = False) -> dict[str, float]:
         """Held-out accuracy under the current weights, of each trained policy by itself."""
-        began = time.perf_counter()
+        began, processor = time.perf_counter(), time.process_time()
         numbers, forest = await self._evaluated(self.engine, end=end)
         self.blind = all_failed(forest)
         for name, strategy in self.recipe.evaluations.items():
@@ -289,6 +289,7 @@ class Loop:
             if isinstance(engine, Forgetful):
                 await engine.forget()
         numbers["time/evaluate"] = time.perf_counter() - began
+        numbers["time/processor"] = time.process_time() - processor
         self.listen(RunEvent("evaluated", self.done, numbers, tuple(forest)))
         return numbers
 

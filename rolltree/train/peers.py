@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from rolltree.credit.fold import Expanded, Folded
 from rolltree.engine.choose import local_engine
 from rolltree.engine.protocol import Engine
 from rolltree.policy.load import LoadedModel, load_model
+from rolltree.policy.protocol import Policy
 from rolltree.policy.publish import weights_of
+from rolltree.policy.quantised import quantised, rounded
 from rolltree.recipe.recipe import Parts, Peer
 from rolltree.train.config import TrainError
 from rolltree.train.step import Learner
@@ -29,14 +32,18 @@ class PeerPolicy:
 
     engine: Engine
     learner: Learner | None
-    """None = it stays as it is."""
+    """None = it is not trained."""
+    bits: int = 0
+    """What it follows the trained policy with; 0 = it stays as it is."""
     version: int = 0
 
-    async def publish(self, version: int) -> None:
-        """Give its engine its present weights, unless they never change."""
-        if self.learner is not None:
-            self.version = max(version, self.engine.version + 1)
-            await self.engine.update_weights(weights_of(self.learner.policy), self.version)
+    async def publish(self, version: int, trained: Policy) -> None:
+        """Give its engine its present weights, unless they never change; `trained` is the run's own policy."""
+        if self.learner is None and not self.bits:
+            return
+        weights = weights_of(trained if self.learner is None else self.learner.policy)
+        self.version = max(version, self.engine.version + 1)
+        await self.engine.update_weights(rounded(weights, self.bits) if self.bits else weights, self.version)
 
     def state(self) -> dict[str, Any]:
         """Weights and optimizer; nothing for one that is not trained."""
@@ -67,9 +74,24 @@ def peer_model(peer: Peer, ours: LoadedModel) -> LoadedModel:
     return LoadedModel(deepcopy(ours.model), ours.codec, ours.path, f"{ours.name} (copy)")
 
 
-def frozen_peers(peers: Mapping[str, Peer]) -> dict[str, Engine]:
-    """Engines for rollouts without training: a copy writes as the run's own engine does, so it needs none."""
-    return {name: local_engine(peer.model) for name, peer in peers.items() if peer.model}
+def frozen_peers(peers: Mapping[str, Peer], policy: str | Path | LoadedModel | None) -> dict[str, Engine]:
+    """Engines for rollouts without training: a plain copy writes as the run's own engine does, so it needs none.
+
+    `policy` is the run's own model; None = only its engine is known.
+    """
+    engines: dict[str, Engine] = {}
+    for name, peer in peers.items():
+        if peer.model:
+            engines[name] = local_engine(peer.model)
+        elif peer.bits:
+            if policy is None:
+                raise TrainError(
+                    f"{name} is the model itself with weights of {peer.bits} bits, and only an engine was given; give "
+                    "the model in its place"
+                )
+            ours = policy if isinstance(policy, LoadedModel) else load_model(policy)
+            engines[name] = local_engine(replace(ours, model=quantised(ours.model, peer.bits)))
+    return engines
 
 
 def written_by(table: Table, folded: Folded, names: Iterable[str], *, others: bool = False) -> Folded:

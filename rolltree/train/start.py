@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +156,17 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             lockstep=schedule.lockstep or schedule.stop.abort,
             placement=job.placement,
             speculate=config.speculate,
+            precision=config.engine_precision,
+            lora=0 if config.lora is None else config.lora.rank,
         )
     elif config.speculate != "off":
         raise EngineError(
             f"speculate is {config.speculate!r}, and this run was given its engine; make that engine speculate instead"
+        )
+    elif config.engine_precision != "full":
+        raise EngineError(
+            f"engine_precision is {config.engine_precision!r}, and this run was given its engine; make that engine "
+            "with this precision instead"
         )
     else:
         engine = asked
@@ -208,9 +216,9 @@ def _fellow(job: _Job, peer: Peer, engine: Engine) -> PeerPolicy:
     learner = make_learner(job.parts, loaded.model, job.config, job.stages) if peer.trained else None
     where = job.placement
     beside = engine if isinstance(engine, LocalEngine) else None
-    version = -1 if peer.trained else 0
+    version = -1 if peer.trained or peer.bits else 0
     return PeerPolicy(
-        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner
+        local_engine(loaded, version=version, dtype=where.dtype, device=where.device, beside=beside), learner, peer.bits
     )
 
 
@@ -227,7 +235,7 @@ async def _recorded(
             why = await _steps(loop, job.loaded, job.folder, metrics)
     except BaseException:
         # What went wrong is the news, not what goes wrong because of it.
-        for close in (loop.close, metrics.close):
+        for close in (loop.close, partial(metrics.close, ended=False)):
             with suppress(Exception):
                 if (closing := close()) is not None:
                     await closing

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from rolltree.view.sums import Floats
 
-Colouring = Literal["reward", "entropy", "mismatch", "advantage", "staleness", "author"]
+Colouring = Literal["reward", "entropy", "mismatch", "advantage", "staleness", "value", "author"]
 COLOURINGS: Mapping[Colouring, str] = {
     "reward": "reward (mean of the leaves below)",
     "entropy": "entropy (nats, full softmax)",
     "mismatch": "mismatch (log q − log p)",
     "advantage": "advantage ((gain + loss) / weight)",
     "staleness": "staleness (weight versions behind the newest)",
+    "value": "value (what a search or a judge held it to be worth)",
     "author": "author (who wrote it)",
 }
 AUTHORS: Mapping[str, str] = {
@@ -36,7 +37,8 @@ _ANCHORS: Mapping[str, tuple[str, ...]] = {
     "sides": ("#b3482b", "#e9ab90", "#f3efe6", "#93bcda", "#245f9c"),
 }
 _PALETTE: Mapping[Colouring, str] = {
-    "reward": "worth", "entropy": "heat", "staleness": "heat", "mismatch": "sides", "advantage": "sides",
+    "reward": "worth", "value": "worth", "entropy": "heat", "staleness": "heat", "mismatch": "sides",
+    "advantage": "sides",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
+from rolltree.tree.references import REFERENCES
 from rolltree.view.colours import Colouring
 from rolltree.view.outline import Outline
 from rolltree.view.quantities import newest
@@ -22,7 +23,7 @@ EXCERPT = 28
 """Characters of a node's text on its rectangle."""
 
 
-UNSAID = ("rng", TRAINER_LOGP, TRAINER_ENTROPY)
+UNSAID = ("rng", TRAINER_LOGP, TRAINER_ENTROPY, REFERENCES)
 """Notes that are no facts of a node: its randomness, and numbers that stand at the tokens."""
 
 
@@ -35,7 +36,7 @@ def path_strip(tree: Outline, rows: Sequence[int], pieces: Pieces, colouring: Co
         passed = int(tree.length[left_out].sum())
         rows = [*rows[: MOST_NODES // 2], *rows[-MOST_NODES // 2 :]]
     found = records(tree.archive, [tree.lo + r for r in rows])
-    means = tree.rewards[rows] if colouring == "reward" else np.full(len(rows), np.nan)
+    means = tree.values(colouring)[rows] if colouring in ("reward", "value") else np.full(len(rows), np.nan)
     laid = strip(found, pieces, colouring, newest=newest(tree.archive), rewards=means, used=tree.scale(colouring))
     return replace(laid, tokens=laid.tokens + passed, hidden=laid.hidden + passed), found
 

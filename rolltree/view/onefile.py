@@ -14,6 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rolltree.tree.atomic import new_file
 from rolltree.view.colours import COLOURINGS, Colouring, Scale
 from rolltree.view.links import ViewError
@@ -30,6 +33,8 @@ from rolltree.view.words import DECISIONS, event_text
 ASSETS = Path(__file__).parent / "assets"
 MOST = 400_000
 """Actions of a tree that one file holds; more would be slow to open."""
+MOST_NODES = 5_000
+"""Nodes of a tree that one file holds: each is a rectangle, and nothing is folded."""
 
 
 def write_html(source: RunSource, step: int | None, tree: str, out: Path, *, overwrite: bool = False) -> Path:
@@ -80,10 +85,15 @@ def tree_data(source: RunSource, step: int | None, id: str) -> dict[str, Any]:
     total = int(tree.length.sum())
     if total > MOST:
         raise ViewError(f"tree {id!r} has {total:,} actions and one file holds {MOST:,}; open it with: rolltree view")
+    if len(tree) > MOST_NODES:
+        raise ViewError(
+            f"tree {id!r} has {len(tree):,} nodes and one file holds {MOST_NODES:,}; open it with: rolltree view"
+        )
     pieces = pieces_of(source)
     found = records(archive, range(tree.lo, tree.hi))
     known = head(archive, tree.index)
     scales = {c: tree.scale(c) for c in get_args(Colouring)}
+    means = {c: used.index(tree.values(c)) for c, used in scales.items()}
     about = [
         ("run", source.name), ("step", "" if step is None else str(step)), ("task", known["task"] or ""),
         ("item", known["item"] or ""), ("nodes", f"{len(tree):,}"), ("leaves", f"{int(tree.leaf_count[0]):,}"),
@@ -97,7 +107,7 @@ def tree_data(source: RunSource, step: int | None, id: str) -> dict[str, Any]:
              "names": s.names, "any": c in tree.colourings}
             for c, s in scales.items()
         ],
-        "nodes": [_node(tree, row, record, pieces, scales) for row, record in enumerate(found)],
+        "nodes": [_node(tree, row, record, pieces, scales, means) for row, record in enumerate(found)],
         "events": [
             {"sentence": e.sentence, "numbers": [list(n) for n in e.numbers], "node": e.node}
             for e in told if e.kind in DECISIONS
@@ -105,7 +115,10 @@ def tree_data(source: RunSource, step: int | None, id: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _node(tree: Outline, row: int, record: Record, pieces: Pieces, scales: dict[Colouring, Scale]) -> dict[str, Any]:
+def _node(
+    tree: Outline, row: int, record: Record, pieces: Pieces, scales: dict[Colouring, Scale],
+    means: dict[Colouring, NDArray[np.int64]],
+) -> dict[str, Any]:  # fmt: skip
     rewards = tree.rewards[row : row + 1]
     shades: dict[str, list[int]] = {}
     run: dict[str, Any] = {}
@@ -113,9 +126,9 @@ def _node(tree: Outline, row: int, record: Record, pieces: Pieces, scales: dict[
         drawn = strip([record], pieces, colouring, newest=newest(tree.archive), rewards=rewards, used=used)
         run = asdict(drawn.runs[0])
         shades[colouring] = run.pop("shades")
-    mean = {c: int(used.index(tree.values(c)[row : row + 1])[0]) for c, used in scales.items()}
     return run | {
-        "parent": int(tree.parent[row]), "leaves": int(tree.leaf_count[row]), "shades": shades, "shade": mean,
+        "parent": int(tree.parent[row]), "leaves": int(tree.leaf_count[row]), "shades": shades,
+        "shade": {c: int(values[row]) for c, values in means.items()},
         "about": node_facts(tree, row, record), "status": record.node.status, "finish": record.node.finish or "",
     }  # fmt: skip
 

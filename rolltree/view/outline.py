@@ -94,6 +94,8 @@ class Outline(Shape):
         """A number per node for its colour; NaN where nothing was recorded."""
         if colouring == "reward":
             return self.rewards
+        if colouring == "value":
+            return self.archive.scores("value")[self.lo : self.hi]
         if colouring == "author":
             roles, actors = self.archive.words("role"), self.archive.words("actor")
             pairs = zip(roles[0][self.lo : self.hi], actors[0][self.lo : self.hi], strict=True)
@@ -103,7 +105,7 @@ class Outline(Shape):
     def scale(self, colouring: Colouring) -> Scale:
         """The one scale of the tree: the same colour is the same number on every rectangle and every token."""
         if colouring not in self._scales:
-            node = colouring in ("reward", "author")
+            node = colouring in ("reward", "value", "author")
             values = self.values(colouring) if node else token_values(self.archive, colouring, self.lo, self.hi)[0]
             self._scales[colouring] = scale(colouring, values)
         return self._scales[colouring]
@@ -118,6 +120,8 @@ class Outline(Shape):
         known: list[Colouring] = ["author"]
         if np.isfinite(self.rewards).any():
             known.append("reward")
+        if np.isfinite(self.values("value")).any():
+            known.append("value")
         more: tuple[Colouring, ...] = ("entropy", "mismatch", "advantage", "staleness")
         known.extend(c for c in more if recorded(self.archive, c, self.lo, self.hi))
         return tuple(known)

@@ -1,12 +1,12 @@
-"""Whether a run trains, has finished or has broken off: read from its folder, without touching its lock."""
+"""Whether a run trains, has finished or has broken off: read from its folder."""
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from typing import Any, Literal
 
+from rolltree.train.lock import LOCK, held
 from rolltree.tree.json_text import read_json
 from rolltree.view.source import RunSource
 
@@ -18,9 +18,9 @@ ABOUT: dict[State, str] = {
     "empty": "nothing has been written here yet",
     "": "",
 }
-LOCK = "in-use.json"
 SILENT = 600.0
-"""Seconds without news after which a run that another machine holds counts as broken off."""
+"""Seconds without news after which a run that another machine holds, where its lock is not seen from here, counts as
+broken off."""
 
 
 def state_of(source: RunSource) -> State:
@@ -32,32 +32,30 @@ def state_of(source: RunSource) -> State:
     if lock.is_file():
         return "running" if _held(source) else "crashed"
     if table.is_file():
-        # A run that was resumed and broke off again has written lines after its table.
-        return "crashed" if _age(table) - _age(log) > 5 else "done"
+        return "done"
+    if (folder / "answers.jsonl").is_file():  # of `rolltree solve`, which takes up where it was interrupted
+        return "done" if (folder / "report.json").is_file() else "crashed"
     if not log.is_file() and not (folder / "config.json").is_file():
         return "empty"
     return "crashed"
 
 
 def _held(source: RunSource) -> bool:
+    """The lock decides. A folder that is shared or copied from another machine may not show it: there, the news do."""
     try:
-        told: dict[str, Any] = read_json(source.inside(LOCK).read_text(encoding="utf-8"))
-        host, process = str(told["host"]), int(told["pid"])
+        file = source.inside(LOCK)
+        if held(file.parent):
+            return True
+        told: dict[str, Any] = read_json(file.read_text(encoding="utf-8"))
+        elsewhere = str(told["host"]) != platform.node()
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    if host != platform.node():
-        return min(_age(source.path / name) for name in ("metrics.jsonl", "log.txt", LOCK)) < SILENT
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # somebody else's process
-    return True
+    return elsewhere and min(_age(source.path / name) for name in ("metrics.jsonl", "log.txt", LOCK)) < SILENT
 
 
 def _age(path: Any) -> float:
+    """Seconds since a file was written; before it, where a clock was set back since."""
     try:
-        return time.time() - path.stat().st_mtime
+        return abs(time.time() - path.stat().st_mtime)
     except OSError:
         return float("inf")

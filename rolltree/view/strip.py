@@ -88,7 +88,7 @@ def quantity(record: Record, colouring: Colouring, newest: int, reward: float) -
     n = record.node
     size = len(n)
     nothing = np.full(size, np.nan)
-    if colouring == "reward":
+    if colouring in ("reward", "value"):
         return np.full(size, reward)
     if colouring == "author":
         return np.full(size, float(author(n.role, n.actor)))
@@ -204,6 +204,7 @@ def _note(path: Sequence[Record], colouring: Colouring, values: Floats) -> str:
         return ""
     return {
         "reward": "no leaf below this path has an outcome",
+        "value": "nothing on this path was given a value",
         "entropy": "no entropy was recorded on this path; training notes it of what it reads",
         "mismatch": "no pair of log-probs was recorded on this path",
         "advantage": "nothing on this path was given credit",

@@ -19,8 +19,12 @@ def lines(
     series: Mapping[str, Sequence[tuple[float, float, float]]],
     *,
     log: bool = True,
+    colours: Mapping[str, str] | None = None,
 ) -> str:
-    """An SVG of lines through (x, y, error of y). Logarithmic axes leave out points at or below 0."""
+    """An SVG of lines through (x, y, error of y). Logarithmic axes leave out points at or below 0.
+
+    `colours` gives lines their colours by name; without it lines have different ones.
+    """
     scale, back = (math.log, math.exp) if log else (float, float)
     points = [(x, y) for values in series.values() for x, y, _ in values if y > 0 or not log]
     x0, x1 = min(scale(x) for x, _ in points), max(scale(x) for x, _ in points)
@@ -45,7 +49,8 @@ def lines(
         y = back(y0 + (y1 - y0) * k / 3)
         out.append(f'<text x="54" y="{at(back(x0), y)[1] + 4:.0f}" text-anchor="end">{y:.2g}</text>')
     for i, (name, values) in enumerate(series.items()):
-        colour, here = COLOURS[i % len(COLOURS)], [(x, y, e) for x, y, e in values if y > 0 or not log]
+        colour = COLOURS[i % len(COLOURS)] if colours is None else colours[name]
+        here = [(x, y, e) for x, y, e in values if y > 0 or not log]
         path = " ".join(f"{'ML'[k > 0]}{at(x, y)[0]:.1f} {at(x, y)[1]:.1f}" for k, (x, y, _) in enumerate(here))
         out.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for x, y, e in here:

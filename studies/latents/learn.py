@@ -94,6 +94,36 @@ def table(lines: list[dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
+UPDATES = (30, 60)
+"""Where arms are compared at equal updates: the rate is constant behind its warm-up, so a curve does not know how long
+its run is."""
+
+
+def equal_updates(lines: list[dict[str, Any]]) -> str:
+    """Outcomes after so many updates, read off the same curves, as lines between two evaluations."""
+    rows = ["| arm | calls an update | after 30 updates | − flat (paired) | after 60 updates | − branch (paired) |",
+            "|---|---|---|---|---|---|"]  # fmt: skip
+    held = {(line["arm"], line["seed"]): line["curve"] for line in lines}
+
+    def after(name: str, seed: int, updates: int) -> float:
+        curve = np.array(held[name, seed])
+        return float(np.interp(updates, curve[:, 0] / (ARMS[name].calls * PROMPTS), curve[:, 2]))
+
+    for name, arm in ARMS.items():
+        seeds = sorted(seed for other, seed in held if other == name)
+        if not seeds:
+            continue
+        cells: list[str] = []
+        for updates, beside in zip(UPDATES, ("flat", "branch"), strict=True):
+            reached = updates <= arm.steps
+            cells.append(interval([after(name, s, updates) for s in seeds]) if reached else "not reached")
+            both = [s for s in seeds if (beside, s) in held] if reached and beside != name else []
+            apart = [after(name, s, updates) - after(beside, s, updates) for s in both]
+            cells.append(interval(apart) if apart else "")
+        rows.append(f"| {name} | {arm.calls * PROMPTS} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def interval(values: Any) -> str:
     """Mean ± half the 95 % interval of Student's t."""
     if len(values) < 2:
@@ -116,7 +146,7 @@ def main(study: LearnStudy) -> None:
             lines.append(run_arm(name, seed, study))
             with study.out.open("a") as sink:
                 sink.write(json.dumps(lines[-1]) + "\n")
-    print(table(lines))
+    print(table(lines), equal_updates(lines), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ from studies.latents.learn import interval
 
 CALLS = 2560
 PLACES = (1, 3, 5, 7)
+AT_ONCE = 64
+"""Prompts searched at once: their steps fill the engine's batches, and the numbers are the same for any."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,9 @@ async def run_method(name: str, reward: str, repeats: int) -> dict[str, Any]:
     """Best and chosen outcomes of all repeats."""
     best, chosen, calls, judged = list[float](), list[float](), list[float](), list[float]()
     strategy, actions = methods(CALLS)[name]
-    for first in range(0, repeats, 16):
+    for first in range(0, repeats, AT_ONCE):
         engine = LatentEngine(load_model("digits").model)
-        asked = [Item(f"search-{i}", i % 10, i % 10) for i in range(first, min(first + 16, repeats))]
+        asked = [Item(f"search-{i}", i % 10, i % 10) for i in range(first, min(first + AT_ONCE, repeats))]
         limits = Limits(decoded=actions)
         forest = await grow(strategy, engine, Digits(reward), asked, seed=1, per_prompt=limits)
         await engine.close()

@@ -19,6 +19,7 @@ from rolltree.lab.runner import Conditions, Shelf, Spec
 from rolltree.lab.stats.interval import t_interval
 from rolltree.lab.trace import Trace, write_json
 from rolltree.lab.train_runner import TrainRunner
+from rolltree.line_colours import task_colour
 from rolltree.terminal import Terminal
 from studies.command import run_study
 from studies.exact.chart import lines
@@ -78,7 +79,8 @@ def write(settings: LearnSettings, found: Mapping[str, Sequence[Trace]]) -> None
         for trace in traces
     }
     settings.out.mkdir(parents=True, exist_ok=True)
-    figure = lines("Held-out pass@1", "decoded tokens", "pass@1", curves, log=False)
+    colours = {name: task_colour(name) for name in curves}
+    figure = lines("Held-out pass@1", "decoded tokens", "pass@1", curves, log=False, colours=colours)
     (settings.out / "learning.svg").write_text(figure, encoding="utf-8")
     write_json(settings.out / "learning.json", {
         task: [{"seed": t.seed, "rows": [dict(r) for r in t.evaluations]} for t in traces]

@@ -16,12 +16,18 @@ from rolltree.cli import main
 CASES = ("evaluating SIGINT", "evaluating SIGTERM", "saving SIGTERM", "saving SIGHUP")
 
 
+def _as_in_a_terminal() -> None:
+    """A shell's background ignores SIGINT, and `nohup` ignores SIGHUP; both are inherited."""
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_DFL)
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.cli.signalled", str(tmp_path_factory.mktemp("signals"))]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=_as_in_a_terminal,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -114,3 +114,54 @@ class _nothing:
 
     def __exit__(self, *exc):
         return False
+
+
+def test_a_role_speaks_with_the_model_that_is_named_and_one_that_is_never_asked_is_said(tmp_path, capsys, monkeypatch):
+    from rolltree.engine import choose
+
+    made: list[str] = []
+    own = choose.local_engine
+
+    def counted(model, **more):
+        made.append(str(model))
+        return own(model, **more)
+
+    monkeypatch.setattr(choose, "local_engine", counted)
+    few = ["--items", "2", "--task", "countdown", "--population", "2", "--generations", "1"]
+    words = [*few, "--role", "judge=nano", "--role", "critic=nano", "--out", str(tmp_path / "a")]
+    assert main(["solve", "evogit", *words]) == 0
+    assert made.count("nano") >= 2
+    told = capsys.readouterr()
+    assert "never asked critic: that --role changed nothing" in told.err
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert config["roles"] == {"judge": "nano", "critic": "nano"}
+    report = json.loads((tmp_path / "a" / "report.json").read_text())
+    assert report["tokens_by_role"]["judge"] > 0
+
+
+@pytest.mark.parametrize("given", ["judge", "=nano", "judge="])
+def test_a_role_without_a_model_is_refused(given, capsys):
+    assert main(["solve", "rtv", "--role", given]) == 2
+    assert "--role judge=MODEL" in capsys.readouterr().err
+    assert main(["solve", "rtv", "--role", "judge=a", "--role", "judge=b"]) == 2
+    assert "two models" in capsys.readouterr().err
+
+
+def test_what_nobody_judges_is_answered_by_a_vote_and_not_trained_on(tmp_path, capsys):
+    data = tmp_path / "q.jsonl"
+    data.write_text("".join(json.dumps({"prompt": f"{i}+{j}="}) + "\n" for i in range(2, 6) for j in range(3)))
+    asked = ["--task", str(data), "--reward", "none"]
+    assert main(["solve", "best_of_n", *asked, "--items-from", "train", "--items", "4", "--n", "5"]) == 0
+    told = capsys.readouterr()
+    lines = [json.loads(line) for line in told.out.splitlines()]
+    assert len(lines) == 4
+    for line in lines:
+        assert line["score"] is line["any_right"] is None
+        assert line["how"] == "majority"
+        assert line["text"].endswith(line["answer"])
+    assert "accuracy" not in told.err
+    assert main(["train", "grpo", *asked, "--out", str(tmp_path / "run")]) == 2
+    assert "has items without an answer" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "config.json").exists()
+    assert main(["solve", "best_of_n", *asked, "--reward", "exact"]) == 2
+    assert "stands alone" in capsys.readouterr().err

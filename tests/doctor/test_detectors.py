@@ -23,6 +23,7 @@ from tests.doctor.planted import PLANTED, logged
 
 FROM_FORESTS = {
     "near_duplicates", "leaked_answers", "judge_follows_length", "judge_follows_position",
+    "judge_follows_confidence",
     "thrown_answers", "endless_agents", "template_drift",
 }  # fmt: skip
 LEVELS = {

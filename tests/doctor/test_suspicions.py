@@ -63,6 +63,27 @@ def test_a_verdict_that_follows_length_or_place_is_found_and_no_other(verdict, n
         assert finding.nodes
 
 
+@pytest.mark.parametrize(("sign", "named"), [(1, "surer"), (-1, "less sure"), (0, None)])
+def test_a_verdict_that_follows_the_policys_confidence_is_found(sign: int, named: str | None):
+    rng, trees = Random(3), list[Tree]()
+    for i in range(24):
+        tree = Tree(f"t{i}", [1, 2])
+        for _ in range(6):
+            size, sure = rng.randrange(3, 20), -rng.random()
+            first = tree.extend(0, [5] * size, logp=np.full(size, sure, np.float32), status="done")
+            tree.extend(first, [6], role="env", status="done")
+            tree.extend(first, [7], logp=np.full(1, sure, np.float32), status="done", finish="eos",
+                        scores={"reward": 0.5 + 0.3 * sign * sure + 0.1 * rng.random()})  # fmt: skip
+        trees.append(tree)
+    findings = found(forest_run(trees), "judge_follows_confidence")
+    assert [f"{named} answers" in f.message for f in findings] == ([True] if sign else [])
+    bare = Tree("bare", [1])
+    for reward in (0.1, 0.2, 0.3):
+        bare.extend(0, [5], status="done", finish="eos", scores={"reward": reward})
+    unsaid = examine(forest_run([bare]), only=["judge_follows_confidence"]).not_checked
+    assert "no log-probs" in unsaid["judge_follows_confidence"]
+
+
 def test_a_verdict_of_right_and_wrong_says_nothing_about_length():
     long_are_right = [group(f"t{i}", [1, 0] * 4, texts=[[9] * (20 if j % 2 == 0 else 3) for j in range(8)])
                       for i in range(20)]  # fmt: skip

@@ -50,11 +50,11 @@ class Short:
     def __getattr__(self, name):
         return getattr(self._decoder, name)
 
-    def extend(self, ids, start, slab, reach):
+    def extend(self, ids, *others):
         if len(ids) > self.rows:
             self.refused += 1
             raise RuntimeError(SHORT)
-        return self._decoder.extend(ids, start, slab, reach)
+        return self._decoder.extend(ids, *others)
 
 
 def short(engine, rows):

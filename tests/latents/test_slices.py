@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
-from torch import Tensor, nn
+from torch import Tensor
 
 from rolltree.control.blocks import BlockError, BlockStep, check_order, makespan, order, staged
 from rolltree.engine.latent import LatentEngine
@@ -18,39 +17,30 @@ from rolltree.engine.protocol import Request, Sampling
 from rolltree.generate.branches import BranchError
 from rolltree.generate.guidance import Guidance
 from rolltree.generate.methods.sol_rl import PROXY, ProxyRanking
-from rolltree.generate.runner import grow
+from rolltree.generate.runner import grow as grow_trees
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.paired_field import grades, paired_field
 from rolltree.policy.errors import ModelError
-from rolltree.policy.flow.channel import LatentChannel
-from rolltree.policy.flow.quantised import quantised
-from rolltree.policy.flow.sde import sigmas_of
 from rolltree.policy.load import load_model
+from rolltree.policy.protocol import Policy
+from rolltree.policy.quantised import quantised, rounded
+from rolltree.recipe.flow_grpo import FlowGrpo
+from rolltree.recipe.recipe import Peer, RecipeError
+from rolltree.recipe.sol_rl import SolRl
 from rolltree.task.digits.task import Digits
-from rolltree.tree.node import join_actions
-from tests.latents.tiny import items, tiny_net
-
-
-class Standard(nn.Module):
-    """The exact velocity of data that are standard normal."""
-
-    eta, width, channel = 0.7, 1, LatentChannel((2, 2), 1)
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self.sigmas = sigmas_of(steps, 1.0)
-
-    def hidden(self, x: Tensor, sigma: Tensor, label: Tensor) -> Tensor:
-        return x[:, :1]
-
-    def forward(self, x: Tensor, sigma: Tensor, label: Tensor) -> Tensor:
-        s = sigma[:, None]
-        return (2 * s - 1) * x / ((1 - s) ** 2 + s**2)
+from rolltree.train.config import TrainConfig, TrainError
+from rolltree.train.grow import grow
+from rolltree.train.peers import PeerPolicy
+from rolltree.train.start import train
+from rolltree.tree import Forest
+from studies.latents.guidance import StandardNormal
+from studies.latents.proxy import correlation
+from tests.latents.tiny import items, tiny_engine, tiny_loaded, tiny_net
 
 
 def _drawn(count: int, steps: int, **knobs: Any) -> np.ndarray[Any, Any]:
     async def run() -> np.ndarray[Any, Any]:
-        engine = LatentEngine(Standard(steps))
+        engine = LatentEngine(StandardNormal(steps))
         asked = (engine.submit(Request(engine.codec.encode(0), Sampling(seed=s, **knobs))) for s in range(count))
         samples = await asyncio.gather(*asked)
         await engine.close()
@@ -119,7 +109,7 @@ def test_a_coarse_sampler_ranks_seeds_and_is_forgotten() -> None:
         net = load_model("digits").model
         engine, proxy = LatentEngine(net), LatentEngine(quantised(net, 6))
         strategy = ProxyRanking(explore=16, keep=6)
-        forest = await grow(strategy, engine, Digits("symmetric"), items(2), peers={PROXY: proxy})
+        forest = await grow_trees(strategy, engine, Digits("symmetric"), items(2), peers={PROXY: proxy})
         await engine.close()
         await proxy.close()
         return forest
@@ -127,6 +117,8 @@ def test_a_coarse_sampler_ranks_seeds_and_is_forgotten() -> None:
     for tree in asyncio.run(run()):
         live = [leaf for leaf in tree.leaves() if leaf.status == "done"]
         assert len(live) == 6
+        # The seed itself is a draw from the prior: nothing is learned from it.
+        assert not any(tree.path(leaf)[1].keep.any() for leaf in live)  # pyright: ignore[reportOptionalMemberAccess]
         assert all("reward" in leaf.scores and "proxy" in leaf.scores for leaf in live)
         explored = [leaf for leaf in tree.leaves() if leaf.status == "pruned" and "reward" in leaf.scores]
         assert len(explored) == 16
@@ -136,32 +128,52 @@ def test_a_coarse_sampler_ranks_seeds_and_is_forgotten() -> None:
         assert {tree.prefix(leaf)[1].tobytes() for leaf in live} <= first
 
 
-def _outcomes(bits: int, noise: float) -> tuple[list[float], list[float]]:
-    """Outcomes of the same first latents by the model and by a coarse one."""
-    net = load_model("digits").model
-    out: list[list[float]] = []
-
-    async def run(engine: LatentEngine, shift: int) -> list[float]:
-        prompt = engine.codec.encode(3)
-        first = Sampling(max_tokens=1)
-        seeds = (engine.submit(Request(prompt, replace(first, seed=s))) for s in range(32))
-        paths = [join_actions([prompt, sample.actions]) for sample in await asyncio.gather(*seeds)]
-        draws = (Sampling(seed=1000 * shift + s, temperature=noise) for s in range(32))
-        made = await asyncio.gather(*(engine.submit(Request(p, d)) for p, d in zip(paths, draws, strict=True)))
-        judged = (Digits("symmetric").verify(items(4)[3], None, engine.codec.decode(m.actions)) for m in made)
-        scores = [verdict.score for verdict in await asyncio.gather(*judged)]
-        await engine.close()
-        return scores
-
-    for shift, model in enumerate((net, quantised(net, bits))):
-        out.append(asyncio.run(run(LatentEngine(model), shift)))
-    return out[0], out[1]
-
-
 def test_seeds_keep_their_rank_without_noise_and_lose_it_with_fresh_noise() -> None:
-    without, with_noise = spearmanr(*_outcomes(6, 0.0)), spearmanr(*_outcomes(6, 1.5))
-    assert float(without.statistic) > 0.8  # pyright: ignore[reportAttributeAccessIssue]
-    assert float(with_noise.statistic) < 0.6  # pyright: ignore[reportAttributeAccessIssue]
+    assert correlation(6, 0.0, "symmetric", 3) > 0.8
+    assert correlation(6, 1.5, "symmetric", 3) < 0.6
+
+
+def test_the_coarse_copy_follows_the_trained_model_and_is_never_trained(tmp_path: Path) -> None:
+    seen: list[tuple[int, dict[str, Tensor]]] = []
+
+    class Watched(PeerPolicy):
+        async def publish(self, version: int, trained: Policy) -> None:
+            await super().publish(version, trained)
+            engine: Any = self.engine
+            wanted = rounded(trained.weights(), 4)
+            held = engine.model.state_dict()
+            assert all(torch.equal(held[name], wanted[name]) for name in wanted)
+            seen.append((version, {name: value.clone() for name, value in held.items()}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rolltree.train.start.PeerPolicy", Watched)
+        config = TrainConfig(steps=2, prompts=2, eval_every=0, forests_every=0)
+        result = train(SolRl(explore=6, keep=4), tiny_loaded(), "digits", out=tmp_path / "a", quiet=True, config=config)
+    told = result.last("train")
+    assert told["rollout/pruned/explored by the proxy"] == 2 * 6 * 2  # the seed and its path
+    assert told["budget/trained"] == 2 * 4 * 5  # of six steps the last has no noise, and the seed is not trained
+    assert told["policy/mismatch_max"] < 1e-3
+    assert [version for version, _ in seen] == [0, 1, 2]
+    assert not all(torch.equal(value, seen[-1][1][name]) for name, value in seen[0][1].items())
+
+
+def test_the_best_and_worst_of_many_differ_more_than_a_plain_group() -> None:
+    """What exploration is for: at equal images of the policy's own, outcomes are further apart."""
+    loaded = load_model("digits")
+    chosen = grow(SolRl(explore=24, keep=6), loaded, Digits("symmetric"), items=6)
+    plain = grow(FlowGrpo(group=6, noise=0.3), loaded, Digits("symmetric"), items=6)
+
+    def spread(forest: Forest) -> float:
+        return float(np.mean([np.std([n.scores["reward"] for n in t.leaves() if n.status == "done"]) for t in forest]))
+
+    assert spread(chosen) > 1.2 * spread(plain)
+
+
+def test_a_coarse_copy_needs_the_model_and_has_none_of_its_own() -> None:
+    with pytest.raises(RecipeError, match="no model of its own"):
+        Peer("nano", trained=False, bits=4)
+    with pytest.raises(TrainError, match="give the model in its place"):
+        grow(SolRl(), tiny_engine(), Digits())
 
 
 def test_bits_and_seeds_that_make_no_sense_are_refused() -> None:

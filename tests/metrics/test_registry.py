@@ -26,8 +26,9 @@ from rolltree.objective.registry import load_objective
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.underway import Underway
 from rolltree.train import loop
+from rolltree.train.evaluate import summary
 from rolltree.train.loop import RunTotals
-from rolltree.tree import Tree
+from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
 from tests.doctor.planted import group
 from tests.train.toy import Early, Talk, tiny_policy
@@ -35,7 +36,7 @@ from tests.train.toy import Early, Talk, tiny_policy
 CASES: dict[str, dict[str, Any]] = {
     name: {} for name in (
         "treeps_rag", "arrol", "vcpo", "self_pretraining", "soft_sapo", "hiper", "minpro", "bapo", "m2po", "kl_cov",
-        "remix", "gpg", "masa", "adhint", "hapo", "otr", "mars2", "mssr",
+        "remix", "gpg", "masa", "adhint", "hapo", "otr", "mars2", "mssr", "scope",
     )
 } | {"grpo": {"scheduler": "areal"}, "arpo": {"scheduler": "sync"}}  # fmt: skip
 
@@ -76,6 +77,7 @@ def odd() -> list[Tree]:
         leaf.usage, leaf.notes["answer"] = "", answer
         leaf.scores["judge"] = {"4": 0.2, "5": 0.9}[answer]
     MajorityVote()(vote, 8)
+    vote.root.scores |= {"first_wave": 0.5, "last_wave": 0.5}
     lost.graft(0, old, 1)
     leaf = lost.extend(0, [4, 4])
     lost.close(leaf, "failed", "error", "the verifier: ValueError: boom")
@@ -94,6 +96,9 @@ def test_every_registered_metric_is_emitted(emitted: set[str]) -> None:
     spent.for_role("judge")
     seen.recent.extend([(1, True), (1, True), (1, False), (9, True)])
     found |= set(seen._slow([]))  # pyright: ignore[reportPrivateUsage]
+    judged = Forest()
+    judged.plant("t", [1]).extend(0, [2], status="done").scores.update(reward=1.0, form=0.5)
+    found |= set(summary(judged, 1))
     # Files of items are gone through again and again; the toy tasks never end (tests/cli/test_data.py reads it).
     found |= emitted | {"budget/epoch"} | set(PER_LEAF) | set(RunTotals().add(spent))
     met = {metric_of(name).name for name in found}

@@ -52,10 +52,10 @@ def test_code_in_a_model_folder_is_refused_in_one_sentence_that_names_the_flag(f
     assert not (folder.parent / "mark").exists()
 
 
-@pytest.mark.parametrize("verb", ["train", "rollout"])
-def test_no_verb_runs_it_or_asks(folder, verb, capsys, monkeypatch):
+@pytest.mark.parametrize("words", ["train grpo", "rollout grpo", "solve best_of_n", "serve", "judges"])
+def test_no_verb_runs_it_or_asks(folder, words, capsys, monkeypatch):
     monkeypatch.chdir(folder.parent)
-    assert main([verb, "grpo", "--policy", str(folder)]) == 2
+    assert main([*words.split(), "--policy", str(folder)]) == 2
     assert "--trust-remote-code" in capsys.readouterr().err
     assert not (folder.parent / "mark").exists()
 

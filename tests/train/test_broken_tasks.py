@@ -14,6 +14,8 @@ from rolltree.generate.strategy import fail_tree
 from rolltree.task.protocol import Reply, Verdict
 from rolltree.train.config import TrainError
 from rolltree.train.start import Result, train
+from rolltree.view.source import open_source
+from rolltree.view.state import state_of
 from tests.train.toy import KNOBS, Early, Talk, tiny_policy
 
 
@@ -66,6 +68,16 @@ def test_a_verdict_that_is_none_ends_the_run_in_one_sentence(tmp_path, name):
     ) as e:
         run(tmp_path, broken(Early, verify=answering(answer)))
     assert "\n" not in str(e.value)
+
+
+def test_a_run_that_broke_off_has_no_table_and_shows_as_broken_off(tmp_path):
+    with pytest.raises(TrainError):
+        run(tmp_path, broken(Early, verify=raising(ValueError("x"))))
+    assert (tmp_path / "run" / "metrics.jsonl").exists()
+    assert not (tmp_path / "run" / "metrics.parquet").exists()
+    assert state_of(open_source(tmp_path / "run")) == "crashed"
+    run(tmp_path / "other", Early())
+    assert state_of(open_source(tmp_path / "other" / "run")) == "done"
 
 
 @pytest.mark.parametrize("name", REPLIES)

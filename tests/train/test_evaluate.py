@@ -39,12 +39,14 @@ def test_failed_rollouts_count_neither_as_right_nor_as_wrong() -> None:
             leaf = tree.extend(0, [2, 3], status="done" if reward is not None else "failed")
             if reward is not None:
                 leaf.scores["reward"] = reward
+                leaf.scores["form"] = 1 - reward
     told = summary(forest, 3)
     assert told["eval/items"] == 2
     assert told["eval/failed"] == 4
     assert told["eval/pass@1"] == pytest.approx((1 / 2 + 2 / 3) / 2)
     assert told["eval/pass@3"] == 1.0
     assert told["eval/reward"] == pytest.approx(3.5 / 5)
+    assert told["eval/part/form"] == pytest.approx(1.5 / 5)
 
 
 def test_held_out_items_are_answered_with_and_without_repairs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import traceback
@@ -12,7 +13,7 @@ import pytest
 
 from rolltree.train import run as run_module
 from rolltree.train.config import TrainError
-from rolltree.train.lock import LOCK, FolderLock
+from rolltree.train.lock import LOCK, FolderLock, held
 from rolltree.train.run import CONFIG, RunFolder
 
 
@@ -106,6 +107,29 @@ def test_of_several_that_start_at_once_one_gets_in_at_a_time(tmp_path: Path) -> 
 
     children = [forked(come_and_go) for _ in range(3)]
     assert [ended(child) for child in children] == [0, 0, 0]
+
+
+def test_a_look_at_the_lock_turns_no_start_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / LOCK).touch()
+    look, whole, tries = os.open(tmp_path / LOCK, os.O_RDONLY), fcntl.flock, list[int]()
+    whole(look, fcntl.LOCK_SH)
+
+    def taken(handle: int, how: int) -> None:
+        tries.append(how)
+        if len(tries) == 3:
+            os.close(look)
+        whole(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", taken)
+    lock = FolderLock(tmp_path)
+    assert held(tmp_path)
+    lock.release()
+    assert not held(tmp_path)
+
+
+def test_a_lock_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOCK)
+    assert not held(tmp_path)
 
 
 @pytest.mark.parametrize("where", ["begin", "config", "readme"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from rolltree.errors import RolltreeError
+from rolltree.metrics.log import MetricsLog
 from rolltree.train.lock import FolderLock
 from rolltree.view import source as sources
 from rolltree.view.findings import badge
@@ -67,18 +67,23 @@ def test_a_run_is_running_done_or_crashed(tmp_path: Path):
     lock.release()
     (folder / "metrics.parquet").write_bytes(b"")
     assert state_of(one) == "done"
-    later = os.stat(folder / "metrics.parquet").st_mtime + 60
-    os.utime(folder / "metrics.jsonl", (later, later))
+    for later in (-1e6, 1e6):  # a clock that was set, between the two files
+        os.utime(folder / "metrics.jsonl", (time.time() + later,) * 2)
+        assert state_of(one) == "done"
+    MetricsLog(folder / "metrics.jsonl", after=2)
     assert state_of(one) == "crashed", "resumed behind its end, and broken off"
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    (folder / "in-use.json").write_text(json.dumps({"pid": ended.pid, "host": platform.node()}))
-    assert state_of(one) == "crashed"
+    (folder / "in-use.json").write_text(json.dumps({"pid": os.getpid(), "host": platform.node()}))
+    assert state_of(one) == "crashed", "its number is another process's now"
+    lock = FolderLock(folder)
+    (folder / "in-use.json").write_text(json.dumps({"pid": 1 << 30, "host": platform.node()}))
+    assert state_of(one) == "running", "its number is none that this machine sees, as in a container"
+    lock.release()
     (folder / "in-use.json").write_text(json.dumps({"pid": 1, "host": "elsewhere"}))
     assert state_of(one) == "running", "another machine holds it and writes"
-    for name in ("in-use.json", "metrics.jsonl"):
-        os.utime(folder / name, (1, 1))
-    assert state_of(one) == "crashed"
+    for long_ago_or_ahead in (1, 1 << 32):
+        for name in ("in-use.json", "metrics.jsonl"):
+            os.utime(folder / name, (long_ago_or_ahead,) * 2)
+        assert state_of(one) == "crashed"
     (tmp_path / "empty").mkdir()
     assert state_of(open_sources([tmp_path / "empty"])[0]) == "empty"
 

@@ -82,3 +82,7 @@ def test_what_is_too_big_or_there_already_is_refused_in_a_sentence(run: Path, tm
     (source,) = open_sources([run])
     with pytest.raises(RolltreeError, match="one file holds 10"):
         onefile.page_of(source, 2, "t0")
+    monkeypatch.undo()
+    monkeypatch.setattr(onefile, "MOST_NODES", 6)
+    with pytest.raises(RolltreeError, match="7 nodes and one file holds 6"):
+        onefile.page_of(source, 2, "t0")

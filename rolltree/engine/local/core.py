@@ -23,7 +23,10 @@ from rolltree.engine.local.prefix import PrefixCache
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import wide
 from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
-from rolltree.engine.local.speculate import Drafts, Speculator
+from rolltree.engine.local.speculate import Speculator
+from rolltree.engine.local.speculate.tree import Drafts
+from rolltree.engine.local.speculate.verify import read as read_ahead
+from rolltree.engine.local.speculate.verify import settle
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
@@ -146,13 +149,15 @@ class Core:
         old = len(self.batch)
         taken = self._admit(news)
         states = list[Tensor]()
-        drafts = self.speculator.draft(self.batch) if old and self.speculator is not None else None
-        self._fit(taken, 0 if self.speculator is None else self.speculator.how.most)
-        ahead: Tensor | None = None
+        guessing = self.speculator if old else None
+        drafts = None if guessing is None else guessing.draft(self.batch, self._room.columns)
+        self._fit(taken, 0 if drafts is None else drafts.tokens.shape[1])
+        at = self.batch.length[:old] - 1
+        decoded: Tensor | None = None
         if old:
-            decoded = self._decode(old, drafts)
+            last = self.batch.ids[np.arange(old), at]
+            decoded = read_ahead(self.decoder, self._slab.view(0, old), last, at, drafts)
             states.append(decoded[:, 0])
-            ahead = None if drafts is None else decoded
             self._report(range(old), states[0], news)
         if taken:
             seating = seat(taken, self._cache)
@@ -162,34 +167,56 @@ class Core:
                 self._sit(run, 0)
             states.append(read(self.decoder, seating, self._cache, self._slab, first=old, most=self.limits.chunk))
         if states:
+            before = self.batch.length[: len(self.batch)].copy()
             hidden = torch.cat(states) if len(states) > 1 else states[0]
             failures = choose(wide(self.decoder.logits(hidden)), self.batch, self.version)
             endings = self._endings(failures, np.arange(len(self.batch)))
-            if ahead is not None and drafts is not None:
-                endings += self._accept(ahead, drafts, {row for row, _, _ in endings})
+            paths: list[list[int]] = [[] for _ in range(old)]
+            if drafts is not None and decoded is not None:
+                endings += self._accept(decoded, drafts, paths, {row for row, _, _ in endings})
+                settle(self._slab.view(0, old), at, paths)
+            if self.speculator is not None:
+                self._tell(self.speculator, drafts, paths, before, decoded, states[-1] if taken else None)
             self._let_go(endings, news)
             self._report(range(len(self.batch)), None, news)
         elif self.queue and not news.ended:
             raise EngineError(f"it made no progress: {len(self.queue)} requests wait and none is let in")
 
-    def _accept(self, hidden: Tensor, drafts: Drafts, over: set[int]) -> list[Ending]:
-        """Draw on where the guess was what was drawn; `over` are the rows that have ended by their first token."""
-        b, endings, accepted = self.batch, list[Ending](), 0
-        rows = np.flatnonzero(drafts.count > 0)
-        for place in range(drafts.tokens.shape[1]):
-            last = b.ids[rows, b.length[rows] - 1]
-            right = (drafts.count[rows] > place) & (last == drafts.tokens[rows, place])
-            rows = np.array([row for row in rows[right].tolist() if row not in over], np.int64)
-            accepted += len(rows)
-            if not len(rows):
+    def _accept(self, hidden: Tensor, drafts: Drafts, paths: list[list[int]], over: set[int]) -> list[Ending]:
+        """Draw on where what was drawn had been guessed, and note the way down each tree.
+
+        `over` are the rows that have ended by their first token.
+        """
+        b, endings = self.batch, list[Ending]()
+        going = [(row, 0) for row in np.flatnonzero(drafts.count > 0).tolist()]
+        while going:
+            new = [(row, drafts.child(row, node, int(b.ids[row, b.length[row] - 1]))) for row, node in going]
+            going = [(row, node) for row, node in new if node and row not in over]
+            if not going:
                 break
-            index = torch.from_numpy(rows).to(hidden.device)
-            failures = choose(wide(self.decoder.logits(hidden[index, place + 1])), b, self.version, rows)
+            for row, node in going:
+                paths[row].append(node)
+            rows, nodes = np.array(going, np.int64).T
+            index = torch.from_numpy(np.ascontiguousarray(np.array([rows, nodes]))).to(hidden.device)
+            failures = choose(wide(self.decoder.logits(hidden[index[0], index[1]])), b, self.version, rows)
             endings += (ended := self._endings(failures, rows))
             over |= {row for row, _, _ in ended}
-        assert self.speculator is not None
-        self.speculator.judge(int(drafts.count.sum()), accepted)
         return endings
+
+    def _tell(
+        self, speculator: Speculator, drafts: Drafts | None, paths: list[list[int]], before: Ints,
+        decoded: Tensor | None, joined: Tensor | None,
+    ) -> None:  # fmt: skip
+        """What became of the guesses, and what was read: rows that went on, then rows that joined."""
+        old = len(paths)
+        if decoded is not None:
+            accepted = sum(map(len, paths))
+            speculator.judge(drafts, accepted, old + accepted, clean=joined is None)
+            speculator.saw(self.batch, range(old), before[:old], drafts, paths, decoded)
+        if joined is not None:
+            nothing_guessed = [list[int]() for _ in range(len(joined))]
+            rows = range(old, old + len(joined))
+            speculator.saw(self.batch, rows, before[old:], None, nothing_guessed, joined[:, None])
 
     def _guarded(self, work: Callable[[News], None]) -> News:
         """Do something that may raise anywhere; no run is lost by it, and what had ended by then has ended."""
@@ -261,6 +288,10 @@ class Core:
             return False
         return True
 
+    def learn(self) -> bool:
+        """Train the drafter a little; False where there is nothing to learn."""
+        return self.speculator is not None and self.speculator.learn()
+
     def _fit(self, taken: list[LocalRun], guessed: int) -> None:
         """Make the slab as wide as this step and the last state of who ends in it need; much wider is as bad."""
         used = int(self.batch.length[: len(self.batch)].max(initial=0))
@@ -272,16 +303,6 @@ class Core:
     def _sit(self, run: LocalRun, prefilled: int) -> None:
         run.begun = True
         self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled)
-
-    def _decode(self, rows: int, drafts: Drafts | None) -> Tensor:
-        """Last hidden states (rows, 1 + widest guess, hidden) at the last tokens and at what is guessed to follow."""
-        b, device = self.batch, self.decoder.device
-        at = b.length[:rows] - 1
-        columns = [b.ids[np.arange(rows), at][:, None], at[:, None]]
-        if drafts is not None:
-            columns.insert(1, drafts.tokens)
-        sent = torch.from_numpy(np.concatenate(columns, 1)).to(device)
-        return self.decoder.extend(sent[:, :-1], sent[:, -1], self._slab.view(0, rows), self._slab.capacity)
 
     def _report(self, rows: range, hidden: Tensor | None, news: News) -> None:
         """Increments: at once where no state is wanted, else after the step that has read the last token."""

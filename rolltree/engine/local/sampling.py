@@ -64,8 +64,8 @@ def wide(logits: Tensor) -> Tensor:
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
-def draw(logits: Tensor, distribution: SamplingRows, uniform: Tensor) -> Drawn:
-    """Draw one token per row of logits (rows, vocab) with uniforms in [0, 1)."""
+def log_law(logits: Tensor, distribution: SamplingRows) -> Tensor:
+    """Log-probs (rows, vocab) after temperature, top-k and top-p; greedy rows at temperature 1."""
     scaled = logits
     if distribution.temperature is not None:
         divisor = (
@@ -76,7 +76,12 @@ def draw(logits: Tensor, distribution: SamplingRows, uniform: Tensor) -> Drawn:
         scaled = logits / divisor.to(logits.dtype).unsqueeze(1)
     if distribution.cut is not None and distribution.top_k is not None and distribution.top_p is not None:
         scaled = _truncated(scaled, distribution.cut, distribution.top_k, distribution.top_p)
-    sampling_logprob = torch.log_softmax(scaled, -1)
+    return torch.log_softmax(scaled, -1)
+
+
+def draw(logits: Tensor, distribution: SamplingRows, uniform: Tensor) -> Drawn:
+    """Draw one token per row of logits (rows, vocab) with uniforms in [0, 1)."""
+    sampling_logprob = log_law(logits, distribution)
     token = _inverse_cdf(sampling_logprob.exp(), uniform)
     if distribution.greedy is not None:
         token = torch.where(distribution.greedy, logits.argmax(-1), token)

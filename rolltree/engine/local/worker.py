@@ -143,6 +143,7 @@ class Worker:
         self._wake.clear()
         self._follow_orders()
         if not self._asked:
+            self._learn()
             if self.turns is not None:
                 self.turns.rest(self._place, lambda: not self._inbox)
             if self.closed:
@@ -156,6 +157,11 @@ class Worker:
         else:
             self._compute_in_turn(self.turns)
         return True
+
+    def _learn(self) -> None:
+        """Train the drafter while there is nothing else to do; in lockstep to the end, so that a run repeats itself."""
+        while not self.closed and (self.turns is not None or not self._inbox) and self.core.learn():
+            pass
 
     @property
     def _asked(self) -> bool:

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from rolltree.generate.branches import BranchError
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
@@ -22,8 +24,8 @@ class ProxyRanking:
 
     A seed is the first latent: it is forced into a path of the policy's own, which goes on with `noise`. Outcomes of
     the proxy choose and are then forgotten; its leaves are pruned, so advantages are over the regenerated ones alone
-    (Sol-RL, arXiv 2604.06916). The paper regenerates without noise, for an objective that needs no densities; fresh
-    noise makes the ranking worthless (`proxy_noise` is the control).
+    (Sol-RL, arXiv 2604.06916). The paper regenerates without noise, for an objective that needs no densities; the
+    more fresh noise, the less the ranking says (`proxy_noise` is the control).
     """
 
     gives_written: ClassVar[bool] = False
@@ -66,4 +68,7 @@ class ProxyRanking:
     async def _again(self, hand: Hand, tree: Tree, end: Node) -> Node | None:
         first = tree.prefix(end)[len(tree.root)]
         seed = await hand.force(tree.root, first[None], role="policy", why="the seed of an explored path")
-        return None if seed is None else await self._play(hand, seed, self.noise)
+        if seed is None:
+            return None
+        seed.keep = np.zeros(len(seed), np.bool_)  # a draw from the prior teaches nothing
+        return await self._play(hand, seed, self.noise)

@@ -17,6 +17,7 @@ from pathlib import Path
 from rolltree.lab.report.branch import ReportBranch, ReportTree
 from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable
 from rolltree.lab.stats import Outcome
+from rolltree.line_colours import task_colour
 
 _MARK = {
     "holds": "✓", "worse": "✗", "claim excluded": "✗", "no effect above x": "✗", "no difference found": "≈",
@@ -72,8 +73,15 @@ script-src 'unsafe-inline'; img-src data: blob:">
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    cells = "".join(f"<div><dt>{_text(k)}</dt><dd>{_text(v)}</dd></div>" for k, v in facts)
+    cells = "".join(
+        f"<div><dt>{_text(k)}</dt><dd>{_dot(v) if k == 'task' else ''}{_text(v)}</dd></div>" for k, v in facts
+    )
     return f'<dl class="facts">{cells}</dl>' if cells else ""
+
+
+def _dot(task: str) -> str:
+    """A mark in the task's colour, which it has in the viewer and in all figures too."""
+    return f'<i class="dot" style="background:{task_colour(task)}" aria-hidden="true"></i>'
 
 
 def _tone(outcome: Outcome) -> str:

@@ -12,7 +12,8 @@ METRICS = (
     Metric("time/stop", "seconds", "Seconds until rollouts had stopped for the update.", LAP),
     Metric("time/publish", "seconds", "Seconds until the engine had the new weights.", LAP),
     Metric("time/total", "seconds", "Seconds of all steps since the run began.", LAP),
-    Metric("time/processor", "seconds", "Processor seconds of the step, over all threads of the driver.", LAP),
+    Metric("time/processor", "seconds",
+           "Processor seconds of the step or evaluation, over all threads of the driver.", LAP),
     Metric("time/evaluate", "seconds", "Seconds of an evaluation.", "train.loop:Loop.evaluate"),
     Metric("time/idle_load", "share",
            "1 − mean over most requests in flight while rollouts grew: the share of the engine's peak load that was "

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rolltree.task.data.think import Think
+from rolltree.task.final import NUMBER
 from rolltree.task.items import TaskError
 from rolltree.task.judge import warn_where_open
 from rolltree.task.math_judge import judge_math
 from rolltree.task.math_score import require_math
 from rolltree.task.protocol import Item
-
-NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?|[-+]?\.\d+")
 
 
 @dataclass(frozen=True, slots=True)

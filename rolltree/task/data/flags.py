@@ -36,7 +36,8 @@ class DataFlags:
     """Tags of thoughts, which are no part of the answer: auto (<think>…</think>), off, or both with a comma."""
     reward: Repeated = ()
     """NAME[:WEIGHT] or FILE.py:FUNCTION[:WEIGHT], once for each reward: exact, contains, number, math, format,
-    regex(PATTERN), or a function as TRL or verl calls it. The first decides what is solved; math when left out."""
+    regex(PATTERN), or a function as TRL or verl calls it. The first decides what is solved; math when left out.
+    none alone: nothing is judged; solve answers such items, and votes compare what they say in the end."""
     solved_at: float | None = None
     """A rollout is solved where the first reward is at least this; 1 when left out."""
     holdout: str = ""

@@ -20,6 +20,8 @@ from rolltree.task.protocol import Verdict
 
 RESERVED = ("reward", "outcome", "solved", "step_reward", "advantage", "value", "prior", "vote")
 """Names that mean something else among the scores of a leaf."""
+NOTHING = "none"
+"""Named alone: nothing is judged, and answers are read off texts for votes."""
 _BRACKETS = re.compile(r"(\w+)(?:\((.*)\))?\Z", re.DOTALL)
 
 
@@ -59,13 +61,19 @@ class RewardSum:
     @property
     def about(self) -> str:
         """What is said of them before a run."""
+        if not self.rewards:
+            return "nothing is judged"
         alone = len(self.rewards) == 1 and self.rewards[0].weight == 1
         listed = [r.name if alone else f"{r.name} × {r.weight:g}" for r in self.rewards]
         return f"rewarded by {' + '.join(listed)}; solved where {self.rewards[0].name} ≥ {self.solved_at:g}"
 
 
 def reward_sum(specs: Sequence[str], solved_at: float | None = None) -> RewardSum:
-    """The rewards that are named."""
+    """The rewards that are named; none of them for "none"."""
+    if tuple(specs) == (NOTHING,):
+        return RewardSum(())
+    if NOTHING in specs:
+        raise TaskError(f"--reward {NOTHING} stands alone: leave out it or the others")
     rewards = tuple(_reward(spec) for spec in specs)
     names = [reward.name for reward in rewards]
     for name in names:
@@ -90,7 +98,10 @@ def _reward(spec: str) -> Reward:
         return Reward(found[1], weight, builtin.make(found[2] or ""), builtin.needs_answer, foreign=False)
     place, colon, name = address.rpartition(":")
     if not colon:
-        way = did_you_mean(address, BUILTINS) or f"there are {', '.join(BUILTINS)}, or write file.py:function"
+        way = (
+            did_you_mean(address, BUILTINS)
+            or f"there are {', '.join(BUILTINS)} and {NOTHING}, or write file.py:function"
+        )
         raise TaskError(f"there is no reward {address!r}: {way}")
     if place.endswith(".py") and not Path(place).is_file():
         raise TaskError(f"the reward {address!r}: there is no file {place}")

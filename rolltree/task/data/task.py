@@ -16,6 +16,7 @@ from rolltree.task.data.rewards import reward_sum
 from rolltree.task.data.source import DataRow, read_data
 from rolltree.task.data.split import SplitData, divided, epochs, share
 from rolltree.task.data.think import think_tags
+from rolltree.task.final import final_answer
 from rolltree.task.foreign.messages import text_of
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError, check_item
@@ -130,6 +131,10 @@ class Data:
         counts = {"calls": float(state.calls), "failed_calls": float(state.failed)}
         return replace(verdict, parts={**verdict.parts, **counts})
 
+    def answer_in(self, item: Item, text: str) -> str | None:
+        """What is said behind the think tags in the end."""
+        return final_answer(self.think.answer(self._unended(text), item.prompt))
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process reads the files itself and has servers of its own."""
         return _again, (type(self), self.name, self._given, None if self.chat is None else self.chat.tokenizer)
@@ -157,7 +162,8 @@ class Data:
             prompt = self.chat.prompt(asked.prompt)
         else:
             prompt = asked.prompt if isinstance(asked.prompt, str) else text_of(asked.prompt, asked.where)
-        return check_item(Item(asked.id, prompt, asked.answer, asked.level, meta))
+        judged = bool(self.rewards.rewards)
+        return check_item(Item(asked.id, prompt, asked.answer if judged else None, asked.level, meta), judged=judged)
 
     def _read(self, prompt: str, answer: str, holdout: str, prefix: str) -> SplitData:
         held = share(holdout) if holdout else None
@@ -170,7 +176,8 @@ class Data:
         if needy and not first.answer:
             raise TaskError(
                 f"{first.where}: field 'answer' is missing or empty, and the reward {needy[0]} needs one; name its "
-                f"column with --answer (columns: {', '.join(first.columns)})"
+                f"column with --answer (columns: {', '.join(first.columns) or 'the prompt alone'}), or say "
+                "--reward none where rolltree solve is to answer what nobody judges"
             )
 
     def _try_rewards(self) -> None:

@@ -8,6 +8,7 @@ export default {
       :class="columns[i].kind" :title="cell.title || null"
       ><a v-if="cell.href" :href="cell.href" :class="[i ? '' : 'row-link', cell.kind]">{{ cell.text }}</a
       ><span v-else-if="cell.kind" :class="cell.kind">{{ cell.text }}</span
-      ><template v-else>{{ cell.text }}</template></td></tr></tbody></table></div>`,
+      ><template v-else><i v-if="cell.colour" class="box" :style="{ background: cell.colour }" aria-hidden="true"></i
+      >{{ cell.text }}</template></td></tr></tbody></table></div>`,
   props: { columns: Array, rows: Array, name: String },
 };

@@ -89,6 +89,11 @@ export default {
       for (const rect of rects)
         if (rect.key === selected || this.marked.has(rect.key)) {
           const { x, y, w, h } = this.box(rect);
+          if (w < BORDER) {  // no room for a frame: a bar
+            pen.fillStyle = colours.ink;
+            pen.fillRect(x + w / 2 - 1.5, y, 3, h - 1);
+            continue;
+          }
           pen.lineWidth = 3;
           pen.strokeStyle = colours.ink;
           pen.setLineDash(rect.key === selected ? [] : [5, 3]);

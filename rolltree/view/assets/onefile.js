@@ -52,6 +52,10 @@
     made.addEventListener("click", () => pick(n));
     return made;
   });
+  new ResizeObserver(() => {  // narrow ones have no room for a border
+    const leaf = picture.clientWidth / nodes[0].leaves;
+    rects.forEach((r, i) => r.classList.toggle("narrow", nodes[i].leaves * leaf < 6));
+  }).observe(picture);
 
   const pick = (node) => { if (node) { chosen = node; draw(); } };
   const path = (node) => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,13 +13,14 @@ from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 from nicegui.events import GenericEventArguments
 
+from rolltree.line_colours import LINES, task_colour
 from rolltree.view.colours import COLOURINGS, Scale
 from rolltree.view.icicle import MARKS, Icicle
 from rolltree.view.runs import Line, smoothed
 from rolltree.view.strip import Strip
 
 Pick = Callable[[Any], Any]
-LINES = ("#3b8fc4", "#dd7a2f", "#3d9f6b", "#b065b1", "#b8952a", "#d2566b", "#6478d3", "#868d95")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _INK = "#7d858c"
 
 
@@ -33,6 +34,8 @@ class Cell:
     """How it looks: `badge running`, `badge grave`."""
     title: str = ""
     """What is said of it where one points at it."""
+    colour: str = ""
+    """What it is known by in figures: a mark before the text."""
 
 
 @dataclass(frozen=True)
@@ -138,14 +141,29 @@ def drawing(drawn: Icicle, selected: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def curve_figure(title: str, axis: str, lines: Sequence[Line], names: Sequence[str], smooth: int = 1) -> dict[str, Any]:
-    """One metric of several runs as a Plotly figure that reads in the light and in the dark.
+def line_styles(tasks: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Colour and dash of each run (run → task): the task's where runs have several tasks, else one of its own."""
+    if len(set(tasks.values())) < 2:
+        return {run: {"color": LINES[i % len(LINES)], "dash": "solid"} for i, run in enumerate(tasks)}
+    met: dict[str, int] = {}
+    out: dict[str, dict[str, str]] = {}
+    for run, task in tasks.items():
+        met[task] = met.get(task, -1) + 1
+        out[run] = {"color": task_colour(task), "dash": DASHES[met[task] % len(DASHES)]}
+    return out
+
+
+def curve_figure(
+    title: str, axis: str, lines: Sequence[Line], tasks: Mapping[str, str], smooth: int = 1
+) -> dict[str, Any]:  # fmt: skip
+    """One metric of several runs (run → task) as a Plotly figure that reads in the light and in the dark.
 
     Intervals are bands; a curve that is smoothed stands over the faint values it was made of.
     """
     data: list[dict[str, Any]] = []
+    styles = line_styles(tasks)
     for line in lines:
-        colour = LINES[names.index(line.run) % len(LINES)]
+        colour = styles[line.run]["color"]
         own = {"type": "scatter", "x": line.x, "name": plain(line.run), "legendgroup": plain(line.run)}
         quiet = {**own, "hoverinfo": "skip", "showlegend": False}
         if line.low:
@@ -159,14 +177,14 @@ def curve_figure(title: str, axis: str, lines: Sequence[Line], names: Sequence[s
             data.append({**quiet, "y": line.y, "mode": "lines", "opacity": 0.3, "line": {"color": colour, "width": 1}})
         data.append({
             **own, "mode": "lines+markers" if len(line.x) < 60 else "lines", "y": drawn.y,
-            "line": {"color": colour, "width": 2},
+            "line": {**styles[line.run], "width": 2},
             "customdata": ends if drawn is line and line.low else [""] * len(line.x),
             "hovertemplate": f"%{{y:.4g}}%{{customdata}} at {plain(axis)} %{{x:,}}<extra>{plain(line.run)}</extra>",
         })  # fmt: skip
     grid = {"gridcolor": "rgba(130,135,140,0.22)", "zeroline": False, "linecolor": _INK}
     layout = {
         "title": {"text": plain(title), "font": {"size": 14}, "x": 0.02}, "font": {"color": _INK, "size": 11},
-        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": len(names) > 1,
+        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": len(tasks) > 1,
         "legend": {"orientation": "h", "y": -0.3}, "margin": {"l": 48, "r": 12, "t": 36, "b": 40},
         "xaxis": {**grid, "title": {"text": plain(axis), "standoff": 4}}, "yaxis": grid, "uirevision": "kept",
     }  # fmt: skip

@@ -11,6 +11,7 @@ from fastapi.responses import RedirectResponse
 from nicegui import ui
 
 from rolltree.errors import RolltreeError
+from rolltree.line_colours import task_colour
 from rolltree.view.findings import badge
 from rolltree.view.links import link
 from rolltree.view.pages.frame import Crumb, Site, frame, shown, watch
@@ -102,7 +103,8 @@ class RunsView:
         lines = {
             m: [found for run in runs if (found := curve(run, measured[run], m, self.asked.axis)).x] for m in picked
         }
-        figures = {m: curve_figure(m, AXES[self.asked.axis], lines[m], runs, self.asked.smooth) for m in picked}
+        tasks = {row.name: row.facts.get("task", "").partition(" ")[0] for row in rows if row.name in measured}
+        figures = {m: curve_figure(m, AXES[self.asked.axis], lines[m], tasks, self.asked.smooth) for m in picked}
         if not self.curves.show(picked, lambda: self._draw_curves(figures)):
             for metric, plot in self.plots.items():
                 plot.update_figure(figures[metric])
@@ -117,7 +119,7 @@ class RunsView:
                 Cell(row.name, link("run", run=row.name)),
                 Cell(row.state or "–", kind=f"badge {row.state}" if row.state else "", title=ABOUT[row.state]),
                 found,
-                *(Cell(row.facts.get(c, "–"), title=row.facts.get(c, "") if c == "knobs" else "") for c in columns),
+                *(_fact(row, c) for c in columns),
             ]
             for row, found in zip(rows, badges, strict=True)
         ]
@@ -158,6 +160,13 @@ class RunsView:
                     self.plots[metric] = ui.plotly(figure)
                     with ui.element("figcaption"):
                         ui.label(tooltip(metric) or metric).classes("soft about")
+
+
+def _fact(row: Summary, name: str) -> Cell:
+    text = row.facts.get(name, "")
+    return Cell(
+        text or "–", title=text if name == "knobs" else "", colour=task_colour(text) if text and name == "task" else ""
+    )
 
 
 def _tell(sentences: Sequence[str]) -> None:

@@ -21,8 +21,10 @@ from rolltree.view.outline import Outline, outline
 from rolltree.view.pages.findings import draw_finding
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Picture, Tokens, Words, button, facts, heading, legend, marks_legend, says
+from rolltree.view.pages.roles import draw_in_sight, draw_node_roles, draw_tree_roles, told_by
 from rolltree.view.pages.tree_head import draw_tree_head, tree_head
 from rolltree.view.prompts import by_spread, neighbours
+from rolltree.view.roles import RoleTree, asked_about, in_sight, role_trees
 from rolltree.view.rows import events_of
 from rolltree.view.source import RunSource
 from rolltree.view.text import Pieces, pieces_of
@@ -64,6 +66,8 @@ class Looking:
     """Whether bookkeeping events are shown too."""
     told: list[EventText] = field(default_factory=list[EventText])
     found: list[tuple[ShownFinding, list[int]]] = field(default_factory=list[tuple[ShownFinding, list[int]]])
+    roles: list[RoleTree] = field(default_factory=list[RoleTree])
+    """All side trees of the forest."""
 
     def address(self, page: str = "tree", **more: str | int | None) -> str:
         """The deep link to this."""
@@ -104,6 +108,7 @@ def _open(source: RunSource, step: int | None, asked: TreeAsked) -> Looking:
     looking.turns = asked.turns
     looking.root = root if root is not None and looking.row in range(root, int(tree.end[root])) else 0
     looking.told = [event_text(e) for e in events_of(archive, tree.index)]
+    looking.roles = role_trees(archive)
     looking.found = findings(source).of_tree(step, tree.id)
     return looking
 
@@ -119,6 +124,7 @@ async def _draw(source: RunSource, step: int | None, asked: TreeAsked) -> None:
     known = await asyncio.to_thread(tree_head, tree, look.pieces, step)
     before, after = await asyncio.to_thread(neighbours, tree.archive, tree.id)
     draw_tree_head(known, tree.id)
+    draw_tree_roles(look.roles, tree.id, look.address)
     with ui.element("div").classes("bar"):
         bar = ui.element("div").classes("bar colours")
         if before is not None:
@@ -183,7 +189,13 @@ class View:
             with self.side:
                 heading(f"Node {int(look.tree.ids[look.row])}", live=True)
                 facts(node_facts(look.tree, look.row, records[-1]))
-                self._draw_links()
+                with ui.element("div").classes("bar"):
+                    self._draw_links()
+                here = int(look.tree.ids[look.row])
+                draw_in_sight(in_sight(dict(records[-1].notes)), self.pick_node)
+                about = asked_about(look.roles, look.tree.id, here)
+                said = await asyncio.to_thread(told_by, look.tree.archive, about, look.pieces)
+                draw_node_roles(said, len(about), look.address)
                 for finding, _ in look.found:
                     draw_finding(look.source, finding, links=False)
                 self._draw_events()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
-ORDERS = (12, 8, 6, 4, 3, 2)
+from rolltree.engine.local.speculate.drafter import REACH, Ask, Drafter
+from rolltree.engine.local.speculate.tree import Guess
+
+ORDERS = (REACH, 8, 6, 4, 3, 2)
 """How many tokens are compared, the longest first; the first that was seen before decides."""
 _KEPT = 1 << 19
 """Entries of a shared table before its older half is forgotten."""
@@ -20,26 +22,6 @@ _PROMPTS = 4096
 
 Followers = dict[int, int]
 """How often each token came next."""
-
-
-class Drafter(Protocol):
-    """Reads along and guesses. Calls come from one thread."""
-
-    def begin(self, key: int, prefix: Sequence[int]) -> None:
-        """A request with this key has been let in."""
-        ...
-
-    def written(self, key: int, text: Sequence[int], new: int) -> None:
-        """The last `new` tokens of its text (prefix included) were written."""
-        ...
-
-    def ended(self, key: int) -> None:
-        """It is gone."""
-        ...
-
-    def draft(self, key: int, tail: Sequence[int], most: int, least: float) -> list[int]:
-        """Up to `most` next tokens, as long as all of them are right with probability `least` or more."""
-        ...
 
 
 class NgramTable:
@@ -64,30 +46,25 @@ class NgramTable:
         if len(self._fresh) > self._kept // 2:
             self._fresh, self._older = {}, self._fresh
 
-    def next(self, tail: Sequence[int]) -> tuple[int, float]:
-        """The likeliest next token and an estimate of its probability; (-1, 0) where nothing is known."""
+    def next(self, tail: Sequence[int], most: int) -> list[Guess]:
+        """The likeliest next tokens with estimates of their probabilities; none where nothing is known."""
         for order in ORDERS:
             if order <= len(tail):
                 context = tuple(tail[len(tail) - order :])
                 followers = self._fresh.get(context) or self._older.get(context)
                 if followers:
-                    token = max(followers, key=followers.__getitem__)
                     # One more that was something else: what was seen once is no certainty.
-                    return token, followers[token] / (sum(followers.values()) + 1)
-        return -1, 0.0
+                    total = sum(followers.values()) + 1
+                    if most == 1:
+                        token = max(followers, key=followers.__getitem__)
+                        return [Guess(token, followers[token] / total)]
+                    best = sorted(followers, key=followers.__getitem__, reverse=True)[:most]
+                    return [Guess(token, followers[token] / total) for token in best]
+        return []
 
-    def draft(self, tail: Sequence[int], most: int, least: float) -> list[int]:
-        """See `Drafter.draft`."""
-        out, sure = list[int](), 1.0
-        context = list(tail)
-        while len(out) < most:
-            token, chance = self.next(context)
-            sure *= chance
-            if token < 0 or sure < least:
-                break
-            out.append(token)
-            context.append(token)
-        return out
+    def after(self, ask: Ask) -> list[Guess]:
+        """What comes after a text and a path."""
+        return self.next([*ask.tail, *ask.path] if ask.path else ask.tail, ask.most)
 
     def _of(self, context: tuple[int, ...]) -> Followers:
         followers = self._fresh.get(context)
@@ -97,7 +74,7 @@ class NgramTable:
         return followers
 
 
-class OwnText:
+class OwnText(Drafter):
     """A table for each request, of its own text alone."""
 
     def __init__(self) -> None:
@@ -116,12 +93,12 @@ class OwnText:
         """See `Drafter`."""
         self._tables.pop(key, None)
 
-    def draft(self, key: int, tail: Sequence[int], most: int, least: float) -> list[int]:
+    def propose(self, asks: Sequence[Ask]) -> list[list[Guess]]:
         """See `Drafter`."""
-        return self._tables[key].draft(tail, most, least)
+        return [self._tables[ask.key].after(ask) for ask in asks]
 
 
-class AllTexts:
+class AllTexts(Drafter):
     """One table of everything the engine has written, and of each different prompt once."""
 
     def __init__(self, kept: int = _KEPT) -> None:
@@ -144,9 +121,6 @@ class AllTexts:
         """See `Drafter`."""
         self.table.add(text, len(text) - new)
 
-    def ended(self, key: int) -> None:
+    def propose(self, asks: Sequence[Ask]) -> list[list[Guess]]:
         """See `Drafter`."""
-
-    def draft(self, key: int, tail: Sequence[int], most: int, least: float) -> list[int]:
-        """See `Drafter`."""
-        return self.table.draft(tail, most, least)
+        return [self.table.after(ask) for ask in asks]

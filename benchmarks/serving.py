@@ -1,10 +1,11 @@
 """Decoding with guesses against decoding without: the same model, requests and draws, alternating in one process.
 
-    python benchmarks/speculate.py [--model nano] [--batch 1 4 16 64] [--drafters ngram suffix] [--rounds 4]
-        [--repeats 3] [--threads 1] [--clock cpu] [--json FILE]
+    rolltree bench serving [--model nano] [--batch 1 4 16 64] [--drafters ngram suffix:3x2 heads:auto]
+        [--rounds 4] [--repeats 3] [--threads 1] [--clock cpu] [--json FILE]
 
 Every round samples the task's prompts again with other seeds, as training steps do; `suffix` learns from round to
-round. A sample must be the same with and without guesses, else the benchmark fails: both then do the same work.
+round, `heads` between rounds, which is not timed. A sample must be the same with and without guesses, else the
+benchmark fails: both then do the same work.
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ async def measure(
 ) -> Measured:
     """All rounds with one engine."""
     engine = LocalEngine(loaded, speculate=how, seed=0)
-    tokens, began = list[list[int]](), clock()
+    tokens, seconds = list[list[int]](), 0.0
     group = min(GROUP, batch)
     for again in range(asked.rounds):
+        began = clock()
         runs = [
             engine.submit(
                 Request(prompt, Sampling(asked.max_tokens, asked.temperature, seed=again * 10_000 + i * 100 + k))
@@ -74,14 +76,16 @@ async def measure(
             for k in range(group)
         ]
         tokens += [sample.actions.tolist() for sample in await asyncio.gather(*runs)]
-    seconds = clock() - began
+        seconds += clock() - began
+        await engine.learn()
     await engine.close()
     return Measured(tokens, seconds, engine.speculation)
 
 
 def compare(loaded: LoadedModel, drafter: str, prompts: list[np.ndarray], batch: int, asked: argparse.Namespace) -> Row:
     """Pairs of runs, one after the other."""
-    how = Speculation(drafter, asked.most, asked.least)
+    how = Speculation.of(drafter)
+    assert how is not None
     pairs = [
         (
             asyncio.run(measure(loaded, how, prompts, batch, asked)),
@@ -112,8 +116,6 @@ def main() -> None:
     parser.add_argument("--task", default="arithmetic")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--drafters", nargs="+", default=["ngram", "suffix"])
-    parser.add_argument("--most", type=int, default=Speculation("ngram").most)
-    parser.add_argument("--least", type=float, default=Speculation("ngram").least)
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=4)
@@ -132,7 +134,7 @@ def main() -> None:
         row = compare(loaded, drafter, prompts, batch, asked)
         rows.append(row)
         print(
-            f"{drafter:8} batch {batch:3}  accepted {row.acceptance:4.0%}"
+            f"{drafter:16} batch {batch:3}  accepted {row.acceptance:4.0%}"
             f"  tokens per forward {row.tokens_per_forward:.2f}"
             f"  tokens/s {row.without:.0f} -> {row.with_guesses:.0f}"
             f"  ratio {row.ratio_min:.2f} / {row.ratio_median:.2f} / {row.ratio_max:.2f}",
