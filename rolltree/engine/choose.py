@@ -38,6 +38,7 @@ async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
     updates: bool = False, lockstep: bool = False, placement: Placement | None = None, speculate: str = "off",
     precision: Precision = "full",
+    lora: int = 0,
 ) -> Engine:  # fmt: skip
     """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
     updated.
@@ -48,6 +49,8 @@ async def choose_engine(
     `speculate`: off, or how to guess ahead (see `rolltree.engine.local.speculate.Speculation`), as suffix:6.
 
     `precision` rounds the local engine's weights (see `rolltree.policy.precision`).
+
+    `lora` is the rank of the adapters that the updates change; vLLM then gets these alone.
 
     Optional parts are imported here only, and their absence is one sentence.
     """
@@ -71,6 +74,8 @@ async def choose_engine(
         more: dict[str, Any] = {} if speculate == "off" else {"speculate": speculate}
         if precision != "full":
             more["precision"] = precision
+        if lora and name == "vllm":
+            more["lora"] = lora
         engine = make(model, version=version, sampling=sampling, lockstep=lockstep, placement=there, **more)
     if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
@@ -127,7 +132,7 @@ def local_engine(
 
 def _vllm(
     model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement,
-    weights: str = "files", **_: Any,
+    weights: str = "files", lora: int = 0, **_: Any,
 ) -> Engine:  # fmt: skip
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
@@ -142,7 +147,7 @@ def _vllm(
         raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
     dtype = str(placement.dtype).removeprefix("torch.")
     reports = "sampling" if distribution else "policy"
-    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights)
+    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights, lora=lora)
 
 
 def _given(_: str, value: Any) -> MakeEngine | None:

@@ -243,7 +243,8 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         runner = TrainRunner()
     budget = amount(config.budget)
     conditions = Conditions(
-        task=config.task, budget=budget, level=config.level, model=config.model or policy_of_task(config.task), axis=config.axis,
+        task=config.task, budget=budget, level=config.level, axis=config.axis,
+        model=config.model or policy_of_task(config.task),
         eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
     )  # fmt: skip
     for folder in (config.out, config.cache):

@@ -42,7 +42,8 @@ def grow(
 
     async def run() -> Forest:
         engine = _engine(model)
-        peers = frozen_peers(parts.peers, model if isinstance(model, (str, Path, LoadedModel)) else None) if parts is not None else {}
+        known = model if isinstance(model, (str, Path, LoadedModel)) else None
+        peers = frozen_peers(parts.peers, known) if parts is not None else {}
         try:
             if parts is not None:
                 check(parts, engine, asked)

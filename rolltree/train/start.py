@@ -157,6 +157,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             placement=job.placement,
             speculate=config.speculate,
             precision=config.engine_precision,
+            lora=0 if config.lora is None else config.lora.rank,
         )
     elif config.speculate != "off":
         raise EngineError(

@@ -1,10 +1,10 @@
 """Drift and makespan of the two orders of block × step: `python -m studies.latents.blocks`.
 
-A long video is a chain of blocks here, each one number: x_b = ρ·x_{b−1} + √(1 − ρ²)·ε. A few-step denoiser draws x̂0 from
-the exact posterior, given the block's own latent and the block before it, adds a small bias, and puts fresh noise on it
-down to the next level, as HiAR's student does (S063). Block-outer shows it the finished block before; step-outer that
-block as it stands after the same step. Only the block before is context, which is all there is to know from a clean
-one (reconstructed).
+A long video is a chain of blocks here, each one number: x_b = ρ·x_{b−1} + √(1 − ρ²)·ε. A few-step denoiser draws x̂0
+from the exact posterior, given the block's own latent and the block before it, adds a small bias, and puts fresh noise
+on it down to the next level, as HiAR's student does (S063). Block-outer shows it the finished block before; step-outer
+that block as it stands after the same step. Only the block before is context, which is all there is to know from a
+clean one (reconstructed).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rolltree.control.blocks import Order, check_order, makespan, order
 
 BLOCKS, STEPS, RHO = 21, 4, 0.9
+ORDERS: dict[Order, str] = {"blocks": "block-outer", "steps": "step-outer (HiAR)"}
 
 
 def denoised(by: Order, bias: float, chains: int = 20_000, seed: int = 0) -> NDArray[np.float64]:
@@ -52,14 +53,16 @@ def _posterior(
 
 def table(biases: tuple[float, ...] = (0.0, 0.05)) -> str:
     """Means of blocks, their deviation, the correlation of neighbours and the makespan with a device for each step."""
-    rows = ["| order | bias | mean of block 1 | of block 7 | of block 21 | deviation | correlation of neighbours | makespan |",
-            "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    heads = ("order", "bias", "mean of block 1", "of block 7", "of block 21", "deviation", "correlation of neighbours",
+             "makespan")  # fmt: skip
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for bias in biases:
-        for by, name in (("blocks", "block-outer"), ("steps", "step-outer (HiAR)")):
+        for by, name in ORDERS.items():
             x = denoised(by, bias)
             near = np.mean([np.corrcoef(x[b], x[b + 1])[0, 1] for b in range(BLOCKS - 1)])
             means = " | ".join(f"{x[b].mean():.3f}" for b in (0, 6, 20))
-            rows.append(f"| {name} | {bias:g} | {means} | {x[20].std():.3f} | {near:.3f} | {makespan(BLOCKS, STEPS, by, STEPS)} |")
+            units = makespan(BLOCKS, STEPS, by, STEPS)
+            rows.append(f"| {name} | {bias:g} | {means} | {x[20].std():.3f} | {near:.3f} | {units} |")
     return "\n".join(rows)
 
 

@@ -1,4 +1,4 @@
-"""Training by the paired objective of DiffusionNFT, with and without a coarse explorer: `python -m studies.latents.paired`.
+"""The paired objective of DiffusionNFT, with and without a coarse explorer: `python -m studies.latents.paired`.
 
 Images are drawn without noise by the old model, graded within their group, noised again, and the model's velocities are
 pulled or pushed (`rolltree.objective.paired_field`); no step has a density and none is kept. This is the base objective

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from rolltree.control.blocks import BlockError, BlockStep, check_order, makespan, order, staged
@@ -35,8 +33,8 @@ from rolltree.train.grow import grow
 from rolltree.train.peers import PeerPolicy
 from rolltree.train.start import train
 from rolltree.tree import Forest
-from rolltree.tree.node import join_actions
 from studies.latents.guidance import StandardNormal
+from studies.latents.proxy import correlation
 from tests.latents.tiny import items, tiny_engine, tiny_loaded, tiny_net
 
 
@@ -130,32 +128,9 @@ def test_a_coarse_sampler_ranks_seeds_and_is_forgotten() -> None:
         assert {tree.prefix(leaf)[1].tobytes() for leaf in live} <= first
 
 
-def _outcomes(bits: int, noise: float) -> tuple[list[float], list[float]]:
-    """Outcomes of the same first latents by the model and by a coarse one."""
-    net = load_model("digits").model
-    out: list[list[float]] = []
-
-    async def run(engine: LatentEngine, shift: int) -> list[float]:
-        prompt = engine.codec.encode(3)
-        first = Sampling(max_tokens=1)
-        seeds = (engine.submit(Request(prompt, replace(first, seed=s))) for s in range(32))
-        paths = [join_actions([prompt, sample.actions]) for sample in await asyncio.gather(*seeds)]
-        draws = (Sampling(seed=1000 * shift + s, temperature=noise) for s in range(32))
-        made = await asyncio.gather(*(engine.submit(Request(p, d)) for p, d in zip(paths, draws, strict=True)))
-        judged = (Digits("symmetric").verify(items(4)[3], None, engine.codec.decode(m.actions)) for m in made)
-        scores = [verdict.score for verdict in await asyncio.gather(*judged)]
-        await engine.close()
-        return scores
-
-    for shift, model in enumerate((net, quantised(net, bits))):
-        out.append(asyncio.run(run(LatentEngine(model), shift)))
-    return out[0], out[1]
-
-
 def test_seeds_keep_their_rank_without_noise_and_lose_it_with_fresh_noise() -> None:
-    without, with_noise = spearmanr(*_outcomes(6, 0.0)), spearmanr(*_outcomes(6, 1.5))
-    assert float(without.statistic) > 0.8  # pyright: ignore[reportAttributeAccessIssue]
-    assert float(with_noise.statistic) < 0.6  # pyright: ignore[reportAttributeAccessIssue]
+    assert correlation(6, 0.0, "symmetric", 3) > 0.8
+    assert correlation(6, 1.5, "symmetric", 3) < 0.6
 
 
 def test_the_coarse_copy_follows_the_trained_model_and_is_never_trained(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from studies.latents.learn import ARMS, PROMPTS, equal_updates, table
 
 
 def test_an_order_by_steps_drifts_less_and_is_the_same_where_nothing_is_biased() -> None:
-    for by in ("blocks", "steps"):
-        still = blocks.denoised(by, 0.0)  # pyright: ignore[reportArgumentType]
+    for by in blocks.ORDERS:
+        still = blocks.denoised(by, 0.0)
         assert abs(float(still.mean())) < 0.01
-    ends = {by: blocks.denoised(by, 0.05)[[0, 20]].mean(1) for by in ("blocks", "steps")}  # pyright: ignore[reportArgumentType]
+    ends = {by: blocks.denoised(by, 0.05)[[0, 20]].mean(1) for by in blocks.ORDERS}
     assert ends["blocks"][1] > 5 * ends["blocks"][0]
     assert ends["steps"][1] < 0.5 * ends["blocks"][1]
 

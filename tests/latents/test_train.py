@@ -16,6 +16,7 @@ from rolltree.recipe.branch_grpo import BranchGrpo
 from rolltree.recipe.dynamic_treerpo import DynamicTreeRpo
 from rolltree.recipe.flow_grpo import FlowGrpo
 from rolltree.recipe.recipe import RecipeError
+from rolltree.recipe.sol_rl import SolRl
 from rolltree.train.config import LoraKnobs, TrainConfig, TrainError
 from rolltree.train.start import train
 from tests.latents.tiny import tiny_loaded
@@ -55,6 +56,14 @@ def test_a_resumed_run_is_the_whole_run(tmp_path: Path) -> None:
     assert np.array_equal(_weights(whole.model), _weights(rest.model))
     saved = load_flow(sorted((tmp_path / "b" / "checkpoints").iterdir())[-1])
     assert np.array_equal(_weights(saved), _weights(rest.model))
+
+
+def test_a_resumed_run_with_a_coarse_copy_is_the_whole_run(tmp_path: Path) -> None:
+    recipe = SolRl(explore=6, keep=4)
+    whole = train(recipe, tiny_loaded(), "digits", out=tmp_path / "a", quiet=True, config=_config(steps=3))
+    train(recipe, tiny_loaded(), "digits", out=tmp_path / "b", quiet=True, config=_config(steps=1))
+    rest = train(recipe, tiny_loaded(), "digits", out=tmp_path / "b", quiet=True, resume=True, config=_config(steps=3))
+    assert np.array_equal(_weights(whole.model), _weights(rest.model))
 
 
 def test_a_penalty_keeps_a_reference_and_a_window_may_move(tmp_path: Path) -> None:
