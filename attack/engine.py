@@ -25,6 +25,9 @@ from attack.frame import Attack, BrokenPromiseError
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Generation, Request, Sample, Sampling
 from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.independent import Independent
+from rolltree.generate.search.bestof import BestOf
+from rolltree.generate.searched import SearchedEngine
 
 REQUESTS = 100
 """Requests of one case."""
@@ -210,12 +213,25 @@ def _local(rng: random.Random, _: Path) -> str:
 
 
 def _exact(rng: random.Random, _: Path) -> str:
+    engine, policy = _tabular(rng)
+    return asyncio.run(_load(rng, engine, lambda r: policy, lambda: None))
+
+
+def _searched(rng: random.Random, _: Path) -> str:
+    inner, policy = _tabular(rng)
+    strategy = rng.choice((BestOf(n=3, wave=2), Independent(2)))
+    engine = SearchedEngine(inner, strategy, tokens=rng.choice((None, 3, 30)))
+    outcome = asyncio.run(_load(rng, engine, lambda r: policy, lambda: setattr(engine, "tokens", None)))
+    _flat()
+    return outcome
+
+
+def _tabular(rng: random.Random) -> tuple[TabularEngine, Any]:
     def policy(prefix: tuple[int, ...]) -> list[float]:
         weights = np.array([1.0 + (sum(prefix[-2:]) * 3 + i) % 5 for i in range(7)])
         return list(weights / weights.sum())
 
-    engine = TabularEngine(policy, Letters("abcdef", eos_id=6), max_context=96, shuffle=rng.choice((None, 1)))
-    return asyncio.run(_load(rng, engine, lambda r: policy, lambda: None))
+    return TabularEngine(policy, Letters("abcdef", eos_id=6), max_context=96, shuffle=rng.choice((None, 1))), policy
 
 
 _seen: list[int] = []
@@ -235,4 +251,5 @@ def _flat() -> None:
 ATTACKS = (
     Attack("engine-local", "the local engine under load, with faults in every part", _local, 4, 200),
     Attack("engine-tabular", "the exact engine under load, with hooks that raise", _exact, 3, 50),
+    Attack("engine-searched", "calls answered by searches under load, given up and stopped", _searched, 1, 50),
 )

@@ -18,7 +18,11 @@ BEGIN, END = "<!-- counted -->\n", "<!-- /counted -->\n"
 ROWS: dict[str, tuple[str, ...]] = {
     "kills, resumed and compared": ("kills", "kills-recipes", "kills-schedules"),
     "nodes, engines, verifiers and drivers of Ray killed": ("ray", "ray-drivers"),
-    "requests with cancellations, updates and faults, 100 a case": ("engine-local", "engine-tabular"),
+    "requests with cancellations, updates and faults, 100 a case": (
+        "engine-local",
+        "engine-tabular",
+        "engine-searched",
+    ),
     "bad input": ("commands", "data", "nodes"),
     "tasks that return anything": ("returns",),
     "escapes": ("judge", "sandbox", "sql", "pages"),

@@ -5,8 +5,9 @@
     python benchmarks/gateway.py forks [--items 50]
 
 `ratio` alternates between requests to the engine and the same requests as chats of sessions over HTTP, from clients in
-another process; it counts the processor time of this one, so other programs on the machine do not matter. `load` and
-`forks` fail where something is lost, or a fork is not reproduced.
+another process. It counts processor time, so other programs on the machine matter little: of this process, and of both,
+where what the clients themselves spend counts against the gateway; the wall clock stands beside it. `load` and `forks`
+fail where something is lost, or a fork is not reproduced.
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ class Ratio:
     engine: float
     gateway: float
     ratio: float
+    ratio_both: float
+    """The clients' processor time counted too."""
+    ratio_wall: float
+    """By the wall clock, which other programs on the machine disturb."""
+    rounds: list[tuple[float, float, float]]
+    """The three ratios of each pair of rounds."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +122,9 @@ def clients(pipe: Any, asked: argparse.Namespace) -> None:
     """The other process: plays all sessions whenever it is told where."""
     while (told := pipe.recv()) is not None:
         address, run = told
+        began = time.process_time()
         asyncio.run(_clients(address, asked, run))
-        pipe.send("done")
+        pipe.send(time.process_time() - began)
 
 
 async def ratio(asked: argparse.Namespace) -> Ratio:
@@ -126,27 +134,32 @@ async def ratio(asked: argparse.Namespace) -> Ratio:
     process = multiprocessing.get_context("spawn").Process(target=clients, args=(theirs, asked), daemon=True)
     process.start()
     rates: dict[str, list[float]] = {"engine": [], "gateway": []}
+    rounds: list[tuple[float, float, float]] = []
     gateway = Gateway(engine)
     async with serving(gateway) as (address, _):
         for repeat in range(asked.repeats + 1):
-            began = time.process_time()
+            wall, began = time.perf_counter(), time.process_time()
             made = await direct(engine, asked)
-            plain = made / (time.process_time() - began)
-            before = sum(s.record.sampled for s in gateway.sessions.values())
-            began = time.process_time()
+            plain, plain_wall = made / (time.process_time() - began), made / (time.perf_counter() - wall)
+            before = sum(s.spent for s in gateway.sessions.values())
+            wall, began = time.perf_counter(), time.process_time()
             ours.send((address, str(repeat)))
-            await asyncio.get_running_loop().run_in_executor(None, ours.recv)
-            spent = time.process_time() - began
-            made = sum(s.record.sampled for s in gateway.sessions.values()) - before
+            others = await asyncio.get_running_loop().run_in_executor(None, ours.recv)
+            spent, wall = time.process_time() - began, time.perf_counter() - wall
+            made = sum(s.spent for s in gateway.sessions.values()) - before
             if repeat:  # the first is a warm-up
                 rates["engine"].append(plain)
                 rates["gateway"].append(made / spent)
-                print(f"engine {plain:.0f}/s  gateway {made / spent:.0f}/s", flush=True)
+                rounds.append((made / spent / plain, made / (spent + others) / plain, made / wall / plain_wall))
+                told = "  ".join(f"{one:.3f}" for one in rounds[-1])
+                print(f"engine {plain:.0f}/s  gateway {made / spent:.0f}/s  ratio, both, wall {told}", flush=True)
     ours.send(None)
     await engine.close()
     middle = {name: statistics.median(values) for name, values in rates.items()}
-    return Ratio(asked.sessions, asked.calls, asked.tokens, middle["engine"], middle["gateway"],
-                 statistics.median(g / e for g, e in zip(rates["gateway"], rates["engine"], strict=True)))  # fmt: skip
+    own, both, wall = (statistics.median(values) for values in zip(*rounds, strict=True))
+    return Ratio(
+        asked.sessions, asked.calls, asked.tokens, middle["engine"], middle["gateway"], own, both, wall, rounds
+    )
 
 
 # -- load --------------------------------------------------------------------------------------------------------------

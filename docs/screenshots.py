@@ -1,6 +1,6 @@
 """Make the pictures of docs/howto/view.md and its neighbours: python docs/screenshots.py [FOLDER [NAME …]]
 
-Without a folder of runs it trains two (grpo and treepo on countdown, two minutes); with names it makes these alone
+Without a folder of runs it trains two (grpo and treepo on countdown, five minutes); with names it makes these alone
 (`calls` needs no runs).
 Needs rolltree[view], Playwright and Chromium.
 """
@@ -16,17 +16,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 IMAGES = Path(__file__).parent / "img"
+SIZE: ViewportSize = {"width": 1180, "height": 860}
 READY = "window.socket?.connected && !document.querySelector('.waiting')"
 
 
 def trained(folder: Path) -> Path:
     """Runs worth a picture."""
-    options = ["--task", "countdown", "--steps", "4", "--prompts", "8", "--forests-every", "2", "--eval-every", "2"]
+    options = ["--task", "countdown", "--steps", "6", "--items", "8", "--prompts", "8", "--forests-every", "1"]
     for recipe in ("grpo", "treepo"):
-        command = [sys.executable, "-m", "rolltree", "train", recipe, *options, "--out", str(folder / recipe)]
+        more = ["--segment", "8"] if recipe == "treepo" else []
+        command = [sys.executable, "-m", "rolltree", "train", recipe, *options, "--eval-every", "2", *more]
+        command += ["--out", str(folder / recipe)]
         subprocess.run(command, check=True)
     return folder
 
@@ -66,9 +69,19 @@ def shoot(page: Page, address: str, name: str, *waits: str) -> None:
 
 
 def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
-    """The pages of one question each: decisive tokens, a what-if."""
+    """The pages of one question each: decisive tokens, one prompt over time, several credits, a what-if."""
     if not only or "decisive" in only:
         shoot(page, f"{address}/decisive?run={run}", "decisive", ".decision")
+    if not only or "modes" in only:
+        page.emulate_media(reduced_motion="reduce")
+        page.goto(f"{address}/modes?run={run}")
+        page.wait_for_function(READY)
+        page.focus(".scrubber input")
+        page.keyboard.press("ArrowLeft")
+        page.hover(".mode:visible >> nth=1")
+        page.screenshot(path=IMAGES / "view-modes.png")
+    if not only or "lens" in only:
+        lens(address, run, page)
     page.goto(f"{address}/run?run={run}")
     page.wait_for_function(READY)
     for level in ("tbody a.row-link", "tbody a.row-link"):
@@ -86,6 +99,23 @@ def analyses(address: str, run: str, page: Page, only: Sequence[str]) -> None:
         page.screenshot(path=IMAGES / "view-whatif.png")
 
 
+def lens(address: str, run: str, page: Page) -> None:
+    """The first tree of the newest step in which two credits disagree."""
+    page.goto(f"{address}/run?run={run}")
+    page.wait_for_function(READY)
+    page.click("tbody a.row-link >> nth=0")
+    page.wait_for_selector("th:has-text('forks')")
+    for place in page.locator("tbody a.row-link").evaluate_all("all => all.map((a) => a.href)"):
+        page.goto(place.replace("/tree?", "/lens?") + "&credits=grpo,fork_relative")
+        page.wait_for_function(READY)
+        if page.locator("a.row-link").count():
+            page.goto(page.locator("a.row-link >> nth=0").evaluate("a => a.href"))
+            page.wait_for_function(READY)
+            page.hover(".token.marked >> nth=0")
+            page.screenshot(path=IMAGES / "view-lens.png")
+            return
+
+
 def pictures(address: str, run: str, page: Page) -> None:
     """All of them."""
     IMAGES.mkdir(exist_ok=True)
@@ -97,15 +127,18 @@ def pictures(address: str, run: str, page: Page) -> None:
     shoot(page, page.url, "step", "tbody a.row-link")
     page.click("tbody a.row-link >> nth=0")
     page.wait_for_selector(".icicle[data-drawn]")
+    page.set_viewport_size({"width": 1180, "height": 1240})  # nothing scrolls when decisions are pointed at
     page.click(".colour-advantage")
     page.wait_for_selector(".colour-advantage.on")
     page.hover(".events li >> nth=0")
     page.hover(".run.chosen .token >> nth=2")
     page.screenshot(path=IMAGES / "view-tree.png")
+    page.set_viewport_size(SIZE)
     page.click(".pair-link")
     page.wait_for_selector(".twin >> nth=1 >> .token >> nth=0")
     page.evaluate("rolltreeTheme()")
     page.screenshot(path=IMAGES / "view-pair.png")
+    page.evaluate("rolltreeTheme()")
 
 
 def main() -> None:
@@ -122,8 +155,8 @@ def main() -> None:
         try:
             assert server.stdout is not None
             address = server.stdout.readline().rpartition(" at ")[2].strip().rstrip("/")
-            page = browser.new_page(viewport={"width": 1180, "height": 860})
-            page.set_default_timeout(600_000)
+            page = browser.new_page(viewport=SIZE)
+            page.set_default_timeout(60_000)
             listens(urlsplit(address).port or 0, server)
             if not only:
                 pictures(address, "treepo", page)

@@ -65,8 +65,8 @@ class RolloutArguments(ClusterArguments):
     """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
     speculate: str = "off"
     """Guess tokens ahead and keep those that would have been drawn: off, ngram, suffix, adjacent, heads or a smaller
-    model with the same tokens; behind a colon the shape: suffix:6, nano:3x2x1, heads:2+3x4, adjacent:spine, or auto. The
-    samples stay the same, up to rounding (docs/howto/speculate.md)."""
+    model with the same tokens; behind a colon the shape: suffix:6, nano:3x2x1, heads:2+3x4, adjacent:spine, or auto.
+    The samples stay the same, up to rounding (docs/howto/speculate.md)."""
     items: int = 2
     """How many prompts."""
     items_from: Literal["train", "test"] = "train"

@@ -10,6 +10,7 @@ from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.policy.device import Placement, place
 from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.net import is_flow
+from rolltree.policy.formats import Precision
 from rolltree.policy.load import LoadedModel, check_writes_tokens, load_codec, load_model
 from rolltree.policy.lora import base_of, holds_adapters
 from rolltree.policy.models import model_folder
@@ -36,6 +37,8 @@ them."""
 async def choose_engine(
     name: str, model: str | Path | LoadedModel, *, version: int = 0, sampling: Sampling | None = None,
     updates: bool = False, lockstep: bool = False, placement: Placement | None = None, speculate: str = "off",
+    precision: Precision = "full",
+    lora: int = 0,
 ) -> Engine:  # fmt: skip
     """An engine on a model. `sampling` is the distribution most requests will have; `updates` says weights will be
     updated.
@@ -45,11 +48,19 @@ async def choose_engine(
     `lockstep` is for the local engine: it waits for what the end of a run brings about (see `LocalEngine`). So is
     `speculate`: off, or how to guess ahead (see `rolltree.engine.local.speculate.Speculation`), as suffix:6.
 
+    `precision` rounds the local engine's weights (see `rolltree.policy.precision`).
+
+    `lora` is the rank of the adapters that the updates change; vLLM then gets these alone.
+
     Optional parts are imported here only, and their absence is one sentence.
     """
     if speculate != "off" and name != "local":
         raise EngineError(
             f"--speculate {speculate} is for --engine local, not {name}; let that engine speculate by its own settings"
+        )
+    if precision != "full" and name != "local":
+        raise EngineError(
+            f"--engine-precision {precision} is for --engine local, not {name}; let that engine round by itself"
         )
     served = name.startswith(("http://", "https://"))
     if served or name in ("vllm", "vllm-ipc"):
@@ -60,7 +71,11 @@ async def choose_engine(
     else:
         make = ENGINES.find(name)
         there = placement or place("cpu")
-        more = {} if speculate == "off" else {"speculate": speculate}
+        more: dict[str, Any] = {} if speculate == "off" else {"speculate": speculate}
+        if precision != "full":
+            more["precision"] = precision
+        if lora and name == "vllm":
+            more["lora"] = lora
         engine = make(model, version=version, sampling=sampling, lockstep=lockstep, placement=there, **more)
     if updates and engine.capabilities.lacking(frozenset({"update"})):
         await engine.close()
@@ -80,7 +95,7 @@ async def _server(address: str, model: str | Path | LoadedModel, version: int) -
 
 def _local(
     model: str | Path | LoadedModel, *, version: int, lockstep: bool, placement: Placement, speculate: str = "off",
-    **_: Any,
+    precision: Precision = "full", **_: Any,
 ) -> Engine:  # fmt: skip
     if not isinstance(model, LoadedModel):
         folder = model_folder(str(model))
@@ -88,11 +103,15 @@ def _local(
         if size is not None:
             check_sampled(size, str(model), placement.device, placement.dtype)
     return local_engine(
-        model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device, speculate=speculate
-    )
+        model, version=version, lockstep=lockstep, dtype=placement.dtype, device=placement.device, speculate=speculate,
+        precision=precision,
+    )  # fmt: skip
 
 
-def local_engine(model: str | Path | LoadedModel, *, version: int = 0, speculate: str = "off", **more: Any) -> Engine:
+def local_engine(
+    model: str | Path | LoadedModel, *, version: int = 0, speculate: str = "off", precision: Precision = "full",
+    **more: Any,
+) -> Engine:  # fmt: skip
     """The engine in this process that samples a model: of a denoiser the one of latents, of any other the local one."""
     loaded = model
     if not isinstance(model, LoadedModel) and is_flow(model_folder(str(model))):
@@ -102,16 +121,18 @@ def local_engine(model: str | Path | LoadedModel, *, version: int = 0, speculate
 
         if speculate != "off":
             raise EngineError(f"--speculate {speculate} guesses tokens, and {loaded.name} writes latents; leave it out")
+        if precision != "full":
+            raise EngineError(f"--engine-precision {precision} is for language models, not {loaded.name}; leave it out")
         return LatentEngine(loaded.model, version)
     from rolltree.engine.local import LocalEngine
     from rolltree.engine.local.speculate import Speculation
 
-    return LocalEngine(loaded, version=version, speculate=Speculation.of(speculate), **more)
+    return LocalEngine(loaded, version=version, speculate=Speculation.of(speculate), precision=precision, **more)
 
 
 def _vllm(
     model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement,
-    weights: str = "files", **_: Any,
+    weights: str = "files", lora: int = 0, **_: Any,
 ) -> Engine:  # fmt: skip
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
@@ -126,7 +147,7 @@ def _vllm(
         raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
     dtype = str(placement.dtype).removeprefix("torch.")
     reports = "sampling" if distribution else "policy"
-    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights)
+    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights, lora=lora)
 
 
 def _given(_: str, value: Any) -> MakeEngine | None:

@@ -114,6 +114,9 @@ class LatentEngine:
         if len(steps) > self.steps:
             raise EngineError(f"the image after {self.steps} steps is finished; fork before its end")
         run = _LatentRun(request, label, steps)
+        if s.max_tokens < 1:
+            run.over("length")
+            return run
         self._runs.append(run)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
@@ -170,13 +173,12 @@ class LatentEngine:
             runs = list(self._runs)
             try:
                 drawn = self._draw(runs)
-            except Exception as error:  # a hook's own
+                for i, run in enumerate(runs):
+                    if not run.ended:
+                        self._tell(run, drawn, i)
+            except BaseException as error:  # every run taken ends, whatever raises
                 for run in runs:
-                    run.end(error)
-                continue
-            for i, run in enumerate(runs):
-                if not run.ended:
-                    self._tell(run, drawn, i)
+                    run.settle(error)
 
     def _tell(self, run: _LatentRun, drawn: _Drawn, i: int) -> None:
         run.begun = True
@@ -203,8 +205,7 @@ class LatentEngine:
         self.calls += sum(r.made > 0 for r in runs)
         moved = mean.clone()
         for i, run in enumerate(runs):
-            if run.request.sampling.hook is not None:
-                moved[i] = run.request.sampling.hook([p.actions[0] for p in run.parts], mean[i])
+            moved[i] = self._guided(run, mean[i])
         noise = torch.from_numpy(np.array([self._normal(r) for r in runs], np.float32))
         x = moved + std[:, None] * noise
         greedy = std.numpy() == 0
@@ -213,6 +214,18 @@ class LatentEngine:
             log_density(x, mean, std).numpy(), log_density(x, moved, std).numpy(),
             entropy(std, self.codec.size).numpy(),
         )  # fmt: skip
+
+    def _guided(self, run: _LatentRun, mean: Tensor) -> Tensor:
+        """The mean after the run's hook; a hook that fails ends its own run only."""
+        if run.request.sampling.hook is None:
+            return mean
+        try:
+            return _checked(run.request.sampling.hook([p.actions[0] for p in run.parts], mean.clone()), mean)
+        except EngineError as error:
+            run.settle(error)
+        except BaseException as error:  # a hook of the user's may raise anything
+            run.settle(EngineError(f"The hook raised {type(error).__name__}: {error}"))
+        return mean
 
     def _guess(self, run: _LatentRun) -> np.ndarray[Any, Any]:
         """The clean image that the denoiser expects from here: one call more, none at the end of a path."""
@@ -251,3 +264,13 @@ class LatentEngine:
             mean, std = step(x, self.model(x, sigma, label), index, noise, self.model.sigmas, self.model.eta)
             means[mine], stds[mine] = mean[: len(mine)], std[: len(mine)]
         return means, stds
+
+
+def _checked(new: Any, old: Tensor) -> Tensor:
+    """What a hook returned, refused where it is no mean."""
+    moved = torch.as_tensor(new)
+    if moved.shape != old.shape:
+        raise EngineError(f"The hook returned shape {tuple(moved.shape)} instead of {tuple(old.shape)}.")
+    if not bool(torch.isfinite(moved).all()):
+        raise EngineError("The hook returned a mean with NaN or infinity.")
+    return moved

@@ -27,10 +27,16 @@ class Ask:
 
     def names(self) -> Iterator[str]:
         """A name for each beginning of the messages (after the first, after the second, …) with these tools."""
-        running = blake2b(_written(list(self.tools)).encode("utf-8", "surrogatepass"), digest_size=16)
+        before = named("", list(self.tools))
         for message in self.messages or ():
-            running.update(_written(same(message)).encode("utf-8", "surrogatepass") + b"\x00")
-            yield running.hexdigest()
+            before = named(before, same(message))
+            yield before
+
+
+def named(before: str, told: Any) -> str:
+    """The name of what has one, with something more behind it."""
+    written = (before + _written(told)).encode("utf-8", "surrogatepass")
+    return blake2b(written, digest_size=16).hexdigest()
 
 
 def message(told: Any, where: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rolltree.engine.protocol import Codec, IntArray, exact_text
-from rolltree.gateway.ask import Ask, Message
+from rolltree.gateway.ask import Ask, Message, named, same
 from rolltree.gateway.how import History, How
 from rolltree.gateway.template import Template, rendered
 from rolltree.tree.node import Array
@@ -40,6 +40,8 @@ class ContextPrompt:
     spans: tuple[Span, ...] = ()
     changed: tuple[int, ...] = ()
     """Turns the template writes differently now, so that their tokens are not part of this context as sampled."""
+    names: tuple[str, ...] = ()
+    """Of the beginnings of its messages."""
     how: How = "begins"
     """How it stands to the calls before it."""
 
@@ -93,13 +95,13 @@ class Contexts:
 
     def place(self, ask: Ask) -> ContextPrompt:
         """The tokens of a call."""
-        names = list(ask.names())
-        known = [self.turns[self._by_key[name]] for name in names if name in self._by_key]
+        names = tuple(ask.names())
+        known = self._known(names)
         prompt = self._placed(ask, known)
-        return replace(prompt, how=self._history.how(ask, names, self._last(prompt, known)))
+        return replace(prompt, names=names, how=self._history.how(ask, names, self._last(prompt, known)))
 
     def _placed(self, ask: Ask, known: Sequence[Turn]) -> ContextPrompt:
-        """`known` are turns whose whole conversation this call repeats, the shortest first; of equal ones the latest."""
+        """`known` are turns whose whole conversation this call repeats, the shortest first; of equal ones the last."""
         if ask.ids is not None:
             ids = np.asarray(ask.ids, np.int32)
             return ContextPrompt(ask, "", ids, tuple(self._sampled_in(ids)))
@@ -114,16 +116,19 @@ class Contexts:
         """Keep what the policy answered: `text` and `message` as the client got them."""
         turn = Turn(len(self.turns), prompt, np.asarray(ids, np.int32), text, message)
         self.turns.append(turn)
-        more = () if message is None or prompt.ask.messages is None else (message,)
-        names = list(replace(prompt.ask, messages=(*(prompt.ask.messages or ()), *more)).names())
-        asked = names[: len(names) - len(more)]
-        known = [self.turns[self._by_key[name]] for name in asked if name in self._by_key]
-        self._history.answered(prompt.ask, names, self._last(prompt, known))
-        if more:
-            self._by_key[names[-1]] = turn.number
+        names = prompt.names
+        self._history.answered(prompt.ask, names, self._last(prompt, self._known(names)))
+        if message is not None and names:
+            name = named(names[-1], same(message))
+            self._history.begun(name)
+            self._by_key[name] = turn.number
         return turn
 
     # -- where a call goes on --------------------------------------------------------------------------------------
+
+    def _known(self, names: Sequence[str]) -> list[Turn]:
+        """Turns whose whole conversation is one of these."""
+        return [self.turns[self._by_key[name]] for name in names if name in self._by_key]
 
     def _last(self, prompt: ContextPrompt, known: Sequence[Turn]) -> int | None:
         """The turn that a call goes on behind."""

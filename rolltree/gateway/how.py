@@ -36,11 +36,15 @@ class History:
         return "shortened" if known else "begins"
 
     def answered(self, ask: Ask, names: Sequence[str], last: int | None) -> None:
-        """Keep a call that was answered; `names` may have that of the answer behind those of the call."""
-        self._asked.add(_name(ask, names[: len(ask.messages or ())]))
+        """Keep a call that was answered."""
+        self._asked.add(_name(ask, names))
         self._begun.update(names)
         if last is not None:
             self._followed.add(last)
+
+    def begun(self, name: str) -> None:
+        """Keep a conversation that ends with an answer."""
+        self._begun.add(name)
 
 
 def _name(ask: Ask, names: Sequence[str]) -> object:

@@ -271,8 +271,9 @@ async def read_body(request: web.Request) -> dict[str, Any]:
     """The JSON object of a body."""
     raw = await request.read()
     try:
-        told = json.loads(raw or b"{}")
-        json.dumps(told, ensure_ascii=False).encode()
+        told = json.loads(raw.decode() or "{}")
+        if b"\\ud" in raw or b"\\uD" in raw:  # half a character may be written as an escape
+            json.dumps(told, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise GatewayError(f"the body is not JSON in UTF-8: {type(error).__name__}: {str(error)[:200]}") from None
     if not isinstance(told, dict):

@@ -86,6 +86,11 @@ class SearchedRun(ToldRun):
         if self.task is not None:
             self.task.cancel()
 
+    def left(self, task: asyncio.Task[None]) -> None:
+        """Its search is over: where that has not said how, as when it was stopped before it began, this does."""
+        error = None if task.cancelled() else task.exception()
+        self.settle(nothing(self.stopped or "abort") if error is None else error)
+
 
 @dataclass(repr=False)
 class SearchedEngine:
@@ -129,6 +134,7 @@ class SearchedEngine:
         run = SearchedRun(request)
         run.begun = True
         run.task = asyncio.create_task(self._search(run, self.asked, room))
+        run.task.add_done_callback(run.left)
         return run
 
     async def score(self, tokens: Array, start: int, want: frozenset[str] = frozenset()) -> Scored:

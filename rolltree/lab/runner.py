@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 from urllib.parse import unquote
@@ -129,8 +130,9 @@ def files_of(conditions: Conditions) -> dict[str, str]:
     rest = conditions.task.partition(":")[2]
     plain = rest.partition("?")[0]
     words = {rest, plain, plain.rpartition(":")[0], conditions.task.partition("?")[0]}
-    # Knobs name files too: rewards, tools, held-out items, a system message.
+    # Knobs name files too: rewards, tools, held-out items, a system message; an agent may be named by its module.
     words |= {match[0] for match in _FILES.finditer(unquote(conditions.task))}
+    words |= {file for match in _MODULE.finditer(unquote(conditions.task)) if (file := _module_file(match[1]))}
     named = [Path(name) for name in sorted(words) if name]
     model = Path(conditions.model)
     weights = sorted(p for p in model.rglob("*") if p.is_file()) if model.is_dir() else []
@@ -138,6 +140,18 @@ def files_of(conditions: Conditions) -> dict[str, str]:
 
 
 _FILES = re.compile(r"[^\s\"'=&?,:\[\]]+\.\w+")
+
+_MODULE = re.compile(r"(?<![\w./\\-])([A-Za-z_][\w.]*)(?=:[A-Za-z_])")
+
+
+def _module_file(name: str) -> str:
+    if name.endswith(".py"):
+        return ""  # a file, which is found by its path
+    try:
+        found = find_spec(name)
+    except (ImportError, ValueError):  # its package is not there
+        found = None
+    return found.origin if found is not None and found.has_location and found.origin else ""
 
 
 def _is_file(path: Path) -> bool:

@@ -26,7 +26,7 @@ from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed, Spans
 from rolltree.policy.pieces import hidden_in_pieces
 from rolltree.policy.protocol import PolicyRead
-from rolltree.policy.publish import merged_weights
+from rolltree.policy.publish import AdaptedWeights, merged_weights
 from rolltree.policy.through import through
 
 NAME = "rolltree"
@@ -100,9 +100,10 @@ class LanguagePolicy:
         """Numbers in a state."""
         return int(core_of(self.model).config.hidden_size)
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> Mapping[str, Tensor]:
         """The state dict of the causal LM itself, with adapters merged into copies of what they adapt."""
-        return merged_weights(core_of(self.model))
+        core = core_of(self.model)
+        return merged_weights(core) if core is self.model else AdaptedWeights(self.model)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Its weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,47 @@ from rolltree.policy.protocol import Policy
 def weights_of(policy: Policy) -> Mapping[str, Tensor]:
     """What an engine takes of a policy. Tensors may be the live ones: an engine copies what it takes."""
     return policy.weights()
+
+
+class AdaptedWeights(Mapping[str, Tensor]):
+    """Weights of a model under low-rank adapters: to who reads them the whole state dict, merged when it is first read;
+    `adapters` are alone what training changes.
+    """
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
+        self._whole: dict[str, Tensor] | None = None
+
+    @property
+    def config(self) -> Any:
+        """peft's description of the adapters."""
+        return self._wrapped.peft_config[self._wrapped.active_adapter]
+
+    @property
+    def adapters(self) -> dict[str, Tensor]:
+        """The adapters' live tensors, named as peft saves them."""
+        from peft import get_peft_model_state_dict
+
+        return get_peft_model_state_dict(self._wrapped, save_embedding_layers=False)
+
+    @property
+    def _merged(self) -> dict[str, Tensor]:
+        if self._whole is None:
+            self._whole = merged_weights(self._wrapped.get_base_model())
+        return self._whole
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._merged[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._merged)
+
+    def __len__(self) -> int:
+        return len(self._merged)
+
+    def __reduce__(self) -> tuple[type[dict[str, Tensor]], tuple[dict[str, Tensor]]]:
+        # To another process go the weights, not the model.
+        return dict, (self._merged,)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from typing import Any
 from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.knobs import check_instance
+from rolltree.policy.formats import Precision
 from rolltree.rollout.config import RolloutConfig
 from rolltree.varying import corners, schedules, settled
 
@@ -97,8 +98,14 @@ class TrainConfig:
     trained weights are float32 in any case."""
     speculate: str = "off"
     """Guess tokens ahead and keep those that would have been drawn: off, ngram, suffix, adjacent, heads or a smaller
-    model with the same tokens; behind a colon the shape: suffix:6, nano:3x2x1, heads:2+3x4, adjacent:spine, or auto. The
-    samples stay the same, up to rounding (docs/howto/speculate.md)."""
+    model with the same tokens; behind a colon the shape: suffix:6, nano:3x2x1, heads:2+3x4, adjacent:spine, or auto.
+    The samples stay the same, up to rounding (docs/howto/speculate.md)."""
+    engine_precision: Precision = "full"
+    """Round the local engine's weights as a serving engine would: bf16, int8, fp8 or fp8-block. It then samples another
+    policy than the one in training, unless train_precision is the same."""
+    train_precision: Precision = "full"
+    """Compute with weights rounded like this in training; gradients go to fine weights. The same on both sides leaves
+    no mismatch between engine and trainer."""
     gradient_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass instead of keeping them: less memory, a third more
     work."""

@@ -12,6 +12,7 @@ from rolltree.objective.hooks import accumulator_of
 from rolltree.policy.device import HALF, Compute, narrowed, place
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.lora import with_lora
+from rolltree.policy.precision import round_forward
 from rolltree.policy.protocol import OwnPolicy, Policy, policy_of
 from rolltree.policy.unadapted import Unadapted
 from rolltree.recipe.compose import moving
@@ -37,6 +38,7 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig, stages: Sequence
     if config.piece and any(accumulator_of(stage.objective) is not None for stage in stages):
         raise TrainError(f"{parts.name} needs each path's own gradient, which pieces do not keep; leave out piece")
     compute, lora = compute_of(config), config.lora
+    _round(model, config)
     needed = {"reference", "previous"}.intersection(*[frozenset[str]().union(*(s.objective.needs for s in stages))])
     # What the policy was at first is under its adapters, unless the reference moves on with the policy.
     under = lora is not None and not moving(stages)
@@ -58,6 +60,16 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig, stages: Sequence
         anchors["previous"] = policy_of(deepcopy(model).requires_grad_(False), compute)
     optim = optim_at(config, parts)
     return Learner(policy, make_optimizer(policy, optim), optim, anchors)
+
+
+def _round(model: Any, config: TrainConfig) -> None:
+    """Let the model compute as coarsely as the engine does."""
+    if config.train_precision == "full":
+        return
+    if isinstance(model, OwnPolicy) or config.lora is not None or config.ranks > 1:
+        what = "a policy without tokens" if isinstance(model, OwnPolicy) else "lora" if config.lora else "several ranks"
+        raise TrainError(f"train_precision={config.train_precision!r} does not go with {what}; leave one of them out")
+    round_forward(model, config.train_precision)
 
 
 def fixed_copy(model: Any, compute: Compute) -> Policy:

@@ -156,10 +156,17 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             lockstep=schedule.lockstep or schedule.stop.abort,
             placement=job.placement,
             speculate=config.speculate,
+            precision=config.engine_precision,
+            lora=0 if config.lora is None else config.lora.rank,
         )
     elif config.speculate != "off":
         raise EngineError(
             f"speculate is {config.speculate!r}, and this run was given its engine; make that engine speculate instead"
+        )
+    elif config.engine_precision != "full":
+        raise EngineError(
+            f"engine_precision is {config.engine_precision!r}, and this run was given its engine; make that engine "
+            "with this precision instead"
         )
     else:
         engine = asked

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -120,15 +121,16 @@ class _Reader:
         here = self.events.get(int(self.tree.ids[place]), [])
         asked = {(e.numbers["session"], e.numbers["call"]): e for e in here if e.kind == "act" and "call" in e.numbers}
         path = self.tree.path(place)
-        for (session, number, how), mine in told.items():
-            event = asked.get((session, number))
-            first = self._first(path)
+        first = not any(self.policy[row] for row in path)
+        for (session, named, word), mine in told.items():
+            event = asked.get((session, named))
             if event is not None:
-                how, sampled = event.numbers.get("how", ""), event.numbers.get("sampled", 0)
+                number, how = named, event.numbers.get("how", "")
+                sampled = event.numbers.get("sampled", 0)
             else:
+                number = self._notes(mine[0]).get("turn", self._turn(path)) if named is None else named
+                how = word or ("begins" if first else "goes on")
                 sampled = sum(int(self.tree.length[row]) for row in path if self.policy[row])
-                number = self._notes(mine[0]).get("turn", self._turn(path)) if number is None else number
-                how = how or ("begins" if first else "goes on")
             about = [e for row in self._answer(mine) for e in self.events.get(int(self.tree.ids[row]), [])]
             kinds = ("select", "drop", "prune", "fail")
             yield ShownCall(
@@ -171,14 +173,9 @@ class _Reader:
         node, birth = int(self.tree.ids[head]), self.tree.word("birth", head)
         return CallReply(head, node, tokens, birth, self._text(head), end)
 
-    def _first(self, path: Sequence[int]) -> bool:
-        return not any(self.policy[row] for row in path)
-
     def _turn(self, path: Sequence[int]) -> int:
         """How many calls of a rollout were answered before, those in contexts of their own too."""
-        turns = sum(
-            bool(self.policy[row] and not self.policy[after]) for row, after in zip(path, path[1:], strict=False)
-        )
+        turns = sum(bool(self.policy[row] and not self.policy[after]) for row, after in pairwise(path))
         apart = (e for row in path for e in self.events.get(int(self.tree.ids[row]), []))
         return turns + sum(e.kind == "act" and "turn" in e.numbers for e in apart)
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rolltree.generate.join import ASIDE
 from rolltree.tree import Event
 from rolltree.view.calls import NEW, ShownCall, TreeCalls
 from rolltree.view.outline import Outline
 from rolltree.view.rows import events_of, records
 
 MOST_ROLLOUTS = 300
-ASIDE = "aside"
-"""The note of a leaf that ends a context of its own and is no rollout (`rolltree.generate.join`)."""
 
 
 @dataclass(frozen=True)

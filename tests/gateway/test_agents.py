@@ -20,6 +20,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow
 from rolltree.generate.turns import play
+from rolltree.lab.runner import Conditions, files_of
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import RECIPES
 from rolltree.task.data.flags import DataFlags
@@ -236,6 +237,19 @@ def test_flags_name_it_so_that_it_is_found_again():
     flags = DataFlags(agent="tests.gateway.agents:echo?stop=%21&seconds=7")
     task = pickle.loads(pickle.dumps(load_task(flags.address("calculator?fail_rate=0"))))
     assert (task.stop, task._seconds, task.inner.fail_rate) == (("!",), 7, 0)
+
+
+@pytest.mark.parametrize("named", ["python {}/played.py --fast", "{}/played.py:solve", "played:solve"])
+def test_a_comparison_runs_again_when_its_agent_has_changed(named, tmp_path, monkeypatch):
+    """Finished runs are found again by what they were made from, and the agent is part of that."""
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "played.py"
+    file.write_text("def solve(item): return '1'\n")
+    conditions = Conditions(DataFlags(agent=named.format(tmp_path)).address("countdown"), 1000)
+    before = files_of(conditions)
+    assert str(file) in before
+    file.write_text("def solve(item): return '2'\n")
+    assert files_of(conditions) != before
 
 
 def test_train_takes_an_agent_and_so_does_rollout(tmp_path, capsys):

@@ -62,7 +62,7 @@ def check_whole(session):
 def test_the_client_hears_the_best_and_goes_on_from_it(name):
     async def work():
         async with choosing(scorer_of(name)) as c:
-            said, used = await chat(c)
+            _, used = await chat(c)
             await c.post("/s/s/reward", {"reward": 1})
             session = c.gateway.sessions["s"]
             check_whole(session)

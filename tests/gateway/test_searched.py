@@ -13,6 +13,7 @@ from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.engine.tabular import TabularEngine
 from rolltree.gateway.gateway import Gateway
 from rolltree.gateway.server import serving
+from rolltree.generate import searched as searching
 from rolltree.generate.judge.measured import answer_of
 from rolltree.generate.search.bestof import BestOf
 from rolltree.generate.searched import SearchedEngine
@@ -108,6 +109,30 @@ def test_stopped_it_hands_over_nothing_unfinished_and_a_crash_is_no_answer():
             engine.submit(Request(prompt, Sampling(hook=lambda seen, row: row)))
         with pytest.raises(EngineError, match="has no entropy"):
             engine.submit(Request(prompt, Sampling(), frozenset({"entropy:full"})))
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("how", ["stopped", "given up", "no text"])
+def test_a_search_ends_whatever_becomes_of_it(how, monkeypatch):
+    async def work():
+        engine, _ = searched(votes(), Lone())
+        prompt = np.asarray(engine.codec.encode("a"), np.int32)
+        if how == "no text":
+            monkeypatch.setattr(searching, "exact_text", lambda *_: 1 // 0)
+        run = engine.submit(Request(prompt, Sampling(max_tokens=1)))
+        if how == "stopped":
+            run.stop("abort")
+            assert (await asyncio.wait_for(run, 20)).finish == "abort"
+        elif how == "given up":
+            waiting = asyncio.ensure_future(asyncio.wait_for(run, 20))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            assert (await asyncio.wait_for(run, 20)).finish in ("abort", "length")
+        else:
+            with pytest.raises(ZeroDivisionError):
+                await asyncio.wait_for(run, 20)
 
     asyncio.run(work())
 

@@ -191,6 +191,7 @@ def test_what_cannot_be_served_is_one_sentence_and_harms_nobody():
             for path, body, status, word in (
                 ("/v1/chat/completions", b"{broken", 400, "not JSON"),
                 ("/v1/chat/completions", b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, "UTF-8"),
+                ("/v1/chat/completions", b'{"messages": [{"role": "user", "content": "\xed\xa0\x80"}]}', 400, "UTF-8"),
                 ("/v1/chat/completions", b"[1]", 400, "no JSON object"),
                 ("/v1/chat/completions", {"messages": []}, 400, "empty"),
                 ("/v1/chat/completions", {"messages": [{"role": "god", "content": "x"}]}, 400, "role"),

@@ -13,7 +13,7 @@ import torch
 
 from rolltree.contract.latents import LATENT_CHECKS
 from rolltree.engine.latent import LatentEngine
-from rolltree.engine.protocol import Request, Sample, Sampling
+from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.generate.branches import Branches
 from rolltree.policy.errors import ModelError
 from rolltree.policy.flow.policy import FlowPolicy
@@ -122,3 +122,50 @@ def test_guidance_moves_the_mean_and_is_booked() -> None:
     s = asyncio.run(run())
     assert (s.logp[1:5] != s.sampling_logprob[1:5]).all()
     assert np.isfinite(s.sampling_logprob[1:5]).all()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, StopIteration, ValueError])
+def test_a_hook_that_raises_anything_ends_its_own_run_and_no_other(error: type[BaseException]) -> None:
+    def raising(generated: Sequence[Any], mean: Any) -> Any:
+        raise error
+
+    assert error.__name__ in _beside(raising)
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"), [(lambda s, mean: mean[:-1], "shape"), (lambda s, mean: mean * np.nan, "NaN"),
+                       (lambda s, mean: "x", "Error")],
+)  # fmt: skip
+def test_a_hook_that_returns_no_mean_is_an_engine_error(hook: Any, told: str) -> None:
+    assert told in _beside(hook)
+
+
+def _beside(hook: Any) -> str:
+    """What a run with a hook ends with; one beside it comes to what it comes to alone."""
+
+    async def both() -> str:
+        engine = tiny_engine()
+        asked = Request(engine.codec.encode(1), Sampling(seed=1))
+        alone = await engine.submit(asked)
+        bad = engine.submit(Request(engine.codec.encode(1), Sampling(seed=1, hook=hook)))
+        good = await asyncio.wait_for(engine.submit(asked), 60)
+        assert (good.actions == alone.actions).all()
+        with pytest.raises(EngineError) as failed:
+            await asyncio.wait_for(bad, 60)
+        await engine.close()
+        return str(failed.value)
+
+    return asyncio.run(both())
+
+
+def test_a_denoiser_that_breaks_anywhere_ends_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        engine = tiny_engine()
+        monkeypatch.setattr(LatentEngine, "_guess", lambda *_: 1 // 0)
+        asked = Request(engine.codec.encode(1), Sampling(seed=1, max_tokens=2), frozenset({"hidden"}))
+        got = await asyncio.wait_for(asyncio.gather(*map(engine.submit, [asked, asked]), return_exceptions=True), 60)
+        assert all(isinstance(each, ZeroDivisionError) for each in got)
+        none = await engine.submit(Request(engine.codec.encode(1), Sampling(seed=1, max_tokens=0)))
+        assert (len(none.actions), none.finish) == (0, "length")
+
+    asyncio.run(run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import Any
 
@@ -22,7 +23,7 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.llama_train import covers
 from rolltree.policy.lora import with_lora
 from rolltree.policy.packed import pack
-from rolltree.policy.publish import weights_of
+from rolltree.policy.publish import AdaptedWeights, weights_of
 from rolltree.tree.table import table
 from tests.policy.forests import VOCAB, random_tree, tiny_llama
 
@@ -105,3 +106,9 @@ def test_adapters_take_part_and_merge_into_what_is_published() -> None:
     assert torch.allclose(LanguagePolicy(merged).read(packed).logp, logp, atol=1e-5)
     assert set(weights_of(policy)) == set(plain)
     assert any(not torch.equal(plain[k], v) for k, v in weights_of(policy).items())
+    sent = weights_of(policy)
+    assert isinstance(sent, AdaptedWeights)
+    assert {k.split(".")[-3] for k in sent.adapters} == {"q_proj", "down_proj"}
+    arrived = pickle.loads(pickle.dumps(sent))  # as to an engine in another process
+    assert type(arrived) is dict
+    assert all(torch.equal(arrived[k], v) for k, v in sent.items())

@@ -26,6 +26,7 @@ PLACES = (
     "/tree?run=planted&step=1&tree=t0&node=6&colour=entropy", "/tree?run={run}/whatif/001&tree={tree}",
     "/pair?run=planted&step=1&tree=t0&a=3&b=6", "/search?run={run}&step=2&q=role:policy", "/findings?run={run}",
     "/decisive?run={run}&step=2", "/modes?run={run}", "/lens?run={run}&step=2&tree={tree}&node={leaf}",
+    "/calls?run={run}&step=2&tree={tree}",
     "/whatif?run={run}", "/whatif?run={run}&step=2&tree={tree}&node={leaf}&token=1", "/whatif?run={run}&saved=001",
     "/tree?run={run}&step=2&tree=nothing", "/nowhere?run=x", "/run?run=nothing",
 )  # fmt: skip

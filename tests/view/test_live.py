@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -168,14 +169,25 @@ def test_a_pair_shows_the_first_difference_and_only_facts_that_differ(tab: Windo
 
 def test_search_counts_all_and_gives_paths_and_rewards(tab: Window):
     page = tab.open("/search?run=first&step=1&q=wrong")
-    page.wait_for_selector("text=3 found; 21 nodes looked at")
+    page.wait_for_selector("text=3 found in 21 nodes")
     cells = page.locator("tbody tr >> nth=0 >> td").all_inner_texts()
     assert cells[3:] == ["0 › 1 › 2 › 4", "0"]
+    tab.open("/search?run=first&step=1&q=status:pruned").wait_for_selector("text=3 found in 21 nodes")
+
+
+def test_links_beside_a_node_stand_apart(tab: Window):
+    page = tab.open("/tree?run=first&step=1&tree=t0&node=3")
+    page.wait_for_selector(".pair-link")
+    boxes = [page.locator(f".{name}-link").bounding_box() for name in ("lens", "whatif", "pair")]
+    for left, right in itertools.pairwise(boxes):
+        assert right["x"] >= left["x"] + left["width"] + 8 or right["y"] >= left["y"] + left["height"]
 
 
 @pytest.mark.parametrize("tab", [390], indirect=True)
 def test_pages_fit_a_telephone(tab: Window):
-    for place in PLACES:
+    more = ("/decisive?run=first", "/lens?run=first&step=1&tree=t0&node=3", "/modes?run=first", "/whatif?run=first",
+            "/whatif?run=first&step=1&tree=t0&node=3")  # fmt: skip
+    for place in (*PLACES, *more):
         page = tab.open(place)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, place
 

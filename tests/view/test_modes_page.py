@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from rolltree.view import onefile
+from rolltree.view.colours import contrast
 from tests.analysis.test_modes import a_run_over_time
 from tests.view.conftest import Viewer
+
+ASSETS = Path(onefile.__file__).parent / "assets"
 
 
 def widths(page) -> dict[str, float]:
@@ -32,3 +37,20 @@ def test_modes_grow_and_die_under_the_slider(started, browser, tmp_path: Path):
     assert "0 1\tall along\t50 %\t50 %" in rows
     assert wrong == []
     page.close()
+
+
+def test_words_on_a_branch_read_at_any_rate_of_success(browser):
+    script = (ASSETS / "scrubber.js").read_text().replace("export default", "window.scrubber =")
+    page = browser.new_page()
+    page.add_script_tag(content=f"(() => {{ {script} }})()")
+    drawn = page.evaluate(
+        """() => [...Array(101).keys()].map((i) => {
+            const data = { modes: [{ parent: -1, depth: 0, share: [1], solved: [i / 100] }] };
+            const [place] = window.scrubber.computed.places.call({ data, at: 0 });
+            return [place.background, place.color];
+        })"""
+    )
+    page.close()
+    for ground, ink in drawn:
+        colour = "#" + "".join(f"{int(v):02x}" for v in re.findall(r"\d+", ground))
+        assert contrast(colour, {"#000": "#000000", "#fff": "#ffffff"}.get(ink, ink)) >= 4.5, (ground, ink)

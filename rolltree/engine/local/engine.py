@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ from rolltree.policy.decode import decoder_of
 from rolltree.policy.decoder import Decoder
 from rolltree.policy.device import HALF, free_memory
 from rolltree.policy.errors import ModelError
+from rolltree.policy.formats import Precision, check_precision
 from rolltree.policy.load import LoadedModel, load_model, read_weights
+from rolltree.policy.precision import linear_weights, rounded_state
 from rolltree.tree.node import Array, Finish, FloatArray
 
 _GIVES = ("entropy", "entropy:full", "top", "hidden", "score", "greedy", "hook", "embeddings")
@@ -47,7 +49,8 @@ class LocalEngine:
     `lockstep` no token is made between news of a run and what is submitted or stopped because of it, so that a program
     makes the same requests every time, in the same batches. Engines that answer each other in one program are made
     `beside` the first of them, and step in turns with it. `speculate` guesses tokens ahead and keeps those that would
-    have been drawn anyway; `speculation` counts what came of it.
+    have been drawn anyway; `speculation` counts what came of it. `precision` rounds the weights of linear layers,
+    those of every update too (see `rolltree.policy.precision`).
     """
 
     def __init__(
@@ -67,12 +70,16 @@ class LocalEngine:
         lockstep: bool = False,
         beside: LocalEngine | None = None,
         speculate: Speculation | None = None,
+        precision: Precision = "full",
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         source, self.codec = _source(model, codec, dtype)
         """Its tokenizer."""
         decoder = decoder_of(source, dtype, torch.device(device))
+        self._round = _rounding(source, precision)
+        if precision != "full":
+            decoder.load(self._round(source.state_dict()))
         context = min(max_context or decoder.max_context, decoder.max_context)
         memory = max_tokens_in_memory or _default_memory(decoder, max_batch, context)
         if max_batch < 1 or memory < 2:
@@ -166,7 +173,7 @@ class LocalEngine:
 
     async def update_weights(self, weights: Any, version: int, *, caches: Caches = "recompute") -> None:
         """Take a state dict, a Hugging Face model or a folder under a new version; all or nothing."""
-        state = _state_of(weights)
+        state = self._round(_state_of(weights))
         if version <= self.version:
             raise EngineError(f"Version {version} is not above the present {self.version}; versions only grow.")
 
@@ -251,6 +258,15 @@ def _speculator(how: Speculation, target: Target) -> Speculator:
     if why := why_no_trees(target):
         raise EngineError(f"speculate needs a model that reads trees of guesses, and with this one {why}; leave it out")
     return Speculator(how, target)
+
+
+def _rounding(model: PreTrainedModel, precision: Precision) -> Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]:
+    """What is done to weights before they are taken."""
+    check_precision(precision)
+    if precision == "full":
+        return lambda state: state
+    names = frozenset(linear_weights(model))
+    return lambda state: rounded_state(state, names, precision)
 
 
 def _default_memory(decoder: Decoder, max_batch: int, context: int) -> int:

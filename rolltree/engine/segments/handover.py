@@ -25,10 +25,16 @@ def handed_over(weights: Any) -> Generator[Path]:
             raise EngineError(f"{weights} is no folder with *.safetensors weights.")
         yield Path(weights).resolve()
         return
-    state = state_of(weights)
+    with folder_of(state_of(weights), "model.safetensors") as place:
+        yield place
+
+
+@contextmanager
+def folder_of(state: Mapping[str, Tensor], name: str) -> Generator[Path]:
+    """A folder with these tensors in a file of this name, for a while."""
     where = _SHARED if _SHARED.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="rolltree-weights-", dir=where) as place:
-        save_file(_plain(state), Path(place) / "model.safetensors")
+        save_file(_plain(state), Path(place) / name)
         yield Path(place)
 
 

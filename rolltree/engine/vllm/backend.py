@@ -12,6 +12,7 @@ from typing import Any
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.handover import handed_over, state_of
 from rolltree.engine.segments.wire import Alternatives, Piece, Reach, SegmentRead, SegmentRequest
+from rolltree.engine.vllm.adapters import Adapters
 from rolltree.engine.vllm.transfer import Transfer
 
 
@@ -20,7 +21,7 @@ class VllmBackend:
 
     def __init__(
         self, llm: Any, vocab: int, alternatives: int, *, of_sampling: bool, version: int,
-        transfer: Transfer | None = None,
+        transfer: Transfer | None = None, adapters: Adapters | None = None,
     ) -> None:  # fmt: skip
         served = int(llm.model_config.get_vocab_size())
         if served != vocab:
@@ -33,7 +34,7 @@ class VllmBackend:
             vocab, int(llm.model_config.max_model_len), alternatives, of_sampling, scores=True, updates=True
         )
         self.version = version
-        self._llm, self._transfer = llm, transfer
+        self._llm, self._transfer, self._adapters = llm, transfer, adapters
         self._names = itertools.count()
         self._told = False
 
@@ -75,8 +76,12 @@ class VllmBackend:
         raise EngineError("vLLM ended a scoring request without an answer")
 
     async def load(self, weights: Any, version: int) -> None:
-        """Let vLLM's workers take the weights in place: from memory where that was set up, else from a file."""
-        if self._transfer is not None and not isinstance(weights, (str, Path)):
+        """Let vLLM's workers take the weights in place: adapters alone or from memory where that was set up, else whole
+        from a file.
+        """
+        if self._adapters is not None:
+            await self._adapters.load(weights)
+        elif self._transfer is not None and not isinstance(weights, (str, Path)):
             await self._transfer.send(state_of(weights))
         else:
             with handed_over(weights) as folder:
@@ -98,7 +103,10 @@ class VllmBackend:
 
         name, ended = f"rolltree-{next(self._names)}", False
         try:
-            coming = await self._llm.add_request(name, tokens_input(list(tokens), cache_salt=salt), params)
+            under = None if self._adapters is None else self._adapters.request
+            coming = await self._llm.add_request(
+                name, tokens_input(list(tokens), cache_salt=salt), params, lora_request=under
+            )
             while not ended:
                 try:
                     out = coming.get_nowait() or await coming.get()

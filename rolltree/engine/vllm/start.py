@@ -12,6 +12,7 @@ import torch
 
 from rolltree.engine.protocol import Codec, EngineError
 from rolltree.engine.segments import SegmentEngine, SegmentPatience
+from rolltree.engine.vllm.adapters import Adapters, room_for
 from rolltree.engine.vllm.backend import VllmBackend
 from rolltree.engine.vllm.transfer import Transfer, ipc
 from rolltree.policy.load import LoadedModel, load_codec
@@ -30,7 +31,8 @@ Weights = Literal["files", "ipc"]
 def start(
     model: str | Path | LoadedModel, *, codec: Codec | None = None, reports: Reports = "policy", alternatives: int = 64,
     dtype: str = "float32", max_context: int | None = None, max_batch: int = 256, eager: bool = True,
-    version: int = 0, seed: int | None = None, weights: str = "files", **engine: Any,
+    version: int = 0, seed: int | None = None, weights: str = "files", lora: int = 0,
+    **engine: Any,
 ) -> SegmentEngine:  # fmt: skip
     """An engine on a model's folder. Blocks until vLLM is up, which takes from seconds to minutes.
 
@@ -40,7 +42,8 @@ def start(
     alternatives off the policy are. `engine` goes to vLLM's engine arguments as it is.
 
     `weights` says how new weights reach vLLM: by a file in memory ("files"), or from the trainer's memory on a card to
-    vLLM's on the same card ("ipc", vLLM's own weight transfer).
+    vLLM's on the same card ("ipc", vLLM's own weight transfer). With `lora`, the rank of adapters that are trained on
+    this model, every update hands over the adapters alone, to vLLM's own LoRA.
     """
     require()
     path = model.path if isinstance(model, LoadedModel) else None
@@ -58,23 +61,27 @@ def start(
         "logprobs_mode": "raw_logprobs" if reports == "policy" else "processed_logprobs", "disable_log_stats": True,
         "trust_remote_code": trusts_code(),
     }  # fmt: skip
-    _check_way(weights, engine)
+    _check_way(weights, lora, engine)
+    if lora:
+        settings |= room_for(lora)
     if weights == "ipc":
         settings["weight_transfer_config"] = {"backend": "ipc"}
     llm = _up(settings | engine)
     backend = VllmBackend(
         llm, vocab, most, of_sampling=reports == "sampling", version=version,
-        transfer=Transfer(llm, ipc) if weights == "ipc" else None,
+        transfer=Transfer(llm, ipc) if weights == "ipc" else None, adapters=Adapters(llm) if lora else None,
     )  # fmt: skip
     return SegmentEngine(backend, known, patience=SegmentPatience(tries=1), seed=seed)
 
 
-def _check_way(weights: str, engine: Mapping[str, Any]) -> None:
+def _check_way(weights: str, lora: int, engine: Mapping[str, Any]) -> None:
     """Refuse a way of handing weights over that cannot work here."""
     if weights not in get_args(Weights):
         raise EngineError(
             f"weights={weights!r} is no way to hand over weights; choose {' or '.join(get_args(Weights))}"
         )
+    if lora and weights == "ipc":
+        raise EngineError("weights='ipc' hands over whole weights, and lora adapters alone; choose one of the two")
     shards = int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if weights == "ipc" and (seen, shards) != (1, 1):

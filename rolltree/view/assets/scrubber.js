@@ -5,6 +5,11 @@ const shade = (rate) => {
   const [a, b, t] = rate < 0.5 ? [low, middle, rate * 2] : [middle, high, rate * 2 - 1];
   return `rgb(${a.map((v, i) => Math.round(v + (b[i] - v) * t)).join(",")})`;
 };
+// Black or white, whichever has more contrast (WCAG 2) with a colour; both have the same at a luminance of 0.179.
+const ink = (colour) => {
+  const [r, g, b] = colour.match(/\d+/g).map((v) => (v / 255 <= 0.04045 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
+};
 export default {
   template: `<div class="scrubber"><label class="bar">step <output>{{ data.steps[at] }}</output>
     <input type="range" min="0" :max="data.steps.length - 1" v-model.number="at" aria-label="training step"
@@ -31,8 +36,9 @@ export default {
         const share = mode.share[this.at];
         if (mode.parent >= 0) filled[mode.parent] += share;
         const rate = mode.solved[this.at];
+        const ground = shade(rate);
         return { left: `${100 * left[i]}%`, width: `${100 * share}%`, top: `${26 * mode.depth + 4}px`,
-          background: shade(rate), color: rate !== null && (rate < 0.15 || rate > 0.85) ? "#fff" : "#16181b",
+          background: ground, color: ground ? ink(ground) : "",
           visibility: share > 0 ? "visible" : "hidden" };
       });
     },

@@ -1,4 +1,4 @@
-"""The calls of an agent: its sessions or rollouts, and every call with its context, its answers and what came of them."""
+"""The calls of an agent: its sessions or rollouts, and each call with its context, answers and what came of them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ def add(site: Site) -> None:
         async def body() -> None:
             source, at = site.get(run), whole("step", step)
             up = link("tree", run=source.name, step=at, tree=tree, node=node)
-            with frame(Crumb(f"credits of {tree}", source, at, up)):
+            trail = (("the forest" if at is None else f"step {at}", link("step", run=source.name, step=at)), (tree, up))
+            with frame(Crumb(f"credits of {tree}", source, at, up, trail=trail if tree else ())):
                 await shown(lambda: _draw(source, at, tree, whole("node", node), credits))
 
         await paged(body)

@@ -54,12 +54,13 @@ async def _draw(source: RunSource, step: int | None, q: str) -> None:
                 names, value=step, label="in",
                 on_change=lambda e: ui.navigate.to(link("search", run=source.name, step=e.value, q=q)),
             ).props("dense outlined")  # fmt: skip
-    found = await asyncio.to_thread(lambda: search(source.archive(step), pieces_of(source), q))
+    archive = await asyncio.to_thread(source.archive, step)
+    found = await asyncio.to_thread(lambda: search(archive, pieces_of(source), q))
     if found.note:
         says(found.note)
     if found.hits:
         many = f"{len(found.hits):,} of {found.matches:,}" if found.matches > len(found.hits) else f"{found.matches:,}"
-        ui.label(f"{many} found; {found.looked:,} nodes looked at").classes("soft counted")
+        ui.label(f"{many} found in {len(archive):,} nodes").classes("soft counted")
         heads = [Column("node"), Column("text", "words"), Column("what it is", "left"), Column("path", "words"),
                  Column("reward", title="mean outcome of the judged leaves at or below it")]  # fmt: skip
         PageTable(heads, [

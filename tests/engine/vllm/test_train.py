@@ -9,9 +9,10 @@ from rolltree.cli import main
 pytestmark = pytest.mark.vllm
 
 
-def test_rolltree_train_with_the_vllm_engine(tmp_path):
+@pytest.mark.parametrize("more", [[], ["--lora", "4"]], ids=["all weights", "adapters"])
+def test_rolltree_train_with_the_vllm_engine(more, tmp_path):
     command = ["train", "grpo", "--engine", "vllm", "--task", "countdown", "--steps", "2", "--prompts", "4"]
-    command += ["--eval-every", "0", "--doctor", "0", "--json", "--out", str(tmp_path / "run")]
+    command += ["--eval-every", "0", "--doctor", "0", "--json", "--out", str(tmp_path / "run"), *more]
     assert main(command) == 0
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     trained = [line for line in lines if line["kind"] == "train"]

@@ -1,10 +1,11 @@
 """Decoding with guesses against decoding without: the same model, requests and draws, alternating in one process.
 
-    python benchmarks/speculate.py [--model nano] [--batch 1 4 16 64] [--drafters ngram suffix:3x2 heads:auto] [--rounds 4]
-        [--repeats 3] [--threads 1] [--clock cpu] [--json FILE]
+    rolltree bench serving [--model nano] [--batch 1 4 16 64] [--drafters ngram suffix:3x2 heads:auto]
+        [--rounds 4] [--repeats 3] [--threads 1] [--clock cpu] [--json FILE]
 
 Every round samples the task's prompts again with other seeds, as training steps do; `suffix` learns from round to
-round, `heads` between rounds, which is not timed. A sample must be the same with and without guesses, else the benchmark fails: both then do the same work.
+round, `heads` between rounds, which is not timed. A sample must be the same with and without guesses, else the
+benchmark fails: both then do the same work.
 """
 
 from __future__ import annotations
