@@ -27,9 +27,12 @@ from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, Recor
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.lab.claim import Measured as Found
+from rolltree.metrics.rollouts import Rollouts
+from rolltree.metrics.waves import waves as waves_of
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.tree import Forest
+from rolltree.tree.table import table
 
 LETTERS = Letters("abcdefgh?!|&")
 ASK, END, BAR, NOT = (LETTERS.alphabet.index(c) for c in "?!|&")
@@ -139,6 +142,13 @@ def sage(seed: int) -> Found:
     strategy = Waves(1, keep=1, judge=Confidence(), digests=Bare(shown="{digest}|"))
     forest = grown(strategy, seed, items=400)
     return Found(right(forest), float(np.mean([t.root.scores["first_wave"] for t in forest if "/" not in t.id])))
+
+
+def regressed(follows: float, seed: int, items: int = 400) -> dict[str, float]:
+    """P(second wrong | first right) and P(second right | first wrong); exact: 1 − `follows`, and `ALONE`."""
+    strategy = Waves(1, keep=1, judge=Confidence(), digests=Bare(shown="{digest}|"))
+    forest = grown(strategy, seed, items, reader(follows=follows))
+    return waves_of(Rollouts(table([tree for tree in forest if "/" not in tree.id])))
 
 
 def banked(noise: float, *, hide: tuple[str, ...] = (), epsilon: float = 0.2, n: int = 4, rounds: int = 4) -> Banked:

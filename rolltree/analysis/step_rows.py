@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from rolltree.errors import RolltreeError
 from rolltree.tree import Node, Tree
 from rolltree.tree.atomic import new_file
-from rolltree.tree.steps import FIRST_ERROR, STEP_VALUE, solved, steps_of, value_of
+from rolltree.tree.steps import FIRST_ERROR, STEP_VALUE, THOUGHT, solved, steps_of, value_of
 
 Decode = Callable[[Sequence[int]], str]
 Row = dict[str, Any]
@@ -98,14 +98,18 @@ def told_apart(tree: Tree, node: Node, decode: Decode) -> list[tuple[float, str]
 
 
 def sft_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
-    """Steps whose value is above the threshold, each once, those of rollouts that failed included."""
+    """Steps whose value is above the threshold, each once, those of rollouts that failed included.
+
+    Each stands behind its thought where one was written.
+    """
     seen: set[int] = set()
     for leaf in labelled(tree):
         for step in steps_of(tree, leaf):
             value = value_of(tree, step)
             if step.id not in seen and value is not None and value > rules.threshold:
                 seen.add(step.id)
-                yield {"prompt": before(tree, step, decode), "completion": decode(step.actions.tolist())}
+                thought = str(step.notes.get(THOUGHT, ""))
+                yield {"prompt": before(tree, step, decode), "completion": thought + decode(step.actions.tolist())}
 
 
 def from_failed(tree: Tree, rules: RowRules) -> tuple[int, int]:

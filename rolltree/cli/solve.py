@@ -10,7 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
 
 from rolltree.cli.common import at_least, at_most, emit, first_name, parse
 from rolltree.cli.placed import asked_task, with_policy
@@ -19,6 +21,12 @@ from rolltree.errors import RolltreeError
 from rolltree.recipe.registry import RECIPES
 from rolltree.task.data.flags import DataFlags
 from rolltree.visible import visible
+
+if TYPE_CHECKING:
+    from rolltree.recipe.recipe import Parts
+    from rolltree.rollout.answers import AnswerFolder
+    from rolltree.rollout.solve import SolvedItem
+    from rolltree.tree import Forest
 
 ABOUT = """Answer questions with a frozen policy: nothing is trained, any recipe is a
 method, tokens are the budget.
@@ -59,6 +67,9 @@ class SolveArguments:
     """Which split they are from."""
     seed: int = 0
     """Where chance starts; it also decides which items come first."""
+    role: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Let another model speak as a role: --role judge=MODEL, once for each role; a name, a folder or a hub id. A role
+    that is not named speaks with the policy."""
     temperature: float = 1.0
     """Of sampling; 0 is greedy."""
     top_p: float = 1.0
@@ -99,21 +110,18 @@ def run(arguments: Sequence[str]) -> int:
 def _solve(name: str, parsed: Any) -> int:
     # Imported here, because they load torch and --help needs none of it.
     from rolltree.control.ledger import Budget, Limits
-    from rolltree.engine.choose import choose_engine
     from rolltree.generate.answers import check_item
-    from rolltree.policy.device import place
     from rolltree.policy.trust import trust_code
     from rolltree.recipe.check import check
     from rolltree.recipe.compose import compose
     from rolltree.rollout.answers import AnswerFolder
-    from rolltree.rollout.solve import SolvedItem, report, solve
-    from rolltree.train.peers import frozen_peers
-    from rolltree.tree import Forest
+    from rolltree.rollout.solve import report, solve
 
     asked: SolveArguments = with_policy(parsed.asked)
     _check(asked)
     if asked.trust_remote_code:
         trust_code()
+    speakers = roles_of(asked.role)
     address = parsed.data.address(asked.task)
     task = asked_task(address, asked.level, asked.policy)
     parts = compose(parsed.recipe)
@@ -123,44 +131,102 @@ def _solve(name: str, parsed: Any) -> int:
         "engine": asked.engine, "seed": asked.seed, "items_from": asked.items_from, "items": asked.items,
         "item_tokens": asked.item_tokens, "temperature": asked.temperature, "top_p": asked.top_p,
     }  # fmt: skip
+    if speakers:
+        told["roles"] = speakers
     folder = None if asked.out is None else AnswerFolder(asked.out, told, trees=asked.trees)
     known = {} if folder is None else {a.index: a for a in folder.answers}
     if known:
         print(f"{len(known)} of {len(items)} items are answered already; going on", file=sys.stderr)
     answers, budget = list(known.values()), Budget(Limits(decoded=asked.run_tokens))
 
-    def done(answer: SolvedItem, forest: Forest) -> None:
-        answers.append(answer)
-        if folder is not None:
-            folder.add(answer, forest)
-        elif not asked.json:
-            print(json.dumps(asdict(answer)), flush=True)
-        _progress(answers, len(items))
+    heard = _Heard(asked, folder, len(items), answers, speakers)
 
     async def work() -> None:
-        draw, where = Sampling(temperature=asked.temperature, top_p=asked.top_p), place(asked.device, asked.dtype)
-        engine = await choose_engine(asked.engine, asked.policy, sampling=draw, placement=where)
-        peers = dict[str, Engine]()
+        draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+        engine, peers, roles = await _engines(asked, parts, speakers, draw)
         try:
             check(parts, engine, task)
-            peers |= frozen_peers(parts.peers, asked.policy)
             for _, item in items:
                 check_item(item, engine, peers, answered=False)
             await solve(
                 parts.strategy, engine, task, [(i, item) for i, item in items if i not in known], seed=asked.seed,
-                tokens=asked.item_tokens, total=budget, sampling=draw, peers=peers, at_once=asked.at_once, done=done,
+                tokens=asked.item_tokens, total=budget, sampling=draw, peers=peers, roles=roles, at_once=asked.at_once,
+                done=heard.add,
             )  # fmt: skip
         finally:
-            for each in (engine, *peers.values()):
+            for each in (engine, *peers.values(), *roles.values()):
                 await each.close()
 
     if len(known) < len(items):
         asyncio.run(work())
+        if silent := sorted(set(speakers) - heard.spoke):
+            print(f"{name} never asked {visible(', '.join(silent))}: that --role changed nothing", file=sys.stderr)
     answers.sort(key=lambda a: a.index)
     numbers = report(answers, len(items), budget.spent.by_role)
     if folder is not None:
         folder.close(numbers)
     return _said(asked, numbers, [a.error for a in answers])
+
+
+async def _engines(
+    asked: SolveArguments, parts: Parts, speakers: Mapping[str, str], draw: Sampling
+) -> tuple[Engine, dict[str, Engine], dict[str, Engine]]:
+    """The policy's engine, those of the recipe's peers, and those of the roles that were given a model."""
+    from rolltree.engine.choose import choose_engine, local_engine
+    from rolltree.policy.device import place
+    from rolltree.train.peers import frozen_peers
+
+    where = place(asked.device, asked.dtype)
+    engine = await choose_engine(asked.engine, asked.policy, sampling=draw, placement=where)
+    peers, roles = dict[str, Engine](), dict[str, Engine]()
+    try:
+        others = {name: peer for name, peer in parts.peers.items() if name not in speakers}
+        peers |= frozen_peers(others, asked.policy)
+        for role, model in speakers.items():
+            # A peer writes in the policy's own trees, and is checked to have its tokens.
+            mine = peers if role in parts.peers else roles
+            mine[role] = local_engine(model, device=where.device, dtype=where.dtype)
+    except BaseException:
+        for each in (engine, *peers.values(), *roles.values()):
+            await each.close()
+        raise
+    return engine, peers, roles
+
+
+@dataclass
+class _Heard:
+    """Answers as they come in, and which roles have spoken."""
+
+    asked: SolveArguments
+    folder: AnswerFolder | None
+    items: int
+    answers: list[SolvedItem]
+    speakers: Mapping[str, str]
+    spoke: set[str] = field(default_factory=set[str])
+
+    def add(self, answer: SolvedItem, forest: Forest) -> None:
+        """Keep it, write it down or print it."""
+        self.answers.append(answer)
+        self.spoke |= {node.actor for tree in forest for node in tree if node.actor in self.speakers}
+        self.spoke |= {str(tree.notes.get("role")) for tree in forest}
+        if self.folder is not None:
+            self.folder.add(answer, forest)
+        elif not self.asked.json:
+            print(json.dumps(asdict(answer)), flush=True)
+        _progress(self.answers, self.items)
+
+
+def roles_of(given: Sequence[str]) -> dict[str, str]:
+    """Models by the role they speak as, from ROLE=MODEL."""
+    found: dict[str, str] = {}
+    for text in given:
+        role, sign, model = text.partition("=")
+        if not (role and sign and model):
+            raise RolltreeError(f"--role {text!r} names no role and model; write it as --role judge=MODEL")
+        if role in found:
+            raise RolltreeError(f"--role gives {role!r} two models, {found[role]!r} and {model!r}; give it one")
+        found[role] = model
+    return found
 
 
 def _said(asked: SolveArguments, numbers: Mapping[str, Any], errors: Sequence[str]) -> int:

@@ -61,22 +61,45 @@ class Sureness:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The verifier's score as if the rollout ended with the answer. Each is an outcome, and stays one."""
+    """The verifier's score as if the rollout ended with the answer. Each is an outcome, and stays one.
 
-    name: str = "verifier"
-    want: frozenset[str] = frozenset()
+    With `otherwise` only what has ended is verified, its score cut to [0, 1], and that judge says what the rest is
+    worth. Only honest where the verifier may be asked while one searches: visible tests, an equation that can be
+    checked. Against a hidden answer it is an oracle.
+    """
+
+    otherwise: Judge | None = None
+
+    @property
+    def name(self) -> str:
+        """The verifier, and what stands in for it."""
+        return "verifier" if self.otherwise is None else f"verified, else {self.otherwise.name}"
+
+    @property
+    def want(self) -> frozenset[str]:
+        """What `otherwise` reads."""
+        return frozenset() if self.otherwise is None else self.otherwise.want
 
     def calls(self, size: int) -> int:
-        """None: verifying is no call of a judge."""
-        return 0
+        """Those of `otherwise`: verifying is no call of a judge."""
+        return 0 if self.otherwise is None else self.otherwise.calls(size)
 
     async def __call__(
         self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
     ) -> Sequence[Opinion]:
-        """Verify all ends; what stays broken is a failed node without an opinion."""
-        here = hand_of(hand, self)
-        verdicts = await asyncio.gather(*(here.verify(entry.node) for [entry] in questions))
-        return [None if verdict is None else [verdict.score] for verdict in verdicts]
+        """Verify all ends, what stays broken being a failed node without an opinion; or read verdicts and opinions."""
+        if self.otherwise is None:
+            here = hand_of(hand, self)
+            verdicts = await asyncio.gather(*(here.verify(entry.node) for [entry] in questions))
+            return [None if verdict is None else [verdict.score] for verdict in verdicts]
+        opinions = await self.otherwise(hand, questions, rng)
+        return [
+            None if opinion is None else [
+                min(max(e.node.scores["reward"], 0.0), 1.0) if "reward" in e.node.scores else x
+                for e, x in zip(question, opinion, strict=True)
+            ]
+            for question, opinion in zip(questions, opinions, strict=True)
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +211,6 @@ def scorer_of(name: str, **knobs: Any) -> Judge:
     if name not in SCORERS:
         raise unknown("scorer", name, SCORERS, "or FILE.py:FUNCTION for a judge of your own")
     make: Any = SCORERS[name]
-    allowed = [f.name for f in fields(make) if f.init and f.name not in ("name", "want", "signal")]
+    allowed = [f.name for f in fields(make) if f.init and f.name not in ("name", "want", "signal", "otherwise")]
     check_knobs(f"scorer {name!r}", knobs, allowed)
     return cast(Judge, make(**checked_knobs(f"scorer {name!r}: ", make, knobs)))

@@ -10,11 +10,12 @@ from rolltree.metrics.reward import groups, judge, outcomes, parts, verdicts, vo
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.shape import branches, copies, lengths, masked, sharing, tools, trees
 from rolltree.metrics.usage import failures, lost_tokens, timing, unfinished_rollouts, usage
+from rolltree.metrics.waves import waves
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
 Family = Callable[[Rollouts], Numbers]
-GROWN: tuple[Family, ...] = (outcomes, trees, lost_tokens)
+GROWN: tuple[Family, ...] = (outcomes, trees, lost_tokens, waves)
 """Of everything that was grown in a step, before anything is trained."""
 TRAINED: tuple[Family, ...] = (
     parts, groups, branches, sharing, copies, lengths, failures, unfinished_rollouts, verdicts, vote, judge, tools,

@@ -8,6 +8,7 @@ from typing import Any, cast
 from rolltree.objective.bypass import Bypass
 from rolltree.objective.correction import Correction, ImportanceWeight, SecondMoment
 from rolltree.objective.hint import HintMask
+from rolltree.objective.shaped import ShapedForced
 from rolltree.registry import Registry
 
 _BUILT_IN: dict[str, Correction] = {
@@ -18,6 +19,7 @@ _BUILT_IN: dict[str, Correction] = {
     "m2po": SecondMoment(0.04),
     "bypass": Bypass(),
     "hint_mask": HintMask(),
+    "shaped_forced": ShapedForced(),
     "geometric_mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),
 }
 

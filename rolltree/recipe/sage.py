@@ -17,7 +17,8 @@ class Sage:
     """An attempt, a plan abstracted from it, and a fresh attempt with the plan in sight; the second one is submitted.
 
     It costs two rollouts and a plan, so it is to be held against the better of two attempts, and against the share of
-    first attempts that were right and second ones that are not. No verdict enters the plan (reconstructed). One
+    first attempts that were right and second ones that are not: `reward/regressed`, and `regressed` in the report of
+    `rolltree solve`. Where that loses more than `mended` gains, it harms. No verdict enters the plan, and there is one
     iteration, as in the headline (reconstructed). `ask` asks for the plan; without it the whole attempt is shown.
     """
 

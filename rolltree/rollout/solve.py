@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Channel, Engine, Sampling, reads_text
 from rolltree.generate.choice import choice
 from rolltree.generate.patience import first_of
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.metrics.waves import FIRST_WAVE, LAST_WAVE, regression
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Node, Tree
 
@@ -51,6 +54,10 @@ class SolvedItem:
     """Whether some finished rollout was right: what a perfect choice would have got."""
     operators: dict[str, int] = field(default_factory=dict[str, int])
     """How often each operator of the search wrote."""
+    first: float | None = None
+    """Share of right attempts in its first wave; None = the method makes no waves, or nobody knows."""
+    last: float | None = None
+    """The same in its last wave."""
     error: str = ""
     """Why growing its tree crashed; "" = it did not."""
 
@@ -66,12 +73,14 @@ async def solve(
     total: Budget | None = None,
     sampling: Sampling | None = None,
     peers: Mapping[str, Engine] | None = None,
+    roles: Mapping[str, Engine] | None = None,
     at_once: int = 16,
     done: Callable[[SolvedItem, Forest], None],
 ) -> None:
     """Answer items (each with its index), `at_once` of them side by side; `done` is told of each with its trees.
 
-    `tokens` bounds what is decoded for an item by all roles together, `total` the whole run.
+    `tokens` bounds what is decoded for an item by all roles together, `total` the whole run. `roles` are models that
+    speak as a role (a judge, a thinker); every other role speaks with the engine.
     """
     run = total or Budget()
     todo = iter(items)
@@ -83,7 +92,7 @@ async def solve(
             account = run.child(item.id, Limits(decoded=tokens))
             forest = await grow(
                 strategy, engine, task, [item], seed=seed, budget=account, per_prompt=Limits(decoded=tokens),
-                sampling=sampling, peers=peers,
+                sampling=sampling, peers=peers, roles=roles,
             )  # fmt: skip
             done(answered(index, item, forest, engine.codec, account), forest)
 
@@ -110,7 +119,8 @@ def answered(index: int, item: Item, forest: Forest, channel: Channel, account: 
         max((n.scores["reward"] for n in made.mine if "reward" in n.scores), default=None if not known else 0.0),
         made.how, len(made.mine) / len(made.voters) if made.voters else 0.0, len(made.finished),
         sum(n.status == "failed" for n in tree), spent.decoded, spent.prefilled, spent.env_steps, spent.judge_calls,
-        None if not known else max(known) >= 1, operators, str(tree.notes.get("failed", "")),
+        None if not known else max(known) >= 1, operators, tree.root.scores.get(FIRST_WAVE),
+        tree.root.scores.get(LAST_WAVE), str(tree.notes.get("failed", "")),
     )  # fmt: skip
 
 
@@ -128,6 +138,10 @@ def report(answers: Sequence[SolvedItem], asked: int, roles: Mapping[str, int] |
     judged = [a for a in answers if a.score is not None]
     known = [a for a in answers if a.any_right is not None]
     count = max(len(answers), 1)
+    waves = [
+        np.array([np.nan if x is None else x for x in row])
+        for row in zip(*((a.first, a.last) for a in answers), strict=True)
+    ]
     return {
         "items": asked,
         "answered": sum(a.answer is not None for a in answers),
@@ -141,4 +155,4 @@ def report(answers: Sequence[SolvedItem], asked: int, roles: Mapping[str, int] |
         "leaves_per_item": sum(a.leaves for a in answers) / count,
         "failed": sum(a.failed for a in answers),
         "crashed": sum(bool(a.error) for a in answers),
-    }
+    } | {name.partition("/")[2]: rate for name, rate in (regression(*waves) if waves else {}).items()}

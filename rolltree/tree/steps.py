@@ -9,6 +9,8 @@ from rolltree.tree.tree import Tree
 
 STEP_VALUE = "step_value"
 """Key in a node's scores: how often a rollout from its end was right."""
+THOUGHT = "thought"
+"""Key in a step's notes: what leads to it, written afterwards by who did not see what came of it."""
 FIRST_ERROR = "first_error"
 """Key in a leaf's notes: index of its first wrong step among its steps, None where it has none."""
 

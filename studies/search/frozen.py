@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from rolltree.lab.arms import Arm
 from rolltree.lab.claim import Measured
 from rolltree.lab.frozen import BASELINES, MANY, FrozenRunner
 from rolltree.lab.runner import Conditions, Spec
+from studies.command import run_study
 
 TOKENS, ITEMS = 250, 48
 VERIFIED = Arm("verified best of n", "best_of_n", (("final", "best"), ("n", MANY), ("worth", "verifier")))
@@ -68,9 +68,13 @@ class FrozenSettings:
     """How much is run."""
 
     seeds: int = 3
+    """Sets of items."""
     items: int = ITEMS
+    """Held-out items of each."""
     tokens: int = TOKENS
+    """Most tokens for an item."""
     task: str = "countdown"
+    """A task's name."""
 
 
 def main(settings: FrozenSettings) -> None:
@@ -83,4 +87,4 @@ def main(settings: FrozenSettings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(FrozenSettings))
+    raise SystemExit(run_study("search.frozen", FrozenSettings, main, __doc__))

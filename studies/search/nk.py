@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import tyro
 
 from rolltree.generate.methods.mcgs import Mcgs, McgsRules
 from rolltree.generate.random import mix
 from rolltree.generate.search.graph import Made, Move, SearchGraph
 from rolltree.generate.search.loop import search
 from rolltree.lab.claim import Measured
+from studies.command import run_study
 
 Artifact = tuple[int, ...]
 BLOCKS, VARIANTS = 5, 24
@@ -127,8 +127,11 @@ class NkSettings:
     """How much is run."""
 
     seeds: int = 100
+    """Landscapes of each kind."""
     turns: int = 500
+    """Edits of each search."""
     ks: tuple[int, ...] = (0, 1, 2, 4)
+    """How many other blocks a block depends on."""
 
 
 def main(settings: NkSettings) -> None:
@@ -142,4 +145,4 @@ def main(settings: NkSettings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(NkSettings))
+    raise SystemExit(run_study("search.nk", NkSettings, main, __doc__))

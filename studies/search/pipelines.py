@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tyro
 
 from rolltree.generate.methods.imcts import Introspective
 from rolltree.generate.random import mix
 from rolltree.generate.search.graph import Made, Move, SearchGraph
 from rolltree.generate.search.loop import search
 from rolltree.lab.claim import Measured
+from studies.command import run_study
 
 STAGES, CHOICES, EFFECT, RUNS = 3, 5, 0.08, 10
 Choices = tuple[int, ...]
@@ -80,7 +80,9 @@ class PipelineSettings:
     """How much is run."""
 
     seeds: int = 2000
+    """Sets of pipelines."""
     rhos: tuple[float, ...] = (-0.5, 0.0, 0.5, 0.9)
+    """Correlations of the prior with the truth."""
 
 
 def main(settings: PipelineSettings) -> None:
@@ -91,4 +93,4 @@ def main(settings: PipelineSettings) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(PipelineSettings))
+    raise SystemExit(run_study("search.pipelines", PipelineSettings, main, __doc__))

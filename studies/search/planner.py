@@ -16,6 +16,7 @@ import numpy as np
 from rolltree.generate.random import mix
 from rolltree.generate.search.trie import END, Action, PlanWalk, plan_trie, walk
 from rolltree.lab.claim import Measured
+from studies.command import run_study
 
 PROMPT, ACTION, CHOICE, LETTER = 400, 6, 150, 2
 """Tokens of the task's prompt, of an action, of the prompt of a choice beside its options, of an answer to it."""
@@ -61,7 +62,10 @@ def walked(house: Household, plans: Sequence[Sequence[str]], *, corrections: int
             return good[0] if good else children[0]
         return children[int(rng.integers(len(children)))]
 
-    return asyncio.run(walk(plan_trie(plans), 0, house.step, choose, corrections=corrections))
+    async def step(state: int, action: Action) -> int | None:
+        return house.step(state, action.payload)
+
+    return asyncio.run(walk(plan_trie(plans), 0, step, choose, corrections=corrections))
 
 
 def _good(house: Household, node: Action, state: int) -> bool:
@@ -101,7 +105,22 @@ def cheaper(seed: int) -> Measured:
     return Measured(stepwise_tokens(house), planner_tokens(house, 25, found))
 
 
-if __name__ == "__main__":
-    for plans in (5, 25, 50, 200):
-        told = "  ".join(f"L={length}: {ratio(length, plans):5.2f}" for length in (1, 2, 4, 8, 16, 24))
+@dataclass(frozen=True)
+class PlannerSettings:
+    """How much is run."""
+
+    plans: tuple[int, ...] = (5, 25, 50, 200)
+    """Numbers of sampled plans."""
+    lengths: tuple[int, ...] = (1, 2, 4, 8, 16, 24)
+    """Lengths of the task, in actions."""
+
+
+def main(settings: PlannerSettings) -> None:
+    """Tokens per token of asking at each step, and the shortest task for which plans are cheaper."""
+    for plans in settings.plans:
+        told = "  ".join(f"L={length}: {ratio(length, plans):5.2f}" for length in settings.lengths)
         print(f"N={plans:3d}  {told}  cheaper from L={crossing(plans)}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_study("search.planner", PlannerSettings, main, __doc__))

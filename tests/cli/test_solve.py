@@ -116,6 +116,37 @@ class _nothing:
         return False
 
 
+def test_a_role_speaks_with_the_model_that_is_named_and_one_that_is_never_asked_is_said(tmp_path, capsys, monkeypatch):
+    from rolltree.engine import choose
+
+    made: list[str] = []
+    own = choose.local_engine
+
+    def counted(model, **more):
+        made.append(str(model))
+        return own(model, **more)
+
+    monkeypatch.setattr(choose, "local_engine", counted)
+    few = ["--items", "2", "--task", "countdown", "--population", "2", "--generations", "1"]
+    words = [*few, "--role", "judge=nano", "--role", "critic=nano", "--out", str(tmp_path / "a")]
+    assert main(["solve", "evogit", *words]) == 0
+    assert made.count("nano") >= 2
+    told = capsys.readouterr()
+    assert "never asked critic: that --role changed nothing" in told.err
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert config["roles"] == {"judge": "nano", "critic": "nano"}
+    report = json.loads((tmp_path / "a" / "report.json").read_text())
+    assert report["tokens_by_role"]["judge"] > 0
+
+
+@pytest.mark.parametrize("given", ["judge", "=nano", "judge="])
+def test_a_role_without_a_model_is_refused(given, capsys):
+    assert main(["solve", "rtv", "--role", given]) == 2
+    assert "--role judge=MODEL" in capsys.readouterr().err
+    assert main(["solve", "rtv", "--role", "judge=a", "--role", "judge=b"]) == 2
+    assert "two models" in capsys.readouterr().err
+
+
 def test_what_nobody_judges_is_answered_by_a_vote_and_not_trained_on(tmp_path, capsys):
     data = tmp_path / "q.jsonl"
     data.write_text("".join(json.dumps({"prompt": f"{i}+{j}="}) + "\n" for i in range(2, 6) for j in range(3)))

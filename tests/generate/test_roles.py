@@ -30,10 +30,13 @@ from rolltree.generate.roles import RoleAnswer, is_side
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.setting import HandError
 from rolltree.generate.turns import play
+from rolltree.metrics.rollouts import Rollouts
+from rolltree.metrics.waves import waves as waves_of
 from rolltree.task.protocol import Item
 from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.node import Array
+from rolltree.tree.table import table
 from studies.roles import ALONE, FOLLOWS, Echo, backwards, banked, grown, reader, repeated, right, waves, winner_right
 
 ITEM = Item("q", "ab", "x")
@@ -258,3 +261,16 @@ def test_streams_of_side_trees_are_their_own() -> None:
         assert isinstance(hand.tree.root, Node)
 
     by_hand(use)
+
+
+def test_what_a_second_attempt_breaks_and_mends_is_measured_as_it_is_known() -> None:
+    from studies.roles import regressed
+
+    for follows in (0.9, 0.1):
+        found = regressed(follows, 3, 300)
+        rights = 300 * ALONE
+        assert found["reward/regressed"] == pytest.approx(1 - follows, abs=3 * (0.09 / rights) ** 0.5)
+        assert found["reward/mended"] == pytest.approx(ALONE, abs=3 * (ALONE * (1 - ALONE) / (300 - rights)) ** 0.5)
+    flat = grown(waves(4, waves=1), 0, 4)
+    assert "first_wave" in flat["train-0-0"].root.scores
+    assert waves_of(Rollouts(table([flat["train-0-0"]]))) == {}, "one wave broke and mended nothing"

@@ -36,7 +36,7 @@ from tests.train.toy import Early, Talk, tiny_policy
 CASES: dict[str, dict[str, Any]] = {
     name: {} for name in (
         "treeps_rag", "arrol", "vcpo", "self_pretraining", "soft_sapo", "hiper", "minpro", "bapo", "m2po", "kl_cov",
-        "remix", "gpg", "masa", "adhint", "hapo", "otr", "mars2", "mssr",
+        "remix", "gpg", "masa", "adhint", "hapo", "otr", "mars2", "mssr", "scope",
     )
 } | {"grpo": {"scheduler": "areal"}, "arpo": {"scheduler": "sync"}}  # fmt: skip
 
@@ -77,6 +77,7 @@ def odd() -> list[Tree]:
         leaf.usage, leaf.notes["answer"] = "", answer
         leaf.scores["judge"] = {"4": 0.2, "5": 0.9}[answer]
     MajorityVote()(vote, 8)
+    vote.root.scores |= {"first_wave": 0.5, "last_wave": 0.5}
     lost.graft(0, old, 1)
     leaf = lost.extend(0, [4, 4])
     lost.close(leaf, "failed", "error", "the verifier: ValueError: boom")

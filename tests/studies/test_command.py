@@ -15,7 +15,9 @@ from studies.warm import STARTS, WarmSettings, WarmStart
 from tests.studies.test_confirm import ASKED
 
 STUDIES = ("board", "calibrate", "clock.__main__", "confirm", "controllers", "exact.report", "majority", "nano.learn",
-           "nano.table", "power", "publish", "tree_methods", "variants", "warm")  # fmt: skip
+           "nano.table", "power", "publish", "search.codetree", "search.evogit", "search.foresight", "search.frozen",
+           "search.hindsight", "search.nk", "search.pipelines", "search.planner", "search.repair", "tree_methods",
+           "variants", "warm")  # fmt: skip
 
 
 def run(module, shape, *arguments):

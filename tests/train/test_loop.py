@@ -16,6 +16,8 @@ from rolltree.filter.parts import Composite, Flawed
 from rolltree.filter.vote import MajorityVote
 from rolltree.generate.demonstrations import Demonstrations
 from rolltree.generate.independent import Independent
+from rolltree.generate.methods.codetree_answers import CodeTreeAnswers
+from rolltree.generate.methods.evogit_answers import PopulationOfAnswers
 from rolltree.generate.methods.mcgs_answers import GraphSearch
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.dapo import Dapo
@@ -44,7 +46,8 @@ def learns_from_early(name: str) -> bool:
         return False
     if isinstance(parts.strategy, Demonstrations) and not parts.strategy.rollouts:
         return False  # all its leaves are written answers, which are right from the first step
-    if isinstance(parts.strategy, GraphSearch) or load_recipe(name).card.task == "digits":
+    reads = isinstance(parts.strategy, (GraphSearch, CodeTreeAnswers, PopulationOfAnswers))
+    if reads or load_recipe(name).card.task == "digits":
         return False  # a policy that reads instructions, and one that writes latents (tests/latents)
     return "turns" not in parts.strategy.needs and not any(
         isinstance(s, (MajorityVote, Composite, Flawed)) for s in parts.shapers

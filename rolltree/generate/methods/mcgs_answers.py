@@ -9,14 +9,14 @@ from typing import Literal
 from rolltree.engine.protocol import Engine
 from rolltree.generate.decide import decide, grades
 from rolltree.generate.hand import Hand
-from rolltree.generate.judge.measured import answer_of
+from rolltree.generate.judge.measured import Confidence, answer_of
 from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.methods.mcgs import Mcgs, McgsRules
 from rolltree.generate.needs import refuse_environment
+from rolltree.generate.scorers import Verified
 from rolltree.generate.search.attempts import OperatorTexts, attempt
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
-from rolltree.generate.search.values import VerifiedOr
 from rolltree.generate.signals import features
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
@@ -42,7 +42,7 @@ class GraphSearch:
     """Attempts per prompt, failed ones included."""
     rules: McgsRules = field(default_factory=McgsRules)
     texts: OperatorTexts = field(default_factory=lambda: OperatorTexts(TEXTS))
-    judge: Judge = field(default_factory=VerifiedOr)
+    judge: Judge = field(default_factory=lambda: Verified(Confidence()))
     """What an attempt is worth: the verifier's word, where it may be asked, or a judge's."""
     workers: int = 3
     """Attempts under way at once."""

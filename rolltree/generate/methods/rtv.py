@@ -20,6 +20,7 @@ from rolltree.generate.judge.tournament import Bracket, tournament
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.roles import About
 from rolltree.generate.signals import features
+from rolltree.metrics.waves import FIRST_WAVE, LAST_WAVE
 from rolltree.tree import Node, Tree
 
 AGAIN = "again"
@@ -132,5 +133,5 @@ def _note_solved(hand: Hand, leaves: Sequence[Node], *, first: bool) -> None:
     """How much of a wave the verifier calls right, for people to read: nothing in a run asks for it."""
     known = [leaf.scores["reward"] for leaf in leaves if "reward" in leaf.scores]
     if known:
-        name = "first_wave" if first else "last_wave"
+        name = FIRST_WAVE if first else LAST_WAVE
         hand.tree.root.scores[name] = sum(known) / len(known)

@@ -9,7 +9,6 @@ without a value.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,7 +42,7 @@ class StepLabels:
 
     async def label(self, hand: Hand, leaf: Node) -> None:
         """Value the ends of a leaf's steps, and name the first error; None = it has none that was found."""
-        ends = [hand.place(leaf, at) for at in self.boundaries(hand, leaf)]
+        ends = [hand.place(leaf, at) for at in step_ends(hand, leaf, self.delimiter)]
         found: dict[int, float | None] = {}
         if self.search == "each":
             async with asyncio.TaskGroup() as group:
@@ -76,21 +75,22 @@ class StepLabels:
         here = len(hand.tree.prefix(end))
         for leaf in ended:
             # Siblings are then steps, not a step and the whole rest of a rollout.
-            first = next((at for at in self.boundaries(hand, leaf) if at > here), None)
+            first = next((at for at in step_ends(hand, leaf, self.delimiter) if at > here), None)
             if first is not None:
                 hand.place(leaf, first)
         end.scores[STEP_VALUE] = float(np.mean([solved(leaf) for leaf in ended]))
         hand.event("note", end, "valued by continuations", value=end.scores[STEP_VALUE], samples=len(ended))
         return end.scores[STEP_VALUE]
 
-    def boundaries(self, hand: Hand, leaf: Node) -> Sequence[int]:
-        """Positions on the path behind each delimiter, but for one at the very end."""
-        path = hand.tree.path(leaf)
-        start = sum(len(n) for n in path if n.role == "prompt" and n.parent is None)
-        out, at = list[int](), 0
-        for node in path:
-            for action in node.actions:
-                at += 1
-                if at > start and node.role == "policy" and self.delimiter in hand.codec.decode([int(action)]):
-                    out.append(at)
-        return [end for end in out if end < at]
+
+def step_ends(hand: Hand, leaf: Node, delimiter: str) -> list[int]:
+    """Positions on a leaf's path behind each delimiter, but for one at the very end; without one, ends of turns."""
+    path = hand.tree.path(leaf)
+    start = sum(len(n) for n in path if n.role == "prompt" and n.parent is None)
+    out, at = list[int](), 0
+    for node in path:
+        for action in node.actions:
+            at += 1
+            if delimiter and at > start and node.role == "policy" and delimiter in hand.codec.decode([int(action)]):
+                out.append(at)
+    return [end for end in out if end < at]

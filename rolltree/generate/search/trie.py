@@ -19,7 +19,7 @@ END = "END"
 Action = SearchNode[str]
 Choose = Callable[[Sequence[Action], S], Awaitable[Action]]
 """Which child to go to, by the policy that reads the state."""
-Step = Callable[[S, str], S | None]
+Step = Callable[[S, Action], Awaitable[S | None]]
 """The state after an action; None = it failed, and nothing has changed."""
 
 
@@ -50,6 +50,7 @@ class PlanWalk(Generic[S]):
     taken: list[str] = field(default_factory=list[str])
     """The actions of that plan, or of the last try."""
     state: S | None = None
+    """Of that plan's end, or after the last action that succeeded."""
     choices: list[int] = field(default_factory=list[int])
     """Number of children at each place where the policy was asked."""
     corrections: int = 0
@@ -57,9 +58,13 @@ class PlanWalk(Generic[S]):
 
 
 async def walk(
-    trie: SearchGraph[str], start: S, step: Step[S], choose: Choose[S], *, corrections: int = 10
-) -> PlanWalk[S]:
-    """Go down from the root until a plan has ended, no plan is left, or too many actions have failed."""
+    trie: SearchGraph[str], start: S, step: Step[S], choose: Choose[S], *, corrections: int = 10,
+    over: Callable[[S], bool] = lambda state: False,
+) -> PlanWalk[S]:  # fmt: skip
+    """Go down from the root until a plan has ended, no plan is left, or too many actions have failed.
+
+    Where the world itself is `over`, nothing more can be done, whatever a plan goes on with.
+    """
     out: PlanWalk[S] = PlanWalk(state=start)
     path: list[tuple[Action, S]] = [(trie.root, start)]
     while path:
@@ -78,7 +83,7 @@ async def walk(
         if child.payload == END:
             out.reached, out.state, out.taken = True, state, out.taken[:-1]
             return out
-        after = step(state, child.payload)
+        after = await step(state, child)
         if after is None:
             child.closed = True
             out.corrections += 1
@@ -86,4 +91,8 @@ async def walk(
                 return out
             continue
         path.append((child, after))
+        out.state = after
+        if over(after):
+            out.reached = True
+            return out
     return out

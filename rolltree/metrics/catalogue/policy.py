@@ -71,6 +71,8 @@ METRICS = (
     Metric("policy/gpg_alpha", "number", "Factor that makes up for groups without variance.",
            "objective.gradient:Gpg"),
     Metric("policy/hint_share", "share", "Share of the weight on tokens of hints.", "objective.hint:HintMask"),
+    Metric("policy/forced_share", "share", "Share of the weight on tokens that a method wrote instead of the policy.",
+           "objective.shaped:ShapedForced"),
     Metric("policy/data_probability", "share", "Mean probability of the data that the policy imitates.",
            "objective.imitate:OneToken"),
     Metric("policy/pair_accuracy", "share", "Share of the pairs whose better rollout the policy prefers.",

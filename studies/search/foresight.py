@@ -1,0 +1,113 @@
+"""MAXS on a policy with traps: `python -m studies.search.foresight`.
+
+Half of the first steps lead to a good path and half to a trap, and both are equally likely as a whole. On the good path
+every step has probability ½ (one of two letters); in a trap a step of probability 1 and one of ¼ alternate. Without
+traps both look the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.methods.maxs import Foresight, LookAheadSteps
+from rolltree.generate.runner import grow
+from rolltree.lab.claim import Measured
+from rolltree.task.nano.single import SingleTurn
+from rolltree.task.protocol import Item, Split, Verdict
+from rolltree.tree import Forest
+from studies.command import run_study
+
+LETTERS = Letters("gtabcd!?")
+LENGTH = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Path(SingleTurn):
+    """Be on the good path."""
+
+    name: str = "path"
+    level: int = 0
+    stop: tuple[str, ...] = ("!",)
+    max_tokens: int = LENGTH + 1
+    max_turns: int = 0
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        """The same question again and again."""
+        number = 0
+        while True:
+            yield Item(f"{split}-{seed}-{number}", "?", "g")
+            number += 1
+
+    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
+        """The first step says it."""
+        return Verdict(float(text[:1] == "g"), answer=text[:1])
+
+
+def policy(*, trap: bool = True) -> TabularEngine:
+    """Steps are single letters, all that are possible at a place equally likely."""
+
+    def row(prefix: tuple[int, ...]) -> list[float]:
+        at = len(prefix) - 1
+        if at == 0:
+            ways = (0, 2)
+        elif at == LENGTH:
+            ways = (6, 7)
+        elif trap and LETTERS.alphabet[prefix[1]] == "t":
+            ways = (2, 3) if at % 2 else (2, 6)
+        else:
+            ways = (2, 4)
+        return [float(ways[0] <= i < ways[1]) / (ways[1] - ways[0]) for i in range(len(LETTERS.alphabet))]
+
+    return TabularEngine(row, LETTERS)
+
+
+def grown(rule: Foresight, seed: int, items: int = 200, *, trap: bool = True, **knobs: Any) -> Forest:
+    """A forest of paths."""
+    task = Path()
+    strategy = LookAheadSteps(1, step=1, delimiter="", rule=rule, **knobs)
+    return asyncio.run(grow(strategy, policy(trap=trap), task, islice(task.items("train", seed), items), seed=seed))
+
+
+def good(forest: Forest) -> float:
+    """Share of the answers on the good path."""
+    return float(np.mean([tree.notes.get("answer") == "g" for tree in forest]))
+
+
+def traps(seed: int) -> Measured:
+    """Foresight with the variance terms and without, over the first step and at a low temperature of the choice."""
+    arms = (Foresight(0.1, delta=-1.0), Foresight(0.1, 0.0, 0.0, -1.0))
+    return Measured(*(good(grown(rule, seed, 150, steps=1)) for rule in arms))
+
+
+RULES = {
+    "published": Foresight(), "never ending": Foresight(delta=-1.0), "τ = 0.1": Foresight(0.1, delta=-1.0),
+    "no variance": Foresight(0.1, 0.0, 0.0, -1.0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ForesightSettings:
+    """How much is run."""
+
+    items: int = 300
+    """Answers of each arm."""
+
+
+def main(settings: ForesightSettings) -> None:
+    """Shares on the good path, with traps and without."""
+    for trap in (True, False):
+        for name, rule in RULES.items():
+            found = grown(rule, 0, settings.items, trap=trap)
+            steps = np.mean([sum(e.kind == "select" for e in tree.events) for tree in found])
+            print(f"{'traps' if trap else 'smooth':7s} {name:14s} good {good(found):.3f}  steps chosen {steps:.1f}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_study("search.foresight", ForesightSettings, main, __doc__))

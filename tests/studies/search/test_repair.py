@@ -1,0 +1,54 @@
+"""SCOPE: failed rollouts keep their own steps up to the error, and groups gain what they lacked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rolltree.objective.shaped import ShapedForced
+from rolltree.tree.steps import solved
+from studies.search.repair import REPAIR, Reader, grown, varied
+from tests.objective.test_hint import hinted
+
+
+def test_a_repaired_rollout_is_the_policys_prefix_and_the_correction_and_takes_the_failed_ones_place() -> None:
+    forest = grown(REPAIR, 3, 8)
+    repaired = 0
+    for tree in forest:
+        live = [leaf for leaf in tree.leaves() if leaf.status == "done"]
+        assert len(live) == 8, "the group keeps its size"
+        for leaf in live:
+            if not leaf.forced:
+                continue
+            repaired += 1
+            above = [n for n in tree.path(leaf)[1:-1] if len(n)]
+            assert above, "the first step was good"
+            assert all(n.actor == "policy" and not n.forced for n in above)
+            assert leaf.logp is not None
+            assert leaf.sampling_logprob is not None
+            assert np.isnan(leaf.sampling_logprob).all()
+            assert solved(leaf)
+    assert repaired > 5
+
+
+def test_groups_get_both_kinds_and_a_judge_that_errs_gives_less() -> None:
+    none, good, bad = (varied(grown(s, 0, 40)) for s in (
+        replace(REPAIR, threshold=-1.0), REPAIR, replace(REPAIR, judge=Reader(0.4))))  # fmt: skip
+    assert good > none + 0.3
+    assert none < bad < good
+
+
+def test_corrected_tokens_have_the_shaped_weight_and_others_their_own() -> None:
+    batch, told = ShapedForced(0.1)(hinted())
+    p = float(np.exp(-3))
+    w = 0.1 * p / (p + 0.1) ** 2
+    assert batch.gain.tolist() == pytest.approx([0.25 * w, 0.25, 0])
+    assert batch.loss.tolist() == pytest.approx([-0.25 * w, 0, -0.25])
+    assert told["forced_share"].item() == pytest.approx(0.5)
+    # f'(π)·π, by automatic differentiation.
+    x = torch.tensor(-3.0, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(x.exp() / (x.exp() + 0.1), x)
+    assert slope.item() == pytest.approx(w)
