@@ -32,7 +32,7 @@ ABOUT = """Answer programs that speak OpenAI or Anthropic, and keep what they do
   rolltree serve --policy nano
   rolltree serve --policy smollm2 --port 8080 --out forests/agents
   rolltree serve --engine vllm --task my.jsonl
-  rolltree serve --policy smollm2-135m --strategy "best_of_n(n=16)" --strategy-tokens 4000
+  rolltree serve --strategy "best_of_n(n=16)" --strategy-tokens 4000
   rolltree serve --use-answers "entropy(answers=4)"
   rolltree serve --host 0.0.0.0 --token SECRET
 

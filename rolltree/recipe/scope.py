@@ -9,7 +9,6 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.methods.scope import CORRECTOR, Repaired
 from rolltree.generate.search.values import judge_of
 from rolltree.objective.registry import load_objective
-from rolltree.objective.shaped import ShapedForced
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, RecipeError, check_group
 
 
@@ -50,6 +49,8 @@ class Scope:
 
     def build(self) -> Parts:
         """Rollouts with repairs, group credit, shaped forced tokens under the clipped surrogate."""
+        from rolltree.objective.shaped import ShapedForced
+
         check_group("scope", self.group)
         if not self.delimiter or not 0 < self.most <= 1 or self.tries < 1:
             raise RecipeError(
