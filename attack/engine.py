@@ -41,6 +41,12 @@ _RAISED = (RuntimeError("fault"), MemoryError("fault"), KeyboardInterrupt(), Sto
 VOCAB = 24
 
 
+def _fault(rng: random.Random) -> BaseException:
+    """A fresh one: an exception raised again and again keeps the frames of every time, and all that they hold."""
+    fault = rng.choice(_RAISED)
+    return type(fault)(*fault.args)
+
+
 class _Codec:
     vocab_size, eos_id = VOCAB, 0
 
@@ -72,12 +78,12 @@ class _Faulty:
 
     def extend(self, *args: Any) -> Any:
         if self._rng.random() < self.rate:
-            raise self._rng.choice(_RAISED)
+            raise _fault(self._rng)
         return self._decoder.extend(*args)
 
     def logits(self, hidden: Any) -> Any:
         if self._rng.random() < self.rate:
-            raise self._rng.choice(_RAISED)
+            raise _fault(self._rng)
         return self._decoder.logits(hidden)
 
 
@@ -86,7 +92,7 @@ def _hook(rng: random.Random) -> Any:
 
     def hook(so_far: Any, logits: Any) -> Any:
         if kind == 0:
-            raise rng.choice(_RAISED)
+            raise _fault(rng)
         return [logits, logits[:-1], logits * float("nan"), logits][kind]
 
     return hook

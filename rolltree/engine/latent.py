@@ -86,7 +86,8 @@ class LatentEngine:
     def __post_init__(self) -> None:
         # What is trained goes on changing; what samples changes between two updates never.
         module: Any = deepcopy(self.model)
-        self.model = module.requires_grad_(False).eval()
+        # On the processor in float32, wherever and however the trained one is computed.
+        self.model = module.requires_grad_(False).eval().to("cpu", torch.float32)
         self.codec = self.model.channel
         self.capabilities = Capabilities(FEATURES, self.steps + 2)
 

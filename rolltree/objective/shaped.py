@@ -25,11 +25,15 @@ class ShapedForced:
 
     gamma: float = 0.1
     skips_idle: ClassVar[bool] = True
-    level: ClassVar[Level] = "token"
 
     def __post_init__(self) -> None:
         if self.gamma <= 0:
             raise ObjectiveError(f"shaped forced actions: gamma={self.gamma} must be > 0")
+
+    @property
+    def level(self) -> Level:
+        """Single actions."""
+        return "token"
 
     @property
     def needs(self) -> frozenset[str]:

@@ -72,9 +72,9 @@ def round_forward(model: Any, precision: Precision) -> None:
         layer.forward = partial(_linear, layer, precision)
 
 
-def _linear(layer: nn.Linear, precision: Precision, x: Tensor) -> Tensor:
+def _linear(layer: nn.Linear, precision: Precision, input: Tensor) -> Tensor:
     weight: Any = _Straight.apply(layer.weight, precision)
-    return F.linear(x, weight, layer.bias)
+    return F.linear(input, weight, layer.bias)
 
 
 class _Straight(torch.autograd.Function):

@@ -1,4 +1,7 @@
-"""Weights as a coarse type would hold them: a fake of quantisation, for cheap exploration."""
+"""Weights of a few bits, for a copy that explores: a fake of quantisation for any module.
+
+The formats of serving engines, which a language model is trained in, are in `rolltree.policy.precision`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ BLOCK = 16
 
 
 @torch.no_grad()
-def rounded(weights: Mapping[str, Tensor], bits: int) -> dict[str, Tensor]:
+def coarse_weights(weights: Mapping[str, Tensor], bits: int) -> dict[str, Tensor]:
     """Weights whose matrices are rounded to signed integers of so many bits, with a scale for each block of 16.
 
     Nothing becomes faster: it answers what exploration in a coarse type would find (Sol-RL, arXiv 2604.06916, has FP4
@@ -39,8 +42,8 @@ def rounded(weights: Mapping[str, Tensor], bits: int) -> dict[str, Tensor]:
 
 
 def quantised(model: Model, bits: int) -> Model:
-    """A copy of a model with rounded weights."""
-    weights = rounded(model.state_dict(), bits)
+    """A copy of a model with coarse weights."""
+    weights = coarse_weights(model.state_dict(), bits)
     copy = deepcopy(model)
     copy.load_state_dict(weights)
     return copy

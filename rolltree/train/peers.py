@@ -19,7 +19,7 @@ from rolltree.engine.protocol import Engine
 from rolltree.policy.load import LoadedModel, load_model
 from rolltree.policy.protocol import Policy
 from rolltree.policy.publish import weights_of
-from rolltree.policy.quantised import quantised, rounded
+from rolltree.policy.quantised import coarse_weights, quantised
 from rolltree.recipe.recipe import Parts, Peer
 from rolltree.train.config import TrainError
 from rolltree.train.step import Learner
@@ -43,7 +43,7 @@ class PeerPolicy:
             return
         weights = weights_of(trained if self.learner is None else self.learner.policy)
         self.version = max(version, self.engine.version + 1)
-        await self.engine.update_weights(rounded(weights, self.bits) if self.bits else weights, self.version)
+        await self.engine.update_weights(coarse_weights(weights, self.bits) if self.bits else weights, self.version)
 
     def state(self) -> dict[str, Any]:
         """Weights and optimizer; nothing for one that is not trained."""

@@ -62,7 +62,8 @@ def run(k: int, accuracy: float, seed: int, *, every: int = 3, generations: int 
 def merges(seed: int) -> Measured:
     """Mean value of the population with merges against none, where blocks are separable and the judge is right."""
     seeds = range(8 * seed, 8 * (seed + 1))
-    return Measured(*(float(np.mean([run(0, 1.0, s, every=every)[0] for s in seeds])) for every in (3, 0)))
+    merging, editing = (float(np.mean([run(0, 1.0, s, every=every)[0] for s in seeds])) for every in (3, 0))
+    return Measured(merging, editing)
 
 
 @dataclass(frozen=True)

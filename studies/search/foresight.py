@@ -82,8 +82,9 @@ def good(forest: Forest) -> float:
 
 def traps(seed: int) -> Measured:
     """Foresight with the variance terms and without, over the first step and at a low temperature of the choice."""
-    arms = (Foresight(0.1, delta=-1.0), Foresight(0.1, 0.0, 0.0, -1.0))
-    return Measured(*(good(grown(rule, seed, 150, steps=1)) for rule in arms))
+    rules = (Foresight(0.1, delta=-1.0), Foresight(0.1, 0.0, 0.0, -1.0))
+    with_, without = (good(grown(rule, seed, 150, steps=1)) for rule in rules)
+    return Measured(with_, without)
 
 
 RULES = {

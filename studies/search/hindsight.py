@@ -109,8 +109,9 @@ class HindsightSettings:
 
 def main(settings: HindsightSettings) -> None:
     """Goals reached by rule and accuracy of the grader."""
-    arms: list[tuple[Choice, float]] = [("all", 1.0), ("successful", 1.0), ("graded", 0.5)]
-    arms += [("graded", right) for right in (0.7, 0.9, 1.0)]
+    arms: list[tuple[Choice, float]] = [
+        ("all", 1.0), ("successful", 1.0), ("graded", 0.5), ("graded", 0.7), ("graded", 0.9), ("graded", 1.0)
+    ]  # fmt: skip
     for how, right in arms:
         goals, failed = np.array([arm(how, right, seed) for seed in range(settings.seeds)]).mean(0)
         name = f"{how} {right:g}" if how == "graded" else how

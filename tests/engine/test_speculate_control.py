@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.engine.local.speculate.control import Bandit
+from rolltree.engine.local.speculate.control import Bandit, Resting
 from rolltree.engine.local.speculate.drafter import Lead
 from rolltree.engine.local.speculate.near import chances
 from rolltree.engine.local.speculate.shapes import MOST, Space, Spine, Widths
@@ -51,6 +51,27 @@ def test_the_bandit_finds_what_pays(rows, rate, best, outliers):
     assert chosen > 0.9 * max(worth)
     if best is not None:
         assert worth[best] == pytest.approx(max(worth), rel=0.25)
+
+
+def test_a_fixed_shape_rests_longer_each_time_it_is_wrong():
+    resting, steps = Resting(ARMS[3], 0.3, 16), []
+    for _ in range(3000):
+        shape = resting.shape(1)
+        steps.append(shape is not None)
+        if shape is not None:
+            resting.judge(8, 0, 1, clean=True)
+    assert sum(steps) < 6 * 32 + 1  # windows of 256 guesses, rests of 64, 128, …, 1024
+    assert steps[:32] == [True] * 32
+    assert steps[32 : 32 + 64] == [False] * 64
+    assert steps[96]
+    resting = Resting(ARMS[3], 0.3, 16)
+    for right, rests in ((0, 64), (0, 128), (8, 0), (0, 64)):
+        for _ in range(32):
+            resting.judge(8, right, 1 + right, clean=True)
+        rested = 0
+        while resting.shape(1) is None:
+            rested += 1
+        assert rested == rests
 
 
 def test_it_switches_off_where_guesses_only_cost():

@@ -98,6 +98,18 @@ def test_the_trainer_reads_the_engines_densities() -> None:
     assert torch.isfinite(read.entropy).all()
 
 
+def test_the_engine_computes_in_float32_whatever_the_model_is_in() -> None:
+    async def run(engine: LatentEngine) -> Sample:
+        sample = await engine.submit(Request(engine.codec.encode(1), Sampling(seed=1)))
+        await engine.close()
+        return sample
+
+    fine, plain = tiny_net().double(), tiny_net()
+    made, wanted = asyncio.run(run(LatentEngine(fine))), asyncio.run(run(LatentEngine(plain)))
+    assert np.array_equal(made.actions, wanted.actions)
+    assert next(fine.parameters()).dtype == torch.float64
+
+
 def test_a_step_without_noise_is_refused_by_the_trainer() -> None:
     view = table(grown(Branches(first=2)))
     for node in view.nodes:

@@ -13,8 +13,10 @@ from rolltree.cli import main
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import EngineError
 from rolltree.gateway.gateway import Gateway
+from rolltree.generate.branches import Branches
 from rolltree.policy.errors import ModelError
-from tests.latents.tiny import tiny_engine, tiny_loaded
+from rolltree.tree.parquet import save
+from tests.latents.tiny import grown, tiny_engine, tiny_loaded
 
 TRAIN = ["train", "branch_grpo", "--task", "digits", "--steps", "1", "--prompts", "2", "--eval-every", "0"]
 
@@ -51,6 +53,23 @@ def test_the_same_in_python() -> None:
             asyncio.run(choose_engine(name, loaded))
     with pytest.raises(EngineError, match="the gateway reads tokens"):
         Gateway(tiny_engine())
+
+
+def test_labels_of_steps_are_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(grown(Branches((1,), first=2)), tmp_path / "f", states="drop")
+    words = ["labels", str(tmp_path / "f"), "--kind", "prm", "--model", "digits", "--out", str(tmp_path / "rows.jsonl")]
+    assert main(words) == 2
+    assert "digits writes latents; give a run of a language model" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_comparison_of_images_ends_with_a_report(tmp_path: Path) -> None:
+    words = ["compare", "branch_grpo", "flow_grpo", "--task", "digits", "--budget", "400", "--seeds", "1"]
+    small = ["--eval-items", "2", "--eval-samples", "1", "--set", "train.prompts=2"]
+    assert main([*words, *small, "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]) == 0
+    assert (tmp_path / "out" / "report.html").is_file()
+    told = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert told["conditions"]["model"] == "digits"
 
 
 def test_solve_takes_the_tasks_own_model(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from rolltree.objective.paired_field import grades, paired_field
 from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model
 from rolltree.policy.protocol import Policy
-from rolltree.policy.quantised import quantised, rounded
+from rolltree.policy.quantised import coarse_weights, quantised
 from rolltree.recipe.flow_grpo import FlowGrpo
 from rolltree.recipe.recipe import Peer, RecipeError
 from rolltree.recipe.sol_rl import SolRl
@@ -140,7 +140,7 @@ def test_the_coarse_copy_follows_the_trained_model_and_is_never_trained(tmp_path
         async def publish(self, version: int, trained: Policy) -> None:
             await super().publish(version, trained)
             engine: Any = self.engine
-            wanted = rounded(trained.weights(), 4)
+            wanted = coarse_weights(trained.weights(), 4)
             held = engine.model.state_dict()
             assert all(torch.equal(held[name], wanted[name]) for name in wanted)
             seen.append((version, {name: value.clone() for name, value in held.items()}))

@@ -16,6 +16,7 @@ from rolltree.credit.advantage import Credit
 from rolltree.credit.branch_pruning import BestLeaf, PrunedBranches
 from rolltree.credit.fold import Folded, fold, leaf_weights
 from rolltree.credit.registry import load_credit
+from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Sampling
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.branches import BranchError, Branches, Heat
@@ -23,6 +24,7 @@ from rolltree.generate.expected import Expected
 from rolltree.generate.methods.dts import CHOSEN, TreeSampling, log_mean_exp
 from rolltree.generate.runner import grow
 from rolltree.generate.stepsearch import StepSearch
+from rolltree.policy.load import load_model
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Tree
 from rolltree.tree.table import Table, table
@@ -49,6 +51,23 @@ def test_noise_is_on_in_a_window_alone_and_grows() -> None:
     view = table([tree])
     assert int(view.loss_mask.sum()) == 2 + 4
     assert len(tree.leaves()) == 4
+
+
+def test_noise_that_grows_with_depth_takes_leaves_further_apart_at_equal_calls() -> None:
+    """What Dynamic-TreeRPO's noise by depth is for."""
+
+    def apart(growth: float) -> tuple[float, int]:
+        engine = LatentEngine(load_model("digits").model)
+        forest = grown(Branches((2, 3, 4), 2, 1, Heat(0.7, (2, 3), growth)), 6, engine=engine)
+        out: list[float] = []
+        for tree in forest:
+            ends = np.array([tree.prefix(leaf)[-1][:64] for leaf in tree.leaves()])
+            out.append(float(np.linalg.norm(ends[:, None] - ends[None], axis=-1).mean()))
+        return float(np.mean(out)), engine.calls
+
+    (even, calls), (growing, same) = apart(0.0), apart(1.5)
+    assert calls == same
+    assert growing > 1.2 * even
 
 
 def test_a_fork_outside_the_window_is_refused_before_the_first_step() -> None:

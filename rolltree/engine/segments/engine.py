@@ -67,7 +67,7 @@ class SegmentEngine:
         if s.hook is not None:
             raise EngineError(f"{self._name} runs in another process and cannot call a hook; use the local engine.")
         top, entropy = self._wanted(request.want)
-        reported = alternatives_for(s, top=top, entropy=entropy, reach=reach, who=self._name)
+        reported = alternatives_for(s, top=top, entropy=entropy and not reach.entropy, reach=reach, who=self._name)
         limit = check_room(request, len(ids), reach.context, reach.context)
         seed = int(self._rng.integers(1 << 62)) if s.seed is None else s.seed
         run = SegmentRun(request, ids.tolist(), limit - len(ids), seed, top, reported)
@@ -230,7 +230,7 @@ class SegmentEngine:
 def _capabilities(backend: Backend) -> Capabilities:
     reach = backend.reach
     features: set[str] = set(_DOES)
-    if reach.whole and not reach.of_sampling:
+    if reach.entropy or (reach.whole and not reach.of_sampling):
         features.add("entropy:full")
     if reach.alternatives:
         features.add("top")

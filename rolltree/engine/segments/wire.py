@@ -42,6 +42,8 @@ class Reach:
     """Whether it can read the log-probs of given tokens."""
     updates: bool = False
     """Whether it takes new weights."""
+    entropy: bool = False
+    """Whether it reports the entropy of the policy's whole distribution by itself."""
 
     @property
     def whole(self) -> bool:
@@ -67,6 +69,8 @@ class SegmentRequest:
     together: int = 1
     """Up to so many tokens may be handed over together. A backend that makes use of it hands over what it still holds
     when its caller is cancelled, as a last piece with the finish "abort"."""
+    entropy: bool = False
+    """Whether to report the entropy at each step; only of an engine whose reach says it does."""
     affinity: str = ""
     """Calls with the same one share prefixes; a backend of several engines keeps them together."""
 
@@ -84,6 +88,8 @@ class Piece:
     """Under the distribution sampled from, by an engine that reports it."""
     prefilled: int = 0
     """Prefix tokens computed; a later piece may correct an earlier one by a negative number."""
+    entropy: Sequence[float] = ()
+    """Of the policy's whole distribution at each token, where asked for."""
     finish: str = ""
     """Why the call is over, in the engine's own words; empty while it goes on."""
 

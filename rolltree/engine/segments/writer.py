@@ -162,7 +162,7 @@ class Writer:
         together = TOGETHER if alone and not run.watched else 1
         return SegmentRequest(
             prefix, run.most - start, s, ends, seed, run.reported, self._salt(), together,
-            run.request.affinity,
+            _wants_entropy(run) and self._backend.reach.entropy, run.request.affinity,
         )  # fmt: skip
 
     async def _read_late(self, run: SegmentRun, prefix: list[int], held: list[Piece], version: int) -> None:
@@ -170,7 +170,8 @@ class Writer:
         ids = [i for piece in held for i in piece.ids]
         if ids:
             read = await self._backend.read([*prefix, *ids], len(prefix), 0)
-            run.take(ids, read.logp, [p for piece in held for p in piece.logp], version)
+            spread = [h for piece in held for h in piece.entropy]
+            run.take(ids, read.logp, [p for piece in held for p in piece.logp], version, spread=spread)
 
 
 def take(run: SegmentRun, piece: Piece, s: Sampling, version: int, vocab: int) -> None:
@@ -186,10 +187,10 @@ def take(run: SegmentRun, piece: Piece, s: Sampling, version: int, vocab: int) -
         )
     if not n:
         return
-    sampling_logprob, spread = list(piece.logp), list[float]()
+    sampling_logprob, spread = list(piece.logp), list(piece.entropy)
     if run.reported:
         rows = np.array([p[: run.reported] for _, p in piece.alternatives], np.float64)
-        if any(w.startswith("entropy") for w in run.request.want):
+        if _wants_entropy(run) and not spread:
             spread = entropy_of(rows).tolist()
         if s.temperature != 0 and not neutral(s, vocab):
             sampling_logprob = distribution_of(np.array(piece.logp, np.float64), rows, s).tolist()
@@ -201,7 +202,11 @@ def take(run: SegmentRun, piece: Piece, s: Sampling, version: int, vocab: int) -
 def _cut(piece: Piece, keep: int) -> Piece:
     if keep >= len(piece.ids):
         return piece
-    return Piece(piece.ids[:keep], piece.logp[:keep], piece.alternatives[:keep])
+    return Piece(piece.ids[:keep], piece.logp[:keep], piece.alternatives[:keep], entropy=piece.entropy[:keep])
+
+
+def _wants_entropy(run: SegmentRun) -> bool:
+    return any(w.startswith("entropy") for w in run.request.want)
 
 
 def _premature(backend: Backend, finish: str) -> BaseException:

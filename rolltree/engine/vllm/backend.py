@@ -13,6 +13,7 @@ from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.handover import handed_over, state_of
 from rolltree.engine.segments.wire import Alternatives, Piece, Reach, SegmentRead, SegmentRequest
 from rolltree.engine.vllm.adapters import Adapters
+from rolltree.engine.vllm.naming import ASKED
 from rolltree.engine.vllm.transfer import Transfer
 
 
@@ -21,7 +22,7 @@ class VllmBackend:
 
     def __init__(
         self, llm: Any, vocab: int, alternatives: int, *, of_sampling: bool, version: int,
-        transfer: Transfer | None = None, adapters: Adapters | None = None,
+        transfer: Transfer | None = None, adapters: Adapters | None = None, entropy: bool = False,
     ) -> None:  # fmt: skip
         served = int(llm.model_config.get_vocab_size())
         if served != vocab:
@@ -31,26 +32,35 @@ class VllmBackend:
             )
         self.name = "the vLLM engine"
         self.reach = Reach(
-            vocab, int(llm.model_config.max_model_len), alternatives, of_sampling, scores=True, updates=True
+            vocab,
+            int(llm.model_config.max_model_len),
+            alternatives,
+            of_sampling,
+            scores=True,
+            updates=True,
+            entropy=entropy,
         )
         self.version = version
         self._llm, self._transfer, self._adapters = llm, transfer, adapters
         self._names = itertools.count()
         self._told = False
+        self._over: list[str] = []
+        """Requests whose entropies vLLM's workers may forget."""
 
     async def write(self, ask: SegmentRequest) -> AsyncGenerator[Piece]:
         """Generate; closing the generator aborts the request in vLLM."""
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
         await self._tell()
-        s = ask.sampling
+        s, name = ask.sampling, self._name()
         params = SamplingParams(
             max_tokens=ask.most, temperature=s.temperature, top_p=s.top_p, top_k=s.top_k, seed=ask.seed,
             stop_token_ids=list(ask.ends), ignore_eos=True, logprobs=ask.alternatives, flat_logprobs=True,
             detokenize=False, output_kind=RequestOutputKind.DELTA, stream_interval=ask.together, skip_clone=True,
+            extra_args={ASKED: name} if ask.entropy else None,
         )  # fmt: skip
-        first, label = True, str(self.version)
-        async with aclosing(self._outputs(ask.tokens, params, ask.salt, keep=ask.together > 1)) as outputs:
+        first, label, written = True, str(self.version), 0
+        async with aclosing(self._outputs(name, ask.tokens, params, ask.salt, keep=ask.together > 1)) as outputs:
             async for out in outputs:
                 done = out.outputs[0]
                 prefilled = 0
@@ -59,7 +69,11 @@ class VllmBackend:
                 if any(span.version != label for span in done.weight_versions or ()):
                     raise EngineError(f"vLLM reports other weights than version {label}; update them through Rolltree")
                 logp, best = columns(done.logprobs, ask.alternatives)
-                yield Piece(done.token_ids, logp, best, prefilled=prefilled, finish=done.finish_reason or "")
+                spread = await self._entropies(name, written, len(done.token_ids)) if ask.entropy else ()
+                written += len(done.token_ids)
+                yield Piece(
+                    done.token_ids, logp, best, prefilled=prefilled, entropy=spread, finish=done.finish_reason or ""
+                )
 
     async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> SegmentRead:
         """Prompt log-probs; vLLM reads none of the prompt from its cache for them."""
@@ -70,7 +84,7 @@ class VllmBackend:
             max_tokens=1, temperature=0.0, prompt_logprobs=alternatives, flat_logprobs=True, detokenize=False,
             ignore_eos=True, output_kind=RequestOutputKind.FINAL_ONLY, skip_clone=True,
         )  # fmt: skip
-        async with aclosing(self._outputs(tokens, params, None)) as outputs:
+        async with aclosing(self._outputs(self._name(), tokens, params, None)) as outputs:
             async for out in outputs:
                 return SegmentRead(*columns(out.prompt_logprobs[start:], alternatives))
         raise EngineError("vLLM ended a scoring request without an answer")
@@ -93,7 +107,7 @@ class VllmBackend:
         self._llm.shutdown()
 
     async def _outputs(
-        self, tokens: Sequence[int], params: Any, salt: str | None, *, keep: bool = False
+        self, name: str, tokens: Sequence[int], params: Any, salt: str | None, *, keep: bool = False
     ) -> AsyncGenerator[Any]:
         """What vLLM answers to a request, which ends with this generator. With `keep`, a cancellation brings what vLLM
         has made and not handed over, as the last answer (finish "abort"), and is not raised.
@@ -101,7 +115,7 @@ class VllmBackend:
         from vllm.inputs.engine import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        name, ended = f"rolltree-{next(self._names)}", False
+        ended = False
         try:
             under = None if self._adapters is None else self._adapters.request
             coming = await self._llm.add_request(
@@ -123,8 +137,25 @@ class VllmBackend:
             ended = True
             raise EngineError("vLLM's engine process died; its log says why. Start a new engine.") from error
         finally:
+            if self.reach.entropy:
+                self._over.append(name)
             if not ended:
                 await self._llm.abort(name)
+
+    async def _entropies(self, name: str, start: int, count: int) -> list[float]:
+        """What vLLM's workers have recorded at these tokens of a request."""
+        over, self._over = self._over, []
+        told = await self._llm.collective_rpc("rolltree_entropies", args=(name, start, start + count, over))
+        found: list[float] = next((one for one in told if one is not None), [])
+        if len(found) != count:
+            raise EngineError(
+                f"vLLM recorded the entropy of {len(found)} of {count} tokens; its model runner passes logits "
+                "processors by: use --engine local for rules on entropy"
+            )
+        return found
+
+    def _name(self) -> str:
+        return f"rolltree-{next(self._names)}"
 
     async def _tell(self) -> None:
         """Label the first weights, once there is a loop to do it in."""

@@ -14,6 +14,7 @@ from rolltree.engine.protocol import Codec, EngineError
 from rolltree.engine.segments import SegmentEngine, SegmentPatience
 from rolltree.engine.vllm.adapters import Adapters, room_for
 from rolltree.engine.vllm.backend import VllmBackend
+from rolltree.engine.vllm.naming import RECORDING, TAKEN
 from rolltree.engine.vllm.transfer import Transfer, ipc
 from rolltree.policy.load import LoadedModel, load_codec
 from rolltree.policy.trust import trusts_code
@@ -57,19 +58,23 @@ def start(
     most = vocab if vocab <= SMALL else alternatives
     settings: dict[str, Any] = {
         "model": str(path), "skip_tokenizer_init": True, "dtype": dtype, "max_model_len": max_context,
-        "max_num_seqs": max_batch, "max_logprobs": most, "enable_prefix_caching": True, "enforce_eager": eager,
+        "max_num_seqs": max_batch, "max_logprobs": -1, "enable_prefix_caching": True, "enforce_eager": eager,
         "logprobs_mode": "raw_logprobs" if reports == "policy" else "processed_logprobs", "disable_log_stats": True,
         "trust_remote_code": trusts_code(),
     }  # fmt: skip
     _check_way(weights, lora, engine)
     if lora:
         settings |= room_for(lora)
+    recording = not TAKEN & engine.keys()
+    if recording:
+        settings |= RECORDING
     if weights == "ipc":
         settings["weight_transfer_config"] = {"backend": "ipc"}
     llm = _up(settings | engine)
     backend = VllmBackend(
         llm, vocab, most, of_sampling=reports == "sampling", version=version,
         transfer=Transfer(llm, ipc) if weights == "ipc" else None, adapters=Adapters(llm) if lora else None,
+        entropy=recording,
     )  # fmt: skip
     return SegmentEngine(backend, known, patience=SegmentPatience(tries=1), seed=seed)
 

@@ -102,8 +102,7 @@ class _World:
             return None
         after = await self.hand.act(node)
         if after is None or after.status not in ("open", "done") or after.notes.get("failed"):
-            if node.status not in ("pruned", "failed"):
-                self.hand.prune(node, why="the action failed")
+            self.hand.prune(node, why="the action failed")
             return None
         return after
 

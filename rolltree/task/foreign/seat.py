@@ -66,10 +66,18 @@ class Seat:
         # A state is a value; this is how it is reached, not what it is.
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An environment stays in its process: elsewhere the state is reached by playing the episode again.
+        return _empty, ()
+
     def __del__(self) -> None:
         env, self._env = self._env, None
         if env is not None:
             self._stable.back(env)
+
+
+def _empty() -> None:
+    return None
 
 
 def can_copy(env: Any) -> bool:

@@ -15,8 +15,8 @@ from rolltree.engine.local.speculate.shapes import Shape
 
 _WINDOW = 256
 """Guesses after which it is asked whether they pay."""
-_REST = 64
-"""Steps without guessing where they do not."""
+_REST, _LONGEST = 64, 2048
+"""Steps without guessing where they do not; twice as many each time they still do not, up to the longest."""
 
 
 class Control(Protocol):
@@ -43,6 +43,7 @@ class Resting:
     rows: int
     _recent: tuple[int, int] = (0, 0)
     _left: int = 0
+    _rest: int = _REST
 
     def shape(self, rows: int) -> Shape | None:
         """See `Control`."""
@@ -58,7 +59,9 @@ class Resting:
         tried, right = self._recent[0] + tried, self._recent[1] + accepted
         if tried >= _WINDOW:
             if right < tried * self.least:
-                self._left = _REST
+                self._left, self._rest = self._rest, min(2 * self._rest, _LONGEST)
+            else:
+                self._rest = _REST
             tried = right = 0
         self._recent = tried, right
 

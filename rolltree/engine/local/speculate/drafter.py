@@ -62,6 +62,8 @@ class Drafter:
 
     watches = False
     """Whether it wants `saw`."""
+    computes = False
+    """Whether `propose` costs a forward pass of its own, so that asking in vain is not free."""
 
     def begin(self, key: int, prefix: Sequence[int]) -> None:
         """A request with this key has been let in."""

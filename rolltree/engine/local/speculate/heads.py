@@ -47,7 +47,7 @@ class StateHead(nn.Module):
 class Heads(Drafter):
     """Guesses by a head; nothing before it has learned something."""
 
-    watches = True
+    watches = computes = True
 
     def __init__(self, decoder: Decoder, rate: float = 1e-3, seed: int = 0) -> None:
         self._decoder = decoder

@@ -21,6 +21,8 @@ _MARGIN = 160
 class SmallerPolicy(Drafter):
     """Guesses what another policy over the same tokens would draw."""
 
+    computes = True
+
     def __init__(self, decoder: Decoder, vocab: int) -> None:
         self._decoder = decoder
         self._vocab = min(vocab, decoder.vocab_size)

@@ -60,6 +60,8 @@ class Speculator:
     _names: dict[LocalRun, tuple[int, int]] = field(default_factory=dict[LocalRun, tuple[int, int]])
     """Of each run inside: its key, and how much of its text is known to the drafter."""
     _next: int = 0
+    _asked: int = 0
+    """Rows for which the drafter computed something in this step."""
     _untaught: bool = False
     """Training has failed."""
 
@@ -72,13 +74,15 @@ class Speculator:
         self.counts.rows += len(batch)
         self._follow(batch)
         shape = self.control.shape(len(batch))
+        self._asked = len(batch) if shape is not None and self.drafter.computes else 0
         return None if shape is None else Drafts.of(self._grown(batch, shape, columns))
 
     def judge(self, drafts: Drafts | None, accepted: int, tokens: int, *, clean: bool) -> None:
         """What became of a step."""
         self.counts.drafted += 0 if drafts is None else int(drafts.count.sum())
         self.counts.accepted += accepted
-        self.control.judge(0 if drafts is None else drafts.deepest, accepted, tokens, clean=clean)
+        tried = self._asked if drafts is None else drafts.deepest
+        self.control.judge(tried, accepted, tokens, clean=clean)
 
     def saw(
         self, batch: DecodeBatch, rows: range, lengths: Ints, drafts: Drafts | None, paths: list[list[int]],
