@@ -137,7 +137,7 @@ def test_a_tree_says_its_question_marks_and_where_one_is(tab: Window):
 def test_colourings_without_data_cannot_be_chosen(tab: Window, home: Viewer):
     page = tab.open("/tree?run=first&step=1&tree=t0&node=3")
     page.wait_for_selector(".icicle[data-drawn]")
-    assert page.locator(".colours button:disabled").count() == 0
+    assert page.locator(".colours button:disabled").all_inner_texts() == ["value"]
     for path in (home.folder / "bare", home.folder / "bare" / "forests"):
         path.mkdir(exist_ok=True)
     from rolltree.tree import Forest, Tree
@@ -152,7 +152,7 @@ def test_colourings_without_data_cannot_be_chosen(tab: Window, home: Viewer):
     page = tab.open("/tree?run=bare&step=1&tree=bare")
     page.wait_for_selector(".colour-author.on")
     off = page.locator(".colours button:disabled").all_inner_texts()
-    assert off == ["reward", "entropy", "mismatch", "advantage", "staleness"]
+    assert off == ["reward", "entropy", "mismatch", "advantage", "staleness", "value"]
     page.keyboard.press("c")
     assert page.locator(".colour-author.on").count() == 1
 
