@@ -35,7 +35,7 @@ class Maxs:
     """M: candidates for a step."""
     ahead: int = 4
     """N: steps looked at behind each."""
-    steps: int = 13
+    most_steps: int = 13
     """Most steps that are chosen."""
     tau: float = 0.6
     """Temperature of rewards, of their normalisation and of the choice."""
@@ -58,7 +58,7 @@ class Maxs:
                 f"tau={self.tau:g} is above 0, and alpha + beta = {self.alpha + self.beta:g} is at most 1"
             )
         rule = Foresight(self.tau, self.alpha, self.beta, self.delta)
-        strategy = LookAheadSteps(self.answers, self.ways, self.ahead, self.steps, self.step, self.delimiter, rule)
+        strategy = LookAheadSteps(self.answers, self.ways, self.ahead, self.most_steps, self.step, self.delimiter, rule)
         parts = search_parts("maxs", strategy)
         # A group of one has no credit of its own; the batch's has.
         return parts if self.answers > 1 else replace(parts, credit=load_credit("reinforce_pp"))

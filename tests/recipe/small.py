@@ -25,7 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "step_labels": {"rollouts": 2, "samples": 2, "delimiter": "e"},
     "codetree": {"generations": 6, "ways": 2, "debug": "{prompt}"},
     "evogit": {"population": 4, "generations": 3, "mutate": "{prompt}", "merge": "{prompt}"},
-    "maxs": {"answers": 2, "ways": 2, "ahead": 2, "steps": 3, "step": 3, "delimiter": ""},
+    "maxs": {"answers": 2, "ways": 2, "ahead": 2, "most_steps": 3, "step": 3, "delimiter": ""},
     "tree_planner": {"plans": 4, "plan_tokens": 12},
     "webstar": {"rollouts": 3, "delimiter": "e", "hindsight": "{step}"},
     "scope": {"group": 4, "delimiter": "e", "threshold": 0.03},
