@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from rolltree.credit.registry import load_credit
 from rolltree.generate.methods.tree_planner import PlanTries
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts
@@ -41,8 +42,7 @@ class TreePlanner:
     """Most tokens of a plan."""
 
     def build(self) -> Parts:
-        """Plans and a walk; group credit for those who train on it."""
+        """Plans and a walk; a tree has one outcome, so who trains on it compares it with the batch's."""
         check_group("tree_planner", self.plans, least=1)
-        return search_parts(
-            "tree_planner", PlanTries(self.plans, self.corrections, self.ask, self.action, self.plan_tokens)
-        )
+        strategy = PlanTries(self.plans, self.corrections, self.ask, self.action, self.plan_tokens)
+        return replace(search_parts("tree_planner", strategy), credit=load_credit("reinforce_pp"))

@@ -30,7 +30,11 @@ def grown(parts: Parts, n: int = 4, seed: int = 0) -> tuple[list[Tree], Task]:
     return list(asyncio.run(grow(parts.strategy, tiny_engine(), task, islice(task.items("train"), n), seed=seed))), task
 
 
-@pytest.mark.parametrize("name", SMALL)
+ONE_OUTCOME = {"tree_planner"}
+"""A tree of these has one outcome, which says nothing where all of a batch are alike."""
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in ONE_OUTCOME])
 def test_from_prompts_to_folded_credit(name: str) -> None:
     parts = load_recipe(name, **SMALL[name]).build()
     trees, task = grown(parts)

@@ -44,7 +44,8 @@ class ProxyRanking:
         proxy = hand.as_actor(PROXY)
         seeds = await asyncio.gather(*(self._seed(proxy) for _ in range(self.explore)))
         ends = await asyncio.gather(*(self._play(proxy, seed, self.proxy_noise) for seed in seeds if seed is not None))
-        ranked = sorted((e for e in ends if "reward" in e.scores), key=lambda e: (-e.scores["reward"], e.id))
+        # Of equal ones the earlier seed comes first: node ids tell in which order paths ended.
+        ranked = sorted((e for e in ends if "reward" in e.scores), key=lambda e: -e.scores["reward"])
         half = self.keep // 2
         chosen = [*ranked[: self.keep - half], *ranked[len(ranked) - half :]] if len(ranked) > self.keep else ranked
         hand.event("select", None, f"the extremes of {len(ranked)} seeds by the proxy",
