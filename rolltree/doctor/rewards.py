@@ -28,7 +28,7 @@ STERR = 3.0
 )  # fmt: skip
 def held_out_falls(run: CheckedRun, *, rise: float = 0.02, window: int = 10) -> Iterator[Symptom]:
     """An evaluation whose 95 % interval lies below an earlier one's."""
-    low, high, rate = (run.evals(name) for name in ("eval/pass@1_low", "eval/pass@1_high", "eval/pass@1"))
+    low, high, rate = together(*(run.evals(n) for n in ("eval/pass@1_low", "eval/pass@1_high", "eval/pass@1")))
     reward = run.series("reward/shaped")
     if len(rate) < 2:
         raise NotChecked(f"a fall needs two evaluations, there are {len(rate)}")

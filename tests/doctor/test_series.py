@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolltree.doctor.examination import examine
+from rolltree.doctor.run import CheckedRun
 from rolltree.doctor.series import NotChecked, risen, series, together
+from tests.doctor.planted import log
 
 VALUES = st.lists(st.floats(-5, 5), min_size=1, max_size=40)
 
@@ -63,3 +66,13 @@ def test_noise_alone_rarely_rises_three_standard_errors() -> None:
         up, noise = risen(series("x", enumerate(rng.standard_normal(40))), 10)
         hits += bool((up[-1:] > 3 * noise[-1:]).any())
     assert hits < 8
+
+
+@pytest.mark.parametrize("gone", ["eval/pass@1_high", "eval/pass@1_low", "eval/pass@1"])
+def test_an_evaluation_that_lacks_a_number_is_left_out(gone: str) -> None:
+    """As a line that was cut or rewritten does."""
+    lines = log({"pass@1": lambda t: 0.6 - 0.5 * t})
+    evaluations = [line for line in lines if line["kind"] == "eval"]
+    del evaluations[1][gone]
+    (finding,) = examine(CheckedRun("cut", lines), only=["held_out_falls"]).findings
+    assert finding.numbers["eval/pass@1.before"] == evaluations[0].get("eval/pass@1")
