@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -35,6 +36,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self.group = group
         """Of entry points."""
+        self._alone = built_in.alone if isinstance(built_in, Modules) else lambda name: None
         self.built_in = cache(built_in)
         """The parts of this package by name."""
         self._part = part
@@ -60,6 +62,8 @@ class Registry(Generic[T]):
         point = installed(self.group).get(name)
         if point is not None:
             return self._from_package(point)
+        if (part := self._alone(name)) is not None:
+            return part
         if name not in self.built_in():
             raise unknown(self.kind, name, self.names(), self._hint)
         return self.built_in()[name]
@@ -102,17 +106,26 @@ class Registry(Generic[T]):
         return part
 
 
-def modules_of(part: Part[T], *packages: str) -> Callable[[], Mapping[str, T]]:
+class Modules(Generic[T]):
     """The parts in the modules of packages, found by importing them."""
 
-    def find() -> Mapping[str, T]:
+    def __init__(self, part: Part[T], *packages: str) -> None:
+        self._part, self._packages = part, packages
+
+    def __call__(self) -> Mapping[str, T]:
+        """All of them."""
         found: dict[str, T] = {}
-        for package in packages:
+        for package in self._packages:
             for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-                found |= parts_in(importlib.import_module(f"{package}.{module.name}"), part)
+                found |= parts_in(importlib.import_module(f"{package}.{module.name}"), self._part)
         return dict(sorted(found.items()))
 
-    return find
+    def alone(self, name: str) -> T | None:
+        """The part in the module of its own name, if there is one: no other module is imported for it."""
+        for package in self._packages if name.isidentifier() else ():
+            if find_spec(f"{package}.{name}") is not None:
+                return parts_in(importlib.import_module(f"{package}.{name}"), self._part).get(name)
+        return None
 
 
 def parts_in(module: ModuleType, part: Part[T]) -> dict[str, T]:

@@ -23,7 +23,6 @@ from rolltree.cli.common import (
     take,
     varying,
 )  # fmt: skip
-from rolltree.cli.doctor import summary
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
@@ -168,6 +167,8 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
         )  # fmt: skip
     if not leads():
         return 0
+    from rolltree.cli.doctor import summary
+
     found = summary(result.path) if asked.doctor and result.metrics else []
     if asked.json:
         ends = {"eval": result.last("eval"), "train": result.last("train")}

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from rolltree.control.plan import Control
 from rolltree.knobs import checked_knobs
-from rolltree.registry import Registry, check_knobs, modules_of
+from rolltree.registry import Modules, Registry, check_knobs
 
 
 def _control(value: Any) -> tuple[str, type[Control]] | None:
@@ -18,7 +18,7 @@ def _control(value: Any) -> tuple[str, type[Control]] | None:
 
 
 CONTROLS = Registry[type[Control]](
-    "control", "rolltree.controls", modules_of(_control, "rolltree.control", "rolltree.control.methods"), _control
+    "control", "rolltree.controls", Modules(_control, "rolltree.control", "rolltree.control.methods"), _control
 )
 """Classes of controls: dataclasses with a name and a plan."""
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from rolltree.credit.advantage import Credit
 from rolltree.knobs import checked_knobs
-from rolltree.registry import Registry, check_knobs, modules_of
+from rolltree.registry import Modules, Registry, check_knobs
 
 Family = Literal["group", "baseline", "tree", "step", "hierarchy", "shaping", "pairwise", "own"]
 C = TypeVar("C", bound=type[Any])
@@ -50,7 +50,7 @@ def _own(name: str, value: Any) -> CreditEntry | None:
 CREDITS = Registry[CreditEntry](
     "credit",
     "rolltree.credits",
-    modules_of(_credit, "rolltree.credit"),
+    Modules(_credit, "rolltree.credit"),
     _credit,
     given=_own,
     hint="rolltree credit lists them",

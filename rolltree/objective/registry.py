@@ -12,7 +12,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rolltree.knobs import checked_knobs
-from rolltree.registry import Registry, check_knobs, modules_of
+from rolltree.registry import Modules, Registry, check_knobs
 
 if TYPE_CHECKING:
     from rolltree.objective.batch import Objective
@@ -43,7 +43,7 @@ def _own(_: str, value: Any) -> Callable[..., Objective] | None:
 
 
 OBJECTIVES = Registry["Callable[..., Objective]"](
-    "objective", "rolltree.objectives", modules_of(_objective, "rolltree.objective"), _objective, given=_own
+    "objective", "rolltree.objectives", Modules(_objective, "rolltree.objective"), _objective, given=_own
 )
 """What makes every surrogate, by name; from a file or another package anything that makes one."""
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from rolltree.knobs import checked_knobs
 from rolltree.recipe.recipe import Card, Counter, Recipe
 from rolltree.recipe.swap import SWAPS, Swapped
-from rolltree.registry import Registry, check_knobs, in_file, modules_of
+from rolltree.registry import Modules, Registry, check_knobs, in_file
 
 
 def _recipe(value: Any) -> tuple[str, type[Recipe]] | None:
@@ -21,7 +21,7 @@ def _recipe(value: Any) -> tuple[str, type[Recipe]] | None:
 RECIPES = Registry[type[Recipe]](
     "recipe",
     "rolltree.recipes",
-    modules_of(_recipe, "rolltree.recipe"),
+    Modules(_recipe, "rolltree.recipe"),
     _recipe,
     hint="rolltree recipes describes them",
 )

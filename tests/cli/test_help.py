@@ -93,6 +93,20 @@ with contextlib.redirect_stdout(io.StringIO()):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_recipe_alone_is_loaded_where_it_is_named():
+    script = """
+import contextlib, io, sys
+from rolltree.cli import main
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    main(["train", "dapo", "--help"])
+print(*sorted(name for name in sys.modules if name.startswith("rolltree.recipe.")))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    loaded = {name.rpartition(".")[2] for name in done.stdout.split()}
+    assert "dapo" in loaded, done.stderr
+    assert not loaded & {"treepo", "gigpo", "latr", "mcts"}
+
+
 @pytest.mark.parametrize("name", RECIPES.names())
 def test_every_knob_of_a_recipe_has_a_sentence(name):
     for section in sections(RECIPES.find(name), "Knobs"):
