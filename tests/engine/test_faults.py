@@ -263,10 +263,19 @@ def test_scores_that_do_not_fit_together_are_read_apart():
 
 def test_an_update_without_memory_for_the_caches_puts_runs_back_and_loses_none():
     async def scenario(engine):
-        runs = several(engine, 6, max_tokens=40)
+        asked = threading.Event()
+
+        def held(generated, logits):
+            assert len(generated) < 3 or asked.wait(60), "the update comes while all are under way"
+            return logits
+
+        runs = several(engine, 6, max_tokens=40, hook=held)
         await anext(aiter(runs[0]))
         core = short(engine, 2)
-        await engine.update_weights(tiny.llama(1), 1)
+        update = asyncio.create_task(engine.update_weights(tiny.llama(1), 1))
+        await asyncio.sleep(0)
+        asked.set()
+        await update
         got = await ended(runs)
         assert all(len(s.actions) == 40 and s.version[-1] == 1 for s in got)
         assert core.decoder.refused

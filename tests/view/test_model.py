@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from rolltree.view.icicle import icicle
 from rolltree.view.links import link, whole
 from rolltree.view.model import excerpts, leaves, node_facts, path_strip
 from rolltree.view.outline import Outline, outline
+from rolltree.view.pages import frame
 from rolltree.view.prompts import metrics, neighbours, prompts
 from rolltree.view.query import parse
 from rolltree.view.rows import events_of, head, records
@@ -361,3 +364,21 @@ def test_excerpts_are_short_and_on_one_line(run):
     few = excerpts(tree, pieces_of(run))
     assert few(0).startswith("a prompt <script>")
     assert len(few(0)) <= 29
+
+
+def test_what_came_while_a_page_was_first_drawn_is_drawn_next(monkeypatch: pytest.MonkeyPatch):
+    looks: list[Callable[[], Awaitable[None]]] = []
+    monkeypatch.setattr(frame.ui, "timer", lambda every, look, immediate: looks.append(look))
+    drawn: list[str] = []
+
+    async def redraw() -> None:
+        drawn.append(now[0])
+
+    now = ["with another run"]
+    frame.watch(lambda: now[0], redraw, "as it was before the drawing")
+    for _ in range(2):
+        asyncio.run(looks[0]())
+    assert drawn == ["with another run"]
+    now[0] = "and one more"
+    asyncio.run(looks[0]())
+    assert drawn == ["with another run", "and one more"]

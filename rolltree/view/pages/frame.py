@@ -174,18 +174,27 @@ async def live(source: RunSource, place: Crumb, title: str, draw: Callable[[RunS
                 one.delete()
             fresh.set_visibility(True)
 
+        since = stamps((source,))
         await again()
-        follow((source,), again)
+        follow((source,), again, since)
 
 
-def follow(sources: Sequence[RunSource], redraw: Callable[[], Awaitable[None]]) -> None:
-    """Draw again whenever a source has something new."""
-    watch(lambda: [(source.stamp(), state_of(source)) for source in sources], redraw)
+def stamps(sources: Sequence[RunSource]) -> Any:
+    """Changes whenever a source has something new."""
+    return [(source.stamp(), state_of(source)) for source in sources]
 
 
-def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]], every: float = POLL) -> None:
-    """Draw again whenever a stamp has changed; it is read beside the pages, as it may look at many files."""
-    seen = [stamp()]
+def follow(sources: Sequence[RunSource], redraw: Callable[[], Awaitable[None]], since: Any) -> None:
+    """Draw again whenever a source has something new; `since`: its `stamps` before the page read it."""
+    watch(lambda: stamps(sources), redraw, since)
+
+
+def watch(stamp: Callable[[], Any], redraw: Callable[[], Awaitable[None]], since: Any, every: float = POLL) -> None:
+    """Draw again whenever a stamp has changed; it is read beside the pages, as it may look at many files.
+
+    `since` is the stamp before the first drawing: what came while that was made is drawn next.
+    """
+    seen = [since]
 
     async def look() -> None:
         now = await asyncio.to_thread(stamp)
@@ -201,6 +210,7 @@ def _news(source: RunSource) -> None:
     if source.kind != "run":
         return
     place = ui.element("span").classes("news")
+    since = stamps((source,))
     known = max((s for s in source.steps() if s is not None), default=0)
 
     async def redraw() -> None:
@@ -210,4 +220,4 @@ def _news(source: RunSource) -> None:
             with place:
                 ui.link(f"step {latest} is in", link("step", run=source.name, step=latest))
 
-    follow((source,), redraw)
+    follow((source,), redraw, since)

@@ -70,9 +70,15 @@ def add(site: Site) -> None:
         with frame(Crumb("Runs")):
             heading("Runs", 1)
             drawn = RunsView(site, asked)
+            since = _stamp(site)
             await shown(drawn.draw)
-            watch(lambda: [(s.name, s.stamp(), state_of(s)) for s in site.sources], drawn.draw)
+            watch(lambda: _stamp(site), drawn.draw, since)
         return None
+
+
+def _stamp(site: Site) -> Any:
+    """Changes with the runs there are, and with what each has to show."""
+    return [(s.name, s.stamp(), state_of(s)) for s in site.sources]
 
 
 def _list(text: str) -> tuple[str, ...]:

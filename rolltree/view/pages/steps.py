@@ -12,7 +12,7 @@ from nicegui import ui
 from rolltree.view.findings import badge
 from rolltree.view.first_prompt import FirstPrompt, first_prompt
 from rolltree.view.links import link
-from rolltree.view.pages.frame import Crumb, Site, follow, frame, paged, shown
+from rolltree.view.pages.frame import Crumb, Site, follow, frame, paged, shown, stamps
 from rolltree.view.pages.parts import Cell, Column, PageSection, PageTable, Words, facts, heading, number, says, trouble
 from rolltree.view.runs import STEP_NUMBERS, ShownStep, Summary, lines_of, metric_names, steps, summary, tooltip
 from rolltree.view.settings import Settings, settings_of
@@ -32,8 +32,9 @@ def add(site: Site) -> None:
             with frame(Crumb(source.name, source, up="/")):
                 heading(source.name, 1)
                 drawn = RunView(source, tuple(c for c in columns.split(",") if c))
+                since = stamps((source,))
                 await shown(drawn.draw)
-                follow((source,), drawn.draw)
+                follow((source,), drawn.draw, since)
 
             return None
 

@@ -52,8 +52,9 @@ class GrownPage:
         self.place = ui.element("div").classes("picture")
         self.legend = ui.element("div")
         self.table = ui.element("div")
+        since = self.stamp()
         await self.draw()
-        watch(self.stamp, self.draw, OFTEN)
+        watch(self.stamp, self.draw, since, OFTEN)
 
     def stamp(self) -> Any:
         """Changes with the tree, its state, and the process that grows it."""
