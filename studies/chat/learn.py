@@ -68,7 +68,8 @@ def main(settings: ChatSettings) -> None:
                         shutil.rmtree(place, ignore_errors=True)  # stopped before there was anything to go on from
                     subprocess.run([sys.executable, "-m", "rolltree", *told], check=True)
                 if finished(place, settings.steps):
-                    shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a gigabyte and a half each
+                    if not settings.publish:  # who only reads touches no run, which may still be saving
+                        shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a gigabyte and a half each
                     curves.append(Curve(recipe, way, seed, tuple(points(place))))
     commands = [command(recipe, way, 0, settings) for way in WAYS for recipe in RECIPES]
     write(settings.out, curves, commands, settings.seeds)

@@ -39,7 +39,9 @@ def test_the_page_says_what_finished_runs_say_and_no_more(tmp_path):
     run(tmp_path / "grpo-LoRA-0", lines(0.1, 0.6))
     run(tmp_path / "grpo-LoRA-1", lines(0.1, 0.3))
     run(tmp_path / "treepo-LoRA-0", lines(0.1, 0.9, middle=0.5)[:-1])
+    (tmp_path / "grpo-LoRA-0" / "checkpoints").mkdir()
     learn.main(ChatSettings(seeds=2, steps=4, eval_every=2, runs=tmp_path, out=tmp_path / "docs", publish=True))
+    assert (tmp_path / "grpo-LoRA-0" / "checkpoints").is_dir(), "a run that may still be saving is left alone"
     page = (tmp_path / "docs" / "chat-learning.md").read_text()
     assert "| grpo | LoRA | 0, 1 | 10% → 60%, 10% → 30% | +35 (-156 to +226) | 5% → 30%, 5% → 15% | 50, never |" in page
     assert "50, 50 | 1, 1 |" in page
