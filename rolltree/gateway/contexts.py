@@ -15,7 +15,7 @@ import numpy as np
 
 from rolltree.engine.protocol import Codec, IntArray, exact_text
 from rolltree.gateway.ask import Ask, Message, named, same
-from rolltree.gateway.how import History, How
+from rolltree.gateway.how import ConversationHistory, How
 from rolltree.gateway.template import Template, rendered
 from rolltree.tree.node import Array
 
@@ -91,7 +91,7 @@ class Contexts:
     encode: Callable[[str], Array]
     turns: list[Turn] = field(default_factory=list[Turn])
     _by_key: dict[str, int] = field(default_factory=dict[str, int])
-    _history: History = field(default_factory=History)
+    _history: ConversationHistory = field(default_factory=ConversationHistory)
 
     def place(self, ask: Ask) -> ContextPrompt:
         """The tokens of a call."""

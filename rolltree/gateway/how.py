@@ -15,7 +15,7 @@ earlier conversation does and leaves out turns of the policy (compaction). asked
 
 
 @dataclass(repr=False)
-class History:
+class ConversationHistory:
     """The conversations of one session, by their names (`Ask.names`; a text or ids stand for themselves)."""
 
     _asked: set[object] = field(default_factory=set[object])

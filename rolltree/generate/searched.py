@@ -32,8 +32,9 @@ from rolltree.generate.choice import choice
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.final import final_answer
-from rolltree.task.items import digest
-from rolltree.task.protocol import Item, Reply, Split, Verdict
+from rolltree.task.items import TaskError, digest
+from rolltree.task.nano.single import SingleTurn
+from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.tree import Forest, Node, Tree
 from rolltree.tree.node import Array, Finish
 
@@ -42,7 +43,7 @@ ONE_AT_A_TIME = frozenset({"hook", "offset", "stream", "greedy", "entropy:full",
 
 
 @dataclass(frozen=True, slots=True)
-class PromptTask:
+class PromptTask(SingleTurn):
     """A prompt that nobody knows the answer of; what an answer says is read from its text."""
 
     stop: tuple[str, ...] = ()
@@ -56,18 +57,9 @@ class PromptTask:
         del split, seed
         return iter(())
 
-    def start(self, item: Item) -> tuple[Any, str | None]:
-        """There is no environment."""
-        del item
-        return None, None
-
-    async def step(self, item: Item, state: Any, text: str) -> Reply:
-        """Never called: there is no environment."""
-        raise NotImplementedError(f"{self.name} has no environment")
-
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
-        """Never called: its items have no answers."""
-        raise NotImplementedError(f"{self.name} knows no answers")
+        """Refused: nobody knows the answers of its items."""
+        raise TaskError(f"nothing says whether an answer to {item.id!r} is right; ask with a task that knows answers")
 
     def answer_in(self, item: Item, text: str) -> str | None:
         """What votes compare."""

@@ -13,7 +13,7 @@ from rolltree.policy.slab import LayerShape, Slab
 
 
 @dataclass(frozen=True, slots=True)
-class Branches:
+class TokenTree:
     """New tokens that do not all follow one another: nodes of a tree below each row's cached text."""
 
     positions: Tensor
@@ -61,7 +61,7 @@ class Decoder(Protocol):
         ...
 
     def extend(
-        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: Branches | None = None
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None
     ) -> Tensor:
         """Read ids (rows, new) at positions start (rows,) onwards; return the last hidden states (rows, new, hidden).
 

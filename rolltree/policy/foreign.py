@@ -19,7 +19,7 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
 from rolltree.policy.context import exact_context, window_of
-from rolltree.policy.decoder import Branches
+from rolltree.policy.decoder import TokenTree
 from rolltree.policy.device import HALF, narrowed
 from rolltree.policy.errors import ModelError
 from rolltree.policy.slab import LayerShape, Slab
@@ -87,7 +87,7 @@ class ForeignDecoder:
 
     @torch.inference_mode()
     def extend(
-        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: Branches | None = None
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None
     ) -> Tensor:
         """See `Decoder.extend`."""
         rows, new = ids.shape

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from rolltree.policy.decoder import Branches
+from rolltree.policy.decoder import TokenTree
 from rolltree.policy.device import HALF
 from rolltree.policy.llama_spec import LlamaSpec
 from rolltree.policy.llama_weights import copy_weights, empty_weights
@@ -84,7 +84,7 @@ class LlamaDecoder:
 
     @torch.inference_mode()
     def extend(
-        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: Branches | None = None
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None
     ) -> Tensor:
         """See `Decoder.extend`."""
         rows, new = ids.shape

@@ -11,8 +11,8 @@ import torch
 from rolltree.contract.engine import ENGINE_CHECKS
 from rolltree.engine.local import speculate
 from rolltree.engine.local.speculate import Speculation
-from rolltree.engine.local.speculate.drafter import Ask, Drafter
-from rolltree.engine.local.speculate.shapes import Spine, Widths
+from rolltree.engine.local.speculate.drafter import DraftAsk, Drafter
+from rolltree.engine.local.speculate.shapes import GuessWidths, Spine
 from rolltree.engine.local.speculate.tables import NgramTable
 from rolltree.engine.local.speculate.tree import Guess
 from rolltree.engine.protocol import EngineError, Request, Sampling
@@ -84,10 +84,10 @@ def sampled(how, rounds=2, want=frozenset({"entropy", "top:4"}), make=engine64, 
 
 
 def chain(n, least=0.0):
-    return Widths((1,) * n, least)
+    return GuessWidths((1,) * n, least)
 
 
-SHAPES = {"chain": chain(5), "tree": Widths((3, 2, 1)), "delayed": Widths((1, 1, 3, 1)), "spine": Spine(12)}
+SHAPES = {"chain": chain(5), "tree": GuessWidths((3, 2, 1)), "delayed": GuessWidths((1, 1, 3, 1)), "spine": Spine(12)}
 
 
 @functools.cache
@@ -145,7 +145,7 @@ def test_hooks_see_every_token_once_and_hidden_states_are_the_same():
         plain, _ = sampled(None, 1, wants, **extra)
         calls = sorted(seen)
         seen.clear()
-        guessed, _ = sampled(Speculation("suffix", Widths((2, 2, 1)), least=0.05, rows=64), 1, wants, **extra)
+        guessed, _ = sampled(Speculation("suffix", GuessWidths((2, 2, 1)), least=0.05, rows=64), 1, wants, **extra)
         assert sorted(seen) == calls
         for (a, _), (b, _) in zip(plain, guessed, strict=True):
             assert a.actions.tolist() == b.actions.tolist()
@@ -215,7 +215,7 @@ def test_right_paths_far_from_the_first_branch_are_kept_in_order(monkeypatch):
             return super()._next(ask) if [*had, *ask.path] == text[: len(had) + len(ask.path)] else []
 
     monkeypatch.setitem(speculate.DRAFTERS, "last", lambda _: Off([text]))
-    got, counts = asyncio.run(decoded(Speculation("last", Widths((3, 3, 3)), least=0.0)))
+    got, counts = asyncio.run(decoded(Speculation("last", GuessWidths((3, 3, 3)), least=0.0)))
     assert got.actions.tolist() == plain.actions.tolist()
     np.testing.assert_allclose(got.logp, plain.logp, atol=1e-6)
     # The first token comes with the prompt; then four a step: the drawn one and three guesses.
@@ -225,7 +225,7 @@ def test_right_paths_far_from_the_first_branch_are_kept_in_order(monkeypatch):
 
 @pytest.mark.parametrize("check", [c for c in ENGINE_CHECKS if c != "sampling_follows_the_distribution"])
 def test_an_engine_that_guesses_keeps_the_contract(check):
-    how = Speculation("suffix", Widths((2, 2, 1), 0.01), least=0.0)
+    how = Speculation("suffix", GuessWidths((2, 2, 1), 0.01), least=0.0)
     ENGINE_CHECKS[check](lambda: tiny.engine(speculate=how), prefix=[3, 1, 4])
 
 
@@ -250,7 +250,7 @@ def test_a_table_guesses_what_came_next_and_forgets_what_is_old():
     table = NgramTable(kept=200)
     table.add([1, 2, 3, 4, 5] * 3, 0)
     assert table.next([1, 2, 3], 2) == [Guess(4, 3 / 4)]
-    assert [g.token for g in table.after(Ask(0, [1, 2, 3], (4, 5), 1, 0.5, Sampling()))] == [1]
+    assert [g.token for g in table.after(DraftAsk(0, [1, 2, 3], (4, 5), 1, 0.5, Sampling()))] == [1]
     assert table.next([9, 9, 9], 4) == []
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -275,8 +275,8 @@ def test_an_unknown_way_to_guess_is_one_sentence(text):
 def test_the_word_on_the_command_line():
     assert Speculation.of("off") is None
     assert Speculation.of("ngram") == Speculation("ngram")
-    assert Speculation.of("nano:3x2") == Speculation("nano", Widths((3, 2), 0.01))
-    assert Speculation.of("adjacent:2+3x2") == Speculation("adjacent", Widths((1, 1, 3, 1), 0.01))
+    assert Speculation.of("nano:3x2") == Speculation("nano", GuessWidths((3, 2), 0.01))
+    assert Speculation.of("adjacent:2+3x2") == Speculation("adjacent", GuessWidths((1, 1, 3, 1), 0.01))
     assert Speculation.of("heads:auto") == Speculation("heads", auto=True)
     assert Speculation.of("suffix:5") == Speculation("suffix", chain(5, 0.3))
 
@@ -294,12 +294,12 @@ def test_heads_need_an_output_layer_that_can_be_shared():
 
 @pytest.mark.parametrize("model", [tiny.llama, tiny.gpt2])
 def test_a_model_that_cannot_read_branches_is_refused(monkeypatch, model):
-    tiny.engine(model(), speculate=Speculation("suffix", Widths((2, 2))))
+    tiny.engine(model(), speculate=Speculation("suffix", GuessWidths((2, 2))))
     for kind in (LlamaDecoder, ForeignDecoder):
         whole = kind.extend
         monkeypatch.setattr(kind, "extend", lambda self, *a, whole=whole: whole(self, *a[:4]))
     with pytest.raises(EngineError, match="branches of a tree"):
-        tiny.engine(model(), speculate=Speculation("suffix", Widths((2, 2))))
+        tiny.engine(model(), speculate=Speculation("suffix", GuessWidths((2, 2))))
 
 
 def test_heads_learn_what_the_policy_writes():

@@ -7,10 +7,10 @@ import torch
 from rolltree.engine.local.speculate.control import Bandit, Resting
 from rolltree.engine.local.speculate.drafter import Lead
 from rolltree.engine.local.speculate.near import chances
-from rolltree.engine.local.speculate.shapes import MOST, Space, Spine, Widths
+from rolltree.engine.local.speculate.shapes import MOST, GuessWidths, Space, Spine
 from rolltree.engine.local.speculate.tree import Drafts, DraftTree, Guess
 
-ARMS = [None, Widths((1,) * 2), Widths((1,) * 4), Widths((1,) * 8)]
+ARMS = [None, GuessWidths((1,) * 2), GuessWidths((1,) * 4), GuessWidths((1,) * 8)]
 
 
 class Clock:
@@ -123,9 +123,9 @@ def grown(shape, offers, depth=8, nodes=MOST, lead=None):
 
 def test_shapes_have_the_nodes_they_say():
     offers = [Guess(i, 0.9 / (i + 1)) for i in range(4)]
-    assert grown(Widths((1, 1, 3, 1)), offers).parents == [-1, 0, 1, 2, 2, 2, 3, 4, 5]
-    assert grown(Widths((2, 2)), offers).parents == [-1, 0, 0, 1, 1, 2, 2]
-    for shape in (Widths((1, 1, 3, 1)), Widths((3, 2, 1)), Widths((1,) * 5)):
+    assert grown(GuessWidths((1, 1, 3, 1)), offers).parents == [-1, 0, 1, 2, 2, 2, 3, 4, 5]
+    assert grown(GuessWidths((2, 2)), offers).parents == [-1, 0, 0, 1, 1, 2, 2]
+    for shape in (GuessWidths((1, 1, 3, 1)), GuessWidths((3, 2, 1)), GuessWidths((1,) * 5)):
         assert len(grown(shape, offers)) - 1 == shape.nodes
         assert len(grown(shape, offers, nodes=4)) - 1 == 4
         assert max(grown(shape, offers, depth=2).depths) == 2

@@ -10,7 +10,7 @@ import torch
 from rolltree.contract.engine import misfit, truncated
 from rolltree.engine.local import LocalEngine, engine, speculate
 from rolltree.engine.local.speculate import Speculation, verify
-from rolltree.engine.local.speculate.shapes import Spine, Widths
+from rolltree.engine.local.speculate.shapes import GuessWidths, Spine
 from rolltree.engine.local.speculate.smaller import SmallerPolicy
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.policy.slab import LayerShape
@@ -83,7 +83,7 @@ SETTINGS = {
     "hook": {"hook": hook},
 }
 DRAFTERS = ["ngram", "suffix", "adjacent", "heads", "smaller"]
-SHAPES = {"chain": Widths((1, 1)), "tree": Widths((3, 2)), "delayed": Widths((1, 3)), "spine": Spine(8)}
+SHAPES = {"chain": GuessWidths((1, 1)), "tree": GuessWidths((3, 2)), "delayed": GuessWidths((1, 3)), "spine": Spine(8)}
 PAIRS = [(d, s) for d in DRAFTERS for s in SHAPES if s != "spine" or d == "adjacent"]
 
 
@@ -167,7 +167,7 @@ def test_the_law_is_the_policys(tables, drafter, shape):
 
 @pytest.mark.parametrize("broken", ["mask", "order"])
 def test_the_test_finds_a_verifier_that_is_wrong(tables, monkeypatch, broken):
-    """Branches that see each other, or accepted ones that are not moved behind their text."""
+    """TokenTree that see each other, or accepted ones that are not moved behind their text."""
     if broken == "mask":
         whole = verify._branches
 

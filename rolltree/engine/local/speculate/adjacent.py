@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from rolltree.engine.local.speculate.drafter import Ask, Drafter, Lead, Seen
+from rolltree.engine.local.speculate.drafter import DraftAsk, Drafter, Lead, Seen
 from rolltree.engine.local.speculate.tree import Guess
 
 _MATCH = (5, 4, 3)
@@ -53,7 +53,7 @@ class AdjacentText(Drafter):
         for table in (self._texts, self._kept, self._copied):
             table.pop(key, None)
 
-    def propose(self, asks: Sequence[Ask]) -> list[list[Guess]]:
+    def propose(self, asks: Sequence[DraftAsk]) -> list[list[Guess]]:
         """See `Drafter`."""
         return [self._followers([*ask.tail[-2:], *ask.path][-2:])[: ask.most] for ask in asks]
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rolltree.engine.local.speculate.shapes import Shape
+from rolltree.engine.local.speculate.shapes import GuessShape
 
 _WINDOW = 256
 """Guesses after which it is asked whether they pay."""
@@ -19,10 +19,10 @@ _REST, _LONGEST = 64, 2048
 """Steps without guessing where they do not; twice as many each time they still do not, up to the longest."""
 
 
-class Control(Protocol):
+class GuessControl(Protocol):
     """Chooses the shape of every step."""
 
-    def shape(self, rows: int) -> Shape | None:
+    def shape(self, rows: int) -> GuessShape | None:
         """The shape for a step over so many requests; None = no guesses."""
         ...
 
@@ -38,15 +38,15 @@ class Resting:
     Depends on counts alone, never on a clock, so a seeded run takes the same steps again.
     """
 
-    of: Shape
+    of: GuessShape
     least: float
     rows: int
     _recent: tuple[int, int] = (0, 0)
     _left: int = 0
     _rest: int = _REST
 
-    def shape(self, rows: int) -> Shape | None:
-        """See `Control`."""
+    def shape(self, rows: int) -> GuessShape | None:
+        """See `GuessControl`."""
         if rows > self.rows:
             return None
         if self._left:
@@ -55,7 +55,7 @@ class Resting:
         return self.of
 
     def judge(self, tried: int, accepted: int, tokens: int, *, clean: bool) -> None:
-        """See `Control`."""
+        """See `GuessControl`."""
         tried, right = self._recent[0] + tried, self._recent[1] + accepted
         if tried >= _WINDOW:
             if right < tried * self.least:
@@ -76,7 +76,7 @@ class Bandit:
     do not.
     """
 
-    arms: Sequence[Shape | None]
+    arms: Sequence[GuessShape | None]
     epsilon: float = 0.1
     window: int = 200
     most: int = 2048
@@ -89,8 +89,8 @@ class Bandit:
     _rewards: dict[tuple[int, int], deque[float]] = field(default_factory=dict[tuple[int, int], deque[float]])
     _playing: tuple[tuple[int, int], float] | None = None
 
-    def shape(self, rows: int) -> Shape | None:
-        """See `Control`."""
+    def shape(self, rows: int) -> GuessShape | None:
+        """See `GuessControl`."""
         bucket = sum(rows >= edge for edge in self.edges)
         allowed = [i for i, arm in enumerate(self.arms) if arm is None or arm.nodes * rows <= self.most]
         arm = self._pick(bucket, allowed)
@@ -99,7 +99,7 @@ class Bandit:
         return self.arms[arm]
 
     def judge(self, tried: int, accepted: int, tokens: int, *, clean: bool) -> None:
-        """See `Control`."""
+        """See `GuessControl`."""
         if self._playing is not None and clean:
             place, began = self._playing
             kept = self._rewards.setdefault(place, deque(maxlen=self.window))

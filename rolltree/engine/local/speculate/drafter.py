@@ -11,11 +11,11 @@ from rolltree.engine.local.speculate.tree import Drafts, Guess
 from rolltree.engine.protocol import Sampling
 
 REACH = 12
-"""Tokens of a text that an `Ask` and `Drafter.written` show at least, where there are so many."""
+"""Tokens of a text that a `DraftAsk` and `Drafter.written` show at least, where there are so many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DraftAsk:
     """What comes after a text and a guessed path below it?"""
 
     key: int
@@ -74,7 +74,7 @@ class Drafter:
     def ended(self, key: int) -> None:
         """It is gone."""
 
-    def propose(self, asks: Sequence[Ask]) -> list[list[Guess]]:
+    def propose(self, asks: Sequence[DraftAsk]) -> list[list[Guess]]:
         """For each ask up to `most` different tokens, the likeliest first. Asks of one call have paths of one length,
         but where a shape grows from a lead."""
         raise NotImplementedError

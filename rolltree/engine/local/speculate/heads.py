@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from rolltree.engine.local.speculate.drafter import Ask, Drafter, Seen
+from rolltree.engine.local.speculate.drafter import DraftAsk, Drafter, Seen
 from rolltree.engine.local.speculate.near import guesses
 from rolltree.engine.local.speculate.tree import Guess
 from rolltree.policy.decoder import Decoder
@@ -93,7 +93,7 @@ class Heads(Drafter):
             self._open.setdefault(key, []).append((states.cpu(), tokens))
 
     @torch.inference_mode()
-    def propose(self, asks: Sequence[Ask]) -> list[list[Guess]]:
+    def propose(self, asks: Sequence[DraftAsk]) -> list[list[Guess]]:
         """See `Drafter`."""
         out: list[list[Guess]] = [[] for _ in asks]
         known = [i for i, ask in enumerate(asks) if ask.key in self._state]

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from rolltree.engine.local.sampling import SamplingRows, log_law, wide
-from rolltree.engine.local.speculate.drafter import Ask
+from rolltree.engine.local.speculate.drafter import DraftAsk
 from rolltree.engine.local.speculate.tree import Guess
 
 ERROR = 0.05
 """Scale of the error of a cumulative probability."""
 
 
-def guesses(logits: Tensor, asks: Sequence[Ask], error: float = ERROR) -> list[list[Guess]]:
+def guesses(logits: Tensor, asks: Sequence[DraftAsk], error: float = ERROR) -> list[list[Guess]]:
     """The likeliest tokens for each ask, given a drafter's logits (asks, vocab)."""
     how = [ask.sampling for ask in asks]
     rows = SamplingRows.of(

@@ -32,7 +32,7 @@ class Space:
     lead: Callable[[int], Lead | None]
 
 
-class Shape(Protocol):
+class GuessShape(Protocol):
     """Grows trees."""
 
     @property
@@ -46,7 +46,7 @@ class Shape(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Widths:
+class GuessWidths:
     """So many children below each node of a depth: (1, 1, 1) a chain, (3, 2) a tree, (1, 1, 3, 1) one that is delayed.
 
     A delayed tree (trunk L1, then K paths of L2; "Dynamic Delayed Tree Expansion", arXiv 2602.16994) branches where the
@@ -60,7 +60,7 @@ class Widths:
 
     @property
     def nodes(self) -> int:
-        """See `Shape`."""
+        """See `GuessShape`."""
         total, level = 0, 1
         for width in self.widths:
             level *= width
@@ -68,7 +68,7 @@ class Widths:
         return total
 
     def grow(self, tree: DraftTree, space: Space) -> Growth:
-        """See `Shape`."""
+        """See `GuessShape`."""
         frontier = [0]
         for width in self.widths[: space.depth]:
             offers = yield [(node, width) for node in frontier]
@@ -97,11 +97,11 @@ class Spine:
 
     @property
     def nodes(self) -> int:
-        """See `Shape`."""
+        """See `GuessShape`."""
         return min(MOST, self.budget + 40)
 
     def grow(self, tree: DraftTree, space: Space) -> Growth:
-        """See `Shape`."""
+        """See `GuessShape`."""
         lead = space.lead(min(space.depth, 100))
         sure = 0.0 if lead is None else lead.confidence
         budget = min(space.nodes, MOST, int(self.budget + 40 * sure))
@@ -151,21 +151,21 @@ def _may_grow(tree: DraftTree, node: int, space: Space) -> bool:
     return tree.depths[node] < min(6, space.depth)
 
 
-def shape_of(text: str) -> Shape | None:
+def shape_of(text: str) -> GuessShape | None:
     """Read `6` (a chain), `3x2x1` (a tree), `2+3x4` (trunk of 2, then 3 paths of 4), `spine`; None for others."""
     if text == "spine":
         return Spine()
     if re.fullmatch(r"\d+", text):
-        return _checked(text, Widths((1,) * min(int(text), MOST + 1), 0.3))
+        return _checked(text, GuessWidths((1,) * min(int(text), MOST + 1), 0.3))
     if re.fullmatch(r"\d+(x\d+)+", text):
-        return _checked(text, Widths(tuple(map(int, text.split("x"))), 0.01))
+        return _checked(text, GuessWidths(tuple(map(int, text.split("x"))), 0.01))
     if found := re.fullmatch(r"(\d+)\+(\d+)x(\d+)", text):
         trunk, paths, length = map(int, found.groups())
-        return _checked(text, Widths((1,) * min(trunk, MOST) + (paths,) + (1,) * (min(length, MOST) - 1), 0.01))
+        return _checked(text, GuessWidths((1,) * min(trunk, MOST) + (paths,) + (1,) * (min(length, MOST) - 1), 0.01))
     return None
 
 
-def _checked(text: str, shape: Widths) -> Widths:
+def _checked(text: str, shape: GuessWidths) -> GuessWidths:
     if min(shape.widths, default=0) < 1 or not 1 <= shape.nodes <= MOST:
         raise EngineError(f"speculate asks for the shape {text!r}; a tree has from 1 to {MOST} guesses, so name fewer")
     return shape

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rolltree.engine.local.speculate.drafter import Ask, Drafter
+from rolltree.engine.local.speculate.drafter import DraftAsk, Drafter
 from rolltree.engine.local.speculate.near import guesses
 from rolltree.engine.local.speculate.tree import Guess
-from rolltree.policy.decoder import Branches, Decoder
+from rolltree.policy.decoder import Decoder, TokenTree
 from rolltree.policy.slab import Slab
 
 _STEP = 64
@@ -50,7 +50,7 @@ class SmallerPolicy(Drafter):
         if (row := self._rows.pop(key, None)) is not None:
             self._free.append(row)
 
-    def propose(self, asks: Sequence[Ask]) -> list[list[Guess]]:
+    def propose(self, asks: Sequence[DraftAsk]) -> list[list[Guess]]:
         """See `Drafter`."""
         out: list[list[Guess]] = [[] for _ in asks]
         room = self._decoder.max_context
@@ -63,7 +63,7 @@ class SmallerPolicy(Drafter):
                 out[i] = answer
         return out
 
-    def _ends(self, asks: Sequence[Ask]) -> Tensor:
+    def _ends(self, asks: Sequence[DraftAsk]) -> Tensor:
         """States at the ends of texts; reads what is new of them."""
         for ask in asks:
             self._seat(ask.key)
@@ -79,7 +79,7 @@ class SmallerPolicy(Drafter):
         rows = [self._rows[ask.key] for ask in asks]
         return hidden[rows, [len(parts[ask.key]) - 1 for ask in asks]]
 
-    def _below(self, asks: Sequence[Ask]) -> Tensor:
+    def _below(self, asks: Sequence[DraftAsk]) -> Tensor:
         """States after guessed paths, all of one length; the paths above them were asked before."""
         rows, parts = self._slab.rows, dict[int, list[int]]()
         places = list[tuple[int, int]]()
@@ -100,10 +100,10 @@ class SmallerPolicy(Drafter):
             seen[row, i, :length] = True
             seen[row, i, [known[ask.path[: d + 1]] for d in range(len(ask.path))]] = True
         device = self._decoder.device
-        hidden = self._extend(parts, begins, Branches(positions.to(device), seen.to(device)))
+        hidden = self._extend(parts, begins, TokenTree(positions.to(device), seen.to(device)))
         return hidden[[row for row, _ in places], [i for _, i in places]]
 
-    def _extend(self, parts: dict[int, list[int]], begins: dict[int, int], branches: Branches | None) -> Tensor:
+    def _extend(self, parts: dict[int, list[int]], begins: dict[int, int], branches: TokenTree | None) -> Tensor:
         rows, widest, device = self._slab.rows, max(map(len, parts.values())), self._decoder.device
         ids, start = torch.zeros(rows, widest, dtype=torch.long), torch.zeros(rows, dtype=torch.long)
         for key, row in self._rows.items():

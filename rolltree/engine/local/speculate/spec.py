@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from rolltree.engine.local.speculate.adjacent import AdjacentText
-from rolltree.engine.local.speculate.control import Bandit, Control, Resting
+from rolltree.engine.local.speculate.control import Bandit, GuessControl, Resting
 from rolltree.engine.local.speculate.drafter import Drafter
 from rolltree.engine.local.speculate.heads import Heads
-from rolltree.engine.local.speculate.shapes import Shape, Spine, Widths, shape_of
+from rolltree.engine.local.speculate.shapes import GuessShape, GuessWidths, Spine, shape_of
 from rolltree.engine.local.speculate.smaller import SmallerPolicy
 from rolltree.engine.local.speculate.tables import AllTexts, OwnText
 from rolltree.engine.protocol import Codec, EngineError
@@ -58,7 +58,7 @@ class Speculation:
     """ngram: from the request's own text. suffix: from all texts of the engine, earlier training steps included.
     adjacent: copies of the own text and which tokens follow which. heads: a head on the last state, trained when the
     engine is idle. Or a smaller policy over the same tokens: its name, its folder, or the model itself."""
-    shape: Shape | None = None
+    shape: GuessShape | None = None
     """What is guessed: a chain of 8, for adjacent a spine with branches, when left out."""
     least: float = 0.3
     """It rests where a smaller share of the guessed depth was right."""
@@ -91,12 +91,12 @@ class Speculation:
             return cls(name, auto=True)
         return cls(name, shape_of(how) if how else None)
 
-    def control(self) -> Control:
+    def control(self) -> GuessControl:
         """What chooses the shape of each step."""
-        usual = Widths((1,) * 8, self.least)
+        usual = GuessWidths((1,) * 8, self.least)
         if self.auto:
-            chains: list[Shape] = [Widths((1,) * n, 0.1) for n in (2, 4, 8)]
-            trees: list[Shape] = [Widths((1, 1, 3, 1, 1, 1), 0.01), Widths((3, 2, 1, 1), 0.01)]
+            chains: list[GuessShape] = [GuessWidths((1,) * n, 0.1) for n in (2, 4, 8)]
+            trees: list[GuessShape] = [GuessWidths((1, 1, 3, 1, 1, 1), 0.01), GuessWidths((3, 2, 1, 1), 0.01)]
             return Bandit([None, *chains, *([Spine(20), Spine()] if self.drafter == "adjacent" else trees)])
         if self.shape is not None:
             return Resting(self.shape, self.least, self.rows)

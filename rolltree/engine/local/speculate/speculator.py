@@ -12,13 +12,13 @@ from torch import Tensor
 
 from rolltree.engine.local.batch import DecodeBatch
 from rolltree.engine.local.run import LocalRun
-from rolltree.engine.local.speculate.control import Control
-from rolltree.engine.local.speculate.drafter import REACH, Ask, Drafter, Lead, Seen
-from rolltree.engine.local.speculate.shapes import Growth, Shape, Space
+from rolltree.engine.local.speculate.control import GuessControl
+from rolltree.engine.local.speculate.drafter import REACH, DraftAsk, Drafter, Lead, Seen
+from rolltree.engine.local.speculate.shapes import Growth, GuessShape, Space
 from rolltree.engine.local.speculate.spec import Speculation, Target
 from rolltree.engine.local.speculate.tree import Drafts, DraftTree, Guess, Ints
 from rolltree.engine.local.streams import uniforms
-from rolltree.policy.decoder import Branches
+from rolltree.policy.decoder import TokenTree
 from rolltree.policy.slab import Slab
 
 LOG = logging.getLogger("rolltree.engine")
@@ -55,7 +55,7 @@ class Speculator:
     how: Speculation
     target: Target
     counts: SpeculationCounts = field(default_factory=SpeculationCounts)
-    control: Control = field(init=False)
+    control: GuessControl = field(init=False)
     drafter: Drafter = field(init=False)
     _names: dict[LocalRun, tuple[int, int]] = field(default_factory=dict[LocalRun, tuple[int, int]])
     """Of each run inside: its key, and how much of its text is known to the drafter."""
@@ -139,7 +139,7 @@ class Speculator:
                 self.drafter.written(known[0], batch.ids[row, reach:length].tolist(), length - known[1])
             self._names[run] = known[0], length
 
-    def _grown(self, batch: DecodeBatch, shape: Shape, columns: int) -> list[DraftTree]:
+    def _grown(self, batch: DecodeBatch, shape: GuessShape, columns: int) -> list[DraftTree]:
         """A tree for every row; all grow side by side, so that the drafter is asked for all at once."""
         trees = [DraftTree() for _ in batch.runs]
         growing = dict[int, Growth]()
@@ -166,7 +166,7 @@ class Speculator:
     def _lead(self, key: int) -> Callable[[int], Lead | None]:
         return lambda most: self.drafter.lead(key, most)
 
-    def _asks(self, batch: DecodeBatch, row: int, tree: DraftTree, nodes: list[tuple[int, int]]) -> list[Ask]:
+    def _asks(self, batch: DecodeBatch, row: int, tree: DraftTree, nodes: list[tuple[int, int]]) -> list[DraftAsk]:
         run, length = batch.runs[row], int(batch.length[row])
         tail = batch.ids[row, max(0, length - REACH) : length].tolist()
         paths = [tree.path(node) for node, _ in nodes]
@@ -174,7 +174,7 @@ class Speculator:
         numbers = uniforms(np.full(len(paths), batch.key[row], np.uint64), counter).tolist()
         key, sampling = self._names[run][0], run.request.sampling
         return [
-            Ask(key, tail, path, most, number, sampling)
+            DraftAsk(key, tail, path, most, number, sampling)
             for path, (_, most), number in zip(paths, nodes, numbers, strict=True)
         ]
 
@@ -200,7 +200,7 @@ def why_no_trees(target: Target) -> str:
         slab = Slab.zeros(decoder.shapes, 1, 6, decoder.dtype, decoder.device)
         decoder.extend(ids[:, :2], none, slab, 6)
         seen = torch.tensor([[[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 1, 0]]], dtype=torch.bool)
-        where = Branches(torch.tensor([[2, 3, 3]], device=decoder.device), seen.to(decoder.device))
+        where = TokenTree(torch.tensor([[2, 3, 3]], device=decoder.device), seen.to(decoder.device))
         got = decoder.extend(ids[:, [2, 3, 4]], none + 2, slab, 6, where)[0, 1:]
     tolerance = 1e-3 if decoder.dtype in (torch.float32, torch.float64) else 5e-2
     same = torch.allclose(got, torch.stack(plain), rtol=tolerance, atol=tolerance)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from rolltree.engine.local.speculate.drafter import REACH, Ask, Drafter
+from rolltree.engine.local.speculate.drafter import REACH, DraftAsk, Drafter
 from rolltree.engine.local.speculate.tree import Guess
 
 ORDERS = (REACH, 8, 6, 4, 3, 2)
@@ -62,7 +62,7 @@ class NgramTable:
                     return [Guess(token, followers[token] / total) for token in best]
         return []
 
-    def after(self, ask: Ask) -> list[Guess]:
+    def after(self, ask: DraftAsk) -> list[Guess]:
         """What comes after a text and a path."""
         return self.next([*ask.tail, *ask.path] if ask.path else ask.tail, ask.most)
 
@@ -93,7 +93,7 @@ class OwnText(Drafter):
         """See `Drafter`."""
         self._tables.pop(key, None)
 
-    def propose(self, asks: Sequence[Ask]) -> list[list[Guess]]:
+    def propose(self, asks: Sequence[DraftAsk]) -> list[list[Guess]]:
         """See `Drafter`."""
         return [self._tables[ask.key].after(ask) for ask in asks]
 
@@ -121,6 +121,6 @@ class AllTexts(Drafter):
         """See `Drafter`."""
         self.table.add(text, len(text) - new)
 
-    def propose(self, asks: Sequence[Ask]) -> list[list[Guess]]:
+    def propose(self, asks: Sequence[DraftAsk]) -> list[list[Guess]]:
         """See `Drafter`."""
         return [self.table.after(ask) for ask in asks]

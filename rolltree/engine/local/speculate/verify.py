@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rolltree.engine.local.speculate.tree import Drafts, Ints
-from rolltree.policy.decoder import Branches, Decoder
+from rolltree.policy.decoder import Decoder, TokenTree
 from rolltree.policy.slab import Slab
 
 
@@ -34,7 +34,7 @@ def settle(slab: Slab, at: Ints, paths: list[list[int]]) -> None:
         slab.move_columns(rows, source, target)
 
 
-def _branches(drafts: Drafts, at: Ints, reach: int, device: torch.device) -> Branches:
+def _branches(drafts: Drafts, at: Ints, reach: int, device: torch.device) -> TokenTree:
     """Each node sees its row's text and the nodes that it follows, itself included; its position is its depth."""
     rows, nodes = drafts.depth.shape
     # One column more, where those land for which there is no room; they are padding.
@@ -42,4 +42,4 @@ def _branches(drafts: Drafts, at: Ints, reach: int, device: torch.device) -> Bra
     columns = np.minimum(at[:, None] + np.arange(nodes), reach)
     np.put_along_axis(seen, np.broadcast_to(columns[:, None], (rows, nodes, nodes)), drafts.ancestors, 2)
     positions = at[:, None] + drafts.depth
-    return Branches(torch.from_numpy(positions).to(device), torch.from_numpy(seen[:, :, :reach].copy()).to(device))
+    return TokenTree(torch.from_numpy(positions).to(device), torch.from_numpy(seen[:, :, :reach].copy()).to(device))
