@@ -30,8 +30,8 @@ class MakeEngine(Protocol):
 
 
 ABOUT = """What samples the policy: local (this process), vllm (in this process too; vllm-ipc hands weights over
-on the card), or the address of a server that serves it, such as http://127.0.0.1:8000; of several, with commas between
-them."""
+on the card, vllm-nccl across cards, and vllm-shared sleeps on the one card while the trainer learns), or the address of
+a server that serves it, such as http://127.0.0.1:8000; of several, with commas between them."""
 
 
 async def choose_engine(
@@ -63,7 +63,7 @@ async def choose_engine(
             f"--engine-precision {precision} is for --engine local, not {name}; let that engine round by itself"
         )
     served = name.startswith(("http://", "https://"))
-    if served or name in ("vllm", "vllm-ipc"):
+    if served or name in VLLM:
         who = f"the engine {name} is" if not served else f"the server {name} is"
         check_writes_tokens(model, who, "sample it with --engine local")
     if served:
@@ -132,7 +132,7 @@ def local_engine(
 
 def _vllm(
     model: str | Path | LoadedModel, *, version: int, sampling: Sampling | None, placement: Placement,
-    weights: str = "files", lora: int = 0, **_: Any,
+    weights: str = "files", lora: int = 0, sleep: bool = False, **_: Any,
 ) -> Engine:  # fmt: skip
     from rolltree.engine.segments.distribution import neutral
     from rolltree.engine.vllm.start import SMALL, require, start
@@ -147,7 +147,18 @@ def _vllm(
         raise EngineError(f"vLLM loads whole models and {path} holds adapters; sample them with --engine local")
     dtype = str(placement.dtype).removeprefix("torch.")
     reports = "sampling" if distribution else "policy"
-    return start(model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights, lora=lora)
+    return start(
+        model, codec=codec, version=version, reports=reports, dtype=dtype, weights=weights, lora=lora, sleep=sleep
+    )
+
+
+VLLM: dict[str, MakeEngine] = {
+    "vllm": _vllm,
+    "vllm-ipc": partial(_vllm, weights="ipc"),
+    "vllm-nccl": partial(_vllm, weights="nccl"),
+    "vllm-shared": partial(_vllm, weights="ipc", sleep=True),
+}
+"""The ways to run vLLM in this process."""
 
 
 def _given(_: str, value: Any) -> MakeEngine | None:
@@ -155,7 +166,7 @@ def _given(_: str, value: Any) -> MakeEngine | None:
 
 
 def _built_in() -> dict[str, MakeEngine]:
-    return {"local": _local, "vllm": _vllm, "vllm-ipc": partial(_vllm, weights="ipc")}
+    return {"local": _local} | VLLM
 
 
 ENGINES = Registry[MakeEngine](

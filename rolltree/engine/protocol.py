@@ -302,6 +302,24 @@ class Forgetful(Protocol):
         ...
 
 
+@runtime_checkable
+class Sleeper(Protocol):
+    """An engine that shares a card with its trainer and gives memory back while that learns."""
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it was started so that it can."""
+        ...
+
+    async def sleep(self) -> None:
+        """Give its memory back; nothing is written until it wakes."""
+        ...
+
+    async def wake(self) -> None:
+        """Take it again, with the weights it had."""
+        ...
+
+
 _CODECS: dict[type, bool] = {}
 
 

@@ -3,49 +3,60 @@
 An engine that samples from coarse weights samples another policy than a trainer with fine ones trains. Jet-RL (arXiv
 2601.14243) rounds in the training forward exactly as in the rollout: same format, same scales, gradients straight
 through the rounding to fine master weights. Here the weights of linear layers are rounded, the output layer and the
-embedding are not; the paper also rounds activations and gradients, which is not done here.
+embedding are not; of a copy that explores all matrices are. The paper also rounds activations and
+gradients, which is not done here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from rolltree.policy.errors import ModelError
-from rolltree.policy.formats import Precision
+from rolltree.policy.formats import FORMATS, Format, Precision, Shared
 
-BLOCK = 128
-_FP8, _INT8 = 448.0, 127.0
-"""Largest values of the formats."""
+Model = TypeVar("Model", bound=nn.Module)
+TILE, RUN = 128, 16
+"""Sides of a tile and length of a run of weights that share a scale."""
 
 
-def rounded(weight: Tensor, precision: Precision) -> Tensor:
-    """The values that a weight (out, in) has in this precision, in its own type. Scales are the largest magnitude."""
-    if precision == "full":
+def rounded(weight: Tensor, precision: Precision | Format) -> Tensor:
+    """The values that a weight has in this format, in its own type; scaled ones but runs of 16 take (out, in)."""
+    form = precision if isinstance(precision, Format) else FORMATS[precision]
+    if form is None:
         return weight
-    if precision == "bf16":
+    if form.shared is None:
         return weight.to(torch.bfloat16).to(weight.dtype)
     wide = weight if weight.dtype == torch.float64 else weight.float()
-    if precision == "fp8-block":
-        out, into = wide.shape
-        padded = F.pad(wide, (0, -into % BLOCK, 0, -out % BLOCK))
-        blocks = padded.unflatten(0, (-1, BLOCK)).unflatten(2, (-1, BLOCK)).transpose(1, 2)
-        coarse = _scaled(blocks, (2, 3), _FP8)
-        return coarse.transpose(1, 2).reshape(padded.shape)[:out, :into].to(weight.dtype)
-    return _scaled(wide, (1,), _INT8 if precision == "int8" else _FP8).to(weight.dtype)
-
-
-def _scaled(values: Tensor, over: tuple[int, ...], most: float) -> Tensor:
-    scale = values.abs().amax(over, keepdim=True) / most
+    groups, back = _grouped(wide, form.shared)
+    scale = groups.abs().amax(-1, keepdim=True) / form.most
     scale = torch.where(scale > 0, scale, 1.0)
-    unit = values / scale
-    coarse = unit.round() if most == _INT8 else unit.to(torch.float8_e4m3fn).to(values.dtype)
-    return coarse * scale
+    unit = groups / scale
+    coarse = unit.round() if form.kind == "int" else unit.to(torch.float8_e4m3fn).to(unit.dtype)
+    return back(coarse * scale).to(weight.dtype)
+
+
+def _grouped(values: Tensor, shared: Shared) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """The values with all that share a scale along the last axis, and the way back."""
+    if shared == "channel":
+        return values, lambda groups: groups
+    if shared == "run":
+        flat = values.reshape(-1)
+        return F.pad(flat, (0, -len(flat) % RUN)).unflatten(0, (-1, RUN)), lambda groups: groups.reshape(-1)[
+            : len(flat)
+        ].reshape(values.shape)
+    out, into = values.shape
+    padded = F.pad(values, (0, -into % TILE, 0, -out % TILE))
+    tiles = padded.unflatten(0, (-1, TILE)).unflatten(2, (-1, TILE)).transpose(1, 2)
+    return tiles.flatten(
+        2
+    ), lambda groups: groups.unflatten(2, (TILE, TILE)).transpose(1, 2).reshape(padded.shape)[:out, :into]
 
 
 def linear_weights(model: Any) -> dict[str, nn.Linear]:
@@ -61,9 +72,25 @@ def linear_weights(model: Any) -> dict[str, nn.Linear]:
     return found
 
 
-def rounded_state(state: Mapping[str, Tensor], names: frozenset[str], precision: Precision) -> Mapping[str, Tensor]:
+def matrices(state: Mapping[str, Tensor]) -> frozenset[str]:
+    """The weights that are rounded in a model of another family: all that have rows and columns."""
+    return frozenset(name for name, value in state.items() if value.ndim >= 2 and value.is_floating_point())
+
+
+@torch.no_grad()
+def rounded_state(
+    state: Mapping[str, Tensor], names: frozenset[str], precision: Precision | Format
+) -> dict[str, Tensor]:
     """A state dict with these weights rounded."""
     return {name: rounded(value, precision) if name in names else value for name, value in state.items()}
+
+
+def rounded_copy(model: Model, precision: Precision | Format) -> Model:
+    """A copy of a model whose matrices are rounded, to explore with. Nothing becomes faster."""
+    state = model.state_dict()
+    copy = deepcopy(model)
+    copy.load_state_dict(rounded_state(state, matrices(state), precision))
+    return copy
 
 
 def round_forward(model: Any, precision: Precision) -> None:

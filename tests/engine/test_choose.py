@@ -26,7 +26,7 @@ from tests.engine.serving import serving
         ("rollout grpo --engine vlm", "did you mean 'vllm'"),
         (
             "rollout grpo --engine gpu.example",
-            "known: local, vllm, vllm-ipc (or the address of a server, such as http://127.0.0.1:8000)",
+            "known: local, vllm, vllm-ipc, vllm-nccl, vllm-shared (or the address of a server, such as http://127.0.0.1:8000)",
         ),
         ("rollout grpo --engine http://127.0.0.1:9", "no server answers at http://127.0.0.1:9"),
         ("train grpo --engine http://127.0.0.1:9", "no server answers at http://127.0.0.1:9"),

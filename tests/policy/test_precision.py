@@ -12,7 +12,7 @@ from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.policy.errors import ModelError
-from rolltree.policy.precision import BLOCK, linear_weights, round_forward, rounded, rounded_state
+from rolltree.policy.precision import TILE, linear_weights, round_forward, rounded, rounded_state
 from rolltree.train.config import LoraKnobs, TrainConfig, TrainError
 from rolltree.train.learner import make_learner
 from tests.engine import tiny
@@ -20,7 +20,7 @@ from tests.train.toy import KNOBS, Early, tiny_policy
 
 FEW = {**KNOBS, "steps": 2, "eval_every": 0, "forests_every": 0, "checkpoint_every": 0}
 
-COARSE = ["bf16", "int8", "fp8", "fp8-block"]
+COARSE = ["bf16", "int8", "int4", "fp8", "fp8-block"]
 STEP = {"bf16": 2**-8, "fp8": 2**-4, "fp8-block": 2**-4}
 """Largest relative error of a number that is not subnormal: half a unit in the last place."""
 
@@ -46,8 +46,12 @@ def test_rounding_is_near_and_rounds_no_second_time(precision, dtype):
         levels = torch.where(scale > 0, coarse / scale, 0)
         torch.testing.assert_close(levels, levels.round(), atol=1e-3, rtol=0)
         assert len(levels[0].round().unique()) <= 255
+    elif precision == "int4":
+        runs = fine.reshape(-1, 16)
+        scale = runs.abs().amax(1, keepdim=True) / 7
+        assert ((coarse.reshape(-1, 16) - runs).abs() <= scale / 2 + 1e-7).all()
     else:  # the large row leaves its block few levels, so the other blocks are looked at
-        rest, kept = fine[BLOCK:], coarse[BLOCK:]
+        rest, kept = fine[TILE:], coarse[TILE:]
         relative = ((kept - rest).abs() / rest.abs())[rest.abs() > 0.1]
         assert relative.max() <= STEP[precision] * 1.001
 
@@ -55,9 +59,9 @@ def test_rounding_is_near_and_rounds_no_second_time(precision, dtype):
 def test_one_large_row_costs_its_block_and_not_its_neighbours_channels():
     fine = weight()
     channel, block = ((rounded(fine, p) - fine).abs() for p in ("fp8", "fp8-block"))
-    others = [row for row in range(BLOCK) if row not in (7, 11)]
+    others = [row for row in range(TILE) if row not in (7, 11)]
     assert block[others].mean() > 1.2 * channel[others].mean()
-    torch.testing.assert_close(block[BLOCK:].mean(), channel[BLOCK:].mean(), rtol=0.2, atol=0)
+    torch.testing.assert_close(block[TILE:].mean(), channel[TILE:].mean(), rtol=0.2, atol=0)
 
 
 @pytest.mark.parametrize("precision", COARSE)
@@ -119,12 +123,12 @@ def test_only_named_weights_are_rounded():
 
 
 def test_what_cannot_be_rounded_is_one_sentence(tmp_path):
-    with pytest.raises(RolltreeError, match="unknown precision 'int4'"):
-        tiny.engine(precision="int4")
+    with pytest.raises(RolltreeError, match="unknown precision 'int3'"):
+        tiny.engine(precision="int3")
     with pytest.raises(ModelError, match="no linear layers"):
         tiny.engine(tiny.gpt2(), precision="int8")
     with pytest.raises(RolltreeError, match="engine_precision"):
-        TrainConfig(engine_precision="int4")
+        TrainConfig(engine_precision="int3")
     with pytest.raises(TrainError, match="lora"):
         make_learner(None, tiny.llama(), TrainConfig(train_precision="int8", lora=LoraKnobs()))
     given = tiny.engine()

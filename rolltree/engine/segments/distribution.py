@@ -24,14 +24,16 @@ def neutral(s: Sampling, vocab: int) -> bool:
 def alternatives_for(s: Sampling, *, top: int, entropy: bool, reach: Reach, who: str) -> int:
     """How many alternatives a request must bring back; raises where the engine cannot report enough."""
     own = neutral(s, reach.vocab) or s.temperature == 0
-    if reach.of_sampling and not own and (top or entropy):
+    if reach.of_sampling and not own and (top > reach.best or entropy):
         raise EngineError(
             f"{who} reports alternatives under the distribution sampled from, not under the policy; sample at "
             "temperature 1 without truncation, or let it report raw log-probs"
         )
     if entropy:
         return reach.vocab
-    if own or reach.of_sampling:
+    if reach.of_sampling and not own:
+        return 0  # those that are wanted are the policy's, which it reports apart
+    if own:
         return top
     if 0 < s.top_k <= reach.alternatives:
         return max(top, s.top_k)

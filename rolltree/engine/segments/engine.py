@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.engine.local.check import check_room, check_sampling, check_tokens
 from rolltree.engine.local.stops import StopTables
-from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Scored
+from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Scored, Sleeper
 from rolltree.engine.segments.distribution import alternatives_for, entropy_of
 from rolltree.engine.segments.run import SegmentRun
 from rolltree.engine.segments.turnstile import Turnstile
@@ -141,6 +141,23 @@ class SegmentEngine:
                 self._salt = f"rolltree-{version}"
         finally:
             self._writing.open()
+
+    @property
+    def sleeps(self) -> bool:
+        """See `Sleeper`."""
+        return isinstance(self.backend, Sleeper) and self.backend.sleeps
+
+    async def sleep(self) -> None:
+        """See `Sleeper`."""
+        if isinstance(self.backend, Sleeper):
+            await self.pause()
+            await self.backend.sleep()
+
+    async def wake(self) -> None:
+        """See `Sleeper`."""
+        if isinstance(self.backend, Sleeper):
+            await self.backend.wake()
+            await self.resume()
 
     async def close(self) -> None:
         """End every run with what it has and release the foreign engine."""

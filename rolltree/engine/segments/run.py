@@ -23,7 +23,7 @@ class SegmentRun(BaseRun):
         """Tokens at which it ends."""
         self.seed = seed
         self.reported = reported
-        """Alternatives asked for at each step; at least as many as are wanted."""
+        """Alternatives asked for at each step; at least as many as are wanted, unless these come apart."""
         self.written: list[int] = []
         self.prefilled = 0
         self.halt: Callable[[], None] = lambda: None
@@ -37,6 +37,8 @@ class SegmentRun(BaseRun):
         self.asked: Finish | None = None
         """How it was stopped."""
         self._top = top
+        self.apart = top if top > reported else 0
+        """Alternatives under the policy that the engine reports in place of its own."""
         self._entropy = any(w.startswith("entropy") for w in request.want)
         self._logp: list[float] = []
         self._sampling_logprobs: list[float] = []

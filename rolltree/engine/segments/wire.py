@@ -44,6 +44,8 @@ class Reach:
     """Whether it takes new weights."""
     entropy: bool = False
     """Whether it reports the entropy of the policy's whole distribution by itself."""
+    best: int = 0
+    """Most alternatives it reports under the policy whatever the distribution sampled from."""
 
     @property
     def whole(self) -> bool:
@@ -71,6 +73,9 @@ class SegmentRequest:
     when its caller is cancelled, as a last piece with the finish "abort"."""
     entropy: bool = False
     """Whether to report the entropy at each step; only of an engine whose reach says it does."""
+    best: int = 0
+    """How many alternatives under the policy to report in place of those under the distribution sampled from; only of
+    an engine whose reach says it can."""
     affinity: str = ""
     """Calls with the same one share prefixes; a backend of several engines keeps them together."""
 

@@ -162,7 +162,7 @@ class Writer:
         together = TOGETHER if alone and not run.watched else 1
         return SegmentRequest(
             prefix, run.most - start, s, ends, seed, run.reported, self._salt(), together,
-            _wants_entropy(run) and self._backend.reach.entropy, run.request.affinity,
+            _wants_entropy(run) and self._backend.reach.entropy, run.apart, run.request.affinity,
         )  # fmt: skip
 
     async def _read_late(self, run: SegmentRun, prefix: list[int], held: list[Piece], version: int) -> None:
@@ -171,7 +171,8 @@ class Writer:
         if ids:
             read = await self._backend.read([*prefix, *ids], len(prefix), 0)
             spread = [h for piece in held for h in piece.entropy]
-            run.take(ids, read.logp, [p for piece in held for p in piece.logp], version, spread=spread)
+            best = [b for piece in held for b in piece.alternatives]
+            run.take(ids, read.logp, [p for piece in held for p in piece.logp], version, best, spread)
 
 
 def take(run: SegmentRun, piece: Piece, s: Sampling, version: int, vocab: int) -> None:

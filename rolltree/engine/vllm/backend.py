@@ -13,7 +13,7 @@ from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.handover import handed_over, state_of
 from rolltree.engine.segments.wire import Alternatives, Piece, Reach, SegmentRead, SegmentRequest
 from rolltree.engine.vllm.adapters import Adapters
-from rolltree.engine.vllm.naming import ASKED
+from rolltree.engine.vllm.naming import ASKED, BEST
 from rolltree.engine.vllm.transfer import Transfer
 
 
@@ -22,7 +22,8 @@ class VllmBackend:
 
     def __init__(
         self, llm: Any, vocab: int, alternatives: int, *, of_sampling: bool, version: int,
-        transfer: Transfer | None = None, adapters: Adapters | None = None, entropy: bool = False,
+        transfer: Transfer | None = None, adapters: Adapters | None = None, recording: bool = False,
+        updates: bool = True, sleeps: bool = False,
     ) -> None:  # fmt: skip
         served = int(llm.model_config.get_vocab_size())
         if served != vocab:
@@ -37,15 +38,18 @@ class VllmBackend:
             alternatives,
             of_sampling,
             scores=True,
-            updates=True,
-            entropy=entropy,
+            updates=updates,
+            entropy=recording,
+            best=alternatives if recording else 0,
         )
         self.version = version
+        self.sleeps = sleeps
+        """Whether vLLM was started in its sleep mode."""
         self._llm, self._transfer, self._adapters = llm, transfer, adapters
         self._names = itertools.count()
         self._told = False
         self._over: list[str] = []
-        """Requests whose entropies vLLM's workers may forget."""
+        """Requests of which vLLM's workers may forget what they recorded."""
 
     async def write(self, ask: SegmentRequest) -> AsyncGenerator[Piece]:
         """Generate; closing the generator aborts the request in vLLM."""
@@ -57,7 +61,7 @@ class VllmBackend:
             max_tokens=ask.most, temperature=s.temperature, top_p=s.top_p, top_k=s.top_k, seed=ask.seed,
             stop_token_ids=list(ask.ends), ignore_eos=True, logprobs=ask.alternatives, flat_logprobs=True,
             detokenize=False, output_kind=RequestOutputKind.DELTA, stream_interval=ask.together, skip_clone=True,
-            extra_args={ASKED: name} if ask.entropy else None,
+            extra_args={ASKED: name, BEST: ask.best} if ask.entropy or ask.best else None,
         )  # fmt: skip
         first, label, written = True, str(self.version), 0
         async with aclosing(self._outputs(name, ask.tokens, params, ask.salt, keep=ask.together > 1)) as outputs:
@@ -69,11 +73,12 @@ class VllmBackend:
                 if any(span.version != label for span in done.weight_versions or ()):
                     raise EngineError(f"vLLM reports other weights than version {label}; update them through Rolltree")
                 logp, best = columns(done.logprobs, ask.alternatives)
-                spread = await self._entropies(name, written, len(done.token_ids)) if ask.entropy else ()
+                told = await self._recorded(name, written, len(done.token_ids)) if ask.entropy or ask.best else ()
                 written += len(done.token_ids)
                 yield Piece(
-                    done.token_ids, logp, best, prefilled=prefilled, entropy=spread, finish=done.finish_reason or ""
-                )
+                    done.token_ids, logp, [(ids, p) for _, ids, p in told] if ask.best else best, prefilled=prefilled,
+                    entropy=[spread for spread, _, _ in told] if ask.entropy else (), finish=done.finish_reason or "",
+                )  # fmt: skip
 
     async def read(self, tokens: Sequence[int], start: int, alternatives: int) -> SegmentRead:
         """Prompt log-probs; vLLM reads none of the prompt from its cache for them."""
@@ -101,6 +106,14 @@ class VllmBackend:
             with handed_over(weights) as folder:
                 await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
         await self._label(version)
+
+    async def sleep(self) -> None:
+        """Weights to the host's memory and no caches. They are kept, because an update may bring adapters alone."""
+        await self._llm.sleep(level=1)
+
+    async def wake(self) -> None:
+        """Both on the card again."""
+        await self._llm.wake_up()
 
     async def close(self) -> None:
         """End vLLM's processes."""
@@ -142,15 +155,15 @@ class VllmBackend:
             if not ended:
                 await self._llm.abort(name)
 
-    async def _entropies(self, name: str, start: int, count: int) -> list[float]:
+    async def _recorded(self, name: str, start: int, count: int) -> list[tuple[float, list[int], list[float]]]:
         """What vLLM's workers have recorded at these tokens of a request."""
         over, self._over = self._over, []
-        told = await self._llm.collective_rpc("rolltree_entropies", args=(name, start, start + count, over))
-        found: list[float] = next((one for one in told if one is not None), [])
+        told = await self._llm.collective_rpc("rolltree_recorded", args=(name, start, start + count, over))
+        found: list[Any] = next((one for one in told if one is not None), [])
         if len(found) != count:
             raise EngineError(
-                f"vLLM recorded the entropy of {len(found)} of {count} tokens; its model runner passes logits "
-                "processors by: use --engine local for rules on entropy"
+                f"vLLM recorded {len(found)} of {count} distributions; its model runner passes logits processors by: "
+                "use --engine local for rules on entropy and alternatives"
             )
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,7 +16,7 @@ from rolltree.engine.segments import SegmentEngine, SegmentPatience
 from rolltree.engine.vllm.adapters import Adapters, room_for
 from rolltree.engine.vllm.backend import VllmBackend
 from rolltree.engine.vllm.naming import RECORDING, TAKEN
-from rolltree.engine.vllm.transfer import Transfer, ipc
+from rolltree.engine.vllm.transfer import Transfer, ipc, nccl
 from rolltree.policy.load import LoadedModel, load_codec
 from rolltree.policy.trust import trusts_code
 
@@ -26,14 +27,14 @@ BLOCK = 32
 """Tokens per cache block on a CPU, where vLLM's 128 would share no prefix of a short prompt."""
 
 Reports = Literal["policy", "sampling"]
-Weights = Literal["files", "ipc"]
+Weights = Literal["files", "ipc", "nccl"]
 
 
 def start(
     model: str | Path | LoadedModel, *, codec: Codec | None = None, reports: Reports = "policy", alternatives: int = 64,
     dtype: str = "float32", max_context: int | None = None, max_batch: int = 256, eager: bool = True,
     version: int = 0, seed: int | None = None, weights: str = "files", lora: int = 0,
-    **engine: Any,
+    sleep: bool = False, **engine: Any,
 ) -> SegmentEngine:  # fmt: skip
     """An engine on a model's folder. Blocks until vLLM is up, which takes from seconds to minutes.
 
@@ -43,10 +44,13 @@ def start(
     alternatives off the policy are. `engine` goes to vLLM's engine arguments as it is.
 
     `weights` says how new weights reach vLLM: by a file in memory ("files"), or from the trainer's memory on a card to
-    vLLM's on the same card ("ipc", vLLM's own weight transfer). With `lora`, the rank of adapters that are trained on
-    this model, every update hands over the adapters alone, to vLLM's own LoRA.
+    vLLM's on the same card ("ipc") or on others of this machine ("nccl"), both vLLM's own weight transfer. With `lora`,
+    the rank of adapters that are trained on this model, every update hands over the adapters alone, to vLLM's own LoRA.
+    With `sleep` vLLM is started in its sleep mode, and gives its memory back while a trainer on the same card learns.
     """
     require()
+    if sleep:
+        _check_sleep()
     path = model.path if isinstance(model, LoadedModel) else None
     known = codec or (model.codec if isinstance(model, LoadedModel) else None)
     if path is None or known is None:
@@ -68,13 +72,15 @@ def start(
     recording = not TAKEN & engine.keys()
     if recording:
         settings |= RECORDING
-    if weights == "ipc":
-        settings["weight_transfer_config"] = {"backend": "ipc"}
+    if sleep:
+        settings["enable_sleep_mode"] = True
+    if weights != "files":
+        settings["weight_transfer_config"] = {"backend": weights}
     llm = _up(settings | engine)
     backend = VllmBackend(
         llm, vocab, most, of_sampling=reports == "sampling", version=version,
-        transfer=Transfer(llm, ipc) if weights == "ipc" else None, adapters=Adapters(llm) if lora else None,
-        entropy=recording,
+        transfer=_transfer(llm, weights, _cards(engine)), adapters=Adapters(llm) if lora else None,
+        recording=recording, sleeps=sleep,
     )  # fmt: skip
     return SegmentEngine(backend, known, patience=SegmentPatience(tries=1), seed=seed)
 
@@ -85,14 +91,43 @@ def _check_way(weights: str, lora: int, engine: Mapping[str, Any]) -> None:
         raise EngineError(
             f"weights={weights!r} is no way to hand over weights; choose {' or '.join(get_args(Weights))}"
         )
-    if lora and weights == "ipc":
-        raise EngineError("weights='ipc' hands over whole weights, and lora adapters alone; choose one of the two")
-    shards = int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+    if lora and weights != "files":
+        raise EngineError(
+            f"weights={weights!r} hands over whole weights, and lora adapters alone; choose one of the two"
+        )
+    shards = _cards(engine)
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if weights == "ipc" and (seen, shards) != (1, 1):
         raise EngineError(
             f"weights='ipc' needs trainer and vLLM on one card; it sees {seen} and vLLM is cut into {shards}: "
             "use weights='files', or set CUDA_VISIBLE_DEVICES to one card"
+        )
+    if weights == "nccl" and seen <= shards:
+        raise EngineError(
+            f"weights='nccl' needs a card for the trainer beside {shards} of vLLM's, and it sees {seen}: use "
+            "weights='ipc' on one card, or weights='files'"
+        )
+
+
+def _cards(engine: Mapping[str, Any]) -> int:
+    """How many cards vLLM takes, the first ones that are seen."""
+    return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+
+
+def _transfer(llm: Any, weights: str, cards: int) -> Transfer | None:
+    if weights == "files":
+        return None
+    return Transfer(llm, ipc if weights == "ipc" else partial(nccl, cards), weights, cards)
+
+
+def _check_sleep() -> None:
+    """Refuse sleep where vLLM would only warn that it does not."""
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_sleep_mode_available():
+        raise EngineError(
+            f"vLLM cannot sleep on {current_platform.device_name}, where trainer and engine share no card; leave out "
+            "sleep (--engine vllm)"
         )
 
 

@@ -7,9 +7,12 @@ for the weights and for four calls to vLLM. Both are vLLM's code; this gives it 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rolltree.engine.protocol import EngineError
@@ -22,36 +25,57 @@ def ipc() -> Any:
     return IPCTrainerInitInfo(rank=0, packed=True)
 
 
+def nccl(workers: int) -> Any:
+    """How vLLM's trainer side of NCCL is begun: it is rank 0 of a group with vLLM's workers on other cards."""
+    from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    return NCCLTrainerInitInfo(rank=0, master_address="127.0.0.1", master_port=port, world_size=workers + 1)
+
+
 class Transfer:
     """Hands the weights of each version over; begun with the first."""
 
-    def __init__(self, llm: Any, info: Callable[[], Any]) -> None:
+    def __init__(self, llm: Any, info: Callable[[], Any], way: str = "", taken: int = 0) -> None:
         self._llm, self._info = llm, info
+        self._way, self._taken = way, taken
         self._state: Mapping[str, Tensor] = {}
         self._engine: Any = None
 
     async def send(self, state: Mapping[str, Tensor]) -> None:
         """Have vLLM's workers take these tensors; they are in place when this returns."""
-        if self._info is ipc and any(value.device.type == "cpu" for value in state.values()):
+        where = next(iter(state.values())).device
+        if self._way and where.type == "cpu":
             raise EngineError(
-                "weights='ipc' hands over memory of a card, and the policy is trained on the processor; use "
+                f"weights={self._way!r} hands over memory of a card, and the policy is trained on the processor; use "
                 "weights='files', or --device cuda"
+            )
+        if self._way == "nccl" and (where.index or 0) < self._taken:
+            raise EngineError(
+                f"weights='nccl' goes from one card to others, and the policy is trained on {where}, which vLLM takes; "
+                f"train it on a card of its own (--device cuda:{self._taken})"
             )
         self._state = state
         loop = asyncio.get_running_loop()
         try:
             # It waits for calls that this loop makes, so it does so in a thread.
-            await asyncio.to_thread(self._send, _Calls(self._llm, loop))
+            await asyncio.to_thread(self._send, _Calls(self._llm, loop), where)
         finally:
             self._state = {}
 
-    def _send(self, calls: _Calls) -> None:
+    def _send(self, calls: _Calls, where: torch.device) -> None:
         from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
 
-        if self._engine is None:
-            self._engine = WeightTransferTrainerFactory.trainer_init(self._info(), client=calls, source=self._source())
-        self._engine.client = calls
-        self._engine.send_weights()
+        # A thread begins on the first card.
+        with nullcontext() if where.type == "cpu" else torch.cuda.device(where):
+            if self._engine is None:
+                self._engine = WeightTransferTrainerFactory.trainer_init(
+                    self._info(), client=calls, source=self._source()
+                )
+            self._engine.client = calls
+            self._engine.send_weights()
 
     def _source(self) -> Any:
         from vllm.distributed.weight_transfer import base as vllm_base

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.engine.vllm import start
-from rolltree.engine.vllm.transfer import Transfer, ipc
+from rolltree.engine.vllm.transfer import Transfer, ipc, nccl
 from tests.engine.vllm.conftest import SETTINGS
 from tests.engine.vllm.test_vllm import LOADED, PREFIX, moved, truth
 
@@ -45,7 +46,23 @@ def test_weights_cross_by_vllms_own_transfer_while_samples_are_written(run):
 def test_memory_of_a_card_is_refused_where_there_is_none(run):
     with pytest.raises(EngineError, match="needs trainer and vLLM on one card; it sees 0"):
         start("nano", weights="ipc", **SETTINGS)
-    with pytest.raises(EngineError, match="choose files or ipc"):
+    with pytest.raises(EngineError, match=r"vLLM cannot sleep on cpu.*leave out sleep"):
+        start("nano", sleep=True, **SETTINGS)
+    with pytest.raises(EngineError, match="choose files or ipc or nccl"):
         start("nano", weights="pigeon", **SETTINGS)
     with pytest.raises(EngineError, match="trained on the processor"):
-        run(Transfer(None, ipc).send(LOADED.model.state_dict()))
+        run(Transfer(None, ipc, "ipc", 1).send(LOADED.model.state_dict()))
+    with pytest.raises(EngineError, match="needs a card for the trainer beside 2 of vLLM's, and it sees 0"):
+        start("nano", weights="nccl", tensor_parallel_size=2, **SETTINGS)
+
+
+def test_the_group_across_cards_is_the_trainer_and_all_workers(run):
+    info = nccl(2)
+    assert (info.rank, info.world_size, info.backend) == (0, 3, "nccl")
+    assert info.master_port != nccl(2).master_port
+
+    class OnCard:
+        device = torch.device("cuda", 1)
+
+    with pytest.raises(EngineError, match=r"trained on cuda:1, which vLLM takes.*--device cuda:2"):
+        run(Transfer(None, nccl, "nccl", 2).send({"weight": OnCard()}))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor
 
@@ -57,12 +59,12 @@ class Seen:
     logits: Callable[[Tensor], Tensor]
 
 
-class Drafter:
-    """Reads along and guesses; a drafter overrides what it needs. Calls come from one thread."""
+class Drafter(Protocol):
+    """Reads along and guesses: it must `propose`, and overrides what else it needs. Calls come from one thread."""
 
-    watches = False
+    watches: bool = False
     """Whether it wants `saw`."""
-    computes = False
+    computes: bool = False
     """Whether `propose` costs a forward pass of its own, so that asking in vain is not free."""
 
     def begin(self, key: int, prefix: Sequence[int]) -> None:
@@ -74,10 +76,11 @@ class Drafter:
     def ended(self, key: int) -> None:
         """It is gone."""
 
+    @abstractmethod
     def propose(self, asks: Sequence[DraftAsk]) -> list[list[Guess]]:
         """For each ask up to `most` different tokens, the likeliest first. Asks of one call have paths of one length,
         but where a shape grows from a lead."""
-        raise NotImplementedError
+        ...
 
     def lead(self, key: int, most: int) -> Lead | None:
         """A continuation found at once; None for drafters without such a source."""
