@@ -15,6 +15,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rolltree.adapt.asking import source
 from rolltree.adapt.errors import AdaptError
 from rolltree.task.foreign import messages
 from rolltree.task.foreign.messages import Render
@@ -26,7 +27,10 @@ TRIES = 1000
 
 
 def distinct_items(task: Task, count: int, *, split: Split = "train", seed: int = 0) -> list[Item]:
-    """The first items of a task whose prompts differ: TRL shows a rollout function nothing but the prompt."""
+    """The first items of a task whose prompts differ: TRL shows a rollout function nothing but the prompt.
+
+    Of an agent's task they are those of the task it plays, as it is given them."""
+    task = source(task)
     found: dict[str, Item] = {}
     stale = 0
     for item in task.items(split, seed):

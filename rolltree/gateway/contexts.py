@@ -141,14 +141,13 @@ class Contexts:
         for turn in reversed(known):
             if not text.startswith(turn.prompt.text) or ask.messages is None:
                 continue
-            whole = exact_text(self.codec, turn.ids)
             ends, closing = self.template.ends, ""
             ended = self.template.render(ask.messages[: turn.place + 1], ask.tools, begin=False)
             if not (text.startswith(ended) and ended.startswith(turn.prompt.text)):
                 continue
             if ends and ends in ended[len(turn.prompt.text) :]:
                 closing = ended.rpartition(ends)[2]
-                if not whole.endswith(ends):
+                if not exact_text(self.codec, turn.ids).endswith(ends):
                     closing = ends + closing  # it was cut off before it ended
             return _behind(turn, len(turn.ids), len(ended), text, closing)
         return None

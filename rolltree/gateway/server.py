@@ -19,6 +19,7 @@ from rolltree.gateway.gateway import Gateway
 from rolltree.gateway.session import OnText, SessionReply
 from rolltree.gateway.wire import WIRES
 from rolltree.gateway.wire.protocol import Event, WireFormat, Written
+from rolltree.generate.garbage import SERVING, rare_collections
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -174,7 +175,8 @@ async def serving(
         except OSError as error:
             raise GatewayError(f"cannot listen on {host}:{port}: {error.strerror}; choose another port") from None
         taken = runner.addresses[0][1]
-        yield f"http://{f'[{host}]' if ':' in host else host}:{taken}", server
+        with rare_collections(SERVING):
+            yield f"http://{f'[{host}]' if ':' in host else host}:{taken}", server
     finally:
         sweeper.cancel()
         with suppress(asyncio.CancelledError):

@@ -70,10 +70,10 @@ def test_trees_come_from_trls_server_even_where_the_model_is_sharded(tmp_path: A
 def test_what_has_no_engine_to_ask_is_refused(tmp_path: Any) -> None:
     task = rolltree.load_task("arithmetic")
     inside = trainer_of("treepo", task, tmp_path / "inside")
-    inside.args.use_vllm, inside.args.vllm_mode = True, "colocate"
-    with pytest.raises(AdaptError, match=r"vllm_mode='colocate'.*set vllm_mode='server'"):
+    inside.args.use_vllm, inside.args.vllm_mode, inside.args.vllm_tensor_parallel_size = True, "colocate", 2
+    with pytest.raises(AdaptError, match=r"vllm_tensor_parallel_size=2.*set it to 1, or vllm_mode='server'"):
         inside.rollout_func(["1+1="], inside)
     cut = trainer_of("treepo", task, tmp_path / "cut")
     cut.is_fsdp_enabled = True
-    with pytest.raises(AdaptError, match=r"FSDP shards it.*vllm_mode='server'"):
+    with pytest.raises(AdaptError, match=r"FSDP shards it.*use_vllm=True"):
         cut.rollout_func([row["prompt"] for row in batch_of(cut)], cut)

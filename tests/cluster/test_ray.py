@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import signal
+import sys
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
@@ -274,4 +275,38 @@ def test_the_command_line_runs_on_a_cluster(
     assert there["engines_lost"] == 0
     train = ["train", "grpo", "--task", "countdown", "--steps", "1", "--prompts", "2", "--group", "2", "--out", "run"]
     assert main([*train, "--eval-every", "0", "--cluster", "local:1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["train"]["budget/decoded_total"] > 0
+
+
+AGENT = Path(__file__).parents[2] / "examples" / "agents" / "calculator_agent.py"
+GROWN = {
+    # Flat groups start agents where the first turn of each rollout is answered; trees at calls replay them as well.
+    "grpo": ["--group", "4"],
+    "treepo": ["--leaves", "4", "--segment", "0"],
+}
+
+
+@pytest.mark.parametrize("recipe", GROWN)
+def test_workers_of_a_cluster_start_agents_of_their_own(
+    recipe: str, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = ["--task", "calculator?fail_rate=0", "--level", "1", "--agent", f"{sys.executable} {AGENT}"]
+    asked = ["rollout", recipe, *GROWN[recipe], *task, "--items", "2", "--json"]
+    told = []
+    for more in ([], ["--cluster", "local:1"]):
+        assert main([*asked, *more]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    for name in ("trees", "leaves", "failed", "decoded", "mean_reward"):
+        assert told[0][name] == told[1][name], name
+    assert (told[0]["failed"], told[0]["leaves"]) == (0, 8)
+
+
+def test_training_with_an_agent_on_a_cluster(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = ["--task", "calculator?fail_rate=0", "--level", "1", "--agent", f"{sys.executable} {AGENT}"]
+    train = ["train", "grpo", *task, "--steps", "2", "--prompts", "2", "--group", "2", "--eval-every", "0"]
+    assert main([*train, "--cluster", "local:1", "--out", "run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["train"]["budget/decoded_total"] > 0

@@ -133,6 +133,21 @@ async def rewarding(item):
     return said["content"]
 
 
+async def stepping(item):
+    """Sends a reward for each call it made, one for a call long past, and in the end one for the whole."""
+    base, messages = item["base_url"].removesuffix("/v1"), [{"role": "user", "content": item["prompt"]}]
+    async with aiohttp.ClientSession() as http:
+        for call in range(3):
+            said = await ask(item, messages, stop=["!"])
+            messages += [said, {"role": "user", "content": "on!"}]
+            async with http.post(base + "/reward", json={"reward": 0.5 + call, "call": call}) as answer:
+                assert answer.status == 200
+            async with http.post(base + "/reward", json={"reward": 1, "call": call - 1}) as answer:
+                assert answer.status == 400
+                assert f"the last that was answered is {call}" in (await answer.json())["error"]["message"]
+    return 0.25
+
+
 async def tooled(item):
     """Calls the tool it is asked for until there is an answer in words."""
     messages = [{"role": "user", "content": item["prompt"]}]

@@ -170,6 +170,18 @@ def test_an_agent_gives_its_own_reward():
     assert {leaf.scores["reward"] for _, leaf in forest.leaves()} == {0.25}
 
 
+def test_an_agent_rewards_its_calls_one_by_one():
+    forest = grown(tiny_engine(), AgentTask(agents.stepping, task=NATIVE), Forks(), items=1)
+    whole = 0
+    for tree, leaf in forest.leaves():
+        steps = [n.scores["step_reward"] for n in tree.path(leaf) if "step_reward" in n.scores]
+        assert steps == [0.5, 1.5, 2.5][: len(steps)]  # those that were forked off begin with the same ones
+        if len(steps) == 3:
+            assert leaf.scores["reward"] == 0.25
+            whole += 1
+    assert whole > 1
+
+
 def test_a_chat_agent_with_tools_is_one_branch_of_sampled_turns():
     call = '<tool_call>{"name":"add","arguments":{"a":2}}</tool_call>'
     engine = caller(call, "it is 4")

@@ -1,15 +1,16 @@
-"""The engine that writes for a TRL trainer: an embedded one that follows its weights, or the server that TRL feeds."""
+"""The engine that writes for a TRL trainer: an embedded one that follows its weights, or the vLLM that TRL feeds."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from rolltree.adapt.errors import AdaptError
 from rolltree.engine.http import connect
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Engine, Sampling
+from rolltree.engine.vllm.inside import inside
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.language import LanguagePolicy, core_of
 from rolltree.policy.publish import weights_of
@@ -19,7 +20,8 @@ class LiveEngine:
     """One engine for one trainer.
 
     An embedded one gets the weights when the trainer's step has moved on. With `use_vllm` and `vllm_mode="server"` it
-    is TRL's server, which TRL gives the weights before it asks for rollouts, gathered from FSDP or DeepSpeed.
+    is TRL's server, with "colocate" the vLLM in the trainer's process. TRL gives either the weights, gathered from FSDP
+    or DeepSpeed, before it asks for rollouts.
     """
 
     def __init__(self) -> None:
@@ -33,8 +35,16 @@ class LiveEngine:
             yield await self._embedded(trainer)
             return
         # A generation has an event loop of its own, and connections belong to a loop.
-        core = core_of(trainer.accelerator.unwrap_model(trainer.model))
-        served = await connect(_server(trainer.args), _codec(trainer, core), version=int(trainer.state.global_step))
+        step, codec = int(trainer.state.global_step), _codec(trainer, core_of(_unwrapped(trainer)))
+        if trainer.args.vllm_mode == "colocate":
+            with awake(trainer.vllm_generation) as llm:
+                beside = inside(llm, codec, step)
+                try:
+                    yield beside
+                finally:
+                    await beside.close()
+            return
+        served = await connect(_server(trainer.args), codec, version=step)
         try:
             yield served
         finally:
@@ -42,7 +52,7 @@ class LiveEngine:
 
     async def _embedded(self, trainer: Any) -> Engine:
         step = int(trainer.state.global_step)
-        model = trainer.accelerator.unwrap_model(trainer.model)
+        model = _unwrapped(trainer)
         if self._engine is None or self._owner is not trainer or step < self._engine.version:
             if self._engine is not None:
                 await self._engine.close()
@@ -75,11 +85,32 @@ def check_settings(trainer: Any) -> None:
         raise AdaptError(
             f"repetition_penalty={args.repetition_penalty} is not supported in Rolltree's rollouts; leave it at 1.0"
         )
-    if getattr(args, "use_vllm", False) and args.vllm_mode != "server":
+    if getattr(args, "use_vllm", False) and args.vllm_mode == "colocate" and args.vllm_tensor_parallel_size > 1:
         raise AdaptError(
-            f"vllm_mode={args.vllm_mode!r} runs vLLM inside the trainer, where rollouts cannot be streamed or stopped; "
-            "start vllm serve and set vllm_mode='server'"
+            f"vllm_tensor_parallel_size={args.vllm_tensor_parallel_size} cuts the vLLM beside the trainer over several "
+            "processes, which would all have to grow the same trees; set it to 1, or vllm_mode='server'"
         )
+
+
+@contextmanager
+def awake(generation: Any) -> Generator[Any]:
+    """TRL's vLLM beside the trainer; where TRL lets it sleep, awake for as long as this lasts and asleep behind it."""
+    llm, sleeps = generation.llm, bool(generation.enable_sleep_mode)
+    if sleeps:
+        # Its deepest sleep forgets the weights, and TRL gives them only where a step has passed.
+        if generation._llm_weights_sleeping:
+            generation.sync_weights()
+        llm.wake_up(tags=["kv_cache"])
+    try:
+        yield llm
+    finally:
+        if sleeps:
+            llm.sleep(level=2)
+            generation._llm_weights_sleeping = True
+
+
+def _unwrapped(trainer: Any) -> Any:
+    return trainer.accelerator.unwrap_model(trainer.model)
 
 
 def _server(args: Any) -> str:
@@ -97,5 +128,5 @@ def _check_whole(trainer: Any) -> None:
         if getattr(trainer, flag, False):
             raise AdaptError(
                 f"Rolltree's embedded engine needs the whole model, but {name} shards it; let TRL hand the weights to "
-                "a server (use_vllm=True, vllm_mode='server'), or train with data parallelism"
+                "vLLM (use_vllm=True), or train with data parallelism"
             )

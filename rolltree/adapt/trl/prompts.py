@@ -28,7 +28,8 @@ class TrlPrompts:
             raise AdaptError("there are no items to roll out; choose some with distinct_items(task, count)")
 
     def item(self, prompt: Any, tokenizer: Any) -> Item:
-        """The item of a prompt; one given as messages is asked through the tokenizer's chat template."""
+        """The item of a prompt; one given as messages is asked through the tokenizer's chat template, if there is a
+        tokenizer."""
         text = text_of(prompt, "a prompt of the batch", lambda messages: str(messages[-1].get("content")))
         item = self._items.get(text)
         if item is None:
@@ -36,7 +37,7 @@ class TrlPrompts:
                 f"the data set asks {text[:80]!r}, which is none of the {len(self._items)} items of the rollouts; make "
                 "both from the same items: prompt_dataset(items) and TreeRollouts(recipe, task, items)"
             )
-        if isinstance(prompt, str):
+        if isinstance(prompt, str) or tokenizer is None:
             return item
         rendered = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
         return replace(item, prompt=str(rendered))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import isfinite, nan
 from typing import Any
 
+from rolltree.adapt.asking import bound, prompted
 from rolltree.adapt.finish import finish
 from rolltree.adapt.parts import portable
 from rolltree.adapt.rows import Row, blank, credited, fit
@@ -28,7 +29,7 @@ from rolltree.metrics.rollouts import Rollouts
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, Recipe
 from rolltree.rollout.widths import at_width
-from rolltree.task.protocol import Item, Task
+from rolltree.task.protocol import AsksItself, Item, Task
 from rolltree.train.given import task_of
 from rolltree.tree import Forest
 from rolltree.tree.table import table
@@ -64,7 +65,9 @@ class TreeRollouts:
         training = bool(trainer.model.training)
         count = int(trainer.num_generations if training else trainer.num_generations_eval)
         check_settings(trainer)
-        items = [self.prompts.item(block, trainer.processing_class) for block in blocks(prompts, count)]
+        # An agent speaks the chat template by itself.
+        template = None if isinstance(self.task, AsksItself) else trainer.processing_class
+        items = [self.prompts.item(block, template) for block in blocks(prompts, count)]
         self._calls += 1
         rows, numbers = finish(self._rollouts(items, count, trainer, training))
         return {
@@ -78,13 +81,14 @@ class TreeRollouts:
     ) -> tuple[list[Row], dict[str, float]]:
         async with self._live.current(trainer) as engine:
             if not self._checked:
+                self.task = bound(self.task, engine.codec)
                 check(self.parts, engine, self.task)
                 self._checked = True
             budget = Budget(name="rollouts for TRL")
             limit = min(self.task.max_tokens, int(trainer.max_completion_length))
             seed = mix(trainer.args.seed, "trl", self._calls, trainer.accelerator.process_index)
             # The same prompt may come twice in one batch; each time it is a group of its own.
-            asked = [replace(item, id=f"{item.id}/{i}") for i, item in enumerate(items)]
+            asked = [replace(item, id=f"{item.id}/{i}") for i, item in enumerate(await prompted(self.task, items))]
             forest = await grow(
                 self._strategy(count) if training else Independent(count), engine, self.task, asked, seed=seed,
                 budget=budget, max_tokens=limit, sampling=sampling_of(trainer),

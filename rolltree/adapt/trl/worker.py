@@ -19,6 +19,7 @@ from typing import Any
 
 from torch import Tensor
 
+from rolltree.adapt.asking import bound, prompted
 from rolltree.adapt.errors import AdaptError
 from rolltree.adapt.parts import portable
 from rolltree.adapt.rows import Row, credited
@@ -59,7 +60,7 @@ class TreeWorker:
         queue_size: int = 1024,
     ) -> None:  # fmt: skip
         self.parts = portable(recipe, "TRL's asynchronous trainer")
-        self.task = task_of(task)
+        self.task = bound(task_of(task), engine.codec)
         self.engine = engine
         self.items = tuple(items)
         if not self.items:
@@ -140,8 +141,8 @@ class TreeWorker:
         stream = cycle(self.items)
         while True:
             self._groups += self.prompts
-            asked = [replace(item, id=f"{item.id}/{self._groups + i}")
-                     for i, item in enumerate(islice(stream, self.prompts))]  # fmt: skip
+            items = await prompted(self.task, list(islice(stream, self.prompts)))
+            asked = [replace(item, id=f"{item.id}/{self._groups + i}") for i, item in enumerate(items)]
             budget = Budget(name="rollouts for TRL")
             forest = await grow(
                 self.parts.strategy, self.engine, self.task, asked, seed=mix(self.seed, "trl", self._groups),

@@ -13,19 +13,20 @@ from typing import Any, Literal, cast
 
 import torch
 
+from rolltree.adapt.asking import prompted
 from rolltree.adapt.data import distinct_items
 from rolltree.adapt.errors import AdaptError
 from rolltree.adapt.parts import portable
 from rolltree.adapt.rows import Row, credited
 from rolltree.adapt.verl.server import ServerEngine
 from rolltree.control.ledger import Budget
-from rolltree.engine.protocol import Sampling
+from rolltree.engine.protocol import Sampling, token_codec
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
 from rolltree.policy.codec import HFCodec
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import load_recipe
-from rolltree.task.protocol import Item, Task, spoken_by
+from rolltree.task.protocol import AsksItself, Item, Task, spoken_by
 from rolltree.task.registry import load_task
 from rolltree.tree import Forest
 
@@ -71,29 +72,35 @@ class TreeAgentLoop(_Base):
         if scores not in ("outcome", "credit"):
             raise AdaptError(f"TreeAgentLoop: scores={scores!r} must be 'outcome' or 'credit'")
         self._parts = portable(load_recipe(recipe, **dict(knobs or {})), "verl")
-        self._task, self._items = _items(task, items, seed)
+        self._task, self._items = _items(task, items, seed, self.tokenizer)
         self._seed, self._scores = seed, scores
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[TreeOutput]:
         """Grow a tree for one row of the data, through verl's server."""
-        item = self._item(kwargs)
-        prompt = await self.ct_build_initial_tokens(list(kwargs["raw_prompt"]))
+        item, task, forest = self._item(kwargs), self._task, Forest()
         config = self.rollout_config
         context = int(config.prompt_length) + int(config.response_length)
-        codec = HFCodec(self.tokenizer)
-        engine = ServerEngine(self.server_manager, codec, context, _rest(sampling_params))
-        task = spoken_by(self._task, codec)
+        engine = ServerEngine(self.server_manager, HFCodec(self.tokenizer), context, _rest(sampling_params))
         check(self._parts, engine, task)
         limit = min(task.max_tokens, int(config.response_length))
-        forest = Forest()
-        forest.plant(item.id, prompt, task=task.name, item=item.id)
+        if isinstance(task, AsksItself):
+            [item] = await prompted(task, [item])
+            asked, room = len(token_codec(engine, "verl").encode(item.prompt)), int(config.prompt_length)
+            if asked > room:
+                raise AdaptError(
+                    f"the agent's first call about {item.id!r} has {asked} tokens and rollout.prompt_length={room}; "
+                    "raise data.max_prompt_length"
+                )
+        else:
+            prompt = await self.ct_build_initial_tokens(list(kwargs["raw_prompt"]))
+            forest.plant(item.id, prompt, task=task.name, item=item.id)
         await grow(
             self._parts.strategy, engine, task, [item], forest=forest, max_tokens=limit,
             seed=mix(self._seed, "verl", int(kwargs.get("global_steps") or 0), int(kwargs.get("session_id") or 0)),
             budget=Budget(name="rollouts for verl"), sampling=_sampling(sampling_params),
         )  # fmt: skip
         rows = [row for rows in credited(self._parts, list(forest), limit) for row in rows]
-        return [self._output(row) for row in rows if len(row.completion) <= int(config.response_length)]
+        return [self._output(row) for row in rows if _fits(row, config)]
 
     def _output(self, row: Row) -> TreeOutput:
         assert row.reward is not None
@@ -118,10 +125,16 @@ class TreeAgentLoop(_Base):
 
 
 @cache
-def _items(task: str, count: int, seed: int) -> tuple[Task, Mapping[str, Item]]:
+def _items(task: str, count: int, seed: int, tokenizer: Any) -> tuple[Task, Mapping[str, Item]]:
     """A task and its items by id, once for all sessions of a worker."""
     made = load_task(task)
-    return made, {item.id: item for item in distinct_items(made, count, seed=seed)}
+    found = {item.id: item for item in distinct_items(made, count, seed=seed)}
+    return spoken_by(made, HFCodec(tokenizer)), found
+
+
+def _fits(row: Row, config: Any) -> bool:
+    """Whether verl has room for it; its batches have a fixed width."""
+    return len(row.prompt) <= int(config.prompt_length) and len(row.completion) <= int(config.response_length)
 
 
 def _sampling(told: Mapping[str, Any]) -> Sampling:

@@ -52,6 +52,16 @@ class WaitingCall:
 
 
 @dataclass
+class CallsOfRun:
+    """The calls of one run of an agent, counted from 0 in the order they came, and the latest one's own reward."""
+
+    came: int = 0
+    answered: int = -1
+    """The call that was answered last."""
+    reward: float = 0.0
+
+
+@dataclass
 class Door:
     """Calls of all agents of one task, by the key each run was given. `codec` counts tokens."""
 
@@ -59,17 +69,20 @@ class Door:
     port: int = 0
     waiting: dict[str, asyncio.Queue[WaitingCall]] = field(default_factory=dict[str, "asyncio.Queue[WaitingCall]"])
     rewards: dict[str, float] = field(default_factory=dict[str, float])
+    """Of whole runs."""
+    calls: dict[str, CallsOfRun] = field(default_factory=dict[str, "CallsOfRun"])
 
     def open(self) -> str:
         """A key for one run of an agent."""
         key = secrets.token_urlsafe(18)
-        self.waiting[key] = asyncio.Queue()
+        self.waiting[key], self.calls[key] = asyncio.Queue(), CallsOfRun()
         return key
 
     def shut(self, key: str) -> None:
         """No more calls of this run; those that wait are refused."""
         queue = self.waiting.pop(key, None)
         self.rewards.pop(key, None)
+        self.calls.pop(key, None)
         while queue is not None and not queue.empty():
             queue.get_nowait().refuse()
 
@@ -86,8 +99,20 @@ class Door:
         if key not in self.waiting:
             raise GatewayError("this rollout has ended", 409)
         asking = WaitingCall(ask, draw, asyncio.get_running_loop().create_future(), state)
+        calls, number = self.calls[key], self.calls[key].came
+        calls.came += 1
         self.waiting[key].put_nowait(asking)
-        return await asking.answered
+        answer = await asking.answered
+        calls.answered = number
+        return answer
+
+    def gained(self, key: str) -> float:
+        """What a run has sent as rewards of calls since this was last asked."""
+        calls = self.calls.get(key)
+        if calls is None:
+            return 0.0
+        reward, calls.reward = calls.reward, 0.0
+        return reward
 
     async def serve(self) -> None:
         """Listen on a free port of this machine alone, as long as the process lives."""
@@ -129,8 +154,17 @@ class Door:
         key, body = request.match_info["key"], await read_body(request)
         if key not in self.waiting:
             raise GatewayError("this rollout has ended", 409)
-        self.rewards[key] = number(body, "reward")
-        return web.json_response({"reward": self.rewards[key]})
+        reward, call, calls = number(body, "reward"), body.get("call"), self.calls[key]
+        if call is None:
+            self.rewards[key] = reward
+        elif type(call) is int and call == calls.answered:
+            calls.reward += reward
+        else:
+            raise GatewayError(
+                f"call is {call!r}; in a rollout a call is rewarded before the next one is sent, and the last that was "
+                f"answered is {calls.answered}"
+            )
+        return web.json_response({"reward": reward})
 
     def _prompt(self, ask: Ask) -> ContextPrompt:
         """For the count of tokens alone."""

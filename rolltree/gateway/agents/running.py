@@ -59,6 +59,7 @@ class AgentRun:
         self.key = ""
         self.asking: WaitingCall | None = None
         """The call that waits for an answer."""
+        self._earned = 0.0
         self._held: list[WaitingCall] = []
         """Calls that came beside it."""
 
@@ -80,6 +81,11 @@ class AgentRun:
         self.asking.reply(answer)
         self.asking = None
         return await self._next(wanted)
+
+    def gained(self) -> float:
+        """What the agent has sent as rewards of calls since this was last asked."""
+        earned, self._earned = self._earned, 0.0
+        return earned + (0.0 if self._at is None else self._at.gained(self.key))
 
     async def give_up(self) -> None:
         """End the agent, whatever it is at."""
@@ -132,6 +138,7 @@ class AgentRun:
         reward = self._at.rewards.get(self.key)
         if work in done:
             ended = await work
+            self._earned += self._at.gained(self.key)
             self._at.shut(self.key)
             return ended if reward is None else Ended(ended.final, reward)
         if self._held:

@@ -56,6 +56,8 @@ class Talk:
     recorded: deque[str] = field(default_factory=deque[str])
     """What was heard after each turn, where the episode is played again."""
     ended: Ended | None = None
+    gained: float = 0.0
+    """Rewards of calls since the rollout's own conversation last went on."""
 
     def close(self) -> None:
         """Give the agent up."""
@@ -137,7 +139,19 @@ class AgentTask(Foreign):
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """The task's items, with what the agent asks first as their prompts: it is started once for each to hear it."""
-        return map(self._asked, self.inner.items(split, seed))
+        return map(self.asked, self.inner.items(split, seed))
+
+    def asked(self, item: Item) -> Item:
+        """An item of the task with what the agent asks first as its prompt."""
+        if item.id not in self._shown:
+            env = self._talk()
+            shown = self.open(env, item)
+            asking = env.run.asking
+            state = "" if asking is None else self._state(asking)
+            self._shown[item.id] = {"shown": shown, "state": state, "read": env.outside.record}
+            env.close()
+        known = {**self._shown[item.id], "asked": item.meta.get("asked", item.prompt), "item": item.id}
+        return replace(item, prompt=known["shown"], meta={**item.meta, **known})
 
     # -- as of `Foreign`: all of these run beside the event loop ---------------------------------------------------
 
@@ -147,6 +161,7 @@ class AgentTask(Foreign):
         if isinstance(first, Ended):
             raise TaskError(f"the agent ended without asking the policy anything about item {item.id!r}")
         env.contexts, env.ended, env.apart = Contexts(Characters(), self._template, characters), None, False
+        env.gained = 0.0
         env.prompt = self._placed(env, first)
         return Characters().decode(env.prompt.ids)
 
@@ -158,9 +173,10 @@ class AgentTask(Foreign):
         if not env.apart:
             env.main = Characters().decode(env.prompt.ids) + text
         asked = self._answered(env, text, "stop")
+        env.gained += env.run.gained()
         if isinstance(asked, Ended):
             env.ended = asked
-            return Heard("", done=True)
+            return Heard("", env.gained, done=True)
         env.prompt = self._placed(env, asked)
         now = Characters().decode(env.prompt.ids)
         env.apart = not now.startswith(env.main)
@@ -168,7 +184,8 @@ class AgentTask(Foreign):
         if env.apart:  # a helper, a history that was changed or cut short, a call made again
             parts = parts_of(env.contexts, env.prompt)
             return Heard(now, state=state, record=record, aside=parts, how=env.prompt.how)
-        return Heard(now[len(env.main) :], state=state, record=record)
+        gained, env.gained = env.gained, 0.0
+        return Heard(now[len(env.main) :], gained, state=state, record=record)
 
     def recall(self, env: Talk, item: Item, state: Episode) -> None:
         """What it read until its first call is the item's: all its rollouts begin alike."""
@@ -190,17 +207,6 @@ class AgentTask(Foreign):
         return _again, (self.agent, self._given, self._tokenizer)
 
     # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _asked(self, item: Item) -> Item:
-        if item.id not in self._shown:
-            env = self._talk()
-            shown = self.open(env, item)
-            asking = env.run.asking
-            state = "" if asking is None else self._state(asking)
-            self._shown[item.id] = {"shown": shown, "state": state, "read": env.outside.record}
-            env.close()
-        known = self._shown[item.id]
-        return replace(item, prompt=known["shown"], meta={**item.meta, **known, "asked": item.prompt})
 
     def _unsaid(self, env: Talk, item: Item, episode: Episode, text: str) -> str:
         """The policy's words that the agent has not heard; none where it waits in a context of its own."""
@@ -279,7 +285,8 @@ def parts_of(contexts: Contexts, prompt: ContextPrompt) -> tuple[str | Said, ...
 def _public(item: Item) -> Mapping[str, Any]:
     """What of an item an agent is told: never the answer."""
     asked = item.meta.get("asked", item.prompt)
-    told: dict[str, Any] = {"id": item.id, "prompt": asked, "level": item.level}
+    # A trainer may ask one item several times, under names of its own.
+    told: dict[str, Any] = {"id": item.meta.get("item", item.id), "prompt": asked, "level": item.level}
     return {**told, "messages": item.meta[MESSAGES]} if MESSAGES in item.meta else told
 
 
