@@ -14,11 +14,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rolltree.analysis.compress import blocks, compressed
 from rolltree.errors import RolltreeError
 from rolltree.tree import Node, Tree
 from rolltree.tree.atomic import new_file
@@ -43,7 +45,11 @@ class RowRules:
     look_back: float = 0.0
     """f of y_i = v_i − f·(y_{i−1} − v_i) from the second step on (MedS³): a step that lost value is told so."""
     merge: bool = False
-    """Beside each row one in which its last two steps are a single one, with the later one's label (HRM)."""
+    """Beside the rows, for every step from the second on, a row that ends there with it and the step before it as one,
+    under its label (HRM)."""
+    compress: bool = False
+    """Beside the rows of a tree those of its compression (HNC): of many siblings one stands beside their parent, with
+    both steps as one, and all values are counted anew. Values that were noted are not used there."""
     until_error: bool = True
     """Whether a row ends with its first error, as labels by people do: what follows has no label of its own."""
     margin: float = 0.5
@@ -54,6 +60,7 @@ class RowRules:
 
 def prm_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
     """A row for each finished rollout whose steps all have a value; where rollouts were labelled, for these alone."""
+    seen: set[tuple[str, ...]] = set()
     for leaf in labelled(tree):
         steps = steps_of(tree, leaf)
         values = [value_of(tree, step) for step in steps]
@@ -61,15 +68,27 @@ def prm_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:
         if not steps or len(known) < len(values):
             continue
         prompt, texts = before(tree, steps[0], decode), [decode(step.actions.tolist()) for step in steps]
-        numbers = looked_back(known, rules.look_back)
-        count = len(steps)
-        if rules.until_error:
-            count = next((i + 1 for i, v in enumerate(known) if v <= rules.threshold), count)
-        labels = [y if rules.soft else v > rules.threshold for v, y in zip(known, numbers, strict=True)][:count]
-        yield {"prompt": prompt, "completions": texts[:count], "labels": labels}
-        if rules.merge and count >= 2:
-            merged = [*texts[: count - 2], texts[count - 2] + texts[count - 1]]
-            yield {"prompt": prompt, "completions": merged, "labels": [*labels[: count - 2], labels[count - 1]]}
+        yield from _valued(prompt, texts, known, rules, seen)
+    if rules.compress and (root := blocks(tree, decode)) is not None:
+        prompt = decode(tree.root.actions.tolist())
+        for path in compressed(root, Random(f"compress/{tree.id}"))[0].paths():
+            yield from _valued(prompt, [block.text for block in path], [block.value for block in path], rules, seen)
+
+
+def _valued(
+    prompt: str, texts: Sequence[str], values: Sequence[float], rules: RowRules, seen: set[tuple[str, ...]]
+) -> Iterator[Row]:
+    """A row of steps with values, and those that end in two merged ones."""
+    numbers, count = looked_back(values, rules.look_back), len(texts)
+    if rules.until_error:
+        count = next((i + 1 for i, v in enumerate(values) if v <= rules.threshold), count)
+    labels = [y if rules.soft else v > rules.threshold for v, y in zip(values, numbers, strict=True)][:count]
+    yield {"prompt": prompt, "completions": list(texts[:count]), "labels": labels}
+    for end in range(2, count + 1) if rules.merge else ():
+        merged = (*texts[: end - 2], texts[end - 2] + texts[end - 1])
+        if merged not in seen:  # what rollouts share is merged once
+            seen.add(merged)
+            yield {"prompt": prompt, "completions": list(merged), "labels": [*labels[: end - 2], labels[end - 1]]}
 
 
 def dpo_rows(tree: Tree, decode: Decode, rules: RowRules) -> Iterator[Row]:

@@ -15,6 +15,7 @@ from rolltree.errors import RolltreeError, unknown
 BENCHMARKS = {
     "engine": "local engine against transformers generate: uniform, ragged, forked",
     "training": "packed trees against a flat padded batch; a GRPO step against TRL's trainer",
+    "packings": "the same trees packed by Rolltree, by TRL's TreeRow and by prefix-grouper; what is possible at most",
     "serving": "the local engine guessing tokens ahead against one token at a time, on the same samples",
     "hand": "scheduling alone: node operations a second with an engine that computes nothing",
     "overlap": "training under a schedule against synchronous training, with a long tail of lengths",

@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 
     found = asyncio.run(work())
     if asked.json:
-        emit(asdict(found))
+        emit(asdict(found) | {"yes_bias": found.formats.yes_bias})
     else:
         _show(found)
     return 0
@@ -122,5 +122,10 @@ def _show(found: JudgeTable) -> None:
     out.print(grid(found.judge, rows))
     failed = sum(row.pairs.failed for row in found.rows)
     out.print(f"one of four: {found.four.value:.0%} ({found.four.low:.0%} to {found.four.high:.0%}); chance is 25 %")
+    forms = found.formats
+    out.print(f"yes to {forms.yes_right.value:.0%} of right answers and {forms.yes_spoiled.value:.0%} of spoiled ones, "
+              f"bias {forms.yes_bias:+.2f} (where grades are chances)")  # fmt: skip
+    out.print(f"under another item's question it names {forms.exchanged.value:.0%} (a coin 25 %); asked openly, its "
+              f"model is right on {forms.open.value:.0%}")  # fmt: skip
     out.print(f"{found.spent.judge_calls} judge calls, {failed} questions unanswered, "
               f"{found.spent.decoded + found.spent.prefilled} tokens")  # fmt: skip

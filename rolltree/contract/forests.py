@@ -68,7 +68,12 @@ def episodes(rng: np.random.Generator, *, prompts: int = 3, group: int = 6, id: 
                     above = env.id
             leaf = tree[above]
             leaf.scores.update(reward=float(rng.integers(0, 2)), versus=float(rng.integers(0, 3)) / 2)
-            leaf.scores.update(reference=float(e == 0), flawed=float(rng.integers(0, 2)), budget=16.0 * (1 + e % 2))
+            leaf.scores.update(
+                reference=float(e == 0),
+                flawed=float(rng.integers(0, 2)),
+                budget=16.0 * (1 + e % 2),
+                tool_mode=float(e % 3),
+            )
             leaf.notes["answer"] = str(rng.integers(0, 3))
         trees.append(tree)
     return trees

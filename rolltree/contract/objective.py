@@ -62,6 +62,7 @@ def random_pair(
         entropy=torch.tensor(rng.exponential(0.7, size)).requires_grad_(),
         staleness=torch.tensor(rng.integers(-1, 5, size)),
         previous=near(drift / 2),
+        ewma=near(drift / 2),
         forced=torch.tensor(rng.random(size) < 0.2),
         logits=logits.requires_grad_(),
         paths=paths,

@@ -13,6 +13,7 @@ from rolltree.control.brief import Brief
 from rolltree.control.probe import Probe, Probed
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item
+from rolltree.tree.values import storable
 
 PLAIN = "plain"
 """The arm of unassisted rollouts: the only one that counts in a pass rate."""
@@ -33,6 +34,21 @@ class Prompt:
     def uid(self) -> str:
         """What its history is kept under."""
         return self.item.id
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A rollout as somebody wrote it: this policy before, another one, or a person."""
+
+    turns: tuple[str, ...]
+    """What was said, turn by turn; one text where no environment answers."""
+    sampled: tuple[tuple[float, ...], ...] = ()
+    """Log-probs that each turn's tokens were sampled with; () = nobody knows."""
+
+    def __post_init__(self) -> None:
+        if not self.turns or not all(self.turns):
+            raise ControlError("a rollout that is given has a turn without text; leave it out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +76,26 @@ class Order:
     """Whether the task's verifier says what its rollouts are worth. Otherwise the plan does, by `Grades`."""
     texts: bool = False
     """Whether the delivery says what was written; it does where the plan is the judge."""
+    turns: int | None = None
+    """Most environment steps of a rollout, where that is less than the task's; at 0 the environment never answers."""
+    given: tuple[Written, ...] = ()
+    """Rollouts that nobody samples: their turns are written below the prompt as the policy's own actions, with the
+    log-prob they have under it now, answered by the environment and judged by the verifier."""
+    replaces: int = 0
+    """How many of the prompt's oldest failures leave its group where this delivers a success."""
     last: bool = False
     """Nothing more will be asked of this prompt: under a schedule its group may be trained before the plan is over."""
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
             raise ControlError(f"a limit of {self.limit} tokens for {self.prompt.uid!r} leaves nothing; leave it out")
+        if self.turns is not None and self.turns < 0:
+            raise ControlError(f"{self.turns} environment steps for {self.prompt.uid!r} make no sense; give 0 or more")
+        if self.given and (self.width not in (None, len(self.given)) or self.brief is not None or not self.judged):
+            raise ControlError(
+                f"rollouts given for {self.prompt.uid!r} are as many as they are, below the bare prompt, and judged by "
+                "the task; leave width, brief and judged=False out"
+            )
         if self.width is not None and self.width < 1:
             raise ControlError(f"an order of {self.width} rollouts of {self.prompt.uid!r} makes no sense; leave it out")
         if self.arm == PLAIN and self.brief is not None:
@@ -95,6 +125,10 @@ class Delivery:
     """The shortest right answer; "" where there is none."""
     texts: tuple[str, ...] = ()
     """What each finished rollout says, where the order asked for it."""
+    turns: tuple[int, ...] = ()
+    """Environment steps of each finished rollout."""
+    written: tuple[Written | None, ...] = ()
+    """Each finished rollout as it can be given again, where the order asked for texts; None = it has a turn without."""
     probes: tuple[Probed, ...] = ()
     """Rollouts that were looked at in flight, those that were ended there included."""
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -50,8 +50,8 @@ async def answered(hand: Recorder, node: Node, reply: Reply, step: Step) -> Repl
     last: Reply | Gone | None = reply
     while isinstance(last, Reply) and last.aside is not None:
         turns = len(before) + len(aside.said)
-        if turns >= hand.task.max_turns:
-            hand.close(node, "depth", f"the limit of {hand.task.max_turns} environment steps")
+        if turns >= hand.max_turns:
+            hand.close(node, "depth", f"the limit of {hand.max_turns} environment steps")
             return None
         end = await _sampled(hand, aside, last.aside, [*before, *aside.said])
         if end is None:

@@ -13,8 +13,9 @@ from random import Random
 from typing import ClassVar
 
 from rolltree.control.hints import Expert, solver
-from rolltree.control.order import ControlError
+from rolltree.control.order import ControlError, Written
 from rolltree.engine.protocol import Engine
+from rolltree.generate.given import write_turns
 from rolltree.generate.hand import Hand
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.turns import play
@@ -67,7 +68,7 @@ class Demonstrations:
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """The given answers first, then all rollouts at once."""
         for text in self.texts(hand):
-            await self._give(hand, text)
+            await write_turns(hand, Written((text,)), why="an answer by the task's expert")
         async with asyncio.TaskGroup() as group:
             for _ in range(int(min(self.rollouts, hand.budget.remaining("leaves")))):
                 group.create_task(play(hand, tree.root, want=self.want))
@@ -81,14 +82,3 @@ class Demonstrations:
         if not isinstance(task, Expert):
             return right
         return right + [task.act(item, None, Random(f"{item.id}/{i}"), self.noise) for i in range(self.flawed)]
-
-    async def _give(self, hand: Hand, text: str) -> None:
-        ids = hand.codec.encode(text)
-        if not any(text.endswith(stop) for stop in hand.task.stop):
-            ids = [*ids, hand.codec.eos_id]
-        ids = ids[: hand.limit]
-        node = await hand.force(hand.tree.root, ids, role="policy", why="an answer by the task's expert")
-        if node is None or node.status != "open":
-            return
-        hand.close(node, "eos" if ids[-1] == hand.codec.eos_id else "stop", "a demonstration ends here")
-        await hand.verify(node)

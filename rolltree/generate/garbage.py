@@ -1,7 +1,8 @@
 """Fewer garbage collections while forests grow.
 
 What a growing forest allocates stays alive, so the cyclic collector visits all of it again and again and finds nothing:
-more than half of the scheduling time at 100,000 requests in flight. Collections become rarer, never off.
+more than half of the scheduling time at 100,000 requests in flight. The sessions of a gateway are such a forest.
+Collections become rarer, never off.
 """
 
 from __future__ import annotations
@@ -10,20 +11,25 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_RARELY = (200_000, 200, 50)
-_before: list[tuple[int, int, int]] = []
-"""Thresholds to return to; one entry per run in progress, the first one being the process's own."""
+Thresholds = tuple[int, int, int]
+RARELY: Thresholds = (200_000, 200, 50)
+SERVING: Thresholds = (20_000, 20, 20)
+"""Of a server that may run for weeks: what requests leave in cycles is found after some hundreds of them."""
+_asked: list[Thresholds] = []
+"""One entry per run in progress."""
+_own: list[Thresholds] = []
+"""The process's own thresholds, while runs are in progress."""
 
 
 @contextmanager
-def rare_collections() -> Generator[None]:
-    """Collect rarely inside; runs may overlap, and the last one to end restores the thresholds."""
-    _before.append(gc.get_threshold())
-    gc.set_threshold(*_RARELY)
+def rare_collections(thresholds: Thresholds = RARELY) -> Generator[None]:
+    """Collect rarely inside; runs may overlap, the rarest wins, and the last one to end restores the thresholds."""
+    if not _asked:
+        _own[:] = [gc.get_threshold()]
+    _asked.append(thresholds)
+    gc.set_threshold(*max(_asked))
     try:
         yield
     finally:
-        first = _before[0]
-        _before.pop()
-        if not _before:
-            gc.set_threshold(*first)
+        _asked.remove(thresholds)
+        gc.set_threshold(*max(_asked, default=_own[0]))

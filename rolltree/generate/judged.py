@@ -6,7 +6,7 @@ not trained (`Parts.peers`), a snapshot of the first policy. A leaf that the jud
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -27,13 +27,15 @@ JUDGED = "judge"
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Grades the leaves that `on` selects, each by itself, and writes the grade to their score `judge`."""
+    """Grades the leaves that `on` selects, each by itself, and writes the grade to their score `score`."""
 
     inner: TreeStrategy
     judge: Judge
     on: Literal["all", "right"] = "all"
     abstained: float | None = None
     """What an abstention counts as; None = the leaf is dropped with that reason."""
+    score: str = JUDGED
+    """The score that the grade is written to: a name of its own where several judges grade the same leaves."""
     writes: ClassVar[frozenset[str]] = frozenset({"judged:grade"})
 
     @property
@@ -61,11 +63,18 @@ class Judged:
             if opinion is None:
                 _unjudged(hand, leaf, self.judge)
             elif not np.isnan(opinion[0]):
-                leaf.scores[JUDGED] = opinion[0]
+                leaf.scores[self.score] = opinion[0]
             elif self.abstained is not None:
-                leaf.scores[JUDGED] = self.abstained
+                leaf.scores[self.score] = self.abstained
             else:
                 leaf.usage = "dropped: the judge abstained"
+
+
+def judged_parts(inner: TreeStrategy, judges: Mapping[str, Judge], abstained: float | None = None) -> TreeStrategy:
+    """Grades of several judges on the same leaves, each in the score of its name: parts of a reward (`Composite`)."""
+    for score, judge in judges.items():
+        inner = Judged(inner, judge, abstained=abstained, score=score)
+    return inner
 
 
 @dataclass(frozen=True, slots=True)

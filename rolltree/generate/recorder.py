@@ -53,6 +53,12 @@ class Recorder:
         return self.setting.limit if self.task is self.setting.task else self.task.max_tokens
 
     @property
+    def max_turns(self) -> int:
+        """Most environment steps of a rollout: the task's, or as few as were ordered."""
+        most, ordered = self.task.max_turns, self.setting.turns
+        return most if ordered is None or self.task is not self.setting.task else min(most, ordered)
+
+    @property
     def channel(self) -> Channel:
         """Observations to actions and back: one for all engines that write in a tree; a role's may be its own."""
         return self._writes.codec

@@ -40,6 +40,8 @@ class Setting:
     """Most policy tokens on one path."""
     per_prompt: Limits | None = None
     """What each tree may spend."""
+    turns: int | None = None
+    """Most environment steps of a rollout, where that is less than the task's."""
     peers: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
     """Other policies by the actor they write as; every other actor writes with `engine`."""
     roles: Mapping[str, Engine] = field(default_factory=dict[str, Engine])

@@ -114,8 +114,8 @@ async def settle(hand: Hand, node: Node, verify: bool = True) -> Node:
     """Let the environment answer where it is its turn, verify what has ended, and return where the path stands."""
     here = node
     if hands_over(hand, here):
-        if turns(hand, here) >= hand.task.max_turns:
-            hand.close(here, "depth", f"the limit of {hand.task.max_turns} environment steps")
+        if turns(hand, here) >= hand.max_turns:
+            hand.close(here, "depth", f"the limit of {hand.max_turns} environment steps")
         else:
             answer = await hand.act(here)
             here = here if answer is None else answer

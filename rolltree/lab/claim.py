@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from rolltree.lab.arms import Arm, arms
 from rolltree.lab.runner import Conditions
 from rolltree.lab.sources import BASE, MACHINERY, ROOT, STAGES, closure, hashes, recipe_sources
+from rolltree.lab.systems import SYSTEMS
 from rolltree.lab.trace import LabError
 from rolltree.recipe.compose import compose
 from rolltree.recipe.recipe import Card, Evidence
@@ -20,7 +21,10 @@ from rolltree.registry import in_file
 
 EVIDENCE = ROOT.parent / "evidence"
 """Where a checkout keeps its evidence."""
-EXPERIMENTS = ("studies.exact.", "studies.prompts.")
+EXPERIMENTS = (
+    "studies.exact.", "studies.prompts.", "studies.questions", "studies.clock.", "studies.narrow.",
+    "studies.speculation", "studies.precision",
+)  # fmt: skip
 """Packages of a checkout whose modules make up checks."""
 END = 1024
 """Samples of the first and the last evaluation of a run of evidence: 256 items with 4 each, or 128 with 8."""
@@ -36,6 +40,9 @@ class Measured:
     curves: dict[str, tuple[list[float], list[float]]] = field(
         default_factory=dict[str, tuple[list[float], list[float]]]
     )
+    acted: Mapping[str, float] = field(default_factory=dict[str, float])
+    """How often the mechanism acted, by what was counted (the card's counter where there are trees): an entry in which
+    it never did is void."""
 
 
 Check = Callable[[int], Measured]
@@ -113,7 +120,7 @@ class Claim:
 
     def sources(self) -> dict[str, str]:
         """Hashes of the code the claim rests on: both recipes' own modules, and the check with what it uses."""
-        out = _recipe_hashes(self.recipe)
+        out = dict[str, str]() if self.name in SYSTEMS else _recipe_hashes(self.recipe)
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)
         module = self.question.check.partition(":")[0]
@@ -133,8 +140,8 @@ def checkout() -> Path:
 
 
 def claim_of(name: str) -> Claim:
-    """The claim of a recipe; one that claims nothing is refused with a sentence."""
-    card = load_recipe(name).card
+    """The claim of a recipe or a system; one that claims nothing is refused with a sentence."""
+    card = SYSTEMS[name].card if name in SYSTEMS else load_recipe(name).card
     if card.evidence is None:
         raise LabError(f"the card of {name!r} names no evidence; add an Evidence to it in its recipe file")
     return Claim(card, card.evidence, name if in_file(name) else "")
@@ -142,7 +149,8 @@ def claim_of(name: str) -> Claim:
 
 def claims() -> list[Claim]:
     """All claims made, by name."""
-    return [Claim(r.card, r.card.evidence) for r in recipes().values() if r.card.evidence is not None]
+    cards = [*(r.card for r in recipes().values()), *(s.card for s in SYSTEMS.values())]
+    return [Claim(card, card.evidence) for card in cards if card.evidence is not None]
 
 
 def _is_part_of_a_check(module: str) -> bool:

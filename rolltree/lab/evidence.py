@@ -27,7 +27,7 @@ from rolltree.lab.runner import Runner, Shelf
 from rolltree.lab.sources import changed
 from rolltree.lab.stats import Interval, StatedVerdict, describe, paired_interval
 from rolltree.lab.stats.student import t_quantile
-from rolltree.lab.void import reasons
+from rolltree.lab.void import idle, reasons
 from rolltree.recipe.recipe import Card, Evidence
 from rolltree.terminal import Terminal
 
@@ -157,7 +157,10 @@ def _results(
 ) -> list[SeedResult]:
     if claim.kind != "training":
         made = [(seed, claim.check()(seed)) for seed in seeds]
-        return [SeedResult(s, float(m.value), float(m.baseline), dict(m.curves)) for s, m in made]
+        return [
+            SeedResult(s, float(m.value), float(m.baseline), dict(m.curves), {n: (v, 0.0) for n, v in m.acted.items()})
+            for s, m in made
+        ]
     baseline, recipe = claim.sides()
     done = compare(
         (baseline, recipe),
@@ -208,14 +211,14 @@ def _also(card: Card, done: Comparison, seed: int) -> dict[str, tuple[float, flo
 def judged(
     card: Card, asked: Evidence, kind: str, results: Sequence[SeedResult]
 ) -> tuple[Interval, StatedVerdict]:  # fmt: skip
-    """The effect and the verdict of stored runs; of training that could not have answered, *void* with the reasons."""
+    """The effect and the verdict of stored runs; of runs that could not have answered, *void* with the reasons."""
     values, against = [r.value for r in results], [r.baseline for r in results]
     if kind == "exact":
         difference = values[0] - against[0]
         effect = Interval(difference, difference, difference, 1.0, "exact", 1)
     else:
         effect = paired_interval(values, against)
-    if kind == "training" and (why := reasons(card, asked, results)):
+    if why := reasons(card, asked, results) if kind == "training" else idle(results):
         return effect, StatedVerdict("void", f"void: {'; '.join(why)}")
     points = kind == "training" and (held_out(asked.metric) or is_share(asked.metric))
     return effect, describe(

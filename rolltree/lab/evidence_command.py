@@ -137,7 +137,7 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
                 claim.name,
                 claim.kind if claim.complete else "unfinished",
                 verdicts[claim.name].outcome if entry else "–",
-                acted(claim.card, entry.results).rpartition("` ")[2] if entry and entry.kind == "training" else "–",
+                acted(claim.card, entry.results, entry.kind).rpartition("` ")[2] if entry else "–",
                 "no" if found else "yes",
             ]
         )

@@ -12,16 +12,17 @@ from rolltree.lab.entry_family import FamilyVerdict, counted, together
 from rolltree.lab.names import COSTS, cost_name, is_share, row_name
 from rolltree.lab.report import shown
 from rolltree.lab.stats import Interval, rule_table
+from rolltree.lab.systems import SYSTEMS
 from rolltree.lab.void import acted
 from rolltree.recipe.registry import list_recipes, load_recipe
 
 _HEAD = """\
 # Evidence
 
-What each recipe claims, measured against the baseline its card names. Written from `evidence/*.json` by `python -m
-rolltree.lab.recipe_pages`; `rolltree evidence NAME` makes an entry, `rolltree evidence NAME --verify` repeats a seed
-of it. Both sides start from the embedded policy, see the same prompts per seed and spend the same decoded tokens. The
-verdicts are about these tasks at this size, not about the models of the papers.
+What each recipe and each [system](systems.md) claims, measured against the baseline its card names. Written from
+`evidence/*.json` by `python -m rolltree.lab.recipe_pages`; `rolltree evidence NAME` makes an entry, `rolltree evidence
+NAME --verify` repeats a seed of it. Both sides start from the embedded policy, see the same prompts per seed and spend
+the same decoded tokens. The verdicts are about these tasks at this size, not about the models of the papers.
 
 Each table is one family: its intervals are paired t intervals whose ends stand where Holm's procedure puts them over
 the whole table, at 95 % for all together, with variances that help one another (limma) where they are of the same
@@ -39,7 +40,7 @@ These experiments could not have answered what they ask, so they are no verdicts
 
 def overview(entries: Sequence[EvidenceEntry]) -> str:
     """Every claim in one place: what was asked, what came out, what it cost, and what has not been run."""
-    verdicts, cards = together(entries), {c.name: c for c in list_recipes()}
+    verdicts, cards = together(entries), {c.name: c for c in [*list_recipes(), *(s.card for s in SYSTEMS.values())]}
     void = [e for e in entries if verdicts[e.name].outcome == "void"]
     trained = [e for e in entries if e.kind == "training" and e not in void]
     checked = [e for e in entries if e.kind != "training"]
@@ -56,9 +57,9 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
         ))  # fmt: skip
     if checked:
         parts.append("\n## Exact and simulated\n\n" + _table(
-            ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "verdict"],
-            ([_link(e), _question(e), *_sides(e), *_tested(e, verdicts[e.name]), verdicts[e.name].outcome]
-             for e in checked),
+            ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "acted", "verdict"],
+            ([_link(e), _question(e), *_sides(e), *_tested(e, verdicts[e.name]),
+              acted(cards[e.name], e.results, e.kind), verdicts[e.name].outcome] for e in checked),
         ))  # fmt: skip
     if void:
         parts.append(_VOID + _table(
@@ -67,8 +68,7 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
         ))  # fmt: skip
     if open_claims:
         parts.append(
-            "\n## Not measured yet\n\n"
-            + "".join(f"- [{c.name}](../recipes/{c.name}.md): {_open(c)}\n" for c in open_claims)
+            "\n## Not measured yet\n\n" + "".join(f"- [{c.name}]({_page(c.name)}): {_open(c)}\n" for c in open_claims)
         )
     return "".join(parts)
 
@@ -95,8 +95,8 @@ def found(entry: EvidenceEntry | None) -> str:
         for name in ("pass@1", "pass@8", "decoded_per_leaf", "unique", "seconds")
         if name != entry.question["metric"] and _also(entry, name)
     ]
-    if entry.kind == "training":
-        asked += f" Whether it acted: {acted(load_recipe(entry.name).card, entry.results)}."
+    if entry.kind == "training" or entry.results[0].also:
+        asked += f" Whether it acted: {acted(load_recipe(entry.name).card, entry.results, entry.kind)}."
     spent = [f"{cost_name(name)} {_also(entry, name)}" for name in COSTS if _also(entry, name)]
     costs = f"\n\nCosts of a run (means, recipe and baseline): {'; '.join(spent)}." if spent else ""
     more = f"\n\nBeside it (means, recipe and baseline): {'; '.join(beside)}." if beside else ""
@@ -145,7 +145,11 @@ def _also(entry: EvidenceEntry, name: str, *, share: bool = False) -> str:
 
 
 def _link(entry: EvidenceEntry) -> str:
-    return f"[{entry.name}](../recipes/{entry.name}.md)"
+    return f"[{entry.name}]({_page(entry.name)})"
+
+
+def _page(name: str) -> str:
+    return SYSTEMS[name].page if name in SYSTEMS else f"../recipes/{name}.md"
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

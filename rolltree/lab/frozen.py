@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rolltree.control.ledger import Budget
+from rolltree.lab.acted import counted
 from rolltree.lab.arms import Arm
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
@@ -26,7 +28,7 @@ from rolltree.rollout.solve import SolvedItem, report, solve
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
 from rolltree.train.peers import frozen_peers
-from rolltree.tree import Forest
+from rolltree.tree import Forest, Tree
 
 MANY = 10_000
 """Rollouts that no budget of tokens buys: the baselines end at theirs."""
@@ -83,21 +85,21 @@ class FrozenRunner:
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
         """Answer every item and say how many were right."""
         on, began = spec.conditions, time.monotonic()
-        answers = asyncio.run(self._answers(spec, tick))
+        answers, moved = asyncio.run(self._answers(spec, tick))
         folder.mkdir(parents=True, exist_ok=True)
         lines = sorted(answers, key=lambda a: a.index)
         (folder / "answers.jsonl").write_text("".join(f"{json.dumps(asdict(a))}\n" for a in lines), encoding="utf-8")
         numbers = report(answers, on.eval_items)
-        row = {
+        row: dict[str, float] = {
             # What it was given is where it stands; what it spent is told beside.
             "decoded": on.budget, "trained": 0.0, "seconds": time.monotonic() - began,
             "pass@1": float(numbers["accuracy"] or 0.0), f"pass@{on.eval_samples}": float(numbers["any_right"] or 0.0),
             "budget/decoded": float(numbers["decoded"]),
-        }  # fmt: skip
+        } | moved  # fmt: skip
         tallies = {a.id: TraceTally(1, int((a.score or 0.0) >= 1)) for a in answers}
         return Trace(spec.arm.label, spec.seed, (row,), tallies, str(folder))
 
-    async def _answers(self, spec: Spec, tick: Tick) -> list[SolvedItem]:
+    async def _answers(self, spec: Spec, tick: Tick) -> tuple[list[SolvedItem], dict[str, float]]:
         from rolltree.engine.choose import local_engine
         from rolltree.policy.load import load_model
 
@@ -107,16 +109,20 @@ class FrozenRunner:
         task = spoken_by(self.load(on.task, level=on.level), engine.codec)
         items = list(enumerate(itertools.islice(task.items("test", spec.seed), on.eval_items)))
         answers: list[SolvedItem] = []
+        grown: list[Tree] = []
+        account = Budget()
 
         def done(answer: SolvedItem, forest: Forest) -> None:
             answers.append(answer)
+            grown.extend(forest)
             tick(on.budget * len(answers) / len(items), f"{spec.arm.label}, seed {spec.seed}")
 
         peers = frozen_peers(parts.peers, loaded)
         try:
             await solve(
-                parts.strategy, engine, task, items, seed=spec.seed, tokens=tokens_each(spec), peers=peers, done=done
-            )
+                parts.strategy, engine, task, items, seed=spec.seed, tokens=tokens_each(spec), total=account,
+                peers=peers, done=done,
+            )  # fmt: skip
         finally:
             for each in (engine, *peers.values()):
                 await each.close()
@@ -124,7 +130,7 @@ class FrozenRunner:
             raise LabError(
                 f"{spec.arm.label!r} crashed on {len(crashed)} of {len(answers)} items; the first: {crashed[0].error}"
             )
-        return answers
+        return answers, counted(spec.arm.recipe, grown, account)
 
 
 def tokens_each(spec: Spec) -> int:

@@ -1,7 +1,7 @@
 """What judges are worth: right answers against copies with one planted error, kind by kind (after S151, RewardBench).
 
-A judge that is only shown clean rollouts looks good whatever it does, so every question has an error in it. Three ways
-to ask are reported: a pair in both orders (a verdict that does not survive is none), one of four, and single grades.
+A judge that is only shown clean rollouts looks good whatever it does, so every question has an error in it. Reported
+are a pair in both orders (a verdict that does not survive is none), one of four, single grades, and `judge_formats`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from rolltree.control.ledger import Budget, Spent
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.calibration import Calibration, auc, compared
-from rolltree.generate.judge.protocol import Entry, Judge, Opinion, Question
+from rolltree.generate.judge.protocol import Judge, Opinion, Question
 from rolltree.generate.judge.votes import winner
 from rolltree.generate.runner import open_hand
+from rolltree.lab.judge_formats import JudgeFormats, entry, judge_formats
 from rolltree.lab.trace import LabError
 from rolltree.metrics.rate import Rate, wilson
 from rolltree.task.protocol import Item, Task
@@ -90,6 +91,8 @@ class JudgeTable:
     rows: tuple[JudgeRow, ...]
     four: Rate
     """Share of the right answers named among four, read once in a drawn order; chance is one quarter."""
+    formats: JudgeFormats
+    """Yes or no, open, and under another item's question; over the first error that could be planted in each answer."""
     spent: Spent
 
 
@@ -114,7 +117,10 @@ async def judge_table(
     if not spoiled:
         raise LabError(f"no error could be planted in {len(items)} answers of {task.name!r}; give --delimiter, or more")
     rows = [await _row(judge, hands, answers, kind, found) for kind, found in spoiled.items()]
-    return JudgeTable(judge.name, tuple(rows), await _four(judge, hands, answers, spoiled, seed), budget.spent)
+    four = await _four(judge, hands, answers, spoiled, seed)
+    one_each = {i: text for found in reversed(spoiled.values()) for i, text in found.items()}
+    formats = await judge_formats(judge, hands, answers, dict(sorted(one_each.items())))
+    return JudgeTable(judge.name, tuple(rows), four, formats, budget.spent)
 
 
 async def _worse(task: Task, item: Item, text: str, right: str) -> bool:
@@ -159,13 +165,3 @@ async def _four(
         (said,) = await hand.judge(judge, [[entry(hand, texts[k]) for k in order]], about="one of four")
         named.append(said is not None and winner(said) == order.index(0))
     return wilson(float(np.mean(named)) if named else 0.0, len(named))
-
-
-def entry(hand: Hand, text: str) -> Entry:
-    """A text as a node of the item's tree, so that what is said about it points somewhere."""
-    for node in hand.tree.children(hand.tree.root):
-        if node.notes.get("text") == text:
-            return Entry(hand.tree, node, text)
-    node = hand.tree.extend(hand.tree.root, hand.codec.encode(text), role="hint", status="done", finish="stop")
-    node.notes["text"] = text
-    return Entry(hand.tree, node, text)

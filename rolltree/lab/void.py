@@ -34,8 +34,25 @@ def reasons(card: Card, question: Evidence, results: Sequence[SeedResult]) -> li
     return [reason for reason in found if reason]
 
 
-def acted(card: Card, results: Sequence[SeedResult]) -> str:
-    """What the card's counter says, as reports print it: the metric's name and its mean over the treated runs."""
+def idle(results: Sequence[SeedResult]) -> list[str]:
+    """Why a check shows nothing: all that it counted of its mechanism stayed at 0. Empty where something moved, and
+    where nothing was counted."""
+    moved = _counted(results)
+    return (
+        [f"the mechanism never acted ({', '.join(moved)}: 0 throughout)"] if moved and not any(moved.values()) else []
+    )
+
+
+def _counted(results: Sequence[SeedResult]) -> dict[str, float]:
+    return {name: mean(r.also[name][0] for r in results) for name in (results[0].also if results else ())}
+
+
+def acted(card: Card, results: Sequence[SeedResult], kind: str = "training") -> str:
+    """What the card's counter says, as reports print it: the metric's name and its mean over the treated runs. Of a
+    check, all that it counted."""
+    if kind != "training":
+        told = (f"`{name}` {value:.3g}" for name, value in _counted(results).items())
+        return "; ".join(told) or "not counted"
     if card.counter is None:
         return "no counter"
     values = _both(results, card.counter.metric)

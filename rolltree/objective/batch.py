@@ -79,6 +79,8 @@ class Batch:
     """(T,) trainer version minus the version that wrote the action; -1 where unknown."""
     previous: Tensor | None = None
     """(T,) log-prob under the weights one step before the proximal ones."""
+    ewma: Tensor | None = None
+    """(T,) log-prob under the running mean of the weights of all updates before this step."""
     forced: Tensor | None = None
     """(T,) bool: actions a method wrote (hints, splices) that are trained all the same."""
     logits: Tensor | None = None
@@ -92,7 +94,7 @@ class Batch:
         return torch.where(weight > 0, (self.gain + self.loss) / torch.where(weight > 0, weight, 1), 0)
 
 
-OPTIONAL = frozenset({"sampled", "reference", "entropy", "staleness", "previous", "forced", "logits", "group"})
+OPTIONAL = frozenset({"sampled", "reference", "entropy", "staleness", "previous", "ewma", "forced", "logits", "group"})
 """What an objective may ask for in `needs`: the optional fields of a batch, and `group` of its paths."""
 
 Level = Literal["token", "path"]
@@ -117,6 +119,7 @@ _WAY_OUT = {
     "reference": "score the rollouts under a reference policy, or drop the penalty",
     "entropy": "compute entropies in the trainer's forward pass",
     "staleness": "let the engine report the weight version of each action",
+    "ewma": "keep a running mean of the weights and score the rollouts under it",
     "previous": "keep the weights of the last step and score the rollouts under them",
     "forced": "pack which actions were written by a method",
     "logits": "pack the full logits of the trained actions",

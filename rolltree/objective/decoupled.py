@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from rolltree.objective.clipped import Clipped
 from rolltree.objective.correction import Bounding, Denominator, ImportanceWeight, Unit
 from rolltree.objective.registry import register
 
-Prox = Literal["old", "loglinear", "sampled"]
+Prox = Literal["old", "loglinear", "sampled", "ewma"]
 
 
 @register("decoupled")
@@ -23,7 +23,8 @@ class Decoupled:
     """−Σ w·(clipped surrogate of r), r = π/π_prox, w = π_prox/π_sampled bounded (arXiv 2110.00641; AReaL, 2505.24298).
 
     `prox`: "old" is the log-prob recomputed at the start of the step; "loglinear" interpolates it without a forward
-    pass (A-3PO, arXiv 2512.06547); "sampled" lets the sampling policy be the proximal one, which is PPO on stale data.
+    pass (A-3PO, arXiv 2512.06547); "sampled" lets the sampling policy be the proximal one, which is PPO on stale data;
+    "ewma" is the running mean of the weights of past updates (PPO-EWMA, arXiv 2110.00641).
     `unit`, `bound` and what follows are those of `ImportanceWeight`.
     """
 
@@ -39,8 +40,8 @@ class Decoupled:
     factor: float | None = None
 
     def __post_init__(self) -> None:
-        if self.prox not in ("old", "loglinear", "sampled"):
-            raise ObjectiveError(f"decoupled: prox={self.prox!r} must be 'old', 'loglinear' or 'sampled'")
+        if self.prox not in get_args(Prox):
+            raise ObjectiveError(f"decoupled: prox={self.prox!r} must be one of {', '.join(get_args(Prox))}")
         self._parts()  # bad knobs are refused here, not at the first batch
 
     @property
@@ -51,7 +52,8 @@ class Decoupled:
     @property
     def needs(self) -> frozenset[str]:
         """The sampling distribution, and the staleness to interpolate with."""
-        return frozenset({"sampled", "staleness"} if self.prox == "loglinear" else {"sampled"})
+        more = {"loglinear": {"staleness"}, "ewma": {"ewma"}}
+        return frozenset({"sampled"} | more.get(self.prox, set()))
 
     @property
     def skips_idle(self) -> bool:
@@ -79,6 +81,8 @@ class Decoupled:
         return Clipped(self.clip_low, self.clip_high, self.dual), weight
 
     def _prox(self, batch: Batch) -> Tensor:
+        if self.prox == "ewma":
+            return need(batch.ewma, "ewma", "decoupled(prox='ewma')")
         sampled = need(batch.sampled, "sampled", f"decoupled(prox={self.prox!r})")
         known = torch.isfinite(sampled)
         if self.prox == "sampled":

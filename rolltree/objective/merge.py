@@ -35,6 +35,7 @@ def merge(batches: Sequence[Batch]) -> Batch:
         entropy=joined("entropy"),
         staleness=joined("staleness"),
         previous=joined("previous"),
+        ewma=joined("ewma"),
         forced=joined("forced"),
         paths=_merge_paths(batches),
     )

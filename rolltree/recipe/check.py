@@ -17,7 +17,7 @@ FROM_ENGINE = {"staleness": "versions"}
 """Needs of credits and objectives that an engine's feature meets."""
 FROM_TASK = frozenset({"step_reward", "state_key"})
 """Needs of credits that only a task with an environment meets."""
-ALWAYS = frozenset({"reward", "logp", "reference", "previous", "forced", "logits", "group", "leaf-note:answer"})
+ALWAYS = frozenset({"reward", "logp", "reference", "previous", "ewma", "forced", "logits", "group", "leaf-note:answer"})
 """Needs that any verified rollout or the trainer itself meets."""
 FROM_TRAINER = frozenset(
     {"root:prior", "action:reference", "action:value", "turn:value_low", "turn:value_high", "turn:value_term"}
@@ -82,10 +82,11 @@ def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine
                 "most likely token; choose another engine"
             )
         return
-    if not any(need in getattr(part, "writes", ()) for part in (recipe.strategy, recipe.control, *recipe.shapers)):
+    writers = (recipe.strategy, recipe.control, *recipe.shapers, task)
+    if not any(need in getattr(part, "writes", ()) for part in writers):
         raise RecipeError(
-            f"{who} needs {need!r}, which the strategy {type(recipe.strategy).__name__} does not write; "
-            "choose a strategy that does"
+            f"{who} needs {need!r}, which neither the strategy {type(recipe.strategy).__name__} nor the task "
+            f"{task.name!r} writes; choose one that does"
         )
 
 

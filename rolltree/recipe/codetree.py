@@ -19,8 +19,9 @@ class CodeTreeRecipe:
     The order of the stack, the values r + s/15, and the rules for accepting and giving up are those of the released
     agent mode. Thinker and critic are paid as all roles are; the paper charges generations alone. Texts, and a critic's
     score of 0 to 5, are reconstructed. What the paper runs are tests; here it is the verifier, so ask it only where it
-    may be asked. A policy that lists no strategies (`plan=""`) has `ways` first tries that differ by chance alone.
-    Breadth-first mode is left out.
+    may be asked. Answers are sampled, where the paper decodes greedily and differs by its strategies alone; a policy
+    that lists none (`plan=""`) has `ways` first tries that differ by chance. A critic's words never stand in a prompt,
+    only scores. Breadth-first mode is left out.
     """
 
     card: ClassVar[Card] = Card(

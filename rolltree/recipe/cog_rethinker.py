@@ -10,7 +10,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Counter, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,17 @@ class CogRethinkerRecipe:
     Rescued answers are trained under the direct prompt and never enter their group's mean. Prompts that are dead after
     the chain are dropped. The instructions are English: the embedded policy does not read them, so it wants a chat
     model. λ, the widths and the texts are (reconstructed). A hard step costs up to three times the rollouts, so compare
-    it with `dapo` at equal tokens.
+    it with `dapo` at equal tokens. Its evidence is on simulated prompts and supposes what a rescue adds: of hard
+    prompts .40 have a right answer by more rollouts for all, .46 by more for those that fail, .66 with a rescue.
     """
 
     card: ClassVar[Card] = Card(
         "cog_rethinker", "Hierarchical metacognitive RL", "2510.15979", 2025,
         "better than five baselines on nine mathematics sets (Qwen2.5-1.5B/7B base), with more usable prompts a step",
-        ("generate", "control", "credit"), "dapo", task="countdown", counter=Counter("budget/arm/decompose"),
+        ("generate", "control", "credit"), "dapo",
+        Evidence("hard prompts with a right answer, where a rescue adds 1.5 to a logit",
+                 "the same rounds asked directly", check="studies.prompts.rescue:cog_rethinker", seeds=5),
+        task="countdown", counter=Counter("budget/arm/decompose"),
     )  # fmt: skip
     group: int = 8
     weight: float = 0.1

@@ -21,9 +21,10 @@ class EvoGitRecipe:
 
     No answer has a score. Rules of replacement are those of the released code: an edit takes its parent's place where
     it is preferred or the same, a merge the places of both where it is preferred to both, and only what is not made of
-    one another is merged. Individuals are answers instead of commits, and a merge is written with the other in sight
-    instead of resolving hunks by chance; texts, and the vote at the end in place of a person's choice, are
-    reconstructed. The judge is the policy's likelihood in both orders; `judge="measured"` is one of a known accuracy.
+    one another is merged; a round without such a pair edits instead (reconstructed). Individuals are answers instead of
+    commits, and a merge is written with the other in sight instead of resolving hunks by chance; texts, and the vote at
+    the end in place of a person's choice, are reconstructed. The judge is the policy's likelihood in both orders;
+    `judge="measured"` is one of a known accuracy.
     """
 
     card: ClassVar[Card] = Card(

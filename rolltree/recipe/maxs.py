@@ -16,9 +16,9 @@ class Maxs:
     """Every step is chosen among several by what a few steps behind each look like, without reward or second model.
 
     Rewards, weights and constants are the paper's. A foresight probability is the mean per token, because a product
-    favours short steps; so is the probability of a step (reconstructed). The normalised rewards of four candidates
-    differ little, so looking ahead may end at the first step: the events say at which variance. Little variance is also
-    what confident repetition has.
+    favours short steps; so is the probability of a step (reconstructed), and before the first step F is 0. The
+    normalised rewards of four candidates differ little, so looking ahead may end at the first step: the events say at
+    which variance. Little variance is also what confident repetition has.
     """
 
     card: ClassVar[Card] = Card(

@@ -20,8 +20,9 @@ class McgsRecipe:
     Nodes are whole answers; operators draft, improve, debug (an answer that cannot be read), evolve along the path,
     fuse with other branches' best and aggregate the best of all. References are context only: nothing is told along
     them. Constants are those of the group's open successor code, as shares of `nodes` instead of hours. Its memory of
-    other tasks and its domain knowledge are left out, and the operators' texts are ours (reconstructed). It needs a
-    policy that reads: the embedded one does not.
+    other tasks and its domain knowledge are left out; the operators' texts, and that drafts four and five come once the
+    whole search stands still for twelve nodes, are ours (reconstructed). It needs a policy that reads: the embedded one
+    does not.
     """
 
     card: ClassVar[Card] = Card(

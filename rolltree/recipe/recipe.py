@@ -92,7 +92,7 @@ class Peer:
     """Whether it learns too, from what it wrote, with weights and an optimizer of its own; else it stays as it is."""
     bits: int = 0
     """Of a copy that is not trained: it follows the trained model, with weights rounded to so many bits after every
-    update (`rolltree.policy.quantised`)."""
+    update (`rolltree.policy.precision`)."""
 
     def __post_init__(self) -> None:
         if self.bits and (self.trained or self.model):
@@ -119,6 +119,8 @@ class Parts:
     shapers: tuple[Shaper, ...] = ()
     rounds: int = 1
     """Most rounds of sampling in a step while filters leave it short of prompts."""
+    prompts: int | None = None
+    """Prompts of a step, where the method decides that; None = as many as the run says."""
     control: Control = field(default_factory=Uniform)
     """Which prompts get how many rollouts, in which arms and rounds: any control goes with any strategy."""
     recall: Recall | None = None

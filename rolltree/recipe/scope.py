@@ -36,7 +36,7 @@ class Scope:
     threshold: float = 0.5
     """τ: the first step graded below it is the error."""
     most: float = 1.0
-    """Largest share of a group's failed rollouts that are repaired."""
+    """Largest share of a group's failed rollouts that are repaired; 1 may leave none that failed."""
     tries: int = 1
     """Corrections of one rollout until one is right."""
     corrector: str = ""

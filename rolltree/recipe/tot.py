@@ -24,7 +24,7 @@ class Tot:
         "74 % on the game of 24 against 4 % by chains of thought (GPT-4)", ("generate", "control"), "best_of_n",
         Evidence("accuracy", "as many rollouts as the tokens buy, chosen among by the verifier too",
                  check="studies.search.frozen:tot", seeds=3),
-        counter=Counter("rollout/births/resample"),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     turns: int = 24
     """Expansions."""

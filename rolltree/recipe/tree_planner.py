@@ -17,9 +17,10 @@ class TreePlanner:
 
     An action that fails is a correction: the walk goes back to the nearest place with another way, in the state of
     then, which is free only where the environment can be copied. A fork's options are compared by the likelihood of
-    their text after what the environment has said, instead of by a majority of sampled letters. Unlike the released
-    code it ends where the plan or the environment ends, not where the goal happens to hold. Plans are cheaper than
-    asking at every step for long tasks and few plans, and dearer otherwise (`python -m studies.search.planner`).
+    their text after what the environment has said, instead of by a majority of sampled letters; to end is chosen only
+    where nothing else is left, and what an action failed with is not shown to the next choice. Unlike the released code
+    it ends where the plan or the environment ends, not where the goal happens to hold. Plans are cheaper than asking at
+    every step for long tasks and few plans, and dearer otherwise (`python -m studies.search.planner`).
     """
 
     card: ClassVar[Card] = Card(

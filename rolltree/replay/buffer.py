@@ -12,12 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import Mixed
 from rolltree.tree import Node, Tree
 from rolltree.tree.json_text import read_json
+from rolltree.tree.node import FloatArray, is_solved
 
 
 @dataclass(slots=True)
@@ -66,17 +69,25 @@ def load_batches(folder: Path) -> list[RolloutBatch]:
     return out
 
 
+Draw = Literal["chance", "age", "recent"]
+"""How trees are chosen for another turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recall:
     """A share of a step's prompts is not asked anew: their trees are drawn from the `window` steps before.
 
     Whole trees are recalled, so the statistics of a group stay those of its own rollouts. By `order` "chance" they are
-    drawn at random and stay for the next draw; by "age" they stand in a queue, and the oldest leave it for good.
+    drawn at random and stay for the next draw; by "age" they stand in a queue, and the oldest leave it for good. By
+    "recent" they are drawn as by chance, half by how late they came and half by how rare their domain is among them
+    (TTI's replay); a domain is what their items' ids say before the last hyphen.
     """
 
     share: float = 0.4
     window: int = 2
-    order: Literal["chance", "age"] = "chance"
+    order: Draw = "chance"
+    solved: bool = False
+    """Remember only trees with a rollout that is right: what imitation can learn from."""
     informative: bool = False
     """Remember only trees whose outcomes differ: a group without variance has no gradient a second time either."""
 
@@ -85,8 +96,8 @@ class Recall:
             raise RolltreeError(f"recall: share={self.share} must lie between 0 and 1; leave recall out for none")
         if self.window < 1:
             raise RolltreeError(f"recall: window={self.window} makes no sense; give a whole number of at least 1")
-        if self.order not in ("chance", "age"):
-            raise RolltreeError(f"recall: order={self.order!r} is neither 'chance' nor 'age'")
+        if self.order not in get_args(Draw):
+            raise RolltreeError(f"recall: order={self.order!r} is none of {', '.join(get_args(Draw))}")
 
     def count(self, prompts: int, available: int) -> int:
         """How many of a step's trees are recalled, given how many there are to choose from."""
@@ -104,9 +115,15 @@ class ReplayBuffer:
         """All of them, oldest first."""
         return [tree for batch in self.steps for tree in batch.kept]
 
-    def draw(self, count: int, seed: int, order: Literal["chance", "age"] = "chance") -> list[Tree]:
+    def draw(self, count: int, seed: int, order: Draw = "chance") -> list[Tree]:
         """Some of them without repetition, as they were before training: leaves forget what became of them."""
-        drawn = Random(seed).sample(self.trees, count) if order == "chance" else self._oldest(count)
+        if order == "age":
+            drawn = self._oldest(count)
+        elif order == "recent":
+            chosen = np.random.default_rng(seed).choice(len(self.trees), count, replace=False, p=recent(self.trees))
+            drawn = [self.trees[i] for i in chosen] if count else []
+        else:
+            drawn = Random(seed).sample(self.trees, count)
         for tree in drawn:
             forget(tree.leaves())
         return drawn
@@ -123,6 +140,7 @@ class ReplayBuffer:
         """Add a step's own trees, of which a rule may want only some, and let the oldest beyond the window go."""
         mixed = Mixed()
         kept = [tree for tree in batch.kept if not recall.informative or mixed(tree) is None]
+        kept = [tree for tree in kept if not recall.solved or any(is_solved(n.scores) for n in tree.leaves())]
         self.steps.append(RolloutBatch(kept, version=batch.version))
         while len(self.steps) > recall.window:
             self.steps.popleft()
@@ -134,6 +152,16 @@ class ReplayBuffer:
     def load(self, folder: Path) -> None:
         """Go back to what was written."""
         self.steps = deque(load_batches(folder))
+
+
+def recent(trees: Sequence[Tree]) -> FloatArray | None:
+    """Chances to be drawn: half in proportion to the place in the list, half to one over the domain's share."""
+    if not trees:
+        return None
+    late = np.arange(1, len(trees) + 1, dtype=np.float64)
+    domains = [tree.item.rpartition("-")[0] for tree in trees]
+    rare = 1.0 / np.asarray([domains.count(domain) for domain in domains], np.float64)
+    return 0.5 * late / late.sum() + 0.5 * rare / rare.sum()
 
 
 def forget(leaves: Iterable[Node]) -> None:

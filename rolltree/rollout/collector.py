@@ -34,7 +34,7 @@ class Collector:
     """In lock-step: plans whose trees a batch has named as fresh."""
 
     def __post_init__(self) -> None:
-        self.underway = Underway(self.executor.config.prompts)
+        self.underway = Underway(self.executor.prompts)
         if not self.lockstep:
             self.executor.on_settled = self.underway.settled
 
@@ -46,7 +46,7 @@ class Collector:
     async def collect(self, version: int, recalls: int = 0) -> RolloutBatch:
         """Go on, and wait for the next batch; so many trees of the next plan's come from earlier steps."""
         executor, scheduler = self.executor, self.executor.scheduler
-        executor.want(executor.config.prompts - recalls)
+        executor.want(executor.prompts - recalls)
         self._began, self._busy = time.monotonic(), executor.busy_now()
         with rare_collections():
             executor.begin()
@@ -55,7 +55,7 @@ class Collector:
         kept = [group.item.tree for group in self.batch]
         rest = [tree for group in self.batch for tree in group.item.discarded]
         rest += executor.discarded.take(scheduler.version if self.lockstep else None)
-        recalled = executor.config.prompts - scheduler.size
+        recalled = executor.prompts - scheduler.size
         batch = RolloutBatch(_named(kept), rest, version, recalled, executor.queue.plans.ended_numbers())
         for tree in batch.kept:
             for shape in executor.parts.shapers:

@@ -89,7 +89,7 @@ class RolloutExecutor:
         )  # fmt: skip
         self.discarded = Discarded(queue.refusal)
         queue.scheduler = self.scheduler = Scheduler(
-            self.schedule, self, queue.fresh, self.config.prompts, self.clock,
+            self.schedule, self, queue.fresh, self.prompts, self.clock,
             lambda group: queue.refusal(group.item) is None, self._settled, queue.pressing,
         )  # fmt: skip
 
@@ -103,6 +103,11 @@ class RolloutExecutor:
             )
         self.parts, self.unit = parts, unit
         self.queue.stage(parts, unit)
+
+    @property
+    def prompts(self) -> int:
+        """Groups of the next batch: as many as the method wants, or as the run says."""
+        return self.parts.prompts or self.config.prompts
 
     @property
     def limit(self) -> int:
@@ -285,11 +290,11 @@ class RolloutExecutor:
             self.discarded.add(group)
         if group.item.for_training:
             self._dropped_in_a_row = self._dropped_in_a_row + 1 if dropped else 0
-        batches = self._dropped_in_a_row / self.config.prompts
+        batches = self._dropped_in_a_row / self.prompts
         if dropped and group.item.for_training and batches in TOLD_DROPPED_BATCHES and not self.schedule.lockstep:
             LOG.warning(
                 "%d groups in a row were dropped (%s), and none is left to train; the run ends after %d.",
-                self._dropped_in_a_row, self.discarded.why(group), MAX_DROPPED_BATCHES * self.config.prompts,
+                self._dropped_in_a_row, self.discarded.why(group), MAX_DROPPED_BATCHES * self.prompts,
             )  # fmt: skip
         if batches >= MAX_DROPPED_BATCHES and not self.schedule.lockstep:
             self._error = RolloutError(

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from rolltree.control.brief import Brief
 from rolltree.control.history import History, band
 from rolltree.control.ledger import Budget
-from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order
+from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order, Written
 from rolltree.control.probe import Probed
 from rolltree.engine.protocol import Engine, token_codec
 from rolltree.engine.texts import actions_of
@@ -18,10 +20,12 @@ from rolltree.rollout.merge import absorb
 from rolltree.rollout.rescore import score_bare, score_node
 from rolltree.task.protocol import Item, Task, expected
 from rolltree.tree import Node, Tree
-from rolltree.tree.node import Array, is_solved, join_actions
+from rolltree.tree.node import Array, FloatArray, is_solved, join_actions
 
 MEASURED = "asked for to measure, not to train on"
 """Why such trees are dropped."""
+REPLACED = "dropped: replaced by an earlier success"
+"""Why a failure leaves its group."""
 
 
 @dataclass(slots=True)
@@ -84,6 +88,8 @@ class GroupBuilder:
         if group is not tree:
             laid = (order.brief or Brief()).laid(self.engine.codec.encode, group.root.actions)
             heads = absorb(group, tree, order, laid.spans)
+        if order.replaces and any(r > 0 for r in delivery.rewards):
+            _replace(group, order.replaces)
         group.root.scores.update(order.marks)
         if order.why or order.width is not None or order.brief is not None:
             numbers: dict[str, Any] = {"arm": order.arm, "width": order.width, "delivered": delivery.n, **order.marks}
@@ -148,11 +154,13 @@ class GroupBuilder:
             made = self.engine.codec.decode(_own(tree, live[min(right)[1]]))
             text = made if isinstance(made, str) else ""  # an answer is handed on as a hint where it is a text
         asked = [leaf for leaf in live if order.texts or not order.judged]
+        again = [_written_again(tree, leaf, self.engine) for leaf in asked]
         said = (token_codec(self.engine, "a control of texts").decode(_own(tree, leaf)) for leaf in asked)
         return Delivery(
             order, rewards if order.judged else (), lengths, texts=tuple(said),
             decoded=sum(len(n) for n in tree if n.trainable and not n.forced),
             failed=sum(leaf.status == "failed" for leaf in tree.leaves()), solved_text=text, probes=seen,
+            turns=tuple(sum(n.role == "env" for n in tree.path(leaf)) for leaf in live), written=tuple(again),
         )  # fmt: skip
 
     def _name(self, tree: Tree, number: int) -> None:
@@ -172,6 +180,13 @@ def _ungraded(tree: Tree) -> list[Node]:
     ]  # fmt: skip
 
 
+def _replace(group: Tree, count: int) -> None:
+    """The oldest failures leave the group for a success that came in."""
+    lost = [n for n in live_leaves(group) if n.scores["reward"] <= 0]
+    for leaf in lost[:count]:
+        leaf.usage = REPLACED
+
+
 def _own(tree: Tree, leaf: Node) -> Array:
     """Everything after the prompt."""
     return join_actions([n.actions for n in tree.path(leaf) if n.role != "prompt"])
@@ -179,3 +194,23 @@ def _own(tree: Tree, leaf: Node) -> Array:
 
 def _written(tree: Tree, leaf: Node) -> int:
     return sum(len(n) for n in tree.path(leaf) if n.trainable)
+
+
+def _written_again(tree: Tree, leaf: Node, engine: Engine) -> Written | None:
+    """What the policy said, turn by turn; None where it ended a rollout without a word."""
+    codec = token_codec(engine, "a rollout that may be given again")
+    turns: list[list[Node]] = [[]]
+    for node in tree.path(leaf):
+        if node.role == "env":
+            turns.append([])
+        elif node.role == "policy":
+            turns[-1].append(node)
+    texts = tuple(codec.decode(join_actions([n.actions for n in turn])) for turn in turns if turn)
+    sampled = [tuple(float(x) for n in turn for x in _drawn(n)) for turn in turns if turn]
+    if not texts or not all(texts):
+        return None
+    return Written(texts, tuple(sampled) if all(np.isfinite(row).all() for row in sampled) else ())
+
+
+def _drawn(node: Node) -> FloatArray:
+    return np.full(len(node), np.nan) if node.sampling_logprob is None else node.sampling_logprob

@@ -80,7 +80,9 @@ class GroupQueue:
     def __post_init__(self) -> None:
         around = self.around
         refills = around.parts.rounds if self.lockstep else None
-        self.plans = PlanRuns(self.control, around.cursor, around.config.prompts, self._step, refills)
+        self.plans = PlanRuns(
+            self.control, around.cursor, around.parts.prompts or around.config.prompts, self._step, refills
+        )
         self._width, self._solve = width_of(around.parts.strategy) or 1, solver(around.task)
 
     def stage(self, parts: Parts, unit: Unit) -> None:

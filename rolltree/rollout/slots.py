@@ -12,6 +12,7 @@ from rolltree.control.ledger import Budget
 from rolltree.control.order import Order
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.answers import check_item
+from rolltree.generate.given import Given
 from rolltree.generate.hand import Hand
 from rolltree.generate.patience import Patience
 from rolltree.generate.probed import InFlight, Observed
@@ -41,6 +42,8 @@ class RolloutSlot:
     strategy: TreeStrategy
     """What grows the tree where it is grown as a whole."""
     flight: InFlight
+    given: Given | None = None
+    """What writes its rollouts, where nobody samples them."""
     heads: dict[int, int] = field(default_factory=dict[int, int])
     """The first node of each rollout, by its place in the group."""
     empty: set[int] = field(default_factory=set[int])
@@ -140,8 +143,10 @@ class RoundSlots:
         check_item(item, around.engine, around.peers)
         tree, flight = self.round.run.builder.plant(order, item, self.names[index]), InFlight(order.probe)
         hand.setting.items[tree.id], self.widths[tree.id], self.flights[tree.id] = item, order.width, flight
-        if order.limit is not None and order.limit < around.limit:
-            hand = Hand(replace(hand.setting, limit=order.limit), around.budget)
+        limit = around.limit if order.limit is None else min(order.limit, around.limit)
+        if limit < around.limit or order.turns is not None:
+            hand = Hand(replace(hand.setting, limit=limit, turns=order.turns), around.budget)
         plain = order.width is None and order.probe is None
-        strategy = around.parts.strategy if plain else self._observed
-        return RolloutSlot(self.round, index, tree, hand.on(tree), strategy, flight)
+        given = Given(order.given) if order.given else None
+        strategy = given or (around.parts.strategy if plain else self._observed)
+        return RolloutSlot(self.round, index, tree, hand.on(tree), strategy, flight, given)

@@ -62,9 +62,12 @@ class PerSample:
     strategy: SampleStrategy
     cuttable: ClassVar[bool] = True
 
+    def _of(self, slot: RolloutSlot) -> SampleStrategy:
+        return slot.given or self.strategy
+
     def size(self, order: Order) -> int:
         """As many as are ordered, or as the strategy grows."""
-        return order.width or self.strategy.samples
+        return len(order.given) or order.width or self.strategy.samples
 
     def ready(self, slot: RolloutSlot, rollout: Rollout) -> None:
         """Prune what the scheduler took off the branch."""
@@ -81,14 +84,14 @@ class PerSample:
 
     async def grow(self, slot: RolloutSlot, rollout: Rollout) -> None:
         """One branch, from the prompt or from where it was stopped."""
-        branch, root = _branch(slot, rollout), slot.tree.root
+        branch, root, strategy = _branch(slot, rollout), slot.tree.root, self._of(slot)
         if branch:
-            await self.strategy.grow_sample(slot.hand, branch[-1])
+            await strategy.grow_sample(slot.hand, branch[-1])
             return
         # The branch's first node stands before anything is awaited, so it is the next child.
         number = len(root.children)
         try:
-            await self.strategy.grow_sample(slot.hand, None)
+            await strategy.grow_sample(slot.hand, None)
         finally:
             if len(root.children) > number:
                 slot.heads[rollout.index] = root.children[number]
@@ -103,7 +106,7 @@ class PerSample:
         end, made = branch[-1], _segments(branch, slot.reported.get(rollout.index, 0))
         if end.status == "failed":
             return made, "failed", 0
-        if self.strategy.sampled(end):
+        if self._of(slot).sampled(end):
             return made, "done", 0
         unfinished = end.role == "policy" and end.status in ("open", "paused") and not hands_over(slot.hand, end)
         return made, "abort", len(end) if unfinished else 0

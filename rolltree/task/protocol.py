@@ -137,6 +137,21 @@ class Task(Protocol):
 
 
 @runtime_checkable
+class AsksItself(Protocol):
+    """A task played by a program, which says itself what the policy reads first: the prompt of an item is known once
+    the program was started on it."""
+
+    @property
+    def inner(self) -> Task:
+        """The task that is played: its items, as the program is given them."""
+        ...
+
+    def asked(self, item: Item) -> Item:
+        """An item of `inner` with what the program asks first as its prompt. It may block."""
+        ...
+
+
+@runtime_checkable
 class ReadsAnswers(Protocol):
     """A task that reads a final answer off a text without knowing the right one: what votes compare on items that have
     no answer."""
@@ -144,6 +159,36 @@ class ReadsAnswers(Protocol):
     def answer_in(self, item: Item, text: Artefact) -> str | None:
         """The answer in normal form; None where there is none."""
         ...
+
+
+ActionKind = Literal["plain", "destructive", "terminating"]
+"""Whether an action can be undone, cannot, or ends the episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionAbout:
+    """What is known of an action before it is done."""
+
+    name: str
+    """The same for texts that do the same."""
+    kind: ActionKind = "plain"
+    possible: bool = True
+
+
+@runtime_checkable
+class DescribesActions(Protocol):
+    """A task that tells what an action is without doing it: what searches over actions merge, order and refuse by."""
+
+    def about_action(self, item: Item, state: Any, text: Artefact) -> ActionAbout:
+        """Of the text in the state."""
+        ...
+
+
+def about_action(task: Task, item: Item, state: Any, text: Artefact) -> ActionAbout:
+    """The same of any task: a plain action with its own text as its name, where the task says nothing."""
+    if isinstance(task, DescribesActions):
+        return task.about_action(item, state, text)
+    return ActionAbout(str(text))
 
 
 def distinct(task: Task, split: Split) -> int | None:

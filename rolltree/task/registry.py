@@ -89,6 +89,7 @@ PREFIXES: Mapping[str, str] = {
     "spoken": "a nano task whose turns say what they are for, as in spoken:grid",
     "agent": "a program of its own that speaks OpenAI or Anthropic, as in agent:COMMAND?task=NAME",
     "planned": "a nano task whose rollouts begin with a plan, as in planned:grid",
+    "chained": "questions in a row with a library of routines, as in chained:calculator",
 }
 """Prefix of an adapter -> what its name stands for."""
 _ADAPTERS: Mapping[str, tuple[str, str]] = {
@@ -97,6 +98,7 @@ _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "mixed": ("rolltree.task.mixed", "MixedTask"),
     "spoken": ("rolltree.task.nano.spoken", "spoken"),
     "planned": ("rolltree.task.nano.spoken", "planned"),
+    "chained": ("rolltree.task.nano.chained", "chained"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
     "agent": ("rolltree.gateway.agents.task", "AgentTask"),

@@ -17,6 +17,7 @@ from rolltree.policy.packed import blank
 from rolltree.policy.protocol import Policy, PolicyRead
 from rolltree.train.config import TrainError
 from rolltree.train.gather import Gathered, Watcher
+from rolltree.train.noise import GradientNoise
 from rolltree.train.pack import Anchors, Micro, objective_batch
 from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree import Tree
@@ -66,6 +67,8 @@ class Update:
     passes: int = 0
     """How many every rank of a team makes; 0 = one for each of its own."""
     team: Team = ALONE
+    noise: GradientNoise | None = None
+    """Told of each prompt's gradient, where it is measured."""
 
     @property
     def blanks(self) -> int:
@@ -122,6 +125,8 @@ def _summed(policy: Policy, update: Update) -> tuple[float, list[Batch]]:
                 raise
             error.append(diverged)
         loss.backward()
+        if update.noise is not None:
+            update.noise.add()
         update.told.add(metrics, float(micro.weight.sum()), update.scale)
         _note(update, i, read)
         if isinstance(objective, StepScaled):
@@ -130,6 +135,8 @@ def _summed(policy: Policy, update: Update) -> tuple[float, list[Batch]]:
         ((read or policy.read(blank())).logp.sum() * 0.0).backward()
     if error:
         raise error[0]
+    for name, value in ({} if update.noise is None else update.noise.numbers()).items():
+        update.told.add_one(name, value)
     return total, seen
 
 

@@ -37,7 +37,8 @@ class LoraKnobs:
 class Optim:
     """AdamW and what keeps it in bounds. A recipe may override single fields.
 
-    `lr`, `clip_norm`, `epochs` and `minibatches` may vary over the run: `lr="5e-4->0 over 200"` (`rolltree.varying`).
+    `lr`, `clip_norm`, `epochs`, `minibatches` and `minibatch_prompts` may vary over the run, as in
+    `lr="5e-4->0 over 200"` (`rolltree.varying`).
     """
 
     lr: float = 5e-4
@@ -63,6 +64,13 @@ class Optim:
     """Passes over the rollouts of a step."""
     minibatches: int = 1
     """Updates per pass. With one update in all, the proximal policy is the current one and costs no extra forward."""
+    minibatch_prompts: int | None = None
+    """Prompts of an update: a step of more prompts then makes more updates, instead of as many larger ones."""
+    proximal_decay: float = 0.9
+    """What each update keeps of the averaged weights, where an objective takes those for its proximal policy."""
+    gradient_noise: bool = False
+    """Measure how the gradients of single prompts differ (`optim/noise_scale`). Each prompt is then a micro-batch of
+    its own, and one more copy of the gradient is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +109,8 @@ class TrainConfig:
     model with the same tokens; behind a colon the shape: suffix:6, nano:3x2x1, heads:2+3x4, adjacent:spine, or auto.
     The samples stay the same, up to rounding (docs/howto/speculate.md)."""
     engine_precision: Precision = "full"
-    """Round the local engine's weights as a serving engine would: bf16, int8, fp8 or fp8-block. It then samples another
-    policy than the one in training, unless train_precision is the same."""
+    """Round the local engine's weights as a serving engine would: bf16, int8, int4, fp8 or fp8-block. It then samples
+    another policy than the one in training, unless train_precision is the same."""
     train_precision: Precision = "full"
     """Compute with weights rounded like this in training; gradients go to fine weights. The same on both sides leaves
     no mismatch between engine and trainer."""
@@ -223,6 +231,20 @@ def check_optim(optim: Optim, *, rests: bool = False) -> None:
     for name in ("epochs", "minibatches"):
         if getattr(optim, name) < 1:
             raise TrainError(f"optim.{name}={getattr(optim, name)} makes no sense; give a whole number of at least 1")
+    _check_updates(optim)
+
+
+def _check_updates(optim: Optim) -> None:
+    if optim.minibatch_prompts is not None:
+        if optim.minibatch_prompts < 1:
+            raise TrainError(f"optim.minibatch_prompts={optim.minibatch_prompts} makes no sense; give 1 prompt or more")
+        if optim.minibatches != 1:
+            raise TrainError(
+                f"optim.minibatch_prompts={optim.minibatch_prompts} and optim.minibatches={optim.minibatches} both say "
+                "how large an update is; give one of them"
+            )
+    if not 0 <= optim.proximal_decay < 1:
+        raise TrainError(f"optim.proximal_decay={optim.proximal_decay} makes no sense; give a share from 0 to below 1")
 
 
 def known_fields(cls: type[Any]) -> tuple[str, ...]:

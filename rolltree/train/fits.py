@@ -35,7 +35,8 @@ def check_fits(
     if total <= SPARE * free:
         return
     told = ", ".join(f"{name} {gigabytes(count)}" for name, count in need.items() if count > 0.01 * total)
-    way = "choose a smaller model, or one card more for each rank (ranks)"
+    cards = where.device.type != "cpu"
+    way = f"choose a smaller model, or {'a card for each of several ranks (ranks)' if cards else 'free memory'}"
     for knobs, other in _ways(config):
         less = sum(needs(size, parts, other, where, engine=engine, moving=moving).values())
         if less <= SPARE * free:
@@ -87,7 +88,7 @@ def _fixed(size: ModelSize, objective: Objective, where: Placement, *, adapted: 
     out = 0.0
     if "reference" in objective.needs and not adapted:
         out += size.parameters * where.dtype.itemsize
-    if "previous" in objective.needs:
+    if objective.needs & {"previous", "ewma"}:
         out += 4 * size.parameters
     return out
 

@@ -17,7 +17,7 @@ from rolltree.policy.protocol import OwnPolicy, Policy, policy_of
 from rolltree.policy.unadapted import Unadapted
 from rolltree.recipe.compose import moving
 from rolltree.recipe.recipe import Parts
-from rolltree.train.config import TrainConfig, TrainError
+from rolltree.train.config import Optim, TrainConfig, TrainError
 from rolltree.train.memory import keep_freed
 from rolltree.train.optimizer import make_optimizer, optim_at
 from rolltree.train.step import Learner
@@ -39,7 +39,9 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig, stages: Sequence
         raise TrainError(f"{parts.name} needs each path's own gradient, which pieces do not keep; leave out piece")
     compute, lora = compute_of(config), config.lora
     _round(model, config)
-    needed = {"reference", "previous"}.intersection(*[frozenset[str]().union(*(s.objective.needs for s in stages))])
+    needed = {"reference", "previous", "ewma"}.intersection(
+        *[frozenset[str]().union(*(s.objective.needs for s in stages))]
+    )
     # What the policy was at first is under its adapters, unless the reference moves on with the policy.
     under = lora is not None and not moving(stages)
     if lora is not None and isinstance(model, OwnPolicy):
@@ -59,7 +61,22 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig, stages: Sequence
         # Ratios to it are of the policy's own weights, to the last digit.
         anchors["previous"] = policy_of(deepcopy(model).requires_grad_(False), compute)
     optim = optim_at(config, parts)
+    if "ewma" in needed:
+        anchors["ewma"] = policy_of(deepcopy(model).requires_grad_(False), compute)
+    _check_measured(optim, stages, config, averaged="ewma" in needed)
     return Learner(policy, make_optimizer(policy, optim), optim, anchors)
+
+
+def _check_measured(optim: Optim, stages: Sequence[Parts], config: TrainConfig, *, averaged: bool) -> None:
+    """Refuse what only one rank, or only gradients that are summed, can do."""
+    if config.ranks > 1 and (averaged or optim.gradient_noise):
+        what = "averages its weights for a proximal policy" if averaged else "measures gradient_noise"
+        raise TrainError(f"{stages[0].name} {what}, which ranks={config.ranks} do not do together; give ranks=1")
+    if optim.gradient_noise and any(accumulator_of(stage.objective) is not None for stage in stages):
+        raise TrainError(
+            f"{stages[0].name} puts its gradient together path by path, so prompts have none of their own to compare; "
+            "leave gradient_noise out"
+        )
 
 
 def _round(model: Any, config: TrainConfig) -> None:

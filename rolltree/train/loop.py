@@ -44,6 +44,7 @@ from rolltree.train.gather import Reread, check_mismatch
 from rolltree.train.optimizer import optim_at
 from rolltree.train.peers import PeerPolicy, paths_by, written_by
 from rolltree.train.readings import Readings
+from rolltree.train.shared_card import card_to_itself
 from rolltree.train.stage import followed, log_entropies
 from rolltree.train.step import Learner
 from rolltree.train.totals import RunTotals, StepClock
@@ -162,7 +163,8 @@ class Loop:
         clock.lap("grow")
         self.listen(RunEvent("grown", self.done + 1, numbers, tuple(batch.fresh)))
         began = time.monotonic()
-        numbers |= await asyncio.get_running_loop().run_in_executor(self._trainer, self.learn, batch, clock)
+        async with card_to_itself(self.engine, busy=bool(self.collector.executor.tasks)):
+            numbers |= await asyncio.get_running_loop().run_in_executor(self._trainer, self.learn, batch, clock)
         self.done += 1
         numbers |= await self.collector.trained(time.monotonic() - began)
         if not self.collector.lockstep:
@@ -203,7 +205,7 @@ class Loop:
     def recalls(self) -> int:
         """How many trees of the next batch are to come from earlier steps."""
         recall = self.recipe.recall
-        return recall.count(self.config.prompts, len(self.past.trees)) if recall else 0
+        return recall.count(self.collector.executor.prompts, len(self.past.trees)) if recall else 0
 
     def learn(self, batch: RolloutBatch, clock: StepClock) -> dict[str, float]:
         """Credit, fold, pack and update; then write on the trees what came of them."""

@@ -59,10 +59,31 @@ def learning_rate(optim: Optim, update: int) -> float:
     return optim.lr * rise * (optim.lr_floor + (1 - optim.lr_floor) * left)
 
 
+def averaged(mean: Policy, policy: Policy, mass: float, decay: float) -> float:
+    """Move averaged weights by one update; returns their new mass (PPO-EWMA, arXiv 2110.00641).
+
+    After updates θ₁…θ_t the mean is Σ decay^(t−i) θ_i / Σ decay^(t−i), from the weights before the first update on.
+    """
+    now = decay * mass + 1.0
+    with torch.no_grad():
+        fixed, current, done = mean.state_dict(), policy.state_dict(), set[int]()
+        for name, held in fixed.items():
+            # Tied weights stand under two names.
+            if held.is_floating_point() and held.data_ptr() not in done:
+                done.add(held.data_ptr())
+                held.lerp_(current[name].to(held.dtype), 1.0 / now)
+    return now
+
+
 def whole_run(optim: Optim, config: TrainConfig) -> Optim:
     """The knobs with the length of a falling learning rate filled in: all updates that the run's steps can make."""
     if optim.lr_schedule == "constant" or optim.lr_updates is not None:
         return optim
+    if optim.minibatch_prompts is not None:
+        raise TrainError(
+            f"how many updates a run makes is not known where one takes minibatch_prompts={optim.minibatch_prompts} "
+            f"prompts, so its {optim.lr_schedule} learning rate needs lr_updates; give that, or a constant one"
+        )
     updates = config.steps * optim.epochs * optim.minibatches
     if updates <= optim.warmup:
         raise TrainError(

@@ -198,6 +198,7 @@ class Anchors:
     """Under the weights at the start of the step; None = this is the step's only update, so the current ones."""
     reference: Tensor | None = None
     previous: Tensor | None = None
+    ewma: Tensor | None = None
 
 
 NO_ANCHORS = Anchors()
@@ -215,6 +216,7 @@ def objective_batch(
         logp=read.logp, old=old, gain=to(micro.gain * scale), loss=to(micro.loss * scale),
         weight=to(micro.weight * scale), sampled=to(micro.sampled), reference=anchors.reference,
         entropy=read.entropy, staleness=torch.from_numpy(staleness).to(old.device), previous=anchors.previous,
+        ewma=anchors.ewma,
         forced=torch.from_numpy(micro.forced).to(old.device), logits=read.logits, paths=_paths(micro, to, scale),
     )  # fmt: skip
 

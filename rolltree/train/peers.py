@@ -16,10 +16,11 @@ import numpy as np
 from rolltree.credit.fold import Expanded, Folded
 from rolltree.engine.choose import local_engine
 from rolltree.engine.protocol import Engine
+from rolltree.policy.formats import integers
 from rolltree.policy.load import LoadedModel, load_model
+from rolltree.policy.precision import matrices, rounded_copy, rounded_state
 from rolltree.policy.protocol import Policy
 from rolltree.policy.publish import weights_of
-from rolltree.policy.quantised import coarse_weights, quantised
 from rolltree.recipe.recipe import Parts, Peer
 from rolltree.train.config import TrainError
 from rolltree.train.step import Learner
@@ -43,7 +44,9 @@ class PeerPolicy:
             return
         weights = weights_of(trained if self.learner is None else self.learner.policy)
         self.version = max(version, self.engine.version + 1)
-        await self.engine.update_weights(coarse_weights(weights, self.bits) if self.bits else weights, self.version)
+        if self.bits:
+            weights = rounded_state(weights, matrices(weights), integers(self.bits))
+        await self.engine.update_weights(weights, self.version)
 
     def state(self) -> dict[str, Any]:
         """Weights and optimizer; nothing for one that is not trained."""
@@ -90,7 +93,7 @@ def frozen_peers(peers: Mapping[str, Peer], policy: str | Path | LoadedModel | N
                     "the model in its place"
                 )
             ours = policy if isinstance(policy, LoadedModel) else load_model(policy)
-            engines[name] = local_engine(replace(ours, model=quantised(ours.model, peer.bits)))
+            engines[name] = local_engine(replace(ours, model=rounded_copy(ours.model, integers(peer.bits))))
     return engines
 
 

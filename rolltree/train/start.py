@@ -175,7 +175,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
         for parts in job.stages:
             check(parts, engine, job.task)
             check_width(parts.strategy, parts.control)
-            check_batch(config.prompts, parts.strategy)
+            check_batch(parts.prompts or config.prompts, parts.strategy)
             check_peers(parts)
             check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
         peers |= {name: _fellow(job, peer, engine) for name, peer in job.parts.peers.items()}

@@ -20,12 +20,13 @@ from rolltree.policy.protocol import Policy
 from rolltree.train.backward import DivergedError, StepKnobs, Update, backward
 from rolltree.train.config import Optim
 from rolltree.train.gather import Gathered, ImportanceWeights, Mismatch, Watcher
-from rolltree.train.optimizer import learning_rate
+from rolltree.train.noise import GradientNoise
+from rolltree.train.optimizer import averaged, learning_rate
 from rolltree.train.pack import Anchors, Micro, micro_batches
 from rolltree.train.ranks_team import ALONE, Team
 from rolltree.tree.table import Table
 
-OF_UPDATES = frozenset({"loss", "grad_norm", "step_factor"})
+OF_UPDATES = frozenset({"loss", "grad_norm", "step_factor", "grad_variance", "noise_scale"})
 """What an update says of itself; all else comes from its objective."""
 
 
@@ -43,6 +44,8 @@ class Work:
     version: int
     knobs: StepKnobs
     optim: Optim
+    prompts: Sequence[int] = ()
+    """Per update, the prompts that it stands for, those without a gradient included."""
     passes: Sequence[int] = ()
     """Per update, how many passes each rank of a team makes; none where there is one rank."""
 
@@ -75,8 +78,10 @@ class Learner:
     optimizer: torch.optim.Optimizer
     optim: Optim
     anchors: Mapping[str, Policy]
-    """"reference" and "previous", where the objective needs them."""
+    """"reference", "previous" and "ewma", where the objective needs them."""
     updates: int = 0
+    averaged: float = 1.0
+    """Mass of the weights that "ewma" is the mean of, the first counting as one."""
     team: Team = ALONE
     """Ranks that this learner is one of."""
     crew: RankGroup | None = None
@@ -95,29 +100,31 @@ class Learner:
     ) -> dict[str, float]:
         """All updates of one step; returns its metrics."""  # fmt: skip
         # Where gradients are wanted path by path, each path is a micro-batch of its own.
-        budget = knobs.token_budget if accumulator_of(objective) is None else 1
-        shares = _shares(table, self.optim.minibatches)
+        budget = knobs.token_budget if accumulator_of(objective) is None and not self.optim.gradient_noise else 1
+        shares = _shares(table, self.optim)
         settled = [_settled(objective, table, paths, trees) for trees in shares]
         objective = next(iter(settled), objective)
         paths = None if objective.level == "token" else paths
         # A tree that is computed in pieces need not be divided to fit.
-        whole = "group" in objective.needs or self.policy.compute.piece > 0
+        whole = "group" in objective.needs or self.policy.compute.piece > 0 or self.optim.gradient_noise
         per_tree = np.bincount(np.repeat(table.tree, table.length), folded.weight, minlength=len(table.trees))
         if skips_idle(objective):
             folded, paths = _taught(folded), None if paths is None else _taught_paths(paths)
         objectives: list[Objective] = []
         parts: list[list[Micro]] = []
+        prompts: list[int] = []
         scales: list[float] = []
         for own, trees in zip(settled, shares, strict=True):
             part = micro_batches(table, folded, budget, paths=paths, whole_trees=whole, trees=trees)
             if part:
                 objectives.append(own)
                 parts.append(part)
+                prompts.append(len(trees))
                 scales.append(float(per_tree.sum() / per_tree[trees].sum()))
         if not parts:
             return {"optim/updates": 0.0, "budget/trained": 0.0}
         mismatch, weights = Mismatch(knobs.mismatch_limit, version), ImportanceWeights(table)
-        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs, self.optim)
+        work = Work(objectives, parts, scales, [len(part) for part in parts], version, knobs, self.optim, prompts)
         try:
             told = (self if self.crew is None else self.crew).run_updates(work, (mismatch, weights, *watchers))
         except DivergedError as error:
@@ -137,6 +144,7 @@ class Learner:
         once = len(work.parts) * self.optim.epochs == 1
         self.team.unite(self.policy)
         passes = work.passes or [0] * len(work.parts)
+        sizes = work.prompts or [0] * len(work.parts)
         fixed: list[list[Anchors]] = []
         for objective, part, rounds in zip(work.objectives, work.parts, passes, strict=True):
             packed = [micro.packed for micro in part] + [blank()] * (rounds - len(part))
@@ -145,14 +153,16 @@ class Learner:
             self.reanchor("previous")
         told = Gathered()
         for epoch in range(self.optim.epochs):
-            updates = zip(work.objectives, work.parts, fixed, work.scales, work.counts, passes, strict=True)
-            for objective, part, anchors, scale, count, rounds in updates:
+            updates = zip(work.objectives, work.parts, fixed, work.scales, work.counts, passes, sizes, strict=True)
+            for objective, part, anchors, scale, count, rounds, prompts in updates:
                 seen = watchers if epoch == 0 else ()
+                noise = GradientNoise(self.policy, prompts) if work.optim.gradient_noise else None
                 self._update(
                     Update(
-                        objective, part, anchors, work.version, scale, work.knobs, told, seen, count, rounds, self.team
+                        objective, part, anchors, work.version, scale, work.knobs, told, seen, count, rounds,
+                        self.team, noise,
                     )
-                )
+                )  # fmt: skip
         return told
 
     def state_dict(self) -> dict[str, Any]:
@@ -160,11 +170,12 @@ class Learner:
         if self.crew is not None:
             return {**self.crew.state(), "updates": self.updates}
         fixed = {name: policy.state_dict() for name, policy in self.anchors.items()}
-        return {"optimizer": self.optimizer.state_dict(), "updates": self.updates, "anchors": fixed}
+        state = {"optimizer": self.optimizer.state_dict(), "updates": self.updates, "anchors": fixed}
+        return state | ({"averaged": self.averaged} if "ewma" in self.anchors else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to that state."""
-        self.updates = int(state["updates"])
+        self.updates, self.averaged = int(state["updates"]), float(state.get("averaged", 1.0))
         if self.crew is not None:
             self.crew.load(state)
             return
@@ -188,7 +199,7 @@ class Learner:
         with torch.no_grad():
             old = None if once else self.policy.read(packed).logp
             fixed = {
-                name: self.anchors[name].read(packed).logp for name in ("reference", "previous")
+                name: self.anchors[name].read(packed).logp for name in ("reference", "previous", "ewma")
                 if name in objective.needs
             }  # fmt: skip
         return Anchors(old, **fixed)
@@ -215,6 +226,8 @@ class Learner:
             group["lr"] = self.lr
         with nullcontext() if factor is None else scaled_step(self.optimizer, factor):
             self.optimizer.step()
+        if "ewma" in self.anchors:
+            self.averaged = averaged(self.anchors["ewma"], self.policy, self.averaged, self.optim.proximal_decay)
         told.add_one("loss", sum(outcome.loss for outcome in outcomes))
         told.add_one("grad_norm", norm)
         if factor is not None:
@@ -251,6 +264,8 @@ def _taught_paths(paths: Expanded) -> Expanded:
     )  # fmt: skip
 
 
-def _shares(table: Table, count: int) -> list[list[int]]:
+def _shares(table: Table, optim: Optim) -> list[list[int]]:
+    size = optim.minibatch_prompts
+    count = optim.minibatches if size is None else -(-len(table.trees) // size)
     edges = np.linspace(0, len(table.trees), count + 1).round().astype(int)
     return [list(range(a, b)) for a, b in pairwise(edges) if b > a]

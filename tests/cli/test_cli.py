@@ -218,5 +218,5 @@ def test_any_control_goes_with_any_recipe_and_help_lists_its_knobs(capsys: pytes
     assert "--control.most" in told
     assert "--leaves" in told
     assert "--lr" in told
-    assert main(["train", "treepo", "--control", "darz"]) == 2
+    assert main(["train", "treepo", "--control", "darss"]) == 2
     assert "did you mean 'dars'" in capsys.readouterr().err

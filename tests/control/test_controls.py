@@ -148,7 +148,7 @@ def test_xrpo_asks_dead_prompts_with_others_answers_out_of_the_budget():
 def test_names_and_knobs_that_make_no_sense_are_refused_in_one_sentence():
     prompt = Prompt(Item("a", "?", 1), 0)
     for make, said in (
-        (lambda: load_control("darz"), "dars"),
+        (lambda: load_control("darss"), "dars"),
         (lambda: load_control("dars", shedule="hard"), "did you mean 'schedule'"),
         (lambda: load_control("dars", schedule="x"), "schedule='x'"),
         (lambda: load_control("vade", pool=0), "pool=0"),

@@ -6,7 +6,7 @@ import itertools
 from rolltree.contract.strategy import check_strategy, shape
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
-from rolltree.generate.garbage import rare_collections
+from rolltree.generate.garbage import RARELY, SERVING, rare_collections
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow, open_hand
 
@@ -72,12 +72,15 @@ def test_the_collector_returns_to_its_thresholds_when_the_last_run_ends():
     import gc
 
     before = gc.get_threshold()
-    one, two = rare_collections(), rare_collections()
+    one, two, server = rare_collections(), rare_collections(), rare_collections(SERVING)
     one.__enter__()
+    server.__enter__()
     two.__enter__()
     one.__exit__(None, None, None)
-    assert gc.get_threshold() != before
+    assert gc.get_threshold() == RARELY, "the rarest wins"
     two.__exit__(None, None, None)
+    assert gc.get_threshold() == SERVING
+    server.__exit__(None, None, None)
     assert gc.get_threshold() == before
 
 

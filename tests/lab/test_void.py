@@ -67,6 +67,16 @@ def test_what_was_not_recorded_makes_nothing_void():
     assert acted(CARD, seeds()) == "`policy/clip_high` 0.01"
 
 
+def test_a_check_that_counted_nothing_but_zeros_is_void():
+    rows = [SeedResult(s, 0.5 + 0.01 * s, 0.4, also={"merges": (0.0, 0.0), "asked": (float(s), 0.0)}) for s in range(3)]
+    assert judged(CARD, ASKED, "simulated", rows)[1].outcome == "holds"
+    assert acted(CARD, rows, "simulated") == "`merges` 0; `asked` 1"
+    still = [replace(r, also={"merges": (0.0, 0.0)}) for r in rows]
+    assert judged(CARD, ASKED, "simulated", still)[1].words == "void: the mechanism never acted (merges: 0 throughout)"
+    uncounted = [replace(r, also={}) for r in rows]
+    assert judged(CARD, ASKED, "simulated", uncounted)[1].outcome == "holds"
+
+
 def test_one_rollout_a_prompt_is_no_group_without_variance():
     assert reasons(CARD, ASKED, seeds(reward__zero_variance=(1.0, 1.0))) == []
 

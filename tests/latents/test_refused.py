@@ -48,7 +48,7 @@ def test_one_sentence_before_work_starts(
 
 def test_the_same_in_python() -> None:
     loaded = tiny_loaded()
-    for name in ("vllm", "vllm-ipc", "http://127.0.0.1:1"):
+    for name in ("vllm", "vllm-ipc", "vllm-nccl", "http://127.0.0.1:1"):
         with pytest.raises(ModelError, match="tiny writes latents; sample it with --engine local"):
             asyncio.run(choose_engine(name, loaded))
     with pytest.raises(EngineError, match="the gateway reads tokens"):

@@ -21,9 +21,10 @@ from rolltree.generate.runner import grow as grow_trees
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.paired_field import grades, paired_field
 from rolltree.policy.errors import ModelError
+from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
+from rolltree.policy.precision import matrices, rounded_copy, rounded_state
 from rolltree.policy.protocol import Policy
-from rolltree.policy.quantised import coarse_weights, quantised
 from rolltree.recipe.flow_grpo import FlowGrpo
 from rolltree.recipe.recipe import Peer, RecipeError
 from rolltree.recipe.sol_rl import SolRl
@@ -107,7 +108,7 @@ def test_the_paired_objective_shifts_the_mean_by_the_grades() -> None:
 def test_a_coarse_sampler_ranks_seeds_and_is_forgotten() -> None:
     async def run() -> Any:
         net = load_model("digits").model
-        engine, proxy = LatentEngine(net), LatentEngine(quantised(net, 6))
+        engine, proxy = LatentEngine(net), LatentEngine(rounded_copy(net, integers(6)))
         strategy = ProxyRanking(explore=16, keep=6)
         forest = await grow_trees(strategy, engine, Digits("symmetric"), items(2), peers={PROXY: proxy})
         await engine.close()
@@ -140,7 +141,8 @@ def test_the_coarse_copy_follows_the_trained_model_and_is_never_trained(tmp_path
         async def publish(self, version: int, trained: Policy) -> None:
             await super().publish(version, trained)
             engine: Any = self.engine
-            wanted = coarse_weights(trained.weights(), 4)
+            weights = trained.weights()
+            wanted = rounded_state(weights, matrices(weights), integers(4))
             held = engine.model.state_dict()
             assert all(torch.equal(held[name], wanted[name]) for name in wanted)
             seen.append((version, {name: value.clone() for name, value in held.items()}))
@@ -178,6 +180,6 @@ def test_a_coarse_copy_needs_the_model_and_has_none_of_its_own() -> None:
 
 def test_bits_and_seeds_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ModelError, match="bits=1"):
-        quantised(tiny_net(), 1)
+        rounded_copy(tiny_net(), integers(1))
     with pytest.raises(BranchError, match="keep=9"):
         ProxyRanking(explore=8, keep=9)

@@ -71,7 +71,8 @@ def test_old_findings_and_traces(tmp_path: Path) -> None:
 def test_stored_evidence_has_registered_names() -> None:
     entries = load_entries(Path(__file__).parents[2] / "evidence")
     assert entries
-    names = {name for entry in entries for result in entry.results for name in result.also} - {"seconds"}
+    trained = [entry for entry in entries if not entry.question.get("check")]  # a check counts in words of its own
+    names = {name for entry in trained for result in entry.results for name in result.also} - {"seconds"}
     assert len(names) > 10
     assert [name for name in names if find(name) is None] == []
 

@@ -36,7 +36,7 @@ from tests.train.toy import Early, Talk, tiny_policy
 CASES: dict[str, dict[str, Any]] = {
     name: {} for name in (
         "treeps_rag", "arrol", "vcpo", "self_pretraining", "soft_sapo", "hiper", "minpro", "bapo", "m2po", "kl_cov",
-        "remix", "gpg", "masa", "adhint", "hapo", "otr", "mars2", "mssr", "scope",
+        "remix", "gpg", "masa", "adhint", "hapo", "otr", "mars2", "mssr", "scope", "adadagrad",
     )
 } | {"grpo": {"scheduler": "areal"}, "arpo": {"scheduler": "sync"}}  # fmt: skip
 

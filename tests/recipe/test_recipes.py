@@ -19,6 +19,7 @@ from rolltree.objective.registry import load_objective
 from rolltree.recipe.check import ALWAYS, FROM_TRAINER, check
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.recipe.registry import knobs_of, list_recipes, load_recipe
+from rolltree.task.registry import load_task
 from rolltree.train.config import Optim, TrainConfig
 from rolltree.tree.table import Table
 from tests.train.toy import Early
@@ -38,7 +39,8 @@ def test_cards_are_complete_and_recipes_fit_their_surroundings(card) -> None:  #
     assert 2015 < card.year < 2100
     assert card.baseline is None or card.baseline in {c.name for c in list_recipes()}
     assert recipe == load_recipe(card.name, **knobs_of(card.name))
-    check(parts, ENGINE, Walk() if "turns" in parts.strategy.needs else Early())
+    chained = load_task(card.task) if card.task.startswith("chained:") else None
+    check(parts, ENGINE, chained or (Walk() if "turns" in parts.strategy.needs else Early()))
 
 
 def test_knobs_reach_the_parts() -> None:
@@ -88,7 +90,10 @@ class Wants:
 
 @pytest.mark.parametrize(
     ("need", "said"),
-    [("state_key", "task 'early' has no environment"), ("value", "strategy Independent does not write")],
+    [
+        ("state_key", "task 'early' has no environment"),
+        ("value", "neither the strategy Independent nor the task 'early' writes"),
+    ],
 )
 def test_what_a_part_cannot_supply_is_said_first(need: str, said: str) -> None:
     parts = replace(load_recipe("grpo").build(), credit=Wants(frozenset({need})))

@@ -30,7 +30,7 @@ def grown(parts: Parts, n: int = 4, seed: int = 0) -> tuple[list[Tree], Task]:
     return list(asyncio.run(grow(parts.strategy, tiny_engine(), task, islice(task.items("train"), n), seed=seed))), task
 
 
-ONE_OUTCOME = {"tree_planner"}
+ONE_OUTCOME = {"tree_planner", "weboperator", "intern_atlas", "label_tree"}
 """A tree of these has one outcome, which says nothing where all of a batch are alike."""
 
 

@@ -37,7 +37,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_clear_effect_ends_early_and_none_is_not_found(folder, capsys):
     runner = Simulated({"grpo": 0.1, "rloo": 0.3, "gspo": 0.1}, noise=0.01)
-    told = main(ConfirmSettings("mine", folder=folder, cache=folder / "cache"), runner)
+    told = main(ConfirmSettings("mine", folder=folder, cache=folder / "cache", kept=folder / "kept"), runner)
     assert told["rloo"] == "holds"
     assert told["gspo"] in ("no difference found", "no effect above x")
     seeds = {label: [s for name, s in runner.made if name == label] for label in ("grpo", "rloo", "gspo")}
@@ -47,14 +47,17 @@ def test_a_clear_effect_ends_early_and_none_is_not_found(folder, capsys):
     stored = json.loads((folder / "mine.result.json").read_text())
     assert stored["preregistered"] == committed(folder / "mine.json")
     assert [row["held_at"] for row in stored["claims"]] == [4, None]
-    assert main(ConfirmSettings("mine", folder=folder, cache=folder / "cache", plan=True), runner) is None
+    assert (
+        main(ConfirmSettings("mine", folder=folder, cache=folder / "cache", kept=folder / "kept", plan=True), runner)
+        is None
+    )
     assert "at most 24 runs" in capsys.readouterr().out
 
 
 def test_what_is_not_committed_as_it_stands_is_refused(folder):
     (folder / "mine.json").write_text(json.dumps({**ASKED, "least": 0.01}))
     with pytest.raises(LabError, match="not committed as it stands"):
-        main(ConfirmSettings("mine", folder=folder, cache=folder / "cache"), Simulated({}))
+        main(ConfirmSettings("mine", folder=folder, cache=folder / "cache", kept=folder / "kept"), Simulated({}))
     (folder / "new.json").write_text(json.dumps({**ASKED, "first_seed": 3000}))
     with pytest.raises(LabError, match="not committed"):
         committed(folder / "new.json")

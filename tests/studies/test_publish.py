@@ -20,7 +20,7 @@ def asked(tmp_path):
     """A finished table, an empty README, one calibration."""
     board(
         BoardSettings("stability", seeds=6, lr=1e-4, rows=("tis", "icepop"), regimes=("stale2", "stale8"),
-                      cache=tmp_path / "cache", out=tmp_path / "runs"),
+                      cache=tmp_path / "cache", out=tmp_path / "runs", kept=tmp_path / "kept"),
         Counting(GAINS, noise=0.002),
     )  # fmt: skip
     (tmp_path / "README.md").write_text(f"# Top\n\n{BEGIN}\nstale words\n{END}\n\n## Below\n")

@@ -24,7 +24,7 @@ def test_what_is_unlikely_or_idle_is_dropped_and_a_family_is_not_overfilled():
 def test_a_table_proposes_what_a_confirmation_reads(tmp_path):
     asked = BoardSettings(
         "stability", seeds=5, lr=1e-4, rows=("tis", "icepop"), regimes=("stale2",), cache=tmp_path / "cache",
-        out=tmp_path / "out",
+        out=tmp_path / "out", kept=tmp_path / "kept",
     )  # fmt: skip
     main(asked, Counting({"grpo": 0.2, "tis": 0.3, "icepop": 0.1}, noise=0.002))
     (path,) = (tmp_path / "out/proposed").iterdir()

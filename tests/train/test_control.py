@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,15 @@ from rolltree.tree.table import table
 from tests.recipe.test_tree_recipes import SMALL
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
+SWARM = TemporaryDirectory()
 TINY: dict[str, dict[str, Any]] = {
     "vade": {"pool": 8}, "shuffled": {"pool": 8}, "dots": {"pool": 8, "references": 3}, "hbpo": {
         "budgets": (2, 4), "template": "{budget}"}, "guide": {"template": "{hint}"}, "e1": {"template": "{effort}"},
     "v05": {"least": 2, "most": 4}, "seele": {"rounds": 2}, "dars": {"most": 10},
     "arrol": {"over": "recent", "tokens": 2, "warm": 1, "bins": 4, "passes": 2},
     "masa": {"template": "{prompt}", "efficient": True},
+    "horizon": {"turns": 3}, "swarm": {"folder": SWARM.name},
+    "tool_modes": {"use": "a", "avoid": "b", "forced": 1, "forbidden": 1, "free": 2},
     "cog_rethinker": {"decompose": "d", "reflect": "{wrong}", "example": "{prompt}"},
 }  # fmt: skip
 

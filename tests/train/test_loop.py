@@ -18,7 +18,10 @@ from rolltree.generate.demonstrations import Demonstrations
 from rolltree.generate.independent import Independent
 from rolltree.generate.methods.codetree_answers import CodeTreeAnswers
 from rolltree.generate.methods.evogit_answers import PopulationOfAnswers
+from rolltree.generate.methods.label_tree import LabelChoice
 from rolltree.generate.methods.mcgs_answers import GraphSearch
+from rolltree.generate.methods.meds3 import SlowThinking
+from rolltree.generate.methods.stages import Staged
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.dapo import Dapo
 from rolltree.recipe.registry import list_recipes, load_recipe
@@ -46,7 +49,11 @@ def learns_from_early(name: str) -> bool:
         return False
     if isinstance(parts.strategy, Demonstrations) and not parts.strategy.rollouts:
         return False  # all its leaves are written answers, which are right from the first step
-    reads = isinstance(parts.strategy, (GraphSearch, CodeTreeAnswers, PopulationOfAnswers))
+    if "end:task_reward" in getattr(parts.credit, "needs", ()):
+        return False  # it asks for chained questions
+    if isinstance(parts.strategy, SlowThinking):
+        return False  # what it answers wrong it answers again, which is mostly right from the first step
+    reads = isinstance(parts.strategy, (GraphSearch, CodeTreeAnswers, PopulationOfAnswers, LabelChoice, Staged))
     if reads or load_recipe(name).card.task == "digits":
         return False  # a policy that reads instructions, and one that writes latents (tests/latents)
     return "turns" not in parts.strategy.needs and not any(

@@ -205,7 +205,7 @@ def test_a_run_that_cannot_fit_is_refused_with_the_knob_that_helps(
         said.append(str(caught.value))
     assert "with --gradient-checkpointing it needs about" in said[0]
     assert "with --gradient-checkpointing --token-budget 1024 it needs about" in said[1]
-    assert said[2].endswith("choose a smaller model, or one card more for each rank (ranks)")
+    assert said[2].endswith("choose a smaller model, or free memory")
     assert main(["train", "grpo", "--out", str(tmp_path / "run")]) == 2
     assert "training nano needs about" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rolltree.generate.judge.protocol import Opinion
 from rolltree.generate.judge.votes import winner
@@ -66,6 +67,22 @@ def correlation(votes: Sequence[Sequence[float]]) -> float:
         return float("nan")
     found = np.atleast_2d(np.corrcoef(table[spread]))
     return float(found[np.triu_indices(len(found), 1)].mean())
+
+
+def alpha(grades: NDArray[np.float64]) -> float:
+    """Krippendorff's α of grades on a scale: 1 − D_observed / D_expected with squared differences.
+
+    Rows are judges, NaN = none given. 1 = they agree on everything, 0 = as by chance; NaN where nothing can differ.
+    """
+    known = ~np.isnan(grades)
+    pairable = known.sum(0) >= 2
+    units = [grades[known[:, i], i] for i in np.flatnonzero(pairable)]
+    if not units:
+        return float("nan")
+    pooled = np.concatenate(units)
+    observed = sum(((u[:, None] - u) ** 2).sum() / (len(u) - 1) for u in units) / len(pooled)
+    expected = ((pooled[:, None] - pooled) ** 2).sum() / (len(pooled) * (len(pooled) - 1))
+    return float(1 - observed / expected) if expected > 0 else float("nan")
 
 
 def _mean(flags: Sequence[bool]) -> float:

@@ -9,13 +9,13 @@ from rolltree.generate.decide import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.protocol import Judge
+from rolltree.generate.judge.recorded import ReadsJudge
 from rolltree.generate.judged import JUDGED, Judged
-from rolltree.generate.signals import features
 from rolltree.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
-class BestJudged:
+class BestJudged(ReadsJudge):
     """Best of n by a judge: the single best attempt's answer, or the one with most grades in all.
 
     An attempt that the judge abstained from has no say.
@@ -24,16 +24,6 @@ class BestJudged:
     n: int
     judge: Judge
     final: Literal["best", "vote"] = "best"
-
-    @property
-    def want(self) -> frozenset[str]:
-        """What the judge reads."""
-        return self.judge.want
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Attempt, judge, choose."""

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol
 
-from rolltree.generate.methods.imcts import untried
-from rolltree.generate.search.graph import Made, Move, P, SearchGraph, SearchNode
+from rolltree.generate.search.graph import TRIED, Made, Move, P, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment
 from rolltree.generate.search.queues import Stack
+from rolltree.generate.search.select import untried
 
 MOST = 5
 """The critic's best score; the released value of code that passes and is not accepted is 1 + 5/15."""
@@ -76,7 +76,7 @@ class CodeTree(Generic[P]):
 
     def backup(self, graph: SearchGraph[P], move: Move[P], nodes: Sequence[SearchNode[P]]) -> None:
         """Nothing is told upwards; what was tried is not tried again."""
-        move.node.notes["tried"] = True
+        move.node.notes[TRIED] = True
 
     async def make(self, moves: Sequence[Move[P]]) -> Sequence[Sequence[Made[P]]] | None:
         """Propose, or write, test, review and reflect."""
@@ -116,4 +116,4 @@ class CodeTree(Generic[P]):
 
 def written(graph: SearchGraph[Any]) -> list[SearchNode[Any]]:
     """Nodes that hold code."""
-    return [node for node in graph if node.notes.get("tried") and node.parent is not None and node.value is not None]
+    return [node for node in graph if node.notes.get(TRIED) and node.parent is not None and node.value is not None]

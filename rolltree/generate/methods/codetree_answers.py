@@ -11,12 +11,12 @@ from rolltree.generate.decide import decide, grades
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import Judge
+from rolltree.generate.judge.recorded import Recorded
 from rolltree.generate.methods.codetree import CodeTree, CodeTreeRules, written
 from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.attempts import attempt, said, score_of
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
-from rolltree.generate.search.loop import search
-from rolltree.generate.signals import features
+from rolltree.generate.search.loop import search, streams
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
 
@@ -44,7 +44,7 @@ class CodeTreeTexts:
 
 
 @dataclass(frozen=True, slots=True)
-class CodeTreeAnswers:
+class CodeTreeAnswers(Recorded):
     """Writes up to `generations` answers; thinker and critic are paid from the same budget.
 
     The answer is the accepted one, else the best seen, where the released code takes the last failing one.
@@ -62,11 +62,6 @@ class CodeTreeAnswers:
         """Extras that the judges read."""
         return self.tests.want | self.critic.want
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
-
     def check(self, engine: Engine, task: Task) -> None:
         """Refuse environments: an answer is one run of tokens, with one score."""
         refuse_environment(task)
@@ -77,7 +72,7 @@ class CodeTreeAnswers:
         graph: SearchGraph[Draft] = SearchGraph(Draft("", tree.root))
         await search(
             plan, graph, plan.make, turns=self.generations + 1,
-            rng=lambda turn: hand.rng.child("search", turn).generator(),
+            rng=streams(hand),
         )  # fmt: skip
         found = [plan.accepted] if plan.accepted else written(graph)
         standing = [n.payload.node for n in found if n.payload.node is not None and n.payload.node.status == "done"]

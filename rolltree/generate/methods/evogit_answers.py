@@ -10,19 +10,19 @@ from rolltree.generate.decide import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.protocol import Judge, entries
+from rolltree.generate.judge.recorded import ReadsJudge
 from rolltree.generate.judge.votes import Votes, winner
 from rolltree.generate.methods.evogit import BETTER, EvoGit, EvoGitRules
 from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.attempts import OperatorTexts, attempt, said
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
-from rolltree.generate.search.loop import search
-from rolltree.generate.signals import features
+from rolltree.generate.search.loop import search, streams
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
 
 
 @dataclass(frozen=True, slots=True)
-class PopulationOfAnswers:
+class PopulationOfAnswers(ReadsJudge):
     """Grows a population for so many generations; the answer is the one that most of those who are left give.
 
     Every answer is written after the prompt and the operator's text alone, so contexts do not grow with generations;
@@ -34,16 +34,6 @@ class PopulationOfAnswers:
     texts: OperatorTexts = field(default_factory=lambda: OperatorTexts({}))
     judge: Judge = field(default_factory=lambda: Votes(Likelihood(), 1, "swapped"))
     """Compares a new answer with the one it was made from."""
-
-    @property
-    def want(self) -> frozenset[str]:
-        """Extras that the judge reads."""
-        return self.judge.want
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
 
     def check(self, engine: Engine, task: Task) -> None:
         """Refuse environments: an answer is one run of tokens."""
@@ -60,7 +50,7 @@ class PopulationOfAnswers:
         graph: SearchGraph[Node] = SearchGraph(tree.root)
         await search(
             plan, graph, make, turns=self.generations + 1,
-            rng=lambda turn: hand.rng.child("search", turn).generator(),
+            rng=streams(hand),
         )  # fmt: skip
         hand.event("note", None, "offspring that took a place", **plan.replaced)
         decide(hand, [node.payload for node in plan.alive if node.payload.status == "done"], "vote")

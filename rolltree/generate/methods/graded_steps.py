@@ -13,15 +13,15 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import Judge, entries
+from rolltree.generate.judge.recorded import ReadsJudge
 from rolltree.generate.methods.step_labels import step_ends
 from rolltree.generate.search.steps import finished
-from rolltree.generate.signals import features
 from rolltree.tree import Node, Tree
 from rolltree.tree.steps import STEP_VALUE, THOUGHT, steps_of
 
 
 @dataclass(frozen=True, slots=True)
-class GradedSteps:
+class GradedSteps(ReadsJudge):
     """Plays rollouts, lets a judge grade every step by itself, and a role write what leads to those above `threshold`.
 
     Who grades and who writes reads the prompt and what stands up to the step's end, and nothing that came of it. A step
@@ -36,16 +36,6 @@ class GradedSteps:
     hindsight: str = ""
     """Asks for the thought that leads to {step} after {before}; "" = none is written."""
     thought_tokens: int = 64
-
-    @property
-    def want(self) -> frozenset[str]:
-        """What the judge reads."""
-        return self.judge.want
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Play, cut, grade, and write thoughts."""

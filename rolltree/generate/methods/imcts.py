@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rolltree.generate.search.backup import tell
-from rolltree.generate.search.graph import Move, SearchGraph, SearchNode
+from rolltree.generate.search.graph import TRIED, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment
 from rolltree.generate.search.queues import flattest
-from rolltree.generate.search.select import UCT, Descend, Select
+from rolltree.generate.search.select import UCT, Descend, Select, untried
 
 
 class Introspective:
@@ -38,10 +38,5 @@ class Introspective:
         """A run's value goes to the node and all above it; a failed one counts 0. Proposals tell nothing."""
         for node in nodes:
             if node is move.node:
-                node.notes["tried"] = True
+                node.notes[TRIED] = True
                 tell(node, 0.0 if node.value is None else node.value)
-
-
-def untried(node: SearchNode[Any]) -> int:
-    """Room for the one run of a node."""
-    return 0 if node.closed or node.making or node.notes.get("tried") else 1

@@ -19,7 +19,7 @@ from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.attempts import attempt, said, score_of
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
-from rolltree.generate.search.loop import Moment, search
+from rolltree.generate.search.loop import Moment, search, streams
 from rolltree.generate.signals import features
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
@@ -74,7 +74,7 @@ class Attempts:
         search_of = _TeamSearch(self, hand)
         await search(
             search_of, SearchGraph(tree.root), search_of.make, turns=self.nodes,
-            rng=lambda turn: hand.rng.child("search", turn).generator(),
+            rng=streams(hand),
         )  # fmt: skip
 
 

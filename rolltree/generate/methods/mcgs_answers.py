@@ -11,13 +11,13 @@ from rolltree.generate.decide import decide, grades
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence, answer_of
 from rolltree.generate.judge.protocol import Judge
+from rolltree.generate.judge.recorded import ReadsJudge
 from rolltree.generate.methods.mcgs import Mcgs, McgsRules
 from rolltree.generate.needs import refuse_environment
 from rolltree.generate.scorers import Verified
 from rolltree.generate.search.attempts import OperatorTexts, attempt
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
-from rolltree.generate.search.loop import search
-from rolltree.generate.signals import features
+from rolltree.generate.search.loop import search, streams
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
 
@@ -32,7 +32,7 @@ TEXTS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class GraphSearch:
+class GraphSearch(ReadsJudge):
     """A tree of answers whose branches are shown one another's best: operators are texts, references stand in notes.
 
     An answer that cannot be read is buggy. Every attempt is judged by itself; the best one is the answer.
@@ -47,16 +47,6 @@ class GraphSearch:
     workers: int = 3
     """Attempts under way at once."""
     final: Literal["vote", "best"] = "best"
-
-    @property
-    def want(self) -> frozenset[str]:
-        """Extras that the judge reads."""
-        return self.judge.want
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
 
     def check(self, engine: Engine, task: Task) -> None:
         """Refuse environments: an attempt is one run of tokens, with one score."""
@@ -77,7 +67,7 @@ class GraphSearch:
         graph: SearchGraph[Node] = SearchGraph(tree.root)
         await search(
             plan, graph, make, turns=self.nodes, workers=self.workers,
-            rng=lambda turn: hand.rng.child("search", turn).generator(),
+            rng=streams(hand),
         )  # fmt: skip
         decide(hand, [n.payload for n in graph if n.parent is not None and usable(n)], self.final)
 

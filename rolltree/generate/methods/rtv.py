@@ -16,10 +16,10 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.protocol import Entry, Judge
+from rolltree.generate.judge.recorded import Recorded
 from rolltree.generate.judge.tournament import Bracket, tournament
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.roles import About
-from rolltree.generate.signals import features
 from rolltree.metrics.waves import FIRST_WAVE, LAST_WAVE
 from rolltree.tree import Node, Tree
 
@@ -65,7 +65,7 @@ class Digests:
 
 
 @dataclass(frozen=True, slots=True)
-class Waves:
+class Waves(Recorded):
     """RTV and PDR (arXiv 2604.16529): `n` attempts, a tournament down to `keep`, `n` fresh attempts with these digests
     in sight, and a tournament down to one; `waves=1` is the tournament alone.
 
@@ -86,11 +86,6 @@ class Waves:
     def want(self) -> frozenset[str]:
         """Extras recorded with every action."""
         return self.record | self.judge.want
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Wave after wave; the answer of the last tournament's winner is the tree's."""

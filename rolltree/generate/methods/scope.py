@@ -16,6 +16,7 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import Judge, entries
+from rolltree.generate.judge.recorded import ReadsJudge
 from rolltree.generate.methods.step_labels import step_ends
 from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.steps import finished
@@ -32,7 +33,7 @@ CORRECTOR = "corrector"
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(ReadsJudge):
     """Plays `n` rollouts and repairs at most the share `most` of the failed ones, each by up to `tries` corrections.
 
     A rollout whose first step is bad already has nothing to keep, and one without a bad step nothing to repair.
@@ -45,11 +46,6 @@ class Repaired:
     most: float = 1.0
     tries: int = 1
     delimiter: str = ","
-
-    @property
-    def want(self) -> frozenset[str]:
-        """What the judge reads."""
-        return self.judge.want
 
     @property
     def needs(self) -> frozenset[str]:

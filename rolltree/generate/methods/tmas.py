@@ -19,9 +19,9 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.protocol import Entry, Judge
+from rolltree.generate.judge.recorded import Recorded
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.roles import About
-from rolltree.generate.signals import features
 from rolltree.tree import Tree
 
 EXPERIENCE, GUIDELINES = "experience", "guidelines"
@@ -75,7 +75,7 @@ class RecordWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Banked:
+class Banked(Recorded):
     """TMAS's generator (arXiv 2605.10344): each attempt exploits what was learned, or explores beside what was tried.
 
     Every attempt of a round draws for itself: with `epsilon` it sees the guidelines, else the experience. A judge
@@ -104,11 +104,6 @@ class Banked:
     def want(self) -> frozenset[str]:
         """Extras recorded with every action."""
         return self.record | self.judge.want
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Round after round; then the answer."""

@@ -72,7 +72,7 @@ class SemiOnlineTurns:
                     return
                 turn, used = patch, used + 1
             answer = None if match and not hands_over(hand, turn) else await hand.act(turn)
-            if answer is None or answer.status != "open" or turns(hand, answer) >= hand.task.max_turns:
+            if answer is None or answer.status != "open" or turns(hand, answer) >= hand.max_turns:
                 await self._end(hand, turn if answer is None else answer)
                 return
             here = answer

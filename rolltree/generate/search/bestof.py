@@ -10,14 +10,14 @@ from rolltree.generate.decide import decide, grades
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import Judge
+from rolltree.generate.judge.recorded import ReadsJudge
 from rolltree.generate.search.steps import finished
-from rolltree.generate.signals import features
 from rolltree.generate.turns import play
 from rolltree.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
-class BestOf:
+class BestOf(ReadsJudge):
     """Plays up to `n` rollouts, `wave` of them at a time until the budget ends, and chooses.
 
     majority: the most frequent answer; weighted: most of the judge's value in all; best: the answer of the single best.
@@ -29,16 +29,6 @@ class BestOf:
     """Of single paths."""
     wave: int = 4
     """Rollouts under way at once: the budget is spent to within so many of them."""
-
-    @property
-    def want(self) -> frozenset[str]:
-        """Extras that the judge reads."""
-        return self.judge.want
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Waves of rollouts, then the choice."""

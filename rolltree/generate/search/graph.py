@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 P = TypeVar("P")
+TRIED = "tried"
+"""Key in a node's notes: whether what it proposes was tried."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,6 +125,7 @@ class SearchGraph(Generic[P]):
         if made.here:
             tried = move.node
             tried.payload, tried.value, tried.closed = made.payload, made.value, tried.closed or made.closed
+            tried.notes |= made.notes
             return tried
         node = SearchNode(
             len(self.nodes), move.node, made.payload, move.operator, move.references, made.value, made.prior,

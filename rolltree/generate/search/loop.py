@@ -11,12 +11,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol
 
 import numpy as np
 
 from rolltree.generate.search.backup import Backup
 from rolltree.generate.search.graph import Made, Move, P, SearchGraph, SearchNode
+
+if TYPE_CHECKING:
+    from rolltree.generate.hand import Hand
 
 Maker = Callable[[Sequence[Move[P]]], Awaitable[Sequence[Sequence[Made[P]]] | None]]
 """Makes what the moves of one turn ask for: what each of them gave. None = nothing is left to make anything with."""
@@ -90,6 +93,11 @@ async def search(
                 nodes = [graph.add(move, one) for one in made]
                 plan.backup(graph, move, nodes)
                 ended |= stop is not None and any(stop(node) for node in nodes)
+
+
+def streams(hand: Hand) -> Callable[[int], np.random.Generator]:
+    """Each turn's own stream of randomness in a search on a hand's tree."""
+    return lambda turn: hand.rng.child("search", turn).generator()
 
 
 async def _made(make: Maker[P], moves: Sequence[Move[P]]) -> Sequence[Sequence[Made[P]]] | None:

@@ -21,24 +21,15 @@ def own_value(node: SearchNode[Any]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BestFirst:
-    """A priority queue over all nodes with room; the earliest of equals comes first.
-
-    `most` bounds the queue as WebOperator does (arXiv 2512.12692): only the best so many stay in it.
-    """
+    """A priority queue over all nodes with room; the earliest of equals comes first."""
 
     room: Room
     priority: Priority = own_value
-    most: int | None = None
 
     def __call__(self, moment: Moment[Any]) -> SearchNode[Any] | None:
         """The node in front."""
         free = sorted((n for n in moment.graph if self.room(n) > 0), key=lambda n: -self.priority(n))
         return free[0] if free else None
-
-    def dropped(self, moment: Moment[Any]) -> list[SearchNode[Any]]:
-        """Nodes beyond the queue's bound: the method closes them."""
-        free = sorted((n for n in moment.graph if self.room(n) > 0), key=lambda n: -self.priority(n))
-        return [] if self.most is None else free[self.most :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rolltree.generate.search.graph import SearchNode
+from rolltree.generate.search.graph import TRIED, SearchNode
 from rolltree.generate.search.loop import Moment
 
 Room = Callable[[SearchNode[Any]], int]
@@ -49,6 +49,11 @@ def once(ways: int, depth: int | None = None) -> Room:
         return 0 if over else ways
 
     return room
+
+
+def untried(node: SearchNode[Any]) -> int:
+    """The one try of a node that was only proposed."""
+    return 0 if node.closed or node.making or node.notes.get(TRIED) else 1
 
 
 @dataclass(frozen=True, slots=True)

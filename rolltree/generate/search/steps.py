@@ -17,20 +17,20 @@ from rolltree.generate.decide import decide, grades
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import Judge
+from rolltree.generate.judge.recorded import Recorded
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.search.backup import Backup, MeanBackup
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
-from rolltree.generate.search.loop import search
+from rolltree.generate.search.loop import search, streams
 from rolltree.generate.search.moves import ComposedMove, only
 from rolltree.generate.search.queues import BestFirst, Stack
 from rolltree.generate.search.select import UCT, Descend, ScheduleRamp, Select, once
-from rolltree.generate.signals import features
 from rolltree.generate.turns import play, stretch
 from rolltree.tree import Node, Tree
 
 
 @dataclass(frozen=True, slots=True)
-class StepTree:
+class StepTree(Recorded):
     """Expands one node a turn by `ways` steps, until so many turns, so many answers, or the budget.
 
     Ways on that are token for token the same are one node. Where no path has been finished by then, the best one is
@@ -74,11 +74,6 @@ class StepTree:
         """Extras recorded with every step."""
         return self.scorer.want
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """What is recorded."""
-        return features(self.want)
-
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Search, then choose an answer."""
         world = _Steps(self, hand)
@@ -88,7 +83,7 @@ class StepTree:
         graph = SearchGraph(tree.root)
         await search(
             plan, graph, world.make, turns=self.turns, workers=self.workers,
-            rng=lambda turn: hand.rng.child("search", turn).generator(),
+            rng=streams(hand),
             progress=lambda over: max(over / self.turns, graph.spent / limit if limit else 0.0),
             stop=lambda _: self.answers is not None and len(finished(tree)) >= self.answers,
         )  # fmt: skip
@@ -133,7 +128,7 @@ class _Steps:
         )
         if not ends:
             return None
-        kept = self.merged(ends)
+        kept = merged(hand, ends)
         opinions = await grades(hand, k.scorer, kept)
         priors = await grades(hand, Confidence("step"), kept) if k.prior else [0.0] * len(kept)
         # What merging dropped was paid for too.
@@ -159,17 +154,6 @@ class _Steps:
         end.scores["node_value"] = value
         return Made(end, None if failed else value, prior, closed=closed, cost=cost)
 
-    def merged(self, ends: Sequence[Node]) -> list[Node]:
-        """Ways on without twins: of two that wrote the same and stand alike the later is pruned."""
-        kept: dict[tuple[bytes, str], Node] = {}
-        for end in ends:
-            key = (end.actions.tobytes(), end.status)
-            if key in kept:
-                self.hand.prune(end, why="the same as a sibling", sibling=kept[key].id)
-            else:
-                kept[key] = end
-        return list(kept.values())
-
     async def finish(self, graph: SearchGraph[Node]) -> None:
         """Play the best open path to its end where nothing else was finished."""
         if finished(self.hand.tree):
@@ -178,6 +162,18 @@ class _Steps:
         best = graph.best(live)
         place: SearchNode[Node] = graph.root if best is None else best
         await play(self.hand, place.payload, want=self.knobs.want)
+
+
+def merged(hand: Hand, ends: Sequence[Node]) -> list[Node]:
+    """Ways on without twins: of two that wrote the same and stand alike the later is pruned."""
+    kept: dict[tuple[bytes, str], Node] = {}
+    for end in ends:
+        key = (end.actions.tobytes(), end.status)
+        if key in kept:
+            hand.prune(end, why="the same as a sibling", sibling=kept[key].id)
+        else:
+            kept[key] = end
+    return list(kept.values())
 
 
 def finished(tree: Tree) -> list[Node]:

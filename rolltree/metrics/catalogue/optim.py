@@ -8,6 +8,12 @@ STEP = "train.step:Learner.step"
 METRICS = (
     Metric("optim/loss", "number", "Loss of an update, mean over the updates of the step.", STEP),
     Metric("optim/grad_norm", "number", "Norm of the gradient before clipping, mean over updates.", STEP),
+    Metric("optim/grad_variance", "number",
+           "Variance of a prompt's gradient around the mean of all, summed over weights, where it is measured.",
+           "train.noise:GradientNoise.numbers"),
+    Metric("optim/noise_scale", "prompts",
+           "That variance over the squared norm of the mean: prompts that a batch needs for a mean as large as its "
+           "error.", "train.noise:GradientNoise.numbers"),
     Metric("optim/lr", "number", "Learning rate of the last update.", STEP),
     Metric("optim/updates", "count", "Updates made.", STEP),
     Metric("optim/micro_batches", "count", "Micro-batches of one pass over the step.", STEP),

@@ -84,7 +84,10 @@ def question(row: DataRow, layout: Layout) -> Question:
     values, where = row.values, row.where
     prompt = find(values, layout.prompt)
     if prompt is _MISSING or prompt in (None, "", []):
-        raise TaskError(f"{where}: field {layout.prompt!r} is missing or empty")
+        raise TaskError(
+            f"{where}: field {layout.prompt!r} is missing or empty; leave the row out, or name another column with "
+            "--prompt"
+        )
     answer = _answer(values, layout, where) if layout.answer else ""
     level, split = values.get("level", 0), values.get("split")
     if layout.kind == "columns" and not isinstance(level, int | None):
@@ -118,7 +121,10 @@ def _prompt(prompt: Any, name: str, where: str) -> str | tuple[Mapping[str, Any]
 def _answer(values: Mapping[str, Any], layout: Layout, where: str) -> str:
     answer = find(values, layout.answer)
     if answer is _MISSING or answer is None or (isinstance(answer, str) and not answer.strip()):
-        raise TaskError(f"{where}: field {layout.answer!r} is missing or empty")
+        raise TaskError(
+            f"{where}: field {layout.answer!r} is missing or empty; leave the row out, or name another column with "
+            "--answer; where no reward reads answers, leave --answer out"
+        )
     if isinstance(answer, list | dict) and layout.kind == "verl":
         return json.dumps(answer)
     if not isinstance(answer, str | int | float):

@@ -17,5 +17,5 @@ def number(told: Any, who: str, item: str) -> float:
     if hasattr(told, "item"):
         told = told.item()  # a scalar of numpy or torch
     if not isinstance(told, int | float) or not isfinite(told):
-        raise UnscorableError(f"{who} answered {told!r} for item {item!r}, not a number")
+        raise UnscorableError(f"{who} answered {told!r} for item {item!r}, not a number; let it return one, as 0.5")
     return float(told)

@@ -56,7 +56,7 @@ class Calculator:
 
     def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
         """Chains that read the same from left to right and by precedence."""
-        return stream(self.name, self.level, split, seed, partial(_draw, self.level))
+        return stream(self.name, self.level, split, seed, partial(draw_chain, self.level))
 
     def start(self, item: Item) -> tuple[Desk, str | None]:
         """No call made."""
@@ -108,7 +108,7 @@ class Calculator:
         return f"{last if known else terms[0]}{term}\n"
 
 
-def _draw(level: int, rng: Random) -> tuple[str, Item] | None:
+def draw_chain(level: int, rng: Random) -> tuple[str, Item] | None:
     """A first term, possibly times a second, then sums and differences."""
     count, largest = CHAINS[level]
     terms = [str(rng.randint(2, largest))]

@@ -151,8 +151,6 @@ def test_a_queue_takes_the_best_anywhere_and_a_stack_goes_down_first() -> None:
     assert BestFirst(room)(moment(graph)).value == 0.9  # type: ignore[union-attr]
     assert Stack(room)(moment(graph)) is b, "the best child of the root, which has none below yet"
     assert Stack(room, go_on=lambda n: n is not b)(moment(graph)).value == 0.9  # type: ignore[union-attr]
-    dropped = BestFirst(room, most=1).dropped(moment(graph))
-    assert [n.value for n in dropped] == [0.8]
 
 
 def test_a_closed_node_is_passed_by_and_a_full_tree_ends_the_search() -> None:

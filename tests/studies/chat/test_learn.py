@@ -51,6 +51,24 @@ def test_the_page_says_what_finished_runs_say_and_no_more(tmp_path):
     assert len(json.loads((tmp_path / "docs" / "chat-learning.json").read_text())) == 2
 
 
+def test_numbers_beside_the_page_stand_for_runs_that_are_not_here(tmp_path, monkeypatch):
+    kept, docs = tmp_path / "kept", tmp_path / "docs"
+    for recipe in learn.RECIPES:
+        for way in learn.WAYS:
+            run(kept / f"{recipe}-{way.replace(' ', '-')}-0", lines(0.1, 0.6))
+    learn.main(ChatSettings(seeds=1, steps=4, runs=kept, out=docs, publish=True))
+    first = (docs / "chat-learning.json").read_text()
+    started = []
+    monkeypatch.setattr(learn.subprocess, "run", lambda words, check: started.append(words[1:3]))
+    learn.main(ChatSettings(seeds=1, steps=4, runs=tmp_path / "empty", out=docs))
+    assert started == [["examples/chat/make_sums.py", learn.DATA]]
+    assert (docs / "chat-learning.json").read_text() == first
+    learn.main(ChatSettings(seeds=1, steps=4, runs=tmp_path / "empty", out=docs, again=True))
+    assert started.count(["-m", "rolltree"]) == 4
+    learn.main(ChatSettings(seeds=1, steps=8, runs=tmp_path / "empty", out=docs))
+    assert started.count(["-m", "rolltree"]) == 8, "runs of another length are other runs"
+
+
 def test_every_command_on_the_page_is_one_that_train_takes(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")

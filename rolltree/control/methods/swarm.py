@@ -1,0 +1,113 @@
+"""Rollouts that others publish as text, beside one's own (the swarm of SAPO)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rolltree.control.order import ControlError, Delivery, Order, Written
+from rolltree.control.plan import Nothing, Plan, Step
+from rolltree.task.protocol import Item
+from rolltree.tree.values import dumps, loads
+
+FOREIGN = "foreign"
+"""Arm of the rollouts that others wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swarm:
+    """A share of each step's groups is what others published; the rest is asked here and published.
+
+    Published are questions with their answers and what was said, turn by turn, as text: no tokens, log-probs or
+    rewards. Foreign text is encoded, answered and judged here, its log-prob read under the policy of here, and a group
+    is taken whole. Groups without variance are replaced by others as long as there are any; where there are none, own
+    prompts take their places. An answer key is the publisher's: what it lies about there is believed.
+
+    `folder` is shared by all nodes; each writes `NAME.jsonl` in it and reads the other files when a step begins. What
+    stands there depends on the clock, so steps cannot overlap, and a run that is resumed meets what is there by then.
+    """
+
+    name: ClassVar[str] = "swarm"
+    paper: ClassVar[str] = "2509.08721"
+    needs: ClassVar[frozenset[str]] = frozenset()
+    folder: str = "runs/swarm"
+    """Where nodes publish."""
+    node: str = "node"
+    """The name of this one."""
+    foreign: float = 0.5
+    """Share of a step's groups that others wrote."""
+    newest: int = 4
+    """Steps of each other node that are still read."""
+    tries: int = 4
+    """Rounds of foreign groups, while those that came have no variance."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.foreign < 1 or self.newest < 1 or self.tries < 1:
+            raise ControlError(
+                f"swarm: foreign={self.foreign} must be a share below 1, and newest={self.newest} and "
+                f"tries={self.tries} at least 1"
+            )
+        if not self.node or set(self.node) & set("/\\"):
+            raise ControlError(f"swarm: node={self.node!r} names no file; give a plain name")
+
+    def start(self) -> Nothing:
+        """What others said stands in the folder."""
+        return Nothing()
+
+    def plan(self, step: Step, state: Nothing) -> Plan:
+        """Foreign groups first, then own prompts in the places that are left; these are published."""
+        wanted, pool = round(self.foreign * step.prompts), self._published()
+        taken = 0
+        for _ in range(self.tries):
+            missing = min(wanted - taken, len(pool))
+            if missing <= 0:
+                break
+            chosen = [pool.pop(int(step.rng.integers(len(pool)))) for _ in range(missing)]
+            prompts = step.prompts_of([item for item, _ in chosen])
+            delivered = yield [
+                Order(prompt, arm=FOREIGN, given=rollouts, last=True, why="written by another node")
+                for prompt, (_, rollouts) in zip(prompts, chosen, strict=True)
+            ]  # fmt: skip
+            taken += sum(d.kept and len(set(d.rewards)) > 1 for d in delivered)
+        own = yield [Order(prompt, texts=True, last=True) for prompt in step.take(max(step.prompts - taken, 1))]
+        self._publish(step.number, own)
+
+    def _publish(self, step: int, delivered: Sequence[Delivery]) -> None:
+        folder = Path(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = list[str]()
+        for d in delivered:
+            item, said = d.order.prompt.item, [w.turns for w in d.written if w is not None]
+            if isinstance(item.prompt, str) and len(said) > 1:
+                made = {"step": step, "place": d.order.prompt.place, "id": item.id, "prompt": item.prompt,
+                        "answer": item.answer, "level": item.level, "meta": dict(item.meta), "said": said}  # fmt: skip
+                lines.append(dumps(made) + "\n")
+        with (folder / f"{self.node}.jsonl").open("a", encoding="utf-8") as out:
+            out.write("".join(lines))
+
+    def _published(self) -> list[tuple[Item, tuple[Written, ...]]]:
+        """Groups of the other nodes' newest steps; of one that was published twice the later."""
+        found: dict[tuple[str, int, int], tuple[Item, tuple[Written, ...]]] = {}
+        for path in sorted(Path(self.folder).glob("*.jsonl")):
+            if path.stem == self.node:
+                continue
+            made = [_read(path, line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+            last = max((m["step"] for m in made), default=0)
+            for m in made:
+                if m["step"] > last - self.newest:
+                    item = Item(f"{m['id']}@{path.stem}", m["prompt"], m["answer"], m["level"], m["meta"])
+                    found[path.stem, m["step"], m["place"]] = item, tuple(Written(tuple(t)) for t in m["said"])
+        return [found[key] for key in sorted(found)]
+
+
+def _read(path: Path, line: str) -> dict[str, Any]:
+    try:
+        made: dict[str, Any] = loads(line)
+        _ = made["step"], made["place"], made["id"], made["prompt"], made["answer"], made["said"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ControlError(
+            f"{path} holds a line that is no published group ({type(error).__name__}); take the file out of the folder"
+        ) from None
+    return made

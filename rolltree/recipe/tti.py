@@ -1,0 +1,55 @@
+"""TTI: scaling test-time interaction by a curriculum on the horizon (arXiv 2506.07976)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rolltree.control.horizon import Horizon
+from rolltree.credit.registry import load_credit
+from rolltree.generate.independent import Independent
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.compose import at_start
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
+from rolltree.replay.buffer import Recall
+from rolltree.varying import Knob
+
+
+@dataclass(frozen=True, slots=True)
+class Tti:
+    """Rollouts of 10 environment steps at first, then 20, then 30; what succeeded is imitated, that of before as well.
+
+    Success alone teaches, by likelihood; nothing pushes failures down. Past successes are drawn anew, half by how late
+    they came and half by how rare their domain is. Evaluations have the task's whole horizon. Where it differs: a step
+    here is one iteration, of which `replay` is drawn from the past and the rest is new (reconstructed: the paper draws
+    512 trajectories from all there are, the newest included); answers given up are wrong here, not a case of their own;
+    asking once more before an answer counts is left out, and so is the cut of long trajectories, off in the paper. On
+    tasks with fewer steps give a shorter `horizon`. Judge it at equal environment steps (`budget/env_steps`). Its
+    question trains on the grid for longer than a few minutes and is not answered yet.
+    """
+
+    card: ClassVar[Card] = Card(
+        "tti", "Curriculum on the horizon", "2506.07976", 2025,
+        "best open web agents on WebVoyager and WebArena with open data (Gemma-3-12B)", ("control", "replay"),
+        "kat_coder",
+        Evidence("pass@1 area", "kat_coder", "higher", 0.02, "grid", 70_000, level=3,
+                 settings=("kat_coder:mask=False", "tti:horizon=6, 12 at 4, 20 at 12")),
+        counter=Counter("rollout/recalled_groups"),
+    )  # fmt: skip
+    group: int = 8
+    horizon: Knob = "10, 20 at 1, 30 at 3"
+    """Most environment steps of a rollout, by the step."""
+    replay: float = 0.5
+    """Share of a step's prompts whose places past ones take."""
+    window: int = 1_000
+    """Steps after which a success is forgotten; the paper keeps all."""
+
+    @at_start
+    def build(self) -> Parts:
+        """Independent rollouts of a bounded horizon, the outcome as credit, likelihood, replay of successes."""
+        check_group("tti", self.group, 1)
+        return Parts(
+            "tti", Independent(self.group), load_credit("raw"), load_objective("reinforce"), averaging="sequence",
+            control=Horizon(round(float(self.horizon))),
+            recall=Recall(self.replay, self.window, "recent", solved=True) if self.replay else None,
+        )  # fmt: skip

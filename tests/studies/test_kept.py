@@ -1,0 +1,76 @@
+"""Runs kept in the repository: a table made from them alone is the table that the runs themselves give."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rolltree.lab.names import COSTS
+from rolltree.lab.trace import TraceTally
+from studies.board import main, priced
+from studies.kept import KEPT, KeptShelf
+from studies.shelf_runs import bill
+from studies.table_runs import SIMULATED
+from studies.tables import TABLES
+from tests.studies.test_board import GAINS, Counting, small
+
+
+class Itemised(Counting):
+    """Runs that also tell what each held-out item got, and every cost."""
+
+    def run(self, spec, folder, tick):
+        made = super().run(spec, folder, tick)
+        rows = tuple({**row, **dict.fromkeys(COSTS, 3.0)} for row in made.rows)
+        items = {f"i{k}": TraceTally(4, (k + spec.seed) % 5) for k in range(6)}
+        return replace(made, rows=rows, items=items, first=items)
+
+
+def test_a_table_of_kept_runs_is_the_same_and_nothing_is_run(tmp_path, capsys):
+    main(small(tmp_path), Itemised(GAINS))
+    first = {p.name: p.read_text() for p in (tmp_path / "out").iterdir() if p.is_file()}
+    elsewhere = small(tmp_path, cache=tmp_path / "another machine", out=tmp_path / "out2")
+    runner = Itemised(GAINS)
+    main(elsewhere, runner)
+    assert runner.made == []
+    assert {p.name: p.read_text() for p in (tmp_path / "out2").iterdir() if p.is_file()} == first
+    assert "28 finished" in capsys.readouterr().out
+    (path,) = (tmp_path / "kept").iterdir()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["kind"] for line in lines].count("run") == 28
+    assert [line["kind"] for line in lines].count("items") == 1, "names of items are written once"
+
+
+def test_a_kept_run_of_other_code_is_counted_and_not_used(tmp_path, capsys):
+    main(small(tmp_path), Counting(GAINS))
+
+    class Changed(Counting):
+        def modules(self, spec):
+            return {"rolltree.lab.stats.student", "rolltree.lab.curves"}
+
+    runner = Changed(GAINS)
+    shelf = KeptShelf(tmp_path / "other", runner, kept=tmp_path / "kept")
+    whole = [p for _, p in priced(small(tmp_path), TABLES["trees-fresh"])]
+    assert bill(whole, shelf).elsewhere == 28
+    main(small(tmp_path, plan=True, cache=tmp_path / "other"), runner)
+    assert "0 finished (28 are kept from other code or libraries)" in capsys.readouterr().out
+
+
+def test_simulated_seconds_are_kept_with_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("studies.kept.simulated", lambda trace, spec, runner: 12.5)
+    runner = Counting(GAINS)
+    shelf = KeptShelf(tmp_path / "cache", runner, kept=tmp_path / "kept")
+    spec = priced(small(tmp_path), TABLES["trees-fresh"])[0][1].spec
+    shelf.keep(spec, shelf.make(spec, lambda cost, doing: None))
+    again = KeptShelf(tmp_path / "none", runner, kept=tmp_path / "kept").get(spec)
+    assert again is not None
+    assert again.total(SIMULATED) == 12.5
+
+
+@pytest.mark.parametrize("path", sorted(KEPT.glob("*.jsonl")), ids=lambda p: p.name)
+def test_what_the_repository_keeps_can_be_read(path):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    known = {line["digest"] for line in lines if line["kind"] == "items"}
+    runs = [line for line in lines if line["kind"] == "run"]
+    assert len({run["name"] for run in runs}) == len(runs)
+    assert all(run[k]["ids"] in known for run in runs for k in ("items", "first"))
+    assert path.stat().st_size < 10_000_000
