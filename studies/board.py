@@ -16,14 +16,15 @@ import tyro
 from rolltree.errors import unknown
 from rolltree.lab.arms import arms
 from rolltree.lab.compare import differing
-from rolltree.lab.runner import Runner, Shelf, Spec
+from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.trace import Trace
 from studies.command import run_study
+from studies.kept import KEPT, KeptShelf
 from studies.regime import Calibrated, calibrated, regime
 from studies.shelf_runs import Priced, bill, make, price
 from studies.simulated import simulated
 from studies.table_page import write
-from studies.table_runs import BoardCell, TableRuns
+from studies.table_runs import SIMULATED, BoardCell, TableRuns
 from studies.tables import TABLES, TablePlan
 
 
@@ -57,6 +58,8 @@ class BoardSettings:
     """Folder for NAME.md and NAME.json."""
     cache: Path = Path("runs/cache")
     """Finished runs, found again by their content."""
+    kept: Path = KEPT
+    """The runs that the repository keeps."""
     threads: int = 1
     """Threads of processor work."""
 
@@ -119,7 +122,7 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
-    plan, shelf = TABLES[settings.name], Shelf(settings.cache, runner)
+    plan, shelf = TABLES[settings.name], KeptShelf(settings.cache, runner, kept=settings.kept)
     whole = priced(settings, plan)
     print(f"{plan.name}: {bill([p for _, p in whole], shelf)}", flush=True)
     if settings.plan:
@@ -134,7 +137,7 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
 
     def kept(trace: Trace, spec: Spec) -> None:
         found.traces.setdefault(cell_of[spec], []).append(trace)
-        if (took := simulated(trace, spec, runner)) is not None:
+        if (took := trace.total(SIMULATED) or simulated(trace, spec, runner)) is not None:
             found.simulated.setdefault(cell_of[spec], []).append(took)
         if spec in last:  # a seed is whole in every cell
             write(found, settings.out, dict(apart))

@@ -16,9 +16,10 @@ import tyro
 from rolltree.lab.arms import arms
 from rolltree.lab.contrast import measures
 from rolltree.lab.report import versions
-from rolltree.lab.runner import Runner, Shelf, Spec
+from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.trace import Trace, write_json
 from studies.command import run_study
+from studies.kept import KEPT, KeptShelf
 from studies.regime import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
 from studies.shelf_runs import bill, make, price
 
@@ -49,6 +50,8 @@ class CalibrateSettings:
     """Folder for NAME.json."""
     cache: Path = Path("runs/cache")
     """Finished runs, found again by their content."""
+    kept: Path = KEPT
+    """The runs that the repository keeps."""
     threads: int = 1
     """Threads of processor work."""
 
@@ -60,7 +63,7 @@ def main(settings: CalibrateSettings, runner: Runner | None = None) -> Calibrate
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
-    chosen, shelf = regime(settings.name), Shelf(settings.cache, runner)
+    chosen, shelf = regime(settings.name), KeptShelf(settings.cache, runner, kept=settings.kept)
     on = chosen.conditions(settings.budget, settings.end_items)
     tried = [Calibrated(lr, n) for n in settings.updates or chosen.updates for lr in settings.rates or chosen.rates]
     specs = {

@@ -15,12 +15,13 @@ import tyro
 
 from rolltree.lab.arms import arms
 from rolltree.lab.contrast import measures
-from rolltree.lab.runner import Runner, Shelf, Spec
+from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.stats import Asked, corrected, describe
 from rolltree.lab.stats.sequential import look_levels, sequential_holm
 from rolltree.lab.trace import Trace, write_json
 from rolltree.recipe.registry import counter_of
 from studies.command import run_study
+from studies.kept import KEPT, KeptShelf
 from studies.preregistration import FOLDER, Preregistration, committed, read
 from studies.regime import Calibrated, calibrated, regime
 from studies.shelf_runs import Priced, bill, make, price
@@ -39,6 +40,8 @@ class ConfirmSettings:
     """Where preregistrations stand."""
     cache: Path = Path("runs/cache")
     """Finished runs, found again by their content."""
+    kept: Path = KEPT
+    """The runs that the repository keeps."""
     threads: int = 1
     """Threads of processor work."""
 
@@ -60,7 +63,7 @@ def main(settings: ConfirmSettings, runner: Runner | None = None) -> dict[str, s
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
-    shelf = Shelf(settings.cache, runner)
+    shelf = KeptShelf(settings.cache, runner, kept=settings.kept)
 
     def plan(chosen: list[TableArm], first: int, last: int) -> list[Priced]:
         seeds = range(asked.first_seed + first, asked.first_seed + last)

@@ -25,7 +25,7 @@ LOOKS = (8, 14, 20)
 """Fresh seeds at which a confirmation may end."""
 CANDIDATES = 12
 """Most methods that a screen hands on."""
-SCREEN = 8
+SCREEN = 6
 """Seeds of the screen."""
 DROP = 0.2
 """One-sided p above which a screened method is dropped."""

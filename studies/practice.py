@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from rolltree.lab.entry import load_entries
 from rolltree.lab.entry_family import counted, together
+from studies.power import LOOKS, SCREEN
 from studies.stored_table import BETTER, StoredCell, StoredTable
 
 Sentences = Iterator[tuple[str, str]]
@@ -37,7 +38,11 @@ def seeds(path: Path) -> Sentences:
     seen = [(r["effect"], r["power"]) for r in found if r["noise"] == "normal" and r["power"] is not None]
     if seen:
         told = ", ".join(f"{100 * power:.0f} % of effects of {effect:g} points" for effect, power in sorted(seen))
-        yield f"Count seeds: a screen on 8 and a confirmation on up to 20 fresh ones find {told}.", "error-rates.md"
+        most = LOOKS[-1]
+        yield (
+            f"Count seeds: a screen on {SCREEN} and a confirmation on up to {most} fresh ones find {told}.",
+            "error-rates.md",
+        )
 
 
 def claims(folder: Path) -> Sentences:

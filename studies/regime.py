@@ -65,7 +65,7 @@ REGIMES: Mapping[str, Regime] = {
                "arithmetic", 120_000, seconds=45),
         _stale(2, 125_000, 47), _stale(8, 145_000, 55), _stale(32, 220_000, 80),
         Regime("long", "many turns and one outcome at the end, from a policy that reaches 10 to 20 %: for step credits "
-               "and trees", "grid", 80_000, level=4, model="runs/policies/long", seconds=150),
+               "and trees", "grid", 80_000, level=4, model="studies/policies/long", seconds=150),
         Regime("mixed", "256 items of all levels, visited again and again, judged on the third that the first policy "
                "solves least: for controls that remember", "mixed:arithmetic", 150_000, settings=("train.items=256",),
                metric="pass@1 hard", seconds=70),
@@ -79,7 +79,7 @@ REGIMES: Mapping[str, Regime] = {
                updates=(1,)),
         Regime("tails", "answers whose length is asked for by a token and has a heavy tail: for budgets of length and "
                "schedules; simulated time is a cost", "studies/effort.py:Effort", 150_000,
-               model="runs/policies/tails", seconds=80),
+               model="studies/policies/tails", seconds=80),
     )
 }  # fmt: skip
 

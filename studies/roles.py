@@ -8,7 +8,6 @@ wrong. `rolltree evidence rtv`, `sage`, `tmas` and `st_raptor` run these. Same s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import comb
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward
@@ -26,13 +26,14 @@ from rolltree.generate.methods.rtv import Digests, Waves
 from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, RecordWriter
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured as Found
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.waves import waves as waves_of
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.tree import Forest
 from rolltree.tree.table import table
+from studies.questions import Questions
 
 LETTERS = Letters("abcdefgh?!|&")
 ASK, END, BAR, NOT = (LETTERS.alphabet.index(c) for c in "?!|&")
@@ -40,22 +41,15 @@ ALONE, FOLLOWS = 0.3, 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Echo(SingleTurn):
+class Echo(Questions):
     """Say the letter asked for, then "!"."""
 
     name: str = "echo-letter"
-    level: int = 0
-    stop: tuple[str, ...] = ("!",)
-    max_tokens: int = 2
-    max_turns: int = 0
 
-    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+    def asked(self, split: Split, seed: int, number: int) -> tuple[str, str]:
         """Letters in turn."""
-        number = 0
-        while True:
-            letter = LETTERS.alphabet[(number + seed) % 8]
-            yield Item(f"{split}-{seed}-{number}", f"{letter}?", letter)
-            number += 1
+        letter = LETTERS.alphabet[(number + seed) % 8]
+        return f"{letter}?", letter
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """Right or wrong."""
@@ -99,10 +93,11 @@ class Bare(Digests):
         return [type(e)(e.tree, e.node, e.text.rstrip("!")) for e in made]
 
 
-def grown(strategy: TreeStrategy, seed: int, items: int = 200, engine: TabularEngine | None = None) -> Forest:
+def grown(strategy: TreeStrategy, seed: int, items: int = 200, engine: TabularEngine | None = None,
+          account: Budget | None = None) -> Forest:  # fmt: skip
     """A forest of echo trees."""
-    task = Echo()
-    return asyncio.run(grow(strategy, engine or reader(), task, islice(task.items("train", seed), items), seed=seed))
+    task, asked = Echo(), islice(Echo().items("train", seed), items)
+    return asyncio.run(grow(strategy, engine or reader(), task, asked, seed=seed, budget=account))
 
 
 def right(forest: Forest) -> float:
@@ -134,14 +129,18 @@ def waves(n: int = 16, votes: int = 8, q: float = 0.65, **knobs: Any) -> Waves:
 
 def rtv(seed: int) -> Found:
     """A tournament of 16 by 8 votes of accuracy .65, against the exact chance that a right one wins (.841)."""
-    return Found(right(grown(waves(waves=1), seed, items=400)), winner_right(ALONE, 0.65, 8, 4))
+    account = Budget()
+    forest = grown(waves(waves=1), seed, items=400, account=account)
+    return Found(right(forest), winner_right(ALONE, 0.65, 8, 4), acted=counted("rtv", forest, account))
 
 
 def sage(seed: int) -> Found:
     """Second attempts with the first in sight, against first ones; exact: p·f + (1 − p)·p against p."""
     strategy = Waves(1, keep=1, judge=Confidence(), digests=Bare(shown="{digest}|"))
-    forest = grown(strategy, seed, items=400)
-    return Found(right(forest), float(np.mean([t.root.scores["first_wave"] for t in forest if "/" not in t.id])))
+    account = Budget()
+    forest = grown(strategy, seed, items=400, account=account)
+    first = float(np.mean([t.root.scores["first_wave"] for t in forest if "/" not in t.id]))
+    return Found(right(forest), first, acted=counted("sage", forest, account))
 
 
 def regressed(follows: float, seed: int, items: int = 400) -> dict[str, float]:
@@ -168,9 +167,11 @@ class Letter(RecordWriter):
 
 def tmas(seed: int) -> Found:
     """Four rounds of four attempts over two banks against a majority of sixteen; the policy trusts what it is shown."""
-    forest = grown(banked(0.5), seed, items=150, engine=reader(trusts=True))
+    account = Budget()
+    forest = grown(banked(0.5), seed, items=150, engine=reader(trusts=True), account=account)
     flat = grown(Independent(16), seed, items=150, engine=reader(trusts=True))
-    return Found(right(forest), float(np.mean([_majority(tree) for tree in flat])))
+    votes = float(np.mean([_majority(tree) for tree in flat]))
+    return Found(right(forest), votes, acted=counted("tmas", forest, account))
 
 
 def _majority(tree: Any) -> bool:
@@ -199,10 +200,11 @@ def backwards(knows: float = 0.8) -> TabularEngine:
 
 def st_raptor(seed: int) -> Found:
     """The answer from which the question is found again, of four, against a random one of them."""
-    forest = grown(BestJudged(4, Backward("{text}")), seed, items=200, engine=backwards())
+    account = Budget()
+    forest = grown(BestJudged(4, Backward("{text}")), seed, items=200, engine=backwards(), account=account)
     main = [tree for tree in forest if "/" not in tree.id]
     drawn = float(np.mean([leaf.scores["reward"] for tree in main for leaf in tree.leaves()]))
-    return Found(right(forest), drawn)
+    return Found(right(forest), drawn, acted=counted("st_raptor", forest, account))
 
 
 def repeated(forest: Forest) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -25,10 +25,10 @@ from rolltree.generate.runner import grow
 from rolltree.generate.stepsearch import StepSearch
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.lab.claim import Measured
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Task, Verdict
 from rolltree.task.registry import load_task
 from rolltree.tree import Forest, Node, Tree
+from studies.questions import Questions
 
 LETTERS = Letters("abcdefgh!")
 LENGTH, BLOCK = 4, 9
@@ -36,23 +36,17 @@ LENGTH, BLOCK = 4, 9
 
 
 @dataclass(frozen=True, slots=True)
-class Copying(SingleTurn):
+class Copying(Questions):
     """Write the four letters asked for, then "!"; the score is the share of letters that are right."""
 
     name: str = "copying"
-    level: int = 0
-    stop: tuple[str, ...] = ("!",)
     max_tokens: int = LENGTH + 1
-    max_turns: int = 0
 
-    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
-        """Random words."""
-        number = 0
-        while True:
-            key = mix(split, seed, number)
-            word = "".join(LETTERS.alphabet[key >> (3 * i) & 7] for i in range(LENGTH))
-            yield Item(f"{split}-{seed}-{number}", word, word)
-            number += 1
+    def asked(self, split: Split, seed: int, number: int) -> tuple[str, str]:
+        """A random word."""
+        key = mix(split, seed, number)
+        word = "".join(LETTERS.alphabet[key >> (3 * i) & 7] for i in range(LENGTH))
+        return word, word
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """Letter by letter."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolltree.lab.report import duration
-from rolltree.lab.runner import Shelf, Spec
+from rolltree.lab.runner import Spec
 from rolltree.lab.trace import LabError, Trace
+from studies.kept import KeptShelf
 
 SLOW = {"vcpo": 2.5, "poly_ppo": 4.0, "aepo": 1.5, "arpo": 1.5, "mars2": 2.0, "ettrl": 1.5}
 """Recipes that take so many times the processor time of the baseline for a token."""
@@ -32,10 +33,13 @@ class Bill:
     finished: int
     seconds: float
     """Of processor time that is left."""
+    elsewhere: int = 0
+    """Runs that the repository keeps, but from other code or libraries; they are made again."""
 
     def __str__(self) -> str:
         hours = self.seconds / 3600
-        return f"{self.runs} runs, {self.finished} finished; about {hours:.1f} core-hours are left"
+        kept = f" ({self.elsewhere} are kept from other code or libraries)" if self.elsewhere else ""
+        return f"{self.runs} runs, {self.finished} finished{kept}; about {hours:.1f} core-hours are left"
 
 
 def price(spec: Spec, seconds: float) -> Priced:
@@ -43,7 +47,7 @@ def price(spec: Spec, seconds: float) -> Priced:
     return Priced(spec, seconds * SLOW.get(spec.arm.recipe, 1.0))
 
 
-def bill(plan: Sequence[Priced], shelf: Shelf) -> Bill:
+def bill(plan: Sequence[Priced], shelf: KeptShelf) -> Bill:
     """What is left. Prices are corrected by how the finished runs of the plan compare with theirs."""
     left, asked, paid = 0.0, 0.0, 0.0
     finished = 0
@@ -55,10 +59,13 @@ def bill(plan: Sequence[Priced], shelf: Shelf) -> Bill:
         finished += 1
         if (took := trace.total("time/processor")) is not None:
             asked, paid = asked + one.seconds, paid + took
-    return Bill(len(plan), finished, left * (paid / asked if asked else 1.0))
+    _, elsewhere = shelf.counted(one.spec for one in plan)
+    return Bill(len(plan), finished, left * (paid / asked if asked else 1.0), elsewhere)
 
 
-def make(plan: Sequence[Priced], shelf: Shelf, kept: Callable[[Trace, Spec], None], say: Callable[[str], None]) -> None:
+def make(
+    plan: Sequence[Priced], shelf: KeptShelf, kept: Callable[[Trace, Spec], None], say: Callable[[str], None]
+) -> None:
     """Make what is missing, in order; `kept` is told of every run, finished before or now. Ctrl-C loses only the run
     under way, and a later call goes on in the middle of that one where it has a checkpoint."""
     with alone(shelf.folder):
@@ -71,6 +78,7 @@ def make(plan: Sequence[Priced], shelf: Shelf, kept: Callable[[Trace, Spec], Non
                 took = made.total("time/processor") or made.cost("seconds")
                 say(f"[{number}/{len(plan)}] {one.spec.arm.label} on {one.spec.conditions.task}, seed {one.spec.seed}: "
                     f"{duration(took)}")  # fmt: skip
+            shelf.keep(one.spec, made)
             kept(made, one.spec)
 
 

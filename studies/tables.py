@@ -30,7 +30,7 @@ class TablePlan:
     regimes: tuple[str, ...]
     factors: tuple[float, ...] = (1.0,)
     """Multiples of the calibrated rate; each is a column of its own."""
-    seeds: int = 8
+    seeds: int = 6
     baseline_seeds: int = 20
     """Seeds of the first row in each column: its mean, spread and collapses are what all rows are read against."""
     settings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Policies that regimes start from: `python -m studies.warm long` (or tails), written to `runs/policies/NAME`.
+"""Policies that regimes start from: `python -m studies.warm long` (or tails), written to `studies/policies/NAME`.
 
 The embedded policy imitates noisy play of the regime's task, some demonstrations at a time, until its held-out pass@1
 lies in the band that the regime asks for. A policy above the band is refused: it began too well or learned too fast.
@@ -69,7 +69,7 @@ class WarmSettings:
     """Held-out items of a measurement, with 4 samples each."""
     seed: int = 0
     """Where chance starts: the same seed gives the same result."""
-    out: Path = Path("runs/policies")
+    out: Path = Path("studies/policies")
     """Folder that the policy's own is made in."""
     threads: int = 1
     """Threads of processor work."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolltree.metrics.log import read_metrics
-from studies.chat.page import Curve, Point, write
+from studies.chat.page import Curve, Point, read, write
 from studies.command import run_study
 
 DATA = "sums.jsonl"
@@ -47,20 +47,26 @@ class ChatSettings:
     """Folder of the runs."""
     out: Path = Path("docs/measured")
     """Folder of the page, its figure and its numbers."""
+    again: bool = False
+    """Make every run anew, also those whose numbers stand beside the page."""
     publish: bool = False
     """Write the page of the runs that are finished, and start none."""
 
 
 def main(settings: ChatSettings) -> None:
-    """Make every run that is not there yet, one after the other, and write the page."""
+    """Make every run that is not there yet, one after the other, and write the page. A run is there where its folder
+    is, or where its numbers stand beside the page."""
     if not settings.publish:
         subprocess.run([sys.executable, "examples/chat/make_sums.py", DATA], check=True)
+    stored = () if settings.again else read(settings.out, settings.steps)
+    known = {(c.recipe, c.way, c.seed): c for c in stored}
     curves: list[Curve] = []
     for seed in range(settings.seeds):
         for way in WAYS:
             for recipe in RECIPES:
                 place = settings.runs / f"{recipe}-{way.replace(' ', '-')}-{seed}"
-                if not settings.publish and not finished(place, settings.steps):
+                stands = known.get((recipe, way, seed))
+                if stands is None and not settings.publish and not finished(place, settings.steps):
                     told = [*command(recipe, way, seed, settings), "--out", str(place)]
                     if any(place.glob("checkpoints/step-*")):
                         told.append("--resume")
@@ -71,6 +77,8 @@ def main(settings: ChatSettings) -> None:
                     if not settings.publish:  # who only reads touches no run, which may still be saving
                         shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a gigabyte and a half each
                     curves.append(Curve(recipe, way, seed, tuple(points(place))))
+                elif stands is not None:
+                    curves.append(stands)
     commands = [command(recipe, way, 0, settings) for way in WAYS for recipe in RECIPES]
     write(settings.out, curves, commands, settings.seeds)
 

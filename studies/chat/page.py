@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rolltree.lab.stats.interval import t_interval
 from rolltree.lab.trace import write_json
+from rolltree.tree.json_text import read_json
 from studies.exact.chart import lines
 
 ENOUGH = 0.3
@@ -49,6 +50,14 @@ class Curve:
     def enough_at(self) -> float | None:
         """Processor seconds at the first evaluation with enough gain; None where there was none."""
         return next((p.processor for p in self.points if p.form - self.points[0].form >= ENOUGH), None)
+
+
+def read(out: Path, steps: int) -> list[Curve]:
+    """The runs of so many steps whose numbers stand beside the page; none where there is no page."""
+    path = out / "chat-learning.json"
+    told = read_json(path.read_bytes()) if path.is_file() else []
+    curves = [Curve(c["recipe"], c["way"], int(c["seed"]), tuple(Point(**p) for p in c["points"])) for c in told]
+    return [c for c in curves if c.points[-1].step == steps]
 
 
 def write(out: Path, curves: Sequence[Curve], commands: Sequence[Sequence[str]], seeds: int) -> None:
@@ -126,8 +135,8 @@ rolltree models get smollm2-135m
 python -m studies.chat.learn
 ```
 
-makes every run, one after the other, and writes this page; it may be stopped and called again. Single runs, in a
-checkout:
+makes every run whose numbers do not stand beside this page, one after the other (with `--again`, all of them), and
+writes the page; it may be stopped and called again. Single runs, in a checkout:
 
 ```
 python examples/chat/make_sums.py sums.jsonl

@@ -5,34 +5,37 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
-from rolltree.control.schedule import Rollout, Segment
+from rolltree.control.schedule import Segment
 from studies.clock.hardware import Hardware
-from studies.clock.work import Job
 
 SLACK = 1e-6
 """Tokens by which a float may miss a whole number of them."""
 
 
-@dataclass(slots=True, eq=False)
-class Trip:
-    """A rollout from one start to its next report."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Running:
+    """A sequence that an engine decodes."""
 
-    rollout: Rollout
-    job: Job
-    turn: int
+    id: int
     left: int
-    """Tokens of this turn still to be made."""
-    engine: SimEngine | None = None
+    """Tokens still to be made until it leaves the engine."""
+    context: int = 0
+    """Tokens that stood before `made`."""
+    engine: SimEngine[Any] | None = None
     began: float = 0.0
     """The engine's progress when the present run of tokens began."""
     made: list[Segment] = field(default_factory=list[Segment])
     loose: int = 0
-    """Tokens of `made` that belong to the present turn."""
+    """Tokens of `made` that a stop in the middle of a turn may take back."""
+
+
+R = TypeVar("R", bound=Running)
 
 
 @dataclass(slots=True, eq=False)
-class SimEngine:
+class SimEngine(Generic[R]):
     """Progress counts the tokens that a sequence present all along would have made."""
 
     index: int
@@ -42,13 +45,13 @@ class SimEngine:
     stall: float = 0.0
     """Seconds of prefill and reloading that come before the next step."""
     at: float = 0.0
-    active: dict[int, Trip] = field(default_factory=dict[int, Trip])
-    """Sequences that decode, by rollout."""
+    active: dict[int, R] = field(default_factory=dict[int, R])
+    """Sequences that decode, by their ids."""
     held: int = 0
     """Sequences that wait for an environment."""
     epoch: int = 0
     """Counts forecasts: an older one is void."""
-    _ends: list[tuple[float, int, int, Trip]] = field(default_factory=list[tuple[float, int, int, Trip]])
+    _ends: list[tuple[float, int, int, R]] = field(default_factory=list[tuple[float, int, int, R]])
     _added: int = 0
     _steps: list[float] = field(default_factory=list[float])
 
@@ -68,16 +71,16 @@ class SimEngine:
         if self.active:
             self.progress += (passed - stalled) / self._steps[len(self.active)]
 
-    def add(self, trip: Trip, context: int) -> None:
+    def add(self, trip: R, prefill: int) -> None:
         """Decode a sequence from now on, after a prefill of so many tokens."""
         trip.engine, trip.began = self, self.progress
-        self.stall += self.hardware.prefill * context
-        self.active[trip.rollout.id] = trip
+        self.stall += self.hardware.prefill * prefill
+        self.active[trip.id] = trip
         # A rollout that was stopped before it made a token may come back with the same end.
         self._added += 1
-        heapq.heappush(self._ends, (self.progress + trip.left, trip.rollout.id, self._added, trip))
+        heapq.heappush(self._ends, (self.progress + trip.left, trip.id, self._added, trip))
 
-    def cut(self, trip: Trip) -> None:
+    def cut(self, trip: R) -> None:
         """Book what a sequence has made by now."""
         tokens = min(math.floor(self.progress - trip.began + SLACK), trip.left)
         if tokens > 0:
@@ -86,12 +89,12 @@ class SimEngine:
             trip.loose += tokens
             trip.began += tokens
 
-    def remove(self, trip: Trip) -> None:
+    def remove(self, trip: R) -> None:
         """Stop a sequence, what it made booked."""
         self.cut(trip)
-        del self.active[trip.rollout.id]
+        del self.active[trip.id]
 
-    def due(self) -> Trip | None:
+    def due(self) -> R | None:
         """A sequence that has made all its tokens, taken off; None if there is none.
 
         One at a time: what follows from one end may stop others that end at the same moment.
@@ -112,14 +115,15 @@ class SimEngine:
         ahead = max(self._ends[0][0] - self.progress, 0.0)
         return self.at + self.stall + ahead * self._steps[len(self.active)]
 
-    def reload(self, version: int) -> None:
-        """Take new weights while sequences are under way: they go on after their contexts were computed anew."""
+    def reload(self, version: int, seconds: float) -> None:
+        """Take new weights while sequences are under way: they go on after so many seconds, and after their contexts
+        were computed anew."""
         contexts = 0
         for trip in self.active.values():
             self.cut(trip)
-            contexts += self.hardware.prompt + trip.rollout.tokens + sum(s.tokens for s in trip.made)
-        self.stall += self.hardware.sync + self.hardware.prefill * contexts
+            contexts += trip.context + sum(s.tokens for s in trip.made)
+        self.stall += seconds + self.hardware.prefill * contexts
         self.version = version
 
-    def _void(self, trip: Trip) -> bool:
-        return self.active.get(trip.rollout.id) is not trip
+    def _void(self, trip: R) -> bool:
+        return self.active.get(trip.id) is not trip

@@ -26,6 +26,10 @@ class Hardware:
     """Seconds of one device per trained token."""
     sync: float = 5.0
     """Seconds of an update of the weights on an engine."""
+    hidden: float = 0.0
+    """Share of an update that is transferred in the background, while engines decode with the weights they have."""
+    verifiers: int = 0
+    """Devices that verify, one rollout each at a time; 0 = as many as are asked for, elsewhere."""
     waves: int = 8
     """Engines that reload one after the other do so in this many waves."""
     colocated: bool = True

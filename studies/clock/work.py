@@ -69,6 +69,12 @@ class Job(NamedTuple):
     waits: tuple[float, ...] = ()
     fails: bool = False
     """Whether it fails at its end."""
+    reads: tuple[int, ...] = ()
+    """Tokens of the answers of the environment, which are prefilled; none where it is empty."""
+    verify: float = 0.0
+    """Seconds that a verifier takes at its end."""
+    pool: str = ""
+    """Which pool of engines it belongs to; "" = any."""
 
 
 class WorkItem(NamedTuple):

@@ -21,8 +21,9 @@ from torch import Tensor
 from rolltree.objective.paired_field import grades, paired_field
 from rolltree.policy.flow.net import FlowNet
 from rolltree.policy.flow.sde import step
+from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
-from rolltree.policy.quantised import quantised
+from rolltree.policy.precision import rounded_copy
 from rolltree.task.digits.rewards import probabilities
 from studies.latents.learn import interval
 
@@ -81,7 +82,7 @@ def run(study: PairedStudy, seed: int, *, explore: bool) -> tuple[float, float, 
         label = torch.randint(10, (4,)).repeat_interleave(study.group)
         seeds = torch.randn(4, many, 64)
         if explore:
-            coarse, told = quantised(old, study.bits), label[:: study.group].repeat_interleave(many)
+            coarse, told = rounded_copy(old, integers(study.bits)), label[:: study.group].repeat_interleave(many)
             rough = outcomes(images(coarse, seeds.reshape(-1, 64), told), told).reshape(4, many)
             seeds = torch.stack([s[extremes(o, study.group)] for s, o in zip(seeds, rough, strict=True)])
         x0 = images(old, seeds.reshape(-1, 64), label)

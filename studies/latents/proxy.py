@@ -14,8 +14,9 @@ from scipy.stats import spearmanr
 
 from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
+from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
-from rolltree.policy.quantised import quantised
+from rolltree.policy.precision import rounded_copy
 from rolltree.task.digits.task import Digits
 from rolltree.task.protocol import Item
 from rolltree.tree.node import join_actions
@@ -44,7 +45,10 @@ def outcomes(model: Any, noise: float, shift: int, reward: str, label: int, seed
 def correlation(bits: int, noise: float, reward: str, label: int) -> float:
     """Of the copy's ranking with the policy's."""
     net = load_model("digits").model
-    coarse, fine = outcomes(quantised(net, bits), 0.0, 1, reward, label), outcomes(net, noise, 2, reward, label)
+    coarse, fine = (
+        outcomes(rounded_copy(net, integers(bits)), 0.0, 1, reward, label),
+        outcomes(net, noise, 2, reward, label),
+    )
     return float(spearmanr(coarse, fine).statistic)  # pyright: ignore[reportAttributeAccessIssue]
 
 

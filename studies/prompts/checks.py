@@ -7,6 +7,7 @@ import numpy as np
 from rolltree.control.beliefs import Beliefs
 from rolltree.control.history import History
 from rolltree.control.methods.dars import Dars, Schedule
+from rolltree.control.methods.dart import Dart
 from rolltree.control.methods.dots import Dots
 from rolltree.control.methods.drive import Drive
 from rolltree.control.methods.gdro import PromptGdro, Reading, RolloutGdro
@@ -56,6 +57,11 @@ def drive(seed: int) -> Measured:
     """The hardest quarter after 40,000 rollouts: broad, then hard, against the broad stage alone."""
     value = hardest_quarter(Drive(200, (72, 50, 25), broad=60, each=8, hard=64), seed, 40_000)
     return Measured(value, hardest_quarter(Shuffled(200), seed, 40_000))
+
+
+def dart(seed: int) -> Measured:
+    """The hardest quarter after 40,000 rollouts: DART's widths and rescues against the same width everywhere."""
+    return Measured(hardest_quarter(Dart(), seed, 40_000), hardest_quarter(Shuffled(200), seed, 40_000))
 
 
 def hard_share(schedule: Schedule | None, seed: int, width: int = 8) -> tuple[float, float]:

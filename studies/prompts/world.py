@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.control.history import History
-from rolltree.control.order import Delivery, Grades, Order
+from rolltree.control.order import Delivery, Grades, Order, Written
 from rolltree.control.plan import Apart, Control, Plan, Step, refilled
 from rolltree.task.protocol import Item
 
@@ -91,10 +91,15 @@ class PromptWorld:
             # What these prompts foretell of themselves: their pass rates at the start, unknown lengths.
             said = f"{round(8 * float(sigmoid(self.begun[index(order)])))} 10"
             return Delivery(order, (), (4,) * n, 4 * n, texts=(said,) * n)
+        if order.given:
+            # A success of before, judged as it was.
+            return Delivery(order, (1.0,) * len(order.given), (10,) * len(order.given), solved_text=ANSWER)
         right = self.rng.random(n) < self.rate(order)
         texts = (ANSWER,) * n if order.texts else ()
         solved = ANSWER if right.any() else ""
-        return Delivery(order, tuple(right.astype(float)), (10,) * n, 10 * n, solved_text=solved, texts=texts)
+        written = (Written((ANSWER,)),) * n if order.texts else ()
+        return Delivery(order, tuple(right.astype(float)), (10,) * n, 10 * n, solved_text=solved, texts=texts,
+                        turns=(0,) * n, written=written)  # fmt: skip
 
     def pass_time(self, delivered: Sequence[Delivery]) -> None:
         """One step of training and drift."""

@@ -85,6 +85,8 @@ class Found:
     passes: bool
     """Whether the answer passes the tests that are seen."""
     written: int
+    mended: int
+    """Programs that were edits of others."""
 
 
 def found(rules: CodeTreeRules, world: Editor, seed: int, generations: int = GENERATIONS) -> Found:
@@ -95,7 +97,8 @@ def found(rules: CodeTreeRules, world: Editor, seed: int, generations: int = GEN
     made = written(graph)
     answer = plan.accepted or graph.best(made)
     right = answer.payload.right if answer is not None else ()
-    return Found(bool(right) and all(right), bool(right) and all(right[:SEEN]), len(made))
+    return Found(bool(right) and all(right), bool(right) and all(right[:SEEN]), len(made),
+                 sum(node.depth > 1 for node in made))  # fmt: skip
 
 
 ARMS: Mapping[str, CodeTreeRules] = {
@@ -115,7 +118,10 @@ def rates(arm: str, world: Editor, seeds: Sequence[int]) -> tuple[float, float]:
 def codetree(seed: int) -> Measured:
     """CodeTree against as many independent programs."""
     seeds = range(400 * seed, 400 * (seed + 1))
-    return Measured(rates("CodeTree", Editor(), seeds)[0], rates("independent", Editor(), seeds)[0])
+    ours, alone = ([found(ARMS[arm], Editor(), s) for s in seeds] for arm in ("CodeTree", "independent"))
+    mended = float(np.mean([r.mended for r in ours]))
+    return Measured(float(np.mean([r.solved for r in ours])), float(np.mean([r.solved for r in alone])),
+                    acted={"programs mended a search": mended})  # fmt: skip
 
 
 @dataclass(frozen=True)

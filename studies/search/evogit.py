@@ -46,8 +46,9 @@ class Compared(Editor):
 
 
 def run(k: int, accuracy: float, seed: int, *, every: int = 3, generations: int = GENERATIONS,
-        population: int = 16) -> tuple[float, float, int]:  # fmt: skip
-    """Mean and best value of the population at the end, and how many artifacts are left in it."""
+        population: int = 16) -> tuple[float, float, int, int]:  # fmt: skip
+    """Mean and best value of the population at the end, how many artifacts are left in it, and how often a merge took
+    the places of two."""
     land = Landscape(k, mix("land", k, seed))
     plan = EvoGit(EvoGitRules(population, every))
     graph = SearchGraph[Artifact]((0,) * 5)
@@ -56,14 +57,14 @@ def run(k: int, accuracy: float, seed: int, *, every: int = 3, generations: int 
         rng=lambda turn: np.random.default_rng(mix("turn", seed, turn)),
     ))  # fmt: skip
     values = [land.value(node.payload) for node in plan.alive]
-    return float(np.mean(values)), max(values), len({node.payload for node in plan.alive})
+    return float(np.mean(values)), max(values), len({node.payload for node in plan.alive}), plan.replaced["merge"]
 
 
 def merges(seed: int) -> Measured:
     """Mean value of the population with merges against none, where blocks are separable and the judge is right."""
     seeds = range(8 * seed, 8 * (seed + 1))
-    merging, editing = (float(np.mean([run(0, 1.0, s, every=every)[0] for s in seeds])) for every in (3, 0))
-    return Measured(merging, editing)
+    merging, editing = (np.array([run(0, 1.0, s, every=every) for s in seeds]).mean(0) for every in (3, 0))
+    return Measured(float(merging[0]), float(editing[0]), acted={"merges that took two places": float(merging[3])})
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def main(settings: EvoGitSettings) -> None:
 
 
 def _told(k: int, q: float, every: int, seeds: Sequence[int]) -> str:
-    mean, best, different = np.array([run(k, q, s, every=every) for s in seeds]).mean(0)
+    mean, best, different, _ = np.array([run(k, q, s, every=every) for s in seeds]).mean(0)
     return f"{'merging' if every else 'editing'}: mean {mean:.3f} best {best:.3f} different {different:.1f}"
 
 

@@ -8,42 +8,33 @@ traps both look the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.methods.maxs import Foresight, LookAheadSteps
 from rolltree.generate.runner import grow
+from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
-from rolltree.task.nano.single import SingleTurn
-from rolltree.task.protocol import Item, Split, Verdict
+from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest
 from studies.command import run_study
+from studies.questions import Questions
 
 LETTERS = Letters("gtabcd!?")
 LENGTH = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Path(SingleTurn):
+class Path(Questions):
     """Be on the good path."""
 
     name: str = "path"
-    level: int = 0
-    stop: tuple[str, ...] = ("!",)
     max_tokens: int = LENGTH + 1
-    max_turns: int = 0
-
-    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
-        """The same question again and again."""
-        number = 0
-        while True:
-            yield Item(f"{split}-{seed}-{number}", "?", "g")
-            number += 1
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """The first step says it."""
@@ -68,11 +59,14 @@ def policy(*, trap: bool = True) -> TabularEngine:
     return TabularEngine(row, LETTERS)
 
 
-def grown(rule: Foresight, seed: int, items: int = 200, *, trap: bool = True, **knobs: Any) -> Forest:
+def grown(rule: Foresight, seed: int, items: int = 200, *, trap: bool = True, account: Budget | None = None,
+          **knobs: Any) -> Forest:  # fmt: skip
     """A forest of paths."""
-    task = Path()
-    strategy = LookAheadSteps(1, step=1, delimiter="", rule=rule, **knobs)
-    return asyncio.run(grow(strategy, policy(trap=trap), task, islice(task.items("train", seed), items), seed=seed))
+    asked, strategy = (
+        islice(Path().items("train", seed), items),
+        LookAheadSteps(1, step=1, delimiter="", rule=rule, **knobs),
+    )
+    return asyncio.run(grow(strategy, policy(trap=trap), Path(), asked, seed=seed, budget=account))
 
 
 def good(forest: Forest) -> float:
@@ -83,8 +77,9 @@ def good(forest: Forest) -> float:
 def traps(seed: int) -> Measured:
     """Foresight with the variance terms and without, over the first step and at a low temperature of the choice."""
     rules = (Foresight(0.1, delta=-1.0), Foresight(0.1, 0.0, 0.0, -1.0))
-    with_, without = (good(grown(rule, seed, 150, steps=1)) for rule in rules)
-    return Measured(with_, without)
+    account = Budget()
+    with_, without = grown(rules[0], seed, 150, account=account, steps=1), grown(rules[1], seed, 150, steps=1)
+    return Measured(good(with_), good(without), acted=counted("maxs", with_, account))
 
 
 RULES = {

@@ -10,16 +10,21 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from rolltree.errors import unknown
 from rolltree.lab.arms import Arm
 from rolltree.lab.claim import Measured
 from rolltree.lab.frozen import BASELINES, MANY, FrozenRunner
 from rolltree.lab.runner import Conditions, Spec
+from rolltree.lab.stats.paired import paired_interval
+from rolltree.recipe.registry import counter_of
 from studies.command import run_study
 
 TOKENS, ITEMS = 250, 48
+Row = Mapping[str, float]
 VERIFIED = Arm("verified best of n", "best_of_n", (("final", "best"), ("n", MANY), ("worth", "verifier")))
 ARMS: Mapping[str, Arm] = {
     "one": Arm("one rollout", "best_of_n", (("n", 1),)),
@@ -28,6 +33,10 @@ ARMS: Mapping[str, Arm] = {
     "ets": Arm("ets", "ets"),
     "beam": Arm("beam", "ets", (("select", "beam"),)),
     "dvts": Arm("dvts", "ets", (("select", "dvts"),)),
+    **{
+        f"{select}, best": Arm(f"{select}, best", "ets", (("final", "best"), ("select", select), ("width", 12)))
+        for select in ("ets", "rebase", "beam", "dvts")
+    },
     "mcts": Arm("mcts", "mcts"),
     "mcts verified": Arm("mcts verified", "mcts", (("final", "best"), ("worth", "verifier"))),
     "i_mcts": Arm("i_mcts", "i_mcts"),
@@ -36,12 +45,24 @@ ARMS: Mapping[str, Arm] = {
 }
 
 
-def accuracy(arm: Arm, seed: int, *, tokens: int = TOKENS, items: int = ITEMS, task: str = "countdown") -> float:
-    """Share of held-out items answered right with so many tokens each."""
+def answered(arm: Arm, seed: int, *, tokens: int = TOKENS, items: int = ITEMS, task: str = "countdown") -> Row:
+    """The numbers of held-out items answered with so many tokens each."""
     spec = Spec(arm, seed, Conditions(task, float(tokens * items), eval_items=items))
     with tempfile.TemporaryDirectory() as folder:
         trace = FrozenRunner().run(spec, Path(folder), lambda cost, what: None)
-    return float(trace.rows[0]["eval/pass@1"])
+    return {name: float(value) for name, value in trace.rows[0].items()}
+
+
+def accuracy(arm: Arm, seed: int, **asked: Any) -> float:
+    """Share of them answered right."""
+    return answered(arm, seed, **asked)["eval/pass@1"]
+
+
+def held(name: str, against: float, seed: int) -> Measured:
+    """An arm against a number, with what proves that it searched."""
+    row, counter = answered(ARMS[name], seed), counter_of(ARMS[name].recipe)
+    assert counter is not None
+    return Measured(row["eval/pass@1"], against, acted={counter.metric: row[counter.metric]})
 
 
 def _best(names: Sequence[str], seed: int) -> float:
@@ -50,17 +71,17 @@ def _best(names: Sequence[str], seed: int) -> float:
 
 def best_of_n(seed: int) -> Measured:
     """The most confident of as many rollouts as the tokens buy against one rollout."""
-    return Measured(accuracy(ARMS["most confident"], seed), accuracy(ARMS["one"], seed))
+    return held("most confident", accuracy(ARMS["one"], seed), seed)
 
 
 def mcts(seed: int) -> Measured:
     """MCTS against the better of majority and most confident."""
-    return Measured(accuracy(ARMS["mcts"], seed), _best(("majority", "most confident"), seed))
+    return held("mcts", _best(("majority", "most confident"), seed), seed)
 
 
 def tot(seed: int) -> Measured:
     """Depth first with the verifier against as many rollouts as the tokens buy, chosen among by the verifier too."""
-    return Measured(accuracy(ARMS["tot"], seed), accuracy(ARMS["verified"], seed))
+    return held("tot", accuracy(ARMS["verified"], seed), seed)
 
 
 @dataclass(frozen=True)
@@ -75,15 +96,29 @@ class FrozenSettings:
     """Most tokens for an item."""
     task: str = "countdown"
     """A task's name."""
+    first: int = 0
+    """The first seed: other items, for what is to be confirmed."""
+    arms: tuple[str, ...] = ()
+    """Arms by name; none = all."""
 
 
 def main(settings: FrozenSettings) -> None:
-    """A line for each arm: mean accuracy and its standard error over seeds."""
-    for name, arm in ARMS.items():
-        found = [accuracy(arm, seed, tokens=settings.tokens, items=settings.items, task=settings.task)
-                 for seed in range(settings.seeds)]  # fmt: skip
-        error = float(np.std(found, ddof=1)) / len(found) ** 0.5 if len(found) > 1 else 0.0
-        print(f"{name:18s} {100 * np.mean(found):5.1f} ± {100 * error:.1f} %", flush=True)
+    """A line for each arm: mean accuracy and its standard error over seeds; what it is ahead of each baseline by, with
+    a 95 % interval over seeds.
+    """
+    asked: dict[str, Any] = {"tokens": settings.tokens, "items": settings.items, "task": settings.task}
+    found: dict[str, list[float]] = {}
+    for name in settings.arms or tuple(ARMS):
+        if name not in ARMS:
+            raise unknown("arm", name, ARMS)
+        seeds = range(settings.first, settings.first + settings.seeds)
+        found[name] = mine = [accuracy(ARMS[name], seed, **asked) for seed in seeds]
+        error = float(np.std(mine, ddof=1)) / len(mine) ** 0.5 if len(mine) > 1 else 0.0
+        told = f"{name:18s} {100 * np.mean(mine):5.1f} ± {100 * error:.1f} %"
+        for other in (arm.label for arm in BASELINES if arm.label in found and arm.label != name and len(mine) > 1):
+            ahead = paired_interval(mine, found[other])
+            told += f"  against {other} {100 * ahead.estimate:+.1f} ({100 * ahead.low:+.1f} to {100 * ahead.high:+.1f})"
+        print(told, flush=True)
 
 
 if __name__ == "__main__":

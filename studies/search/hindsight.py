@@ -96,7 +96,8 @@ def arm(how: Choice, right: float, seed: int, items: int = 20) -> tuple[float, f
 
 def filtered(seed: int) -> Measured:
     """Steps kept by a grader that is right at .9 against as many of successful rollouts."""
-    return Measured(arm("graded", 0.9, seed)[0], arm("successful", 0.9, seed)[0])
+    goals, failed = arm("graded", 0.9, seed)
+    return Measured(goals, arm("successful", 0.9, seed)[0], acted={"share of kept steps from failed rollouts": failed})
 
 
 @dataclass(frozen=True)

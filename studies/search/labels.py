@@ -9,8 +9,10 @@ import numpy as np
 
 from rolltree.analysis.step_head import auc, fitted, hidden_at
 from rolltree.analysis.step_rows import labelled
+from rolltree.control.ledger import Budget
 from rolltree.generate.methods.step_labels import StepLabels
 from rolltree.generate.runner import grow
+from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
 from rolltree.task.registry import load_task
 from rolltree.tree import Node, Tree
@@ -23,11 +25,12 @@ def head(seed: int, items: int = 64) -> Measured:
     """AUC on the steps of the last quarter of the prompts, by a head fitted on the others and by confidence."""
     from rolltree.engine.local import LocalEngine
 
-    async def run() -> tuple[float, float]:
+    async def run() -> Measured:
         engine, task = LocalEngine("nano"), load_task("countdown")
         try:
             asked = islice(task.items("train", seed), items)
-            forest = list(await grow(StepLabels(4, 8), engine, task, asked, seed=seed))
+            account = Budget()
+            forest = list(await grow(StepLabels(4, 8), engine, task, asked, seed=seed, budget=account))
             parts = [valued(trees) for trees in (forest[: 3 * items // 4], forest[3 * items // 4 :])]
             x = [np.stack([await hidden_at(engine, tree, node) for tree, node, _ in part]) for part in parts]
             y = [np.array([value for _, _, value in part]) for part in parts]
@@ -35,9 +38,10 @@ def head(seed: int, items: int = 64) -> Measured:
             await engine.close()
         made = fitted(x[0], y[0], RIDGE, "nano")
         sure = np.array([float(np.exp(node.logp.mean())) if node.logp is not None else 0.0 for _, node, _ in parts[1]])
-        return auc(made.of(x[1]), y[1]) or 0.5, auc(sure, y[1]) or 0.5
+        moved = counted("step_labels", forest, account)
+        return Measured(auc(made.of(x[1]), y[1]) or 0.5, auc(sure, y[1]) or 0.5, acted=moved)
 
-    return Measured(*asyncio.run(run()))
+    return asyncio.run(run())
 
 
 def valued(trees: list[Tree]) -> list[tuple[Tree, Node, float]]:

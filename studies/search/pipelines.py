@@ -47,8 +47,8 @@ class Pipelines:
         return out
 
 
-def best_worth(rho: float, seed: int, *, flat: bool = False, c: float = 2.0, prior: float = 0.2) -> float:
-    """The best worth of ten runs. With `prior` = 0 it is plain UCT, whose first child comes first."""
+def searched(rho: float, seed: int, *, flat: bool = False, c: float = 2.0, prior: float = 0.2) -> SearchGraph[Choices]:
+    """Ten runs. With `prior` = 0 it is plain UCT, whose first child comes first."""
     world = Pipelines(seed, rho)
     plan = Introspective(RUNS, c=c, prior=prior, flat=flat)
 
@@ -59,8 +59,12 @@ def best_worth(rho: float, seed: int, *, flat: bool = False, c: float = 2.0, pri
 
     graph = SearchGraph[Choices](())
     done = search(plan, graph, make, turns=RUNS, rng=np.random.default_rng)
-    asyncio.run(done)
-    return max(n.value for n in graph if n.value is not None)
+    return asyncio.run(done)
+
+
+def best_worth(rho: float, seed: int, **knobs: Any) -> float:
+    """The best worth of ten runs."""
+    return max(n.value for n in searched(rho, seed, **knobs) if n.value is not None)
 
 
 def means(rhos: Sequence[float], seeds: int, **knobs: Any) -> list[float]:
@@ -72,7 +76,8 @@ def imcts(seed: int) -> Measured:
     """The blended descent with priors of correlation 0.5 against one with priors that know nothing."""
     seeds = range(100 * seed, 100 * seed + 100)
     blended, blind = ([best_worth(rho, s) for s in seeds] for rho in (0.5, 0.0))
-    return Measured(float(np.mean(blended)), float(np.mean(blind)))
+    graded = sum(node.parent is not None for node in searched(0.5, seeds[0]))
+    return Measured(float(np.mean(blended)), float(np.mean(blind)), acted={"pipelines graded before a run": graded})
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,25 @@ the corrector wrote.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.judge.protocol import Opinion, Question
 from rolltree.generate.methods.scope import CORRECTOR, Repaired
 from rolltree.generate.runner import grow
+from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
-from rolltree.task.nano.single import SingleTurn
-from rolltree.task.protocol import Item, Split, Verdict
+from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest
 from rolltree.tree.steps import solved
 from studies.command import run_study
+from studies.questions import Questions
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
@@ -35,21 +37,11 @@ STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Chain(SingleTurn):
+class Chain(Questions):
     """Six good steps."""
 
     name: str = "chain"
-    level: int = 0
-    stop: tuple[str, ...] = ("!",)
     max_tokens: int = 2 * STEPS
-    max_turns: int = 0
-
-    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
-        """The same question again and again."""
-        number = 0
-        while True:
-            yield Item(f"{split}-{seed}-{number}", "?", "g")
-            number += 1
 
     async def verify(self, item: Item, state: Any, text: str) -> Verdict:
         """All six, each with its comma but the last, which has the mark."""
@@ -93,11 +85,11 @@ class Reader:
         ]
 
 
-def grown(strategy: Repaired, seed: int, items: int = 60, wrong: float = 0.4) -> Forest:
+def grown(strategy: Repaired, seed: int, items: int = 60, wrong: float = 0.4, account: Budget | None = None) -> Forest:
     """A forest of repaired groups."""
     task = Chain()
-    asked = islice(task.items("train", seed), items)
-    return asyncio.run(grow(strategy, chain(wrong), task, asked, seed=seed, roles={CORRECTOR: chain(0.0)}))
+    asked, roles = islice(task.items("train", seed), items), {CORRECTOR: chain(0.0)}
+    return asyncio.run(grow(strategy, chain(wrong), task, asked, seed=seed, roles=roles, budget=account))
 
 
 def varied(forest: Forest) -> float:
@@ -116,7 +108,9 @@ REPAIR = Repaired(8, Reader(), most=0.5)
 
 def groups(seed: int) -> Measured:
     """Groups with both kinds, with half of the failed rollouts repaired and with none; same rollouts otherwise."""
-    return Measured(varied(grown(REPAIR, seed)), varied(grown(replace(REPAIR, threshold=-1.0), seed)))
+    account = Budget()
+    forest, plain = grown(REPAIR, seed, account=account), grown(replace(REPAIR, threshold=-1.0), seed)
+    return Measured(varied(forest), varied(plain), acted=counted("scope", forest, account))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,117 @@
+"""What a chain of roles is worth over one that is asked for the same: `python -m studies.incidents`.
+
+An answer must hold three parts: a diagnosis, a plan and an assessment. An exact policy writes the parts that its prompt
+asks for, each with a chance that falls by `crowding` for every further part asked for at once, copies what it sees, and
+seldom writes what nobody asked for. The quality weighs the three parts .4, .3 and .3 (reconstructed). Where asking for
+several things at once costs nothing, the chain's whole gain is that somebody asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+
+from rolltree.control.ledger import Budget
+from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.generate.methods.stages import Stage, Staged
+from rolltree.generate.runner import grow
+from rolltree.lab.claim import Measured
+from rolltree.task.nano.single import SingleTurn
+from rolltree.task.protocol import Item, Split, Verdict
+from studies.command import run_study
+
+Arm = Literal["one role", "one role, asked for all", "chain"]
+ARMS: tuple[Arm, ...] = ("one role", "one role, asked for all", "chain")
+LETTERS = Letters("abcABC?!")
+WEIGHTS = {"a": 0.4, "b": 0.3, "c": 0.3}
+ASKED, UNASKED, COPIED = 0.9, 0.05, 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Incident(SingleTurn):
+    """Write a, b and c; a prompt's capitals are what it asks for."""
+
+    asks: str = ""
+    name: str = "incident"
+    level: int = 0
+    stop: tuple[str, ...] = ("!",)
+    max_tokens: int = 4
+    max_turns: int = 0
+
+    def items(self, split: Split, seed: int = 0) -> Iterator[Item]:
+        """One incident, again and again."""
+        number = 0
+        while True:
+            yield Item(f"{split}-{seed}-{number}", f"{self.asks}?", "abc")
+            number += 1
+
+    async def verify(self, item: Item, state: Any, text: str) -> Verdict:
+        """The weights of the parts that stand in the answer."""
+        return Verdict(sum(w for part, w in WEIGHTS.items() if part in text), answer=text)
+
+
+def writer(crowding: float) -> TabularEngine:
+    """Writes parts in order, then "!"."""
+
+    def row(prefix: tuple[int, ...]) -> list[float]:
+        text, out = LETTERS.decode(prefix), [0.0] * len(LETTERS.alphabet)
+        at = text.rindex("?") if "?" in text else -1
+        # What stands behind the last capital or question mark and the last "!" is being written.
+        start = max(at, text.rfind("!"))
+        own, seen = text[start + 1 :], text[: start + 1]
+        wanted = [c.lower() for c in seen if c in "ABC"]
+        left = 1.0
+        for part in "abc"["abc".index(own[-1]) + 1 if own else 0 :]:
+            chance = UNASKED
+            if part in wanted:
+                chance = ASKED * crowding ** (len(wanted) - 1)
+            if part in seen:
+                chance = COPIED
+            out[LETTERS.alphabet.index(part)] = left * chance
+            left *= 1 - chance
+        out[LETTERS.alphabet.index("!")] = left
+        return out
+
+    return TabularEngine(row, LETTERS)
+
+
+def quality(arm: Arm, crowding: float, seed: int, items: int = 300) -> tuple[float, float]:
+    """Mean quality of an answer, and tokens it cost over all roles."""
+    stages = (Stage("diagnoser", "A?"), Stage("planner", "{said}B?"), Stage("assessor", "{said}C?"))
+    strategy = Staged(stages if arm == "chain" else (), 1, stage_tokens=4)
+    task, budget = Incident("ABC" if arm == "one role, asked for all" else ""), Budget()
+    forest = asyncio.run(
+        grow(strategy, writer(crowding), task, islice(task.items("test", seed), items), seed=seed, budget=budget)
+    )
+    found = [n.scores["reward"] for tree in forest for n in tree if "reward" in n.scores]
+    return float(np.mean(found)), (budget.spent.decoded + budget.spent.prefilled) / items
+
+
+def chained(seed: int) -> Measured:
+    """The chain against one role that is asked for all, where further parts cost a tenth of the chance each."""
+    return Measured(quality("chain", 0.9, seed)[0], quality("one role, asked for all", 0.9, seed)[0])
+
+
+@dataclass(frozen=True)
+class IncidentsSettings:
+    """How much is run."""
+
+    crowding: tuple[float, ...] = field(default=(1.0, 0.9, 0.7))
+    """Factor on the chance of a part for every further one that is asked for at once."""
+
+
+def main(settings: IncidentsSettings) -> None:
+    """Quality and tokens by arm."""
+    for crowding in settings.crowding:
+        for arm in ARMS:
+            found, tokens = quality(arm, crowding, 0)
+            print(f"crowding {crowding:.1f}  {arm:24s} quality {found:.3f}  tokens {tokens:.1f}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_study("incidents", IncidentsSettings, main, __doc__))

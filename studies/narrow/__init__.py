@@ -1,0 +1,1 @@
+"""Two narrow slices of systems: experts chosen anew while decoding, and a cache that knows categories."""
