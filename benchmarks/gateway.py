@@ -1,6 +1,7 @@
 """The gateway against the engine it stands in front of; many sessions that misbehave; forks by replay.
 
-    python benchmarks/gateway.py ratio [--sessions 64] [--calls 4] [--tokens 64] [--repeats 5] [--json FILE]
+    python benchmarks/gateway.py ratio [--sessions 64] [--calls 4] [--tokens 64] [--repeats 5] [--policy nano]
+                                       [--json FILE]
     python benchmarks/gateway.py load [--sessions 500] [--json FILE]
     python benchmarks/gateway.py forks [--items 50]
 
@@ -50,6 +51,7 @@ WORDS = ("12", "+", "7", "0", "*", "=", "calc ", "a", "?")
 class Ratio:
     """Tokens per second of processor time, medians over the repeats."""
 
+    policy: str
     sessions: int
     calls: int
     tokens: int
@@ -129,7 +131,7 @@ def clients(pipe: Any, asked: argparse.Namespace) -> None:
 
 async def ratio(asked: argparse.Namespace) -> Ratio:
     """Both ways in turn, in one process."""
-    engine = LocalEngine("nano", threads=1)
+    engine = LocalEngine(asked.policy, threads=1)
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=clients, args=(theirs, asked), daemon=True)
     process.start()
@@ -158,8 +160,9 @@ async def ratio(asked: argparse.Namespace) -> Ratio:
     middle = {name: statistics.median(values) for name, values in rates.items()}
     own, both, wall = (statistics.median(values) for values in zip(*rounds, strict=True))
     return Ratio(
-        asked.sessions, asked.calls, asked.tokens, middle["engine"], middle["gateway"], own, both, wall, rounds
-    )
+        asked.policy, asked.sessions, asked.calls, asked.tokens, middle["engine"], middle["gateway"], own, both, wall,
+        rounds,
+    )  # fmt: skip
 
 
 # -- load --------------------------------------------------------------------------------------------------------------
@@ -287,6 +290,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int)
     parser.add_argument("--calls", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--policy", default="nano")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--items", type=int, default=50)
     parser.add_argument("--json", type=Path)

@@ -18,6 +18,7 @@ from rolltree.lab.arms import arms
 from rolltree.lab.compare import differing
 from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.trace import Trace
+from studies.again import take_over
 from studies.command import run_study
 from studies.kept import KEPT, KeptShelf
 from studies.regime import Calibrated, calibrated, regime
@@ -60,6 +61,8 @@ class BoardSettings:
     """Finished runs, found again by their content."""
     kept: Path = KEPT
     """The runs that the repository keeps."""
+    again: bool = False
+    """Repeat one of each kind of run that is kept from other code, and take the others over where it is the same."""
     threads: int = 1
     """Threads of processor work."""
 
@@ -127,6 +130,8 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
     print(f"{plan.name}: {bill([p for _, p in whole], shelf)}", flush=True)
     if settings.plan:
         return None
+    if settings.again:
+        take_over([p.spec for _, p in whole], shelf, lambda words: print(words, flush=True))
     cell_of = {p.spec: cell for cell, p in whole}
     found = TableRuns(
         plan, {c.column: regime(c.regime).metric for c, _ in whole},

@@ -18,6 +18,7 @@ from rolltree.lab.contrast import measures
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.trace import Trace, write_json
+from studies.again import take_over
 from studies.command import run_study
 from studies.kept import KEPT, KeptShelf
 from studies.regime import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
@@ -52,6 +53,8 @@ class CalibrateSettings:
     """Finished runs, found again by their content."""
     kept: Path = KEPT
     """The runs that the repository keeps."""
+    again: bool = False
+    """Repeat one of each kind of run that is kept from other code, and take the others over where it is the same."""
     threads: int = 1
     """Threads of processor work."""
 
@@ -76,6 +79,8 @@ def main(settings: CalibrateSettings, runner: Runner | None = None) -> Calibrate
     print(f"{chosen.name}: {bill(plan, shelf)}")
     if settings.plan:
         return None
+    if settings.again:
+        take_over([p.spec for p in plan], shelf, lambda words: print(words, flush=True))
     found: dict[Spec, Trace] = {}
     make(plan, shelf, lambda trace, spec: found.__setitem__(spec, trace), print)
     ends = {

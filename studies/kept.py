@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from rolltree.lab.names import COSTS
 from rolltree.lab.runner import Shelf, Spec
-from rolltree.lab.trace import AXES, Trace, TraceTally
+from rolltree.lab.trace import AXES, LabError, Trace, TraceTally
 from rolltree.metrics.log import read_lines
 from rolltree.recipe.registry import counter_of
 from rolltree.task.data.flags import folder_name
@@ -70,6 +70,26 @@ class KeptShelf(Shelf):
             mine += name in lines
             other += name not in lines and _question(self._content(spec)) in asked[path]
         return mine, other
+
+    def line(self, spec: Spec) -> dict[str, Any] | None:
+        """What is kept of a run of this code."""
+        found = self._runs(self._file(spec)).get(self.place(spec).name)
+        return None if found is None else dict(found)
+
+    def elsewhere(self, spec: Spec) -> dict[str, Any] | None:
+        """What is kept of a run that asks the same, made by other code or libraries; the newest of several."""
+        asked = _question(self._content(spec))
+        same = [line for line in self._runs(self._file(spec)).values() if _question(line["spec"]) == asked]
+        return dict(same[-1]) if same else None
+
+    def take_over(self, spec: Spec, repeated: Spec) -> None:
+        """Let a run of other code stand for this one, because `repeated`, a run of its kind, came out the same."""
+        line = self.elsewhere(spec)
+        if line is None:
+            raise LabError(f"no run of {spec.arm.label!r}, seed {spec.seed}, is kept from other code")
+        stands = {"name": self.place(spec).name, "spec": self._content(spec)}
+        why = {"made_by": line["spec"]["code"], "repeated": self.place(repeated).name}
+        self._append(self._file(spec), {**line, **stands, "taken_over": why})
 
     def _file(self, spec: Spec) -> Path:
         return self.kept / f"{folder_name(spec.conditions.task)}.jsonl"

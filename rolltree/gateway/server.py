@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import random
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -194,7 +195,8 @@ async def _sweep(gateway: Gateway) -> None:
 def written_for(body: dict[str, Any], model: str, codec: Codec) -> Written:
     """What the answer to a body is written from."""
     named = body.get("model")
-    return Written(uuid.uuid4().hex, named if isinstance(named, str) else model, int(time.time()), body, codec)
+    id = f"{random.getrandbits(128):032x}"  # no secret, and the system's own source of chance is slow to ask
+    return Written(id, named if isinstance(named, str) else model, int(time.time()), body, codec)
 
 
 async def stream(

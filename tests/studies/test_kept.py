@@ -74,3 +74,42 @@ def test_what_the_repository_keeps_can_be_read(path):
     assert len({run["name"] for run in runs}) == len(runs)
     assert all(run[k]["ids"] in known for run in runs for k in ("items", "first"))
     assert path.stat().st_size < 10_000_000
+
+
+class Moved(Counting):
+    """The same runs, made by other code."""
+
+    def modules(self, spec):
+        return {"rolltree.lab.stats.student", "rolltree.lab.curves"}
+
+
+def test_runs_of_other_code_stand_where_one_of_their_kind_comes_out_the_same(tmp_path, capsys):
+    main(small(tmp_path), Itemised(GAINS))
+    table = {p.name: p.read_text() for p in (tmp_path / "out").iterdir() if p.is_file()}
+
+    class Same(Moved, Itemised): ...
+
+    runner = Same(GAINS)
+    main(small(tmp_path, again=True, cache=tmp_path / "new", out=tmp_path / "out2"), runner)
+    assert len(runner.made) == 7, "one of each row"
+    assert {p.name: p.read_text() for p in (tmp_path / "out2").iterdir() if p.is_file()} == table
+    assert "3 more runs of its kind are taken over" in capsys.readouterr().out
+    lines = [json.loads(line) for line in next((tmp_path / "kept").iterdir()).read_text().splitlines()]
+    assert sum("taken_over" in line for line in lines) == 21
+    again = Same(GAINS)
+    main(small(tmp_path, cache=tmp_path / "newer", out=tmp_path / "out3"), again)
+    assert again.made == []
+
+
+def test_runs_of_a_kind_that_comes_out_otherwise_are_made_anew(tmp_path, capsys):
+    main(small(tmp_path), Itemised(GAINS))
+
+    class Better(Moved, Itemised): ...
+
+    runner = Better({**GAINS, "rose": 0.4})
+    main(small(tmp_path, again=True, cache=tmp_path / "new", out=tmp_path / "out2"), runner)
+    told = capsys.readouterr().out
+    assert "rose on arithmetic, seed 0: not the same again (eval/pass@1 of row 1 was" in told
+    assert sorted(label for label, _ in runner.made) == sorted(
+        ["grpo", "treepo", "treepo flat", "latr", "latr flat", *4 * ["rose"], *4 * ["rose flat"]]
+    )
