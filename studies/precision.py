@@ -1,9 +1,9 @@
 """Rollouts from coarse weights: the same rounding on both sides, another one, and corrections: `python -m
 studies.precision`.
 
-Jet-RL (arXiv 2601.14243) rounds in training as in the rollout. Here the engine has integers of four bits with a scale
-for 16 neighbours, coarser than what serving engines keep, so that a small model shows the difference. Finished runs
-are kept, so an interrupted call goes on.
+Jet-RL (arXiv 2601.14243) rounds in training as in the rollout. What serving engines keep (int8, fp8) hardly moves a
+small policy, so integers of four bits with a scale for 16 neighbours stand beside them. Rate and updates are those
+calibrated for the regime `fresh`. Finished runs are kept, so an interrupted call goes on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -21,10 +21,10 @@ import torch
 
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Request, Sample, Sampling
-from rolltree.lab.arms import Arm, Value
+from rolltree.lab.arms import Arm, Value, arms
 from rolltree.lab.claim import Measured
 from rolltree.lab.curves import endpoint
-from rolltree.lab.runner import Conditions, Shelf, Spec
+from rolltree.lab.runner import Shelf, Spec
 from rolltree.lab.stats import paired_interval
 from rolltree.lab.stats.interval import t_interval
 from rolltree.lab.trace import Trace, write_json
@@ -34,6 +34,7 @@ from rolltree.policy.load import load_model
 from rolltree.policy.precision import linear_weights, round_forward, rounded
 from rolltree.task.registry import load_task
 from studies.command import run_study
+from studies.regime import calibrated, regime
 
 COLLAPSED, STEPS = 0.5, 5
 """A run has collapsed where the share of right rollouts over so many steps falls below this share of the first held-out
@@ -41,14 +42,14 @@ pass@1."""
 
 
 def _arm(label: str, recipe: str, engine: str = "full", trainer: str = "full") -> Arm:
-    knobs: tuple[tuple[str, Value], ...] = (
-        ("train.engine_precision", engine), ("train.prompts", 8), ("train.train_precision", trainer),
-    )  # fmt: skip
+    knobs: tuple[tuple[str, Value], ...] = (("train.engine_precision", engine), ("train.train_precision", trainer))
     return Arm(label, recipe, knobs)
 
 
 ARMS = (
     _arm("full on both sides", "grpo"),
+    _arm("int8 in the engine", "grpo", "int8"),
+    _arm("fp8 in the engine", "grpo", "fp8"),
     _arm("int4 on both sides", "grpo", "int4", "int4"),
     _arm("int4 in the engine", "grpo", "int4"),
     _arm("int4 in the engine, truncated weights (tis)", "tis", "int4"),
@@ -61,13 +62,11 @@ ARMS = (
 class PrecisionSettings:
     """What is trained, and where the result goes."""
 
-    task: str = "arithmetic"
-    """Task to train on."""
-    budget: int = 30_000
+    budget: int = 60_000
     """Decoded tokens of a run."""
     seeds: int = 5
     """Seeds of each arm."""
-    items: int = 128
+    items: int = 256
     """Held-out items of the evaluations at the beginning and the end, with four samples each."""
     out: Path = Path("docs/measured")
     """Folder for precision.md and precision.json."""
@@ -102,13 +101,13 @@ def main(settings: PrecisionSettings) -> None:
     """Train (or find) every run, seed by seed, and write the page as it grows."""
     torch.set_num_threads(1)
     shelf = Shelf(settings.cache, TrainRunner())
-    on = Conditions(
-        settings.task, settings.budget, eval_every=10_000, eval_items=settings.items, eval_samples=4,
-    )  # fmt: skip
+    on = regime("fresh").conditions(settings.budget, settings.items)
+    rate = tuple(arms(["grpo"], calibrated("fresh").settings())[0].knobs)
     rows: list[PrecisionRow] = []
     for seed in range(settings.seeds):
         for arm in ARMS:
-            rows.append(row(arm.label, shelf.make(Spec(arm, seed, on), lambda *_: None)))
+            spec = Spec(replace(arm, knobs=(*arm.knobs, *rate)), seed, on)
+            rows.append(row(arm.label, shelf.make(spec, lambda *_: None)))
             print(rows[-1], flush=True)
         write(settings.out, settings, rows)
 
@@ -133,10 +132,10 @@ def write(folder: Path, settings: PrecisionSettings, rows: Sequence[PrecisionRow
     folder.mkdir(parents=True, exist_ok=True)
     told = {"command": "python -m studies.precision", "budget": settings.budget, "rows": [vars(r) for r in rows]}
     write_json(folder / "precision.json", told)
-    (folder / "precision.md").write_text(page(rows, settings.task, settings.budget), encoding="utf-8")
+    (folder / "precision.md").write_text(page(rows, settings.budget), encoding="utf-8")
 
 
-def page(rows: Sequence[PrecisionRow], task: str, budget: int) -> str:
+def page(rows: Sequence[PrecisionRow], budget: int) -> str:
     """Mismatch, collapses and accuracy by arm, with paired intervals against the first."""
     by: Mapping[str, list[PrecisionRow]] = {a.label: [r for r in rows if r.arm == a.label] for a in ARMS}
     fine = {r.seed: r.last for r in by[ARMS[0].label]}
@@ -153,8 +152,10 @@ def page(rows: Sequence[PrecisionRow], task: str, budget: int) -> str:
         )
     return "\n".join([
         "# Rollouts from coarse weights", "",
-        f"Regenerate with `python -m studies.precision`. The embedded policy on {task}, {budget:,} decoded tokens a "
-        f"run, {len(fine)} seeds. The engine's linear layers have integers of four bits with a scale for each 16 "
+        f"Regenerate with `python -m studies.precision`. The embedded policy on chained sums, {budget:,} decoded "
+        f"tokens a run, {len(fine)} seeds, the rate and updates of the [regime](../howto/regimes.md) `fresh`. The "
+        "engine's linear layers have integers of eight bits or fp8 with a scale for each channel, or integers of four "
+        "bits with a scale for each 16 "
         "neighbours; training has the same, or the fine weights ([how](../howto/engines.md#coarse-weights)). "
         "Accuracy is held-out pass@1 at the end in points, of the weights that the engine has; in brackets "
         "95 % t intervals. A run has collapsed where the share of right rollouts over "
