@@ -36,6 +36,9 @@ from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.train.start import train
 
 SIDES = ("native", "agent")
+POLICIES = {"lookup": "studies/policies/lookup"}
+"""Task -> the policy it begins from, where the embedded one cannot learn it: it has never learned to find a relation
+among the facts. `python -m studies.warm lookup` makes one that has begun to."""
 AGENTS = str(Path(__file__).with_name("black_box_agents.py"))
 
 
@@ -94,12 +97,12 @@ def agent_task(name: str, folder: Path) -> AgentTask:
     return AgentTask(f"{AGENTS}:{name}", task=inner)
 
 
-def measured(task: Any, seed: int, out: Path, decoded: int) -> tuple[float, float]:
+def measured(task: Any, policy: str, seed: int, out: Path, decoded: int) -> tuple[float, float]:
     """pass@1 before and after a run."""
     done = out / "result.json"
     if not done.exists():
         result = train(
-            "grpo", "nano", task, out=out, seed=seed, decoded=decoded, steps=10_000, prompts=8, eval_every=10_000,
+            "grpo", policy, task, out=out, seed=seed, decoded=decoded, steps=10_000, prompts=8, eval_every=10_000,
             end_items=96, eval_samples=2, checkpoint_every=0, forests_every=0, quiet=True,
         )  # fmt: skip
         evals = [line["eval/pass@1"] for line in result.metrics if line["kind"] == "eval"]
@@ -116,7 +119,7 @@ def row(name: str, asked: argparse.Namespace) -> Row | None:
             for side, told in rates.items():
                 task = native_task(name) if side == "native" else agent_task(name, Path(folder))
                 done = asked.out / f"{name}-{side}-{seed}-{asked.decoded}"
-                told.append(measured(task, seed, done, asked.decoded))
+                told.append(measured(task, POLICIES.get(name, "nano"), seed, done, asked.decoded))
                 print(name, side, seed, *told[-1], flush=True)
     if len(rates) < 2 or asked.seeds < 2:
         return None

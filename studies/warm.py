@@ -1,4 +1,4 @@
-"""Policies that regimes start from: `python -m studies.warm long` (or tails), written to `studies/policies/NAME`.
+"""Policies that regimes start from: `python -m studies.warm long` (tails, lookup), kept in `studies/policies`.
 
 The embedded policy imitates noisy play of the regime's task, some demonstrations at a time, until its held-out pass@1
 lies in the band that the regime asks for. A policy above the band is refused: it began too well or learned too fast.
@@ -24,7 +24,7 @@ from rolltree.engine.local import LocalEngine
 from rolltree.errors import unknown
 from rolltree.lab.nano.corpus import Document, document
 from rolltree.lab.nano.measure import measure
-from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches
+from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches, optimizers
 from rolltree.lab.trace import LabError
 from rolltree.policy.load import LoadedModel, load_model, no_progress_bar
 from rolltree.task.nano.expert import NanoTask, play
@@ -43,11 +43,15 @@ class WarmStart:
     low: float
     high: float
     """The band of pass@1."""
+    muon: float = 0.0
+    """Rate of Muon for the matrices inside the layers; 0 = AdamW for all. What must be found in the context is learned
+    by Muon in minutes, and by AdamW not at all."""
 
 
 STARTS: Mapping[str, WarmStart] = {
     "long": WarmStart("grid", 4, 0.2, 0.10, 0.20),
     "tails": WarmStart("studies/effort.py:Effort", 1, 0.06, 0.40, 0.70),
+    "lookup": WarmStart("lookup", 1, 0.0, 0.55, 0.75, muon=0.006),
 }
 
 
@@ -56,7 +60,7 @@ class WarmSettings:
     """Which policy is made."""
 
     name: tyro.conf.Positional[str]
-    """long or tails."""
+    """long, tails or lookup."""
     chunk: int = 1024
     """Demonstrations between two measurements."""
     most: int = 40_000
@@ -88,13 +92,13 @@ def main(settings: WarmSettings) -> Path:
     task = load_task(start.task, level=start.level)
     assert isinstance(task, NanoTask)
     model, rng = loaded.model, Random(f"warm/{settings.name}/{settings.seed}")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.0)
+    chosen = _optimizers(model, start, settings)
     items, seen, rate = task.items("train", settings.seed), 0, _rate(loaded, task, settings)
     while rate < start.low:
         if seen >= settings.most:
             raise LabError(f"{settings.name}: pass@1 is {rate:.3f} after {seen} demonstrations, below {start.low}")
         played = [asyncio.run(play(task, item, rng, start.noise)) for item in islice(items, settings.chunk)]
-        _imitate(model, [document(one, loaded.codec) for one in played], optimizer, settings)
+        _imitate(model, [document(one, loaded.codec) for one in played], chosen, settings)
         seen, rate = seen + settings.chunk, _rate(loaded, task, settings)
         print(f"{settings.name}: {seen} demonstrations, pass@1 {100 * rate:.1f} %", flush=True)
     if rate > start.high:
@@ -120,8 +124,14 @@ def _rate(loaded: LoadedModel, task: NanoTask, settings: WarmSettings) -> float:
     return asyncio.run(rated())
 
 
+def _optimizers(model: Any, start: WarmStart, settings: WarmSettings) -> Sequence[torch.optim.Optimizer]:
+    if start.muon:
+        return optimizers(model, PretrainSettings(out=Path(), rate=start.muon, rate_rest=settings.lr))
+    return [torch.optim.AdamW(model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.0)]
+
+
 def _imitate(
-    model: Any, documents: Sequence[Document], optimizer: torch.optim.Optimizer, settings: WarmSettings
+    model: Any, documents: Sequence[Document], chosen: Sequence[torch.optim.Optimizer], settings: WarmSettings
 ) -> None:
     model.train()
     knobs = PretrainSettings(out=Path(), batch=settings.batch)
@@ -132,8 +142,9 @@ def _imitate(
             loss = cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum")
             (loss / counted).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        for one in chosen:
+            one.step()
+            one.zero_grad()
     model.eval()
 
 
