@@ -37,8 +37,8 @@ from rolltree.train.start import train
 
 SIDES = ("native", "agent")
 POLICIES = {"lookup": "studies/policies/lookup"}
-"""Task -> the policy it begins from, where the embedded one cannot learn it: it has never learned to find a relation
-among the facts. `python -m studies.warm lookup` makes one that has begun to."""
+"""Task -> the policy it begins from, where the embedded one cannot learn: it guesses between the facts of a look-up.
+`python -m studies.warm lookup` makes one that has learned to read them, and then to err."""
 AGENTS = str(Path(__file__).with_name("black_box_agents.py"))
 
 
