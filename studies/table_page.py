@@ -73,8 +73,10 @@ def _lead(found: TableRuns, contrasts: int) -> str:
     return (
         f"Written by `python -m studies.board {found.plan.name}`. Rate and updates are those calibrated for the "
         f"baseline of each regime, the same for every row. {contrasts} comparisons are one family: the ends of their "
-        "intervals stand where Holm's procedure puts them, at 95 % for all together, with moderated variances; q is "
-        "Benjamini and Hochberg's. A tree is held against its flat control, which is the same recipe with as many "
+        "intervals stand where Holm's procedure puts them, at 95 % for all together, with moderated variances; p asks "
+        "from one side whether a row is ahead, and 0.025 is where its interval leaves 0; q is Benjamini and "
+        "Hochberg's. Differences are paired over the seeds that both have, and the mean of the first row is over "
+        "more. A tree is held against its flat control, which is the same recipe with as many "
         "independent rollouts; everything else against the first row. A run collapsed that ends below half of where it "
         "began; it counts in every mean. A row whose counter never moved is void. Seeds and "
         "items: the difference at the last evaluation alone, with a bootstrap interval that draws seeds and, within "
