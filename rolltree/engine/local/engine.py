@@ -43,8 +43,9 @@ class LocalEngine:
 
     `model` is a name or folder `load_model` knows, a `LoadedModel`, or a Hugging Face model (then `codec` is needed).
     The engine copies the weights: training the model changes nothing here until `update_weights`.
-    `max_tokens_in_memory` bounds keys and values of requests and kept prefixes together (a quarter is for kept
-    prefixes; `share_prefixes=False` gives it all to requests); what does not fit now waits. Default: what `max_batch`
+    `max_tokens_in_memory` bounds keys and values of requests and kept prefixes together (a quarter is for
+    prefixes, half of that for kept ones and half for those that requests inside share; `share_prefixes=False` gives it
+    all to requests); what does not fit now waits. Default: what `max_batch`
     contexts need, at most a quarter of the free memory. `threads` sets torch's threads for the whole process. With
     `lockstep` no token is made between news of a run and what is submitted or stopped because of it, so that a program
     makes the same requests every time, in the same batches. Engines that answer each other in one program are made
@@ -86,7 +87,7 @@ class LocalEngine:
             raise EngineError(f"max_batch is {max_batch} and max_tokens_in_memory {memory}; both must be positive.")
         kept = memory // 4 if share_prefixes else 0
         max_top = min(decoder.vocab_size, _MAX_TOP)
-        limits = AdmissionLimits(max_batch, memory - kept, kept, context, max_top)
+        limits = AdmissionLimits(max_batch, memory - kept, kept - kept // 2, context, max_top, stems=kept // 2)
         self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         """What it can do."""
         self._rng = np.random.default_rng(seed)

@@ -22,6 +22,8 @@ from rolltree.policy.slab import LayerShape, Slab
 Ids: TypeAlias = NDArray[np.int64]
 
 BLOCK = 16
+_AT_ONCE = 128
+"""Blocks copied at once: more of them pass through memory that the system has to give anew each time."""
 _SCAN = 32
 """Children looked at for a partial match; bounds the cost where a prefix has forked very often."""
 
@@ -37,7 +39,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A piece of a row to be copied into the pool."""
+    """A piece of a row to be copied into the pool, from column `start` on."""
 
     row: int
     start: int
@@ -96,17 +98,24 @@ class PrefixCache:
                 blocks = pool[:, :, :BLOCK][index].permute(0, 2, 1, 3, 4).flatten(2, 3)
                 rows[first_row : first_row + len(slots), :, :columns] = blocks[:, :, :columns]
 
-    def store(self, rows: list[tuple[int, Ids]], slab: Slab) -> None:
-        """Keep the given tokens of rows whose keys and values stand in the slab."""
+    def store(self, rows: list[tuple[int, int, Ids]], slab: Slab) -> None:
+        """Keep texts: each with its row, and where its own columns there begin (at a multiple of a block).
+
+        What stands above these was kept before; where it is gone, so is what would stand below it.
+        """
         if self.size == 0:
             return
         self._tick += 1
-        pieces = [piece for row, ids in rows for piece in self._insert(row, ids)]
+        pieces = [piece for row, start, ids in rows for piece in self._insert(row, start, ids)]
         if not pieces:
             return
         if self._pool is None:
             # A block is written whole before it is found, so memory that no block has needed yet costs nothing.
             self._pool = Slab.unwritten(self._shapes, self.size, BLOCK, self._dtype, self._device)
+        for at in range(0, len(pieces), _AT_ONCE):
+            self._copy(self._pool, pieces[at : at + _AT_ONCE], slab)
+
+    def _copy(self, pool: Slab, pieces: list[Stored], slab: Slab) -> None:
         row, start, slot = torch.tensor([(p.row, p.start, p.slot) for p in pieces], device=self._device).unbind(1)
         within = torch.arange(BLOCK, device=self._device)
         column = (start[:, None] + within).clamp(max=slab.capacity)
@@ -115,19 +124,21 @@ class PrefixCache:
             heads: (_places(row, column, heads, slab.capacity), _places(slot, within.expand_as(column), heads, BLOCK))
             for heads in {s.heads for s in self._shapes}
         }
-        for (pool_k, pool_v), (keys, values) in zip(self._pool.layers, slab.layers, strict=True):
+        for kept, (keys, values) in zip(pool.layers, slab.layers, strict=True):
             source, target = places[keys.shape[1]]
-            for pool, rows_of in ((pool_k, keys), (pool_v, values)):
+            for block, rows_of in zip(kept, (keys, values), strict=True):
                 picked = rows_of.view(-1, rows_of.shape[-1]).index_select(0, source)
-                pool.view(-1, pool.shape[-1]).index_copy_(0, target, picked)
+                block.view(-1, block.shape[-1]).index_copy_(0, target, picked)
 
-    def _insert(self, row: int, ids: Ids) -> list[Stored]:
+    def _insert(self, row: int, own: int, ids: Ids) -> list[Stored]:
         node, new = self._root, list[Stored]()
         for at in range(0, len(ids), BLOCK):
             tokens = ids[at : at + BLOCK]
             key = tokens.tobytes()
             child = node.children.get(key)
             if child is None:
+                if at < own:
+                    break
                 if not new:
                     self._touch(node)
                 node.tick = self._tick
@@ -137,7 +148,7 @@ class PrefixCache:
                 child = _Block(slot, node, tokens.copy())
                 node.children[key] = child
                 self._order[slot] = child
-                new.append(Stored(row, at, slot))
+                new.append(Stored(row, at - own, slot))
             child.tick = self._tick
             node = child
         self._touch(node)
