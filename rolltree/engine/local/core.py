@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.engine.local.admit import Room, room_for, wave
+from rolltree.engine.local.admit import Ranks, Room, room_for, wave
 from rolltree.engine.local.batch import DecodeBatch, Ints
 from rolltree.engine.local.choose import choose
 from rolltree.engine.local.prefill import read, seat
-from rolltree.engine.local.prefix import Ids, PrefixCache
+from rolltree.engine.local.prefix import Ids, PrefixCache, PrefixCounts
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import wide
 from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
@@ -68,7 +68,8 @@ class Core:
         self.queue: deque[LocalRun] = deque()
         self.batch = DecodeBatch(decoder.vocab_size, limits.max_top, LEVELS)
         self._stops = StopTables(codec, decoder.vocab_size)
-        self._cache = PrefixCache(decoder.shapes, limits.cache, decoder.dtype, decoder.device)
+        self.prefixes = PrefixCounts()
+        self._cache = self._new_cache()
         self._slab = Slab.zeros(decoder.shapes, 0, 0, decoder.dtype, decoder.device)
         self.stems = Stems(decoder, limits.stems)
         self._shared: Shared | None = None
@@ -77,8 +78,13 @@ class Core:
         """What is reserved; the slab is only as wide as what is in it."""
         self._joining: list[LocalRun] = []
         """Out of the queue in the present step; in the batch as well from some point on."""
+        self._ranks = Ranks()
         self.steps = 0
         """Steps begun, by which others see that it goes on."""
+
+    def _new_cache(self) -> PrefixCache:
+        d = self.decoder
+        return PrefixCache(d.shapes, self.limits.cache, d.dtype, d.device, self.prefixes)
 
     @property
     def busy(self) -> bool:
@@ -90,24 +96,31 @@ class Core:
         self.steps += 1
         return self._guarded(self._advance)
 
-    def stop(self, run: LocalRun, finish: Finish) -> News:
-        """End one run with what it has."""
+    def submit(self, runs: list[LocalRun]) -> None:
+        """Queue runs: those of the affinity first that was first here, so that trees are ended and not only begun."""
+        for run in runs:
+            run.rank = self._ranks.rank(run.request.affinity)
+        late = bool(self.queue) and min(run.rank for run in runs) < self.queue[-1].rank
+        self.queue.extend(runs)
+        if late or len(runs) > 1:
+            self.queue = deque(sorted(self.queue, key=lambda run: run.rank))
+
+    def stop(self, ends: Mapping[LocalRun, Finish]) -> News:
+        """End runs with what they have."""
 
         def work(news: News) -> None:
-            if run in self.queue:
-                self.queue.remove(run)
-                news.ended.append((run, *run.unfinished(finish)))
-            elif run in self.batch.runs:
-                self._let_go([(self.batch.runs.index(run), finish, "")], news)
+            waiting = [run for run in self.queue if run in ends]
+            if waiting:
+                self.queue = deque(run for run in self.queue if run not in ends)
+                news.ended += [(run, *run.unfinished(ends[run])) for run in waiting]
+            inside: list[Ending] = [(row, ends[run], "") for row, run in enumerate(self.batch.runs) if run in ends]
+            self._let_go(inside, news)
 
         return self._guarded(work)
 
     def stop_all(self, finish: Finish) -> News:
         """End every run with what it has."""
-        news = News()
-        for run in (*self.queue, *self.batch.runs):
-            news.ended.extend(self.stop(run, finish).ended)
-        return news
+        return self.stop(dict.fromkeys((*self.queue, *self.batch.runs), finish))
 
     def fail_all(self, error: EngineError, *, waiting: bool = True) -> News:
         """End every run with an error (the engine itself failed), or only those inside, and start afresh."""
@@ -275,7 +288,7 @@ class Core:
         self.stems.clear()
         self._shared = None
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
-        self._cache = PrefixCache(self.decoder.shapes, self.limits.cache, self.decoder.dtype, self.decoder.device)
+        self._cache = self._new_cache()
         self._room = Room(0, 0)
 
     def _admit(self, news: News) -> list[LocalRun]:
@@ -378,7 +391,8 @@ class Core:
                 self._slab.wipe(row)
             news.ended.append(ended)
         try:
-            self._cache.store(kept, self._slab)
+            planned = {row for row, *_ in kept if b.runs[row].request.forks == "planned"}
+            self._cache.store(kept, self._slab, planned)
         except Exception:  # what is not kept is computed again
             self._cache.clear()
         longest = int(b.own.max())
@@ -404,7 +418,8 @@ class Core:
             hidden, known = self._last_state(row), length
         whole = b.sample(row, int(b.begin[row]), finish, hidden, fired)
         rest = b.sample(row, int(b.shown[row]), finish, hidden, fired)
-        if not b.mixed[row]:
+        over = run.request.forks == "none" and finish != "abort"
+        if not (b.mixed[row] or over):
             kept.append((row, int(b.base[row]), b.ids[row, :known]))
         return run, whole, rest
 

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from rolltree.engine.local.check import check_room, check_sampling, check_tokens, top_wanted
 from rolltree.engine.local.core import Core, News
+from rolltree.engine.local.prefix import PrefixCounts
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
 from rolltree.engine.local.shortage import AdmissionLimits
@@ -101,6 +102,11 @@ class LocalEngine:
         self._table: tuple[int, FloatArray] | None = None
         # An engine that is dropped without close() must not leave its thread behind.
         weakref.finalize(self, self._worker.shutdown)
+
+    @property
+    def prefixes(self) -> PrefixCounts:
+        """What became of kept prefixes."""
+        return self._worker.core.prefixes
 
     @property
     def version(self) -> int:
@@ -234,12 +240,7 @@ class LocalEngine:
 
     def _stop(self, run: LocalRun, finish: Finish) -> None:
         self._flush()
-        core = self._worker.core
-
-        def order() -> News:
-            return core.stop(run, finish)
-
-        self._worker.post(order)
+        self._worker.stop(run, finish)
 
 
 def _source(
