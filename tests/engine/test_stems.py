@@ -104,12 +104,11 @@ GUESSES = {
 def test_guesses_are_read_behind_shared_text_as_behind_ones_own(how):
     async def scenario(engine):
         # No guesses are made for whoever wants the last state.
-        got, shared = await grown(engine, FORKED, frozenset({"entropy"}), max_tokens=24, temperature=0.3)
+        got, shared = await grown(engine, FORKED, frozenset({"entropy"}), max_tokens=16, temperature=0.3)
         return got, shared, engine.speculation.accepted
 
-    (one, shared, right), (other, _, as_many) = both(scenario, speculate=GUESSES[how])
+    (one, shared, right), (other, _, _) = both(scenario, speculate=GUESSES[how])
     assert (shared > 150, right > 0) == (True, True)
-    assert right == as_many
     same(one, other)
 
 

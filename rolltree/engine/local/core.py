@@ -149,6 +149,8 @@ class Core:
         depend on what was asked before: a run that is resumed here never asked it.
         """
         self._cache.clear()
+        if not self.busy:
+            self._ranks = Ranks()
         if not len(self.batch):
             self._clear()
 
