@@ -60,7 +60,8 @@ def test_requests_without_affinity_keep_their_order_and_old_names_are_forgotten(
 
 
 @pytest.mark.parametrize(
-    ("forks", "finish", "paid"), [("none", "length", 41), ("maybe", "length", 1), ("none", "abort", 1)]
+    ("forks", "finish", "paid"),
+    [("none", "length", 40), ("maybe", "length", 1), ("planned", "length", 1), ("none", "abort", 1)],
 )
 def test_what_nobody_goes_on_from_is_not_kept(forks, finish, paid):
     async def scenario(engine):

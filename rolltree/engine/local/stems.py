@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rolltree.engine.local.batch import DecodeBatch, Ints
+from rolltree.engine.local.levels import levels_of
 from rolltree.engine.local.prefix import BLOCK, Ids, PrefixCache
 from rolltree.policy.decoder import Decoder
-from rolltree.policy.shared import Level, Shared
+from rolltree.policy.shared import Shared
 from rolltree.policy.slab import Slab
 
 LEVELS = 4
@@ -26,8 +26,6 @@ LEVELS = 4
 PAYS = 1500
 """Tokens that need not be read a second time in each step, from which on a further level costs less than it saves."""
 _STEP = 64
-_EVEN = 3
-"""A level whose places for members are filled up to more than this many times their number is read in parts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,7 +153,12 @@ class Stems:
         """What requests share that stand on these stems (requests, LEVELS), each with own columns from `base` on."""
         if not base.any():
             return None
-        levels = [part for level, floor in enumerate(self.floors) for part in self._parts(floor, rows[:, level])]
+        lengths = [np.array([len(stem.tokens) for stem in floor.stems], np.int64) for floor in self.floors]
+        levels = [
+            part
+            for level, (floor, long) in enumerate(zip(self.floors, lengths, strict=True))
+            for part in levels_of(floor.slab, long, rows[:, level])
+        ]
         return Shared(torch.from_numpy(base.copy()).to(self.decoder.device), int(base.max()), tuple(levels))
 
     def _doors(self) -> dict[_Door, list[Stem]]:
@@ -242,41 +245,6 @@ class Stems:
         device, reach = self.decoder.device, max(len(stem.tokens) for stem in stems)
         start = torch.tensor(skip, device=device)
         self.decoder.extend(ids.to(device), start, view, reach, None, shared)
-
-    def _parts(self, floor: _Floor, seen: Ints) -> list[Level]:
-        """A level as one batch, or, where some stems have very many readers, these by themselves."""
-        readers = np.bincount(seen[seen >= 0], minlength=len(floor.stems))
-        if not readers.any():
-            return []
-        runs = int(np.flatnonzero(readers)[-1]) + 1
-        total, most = int(readers.sum()), int(readers.max())
-        if runs * most <= _EVEN * total:
-            return [self._part(floor, seen, 0, runs)]
-        many = np.flatnonzero(readers * runs > _EVEN * total).tolist()
-        alone = [self._part(floor, np.where(seen == run, seen, -1), run, 1) for run in many]
-        rest = np.where(np.isin(seen, many), -1, seen)
-        return alone + ([self._part(floor, rest, 0, int(rest.max()) + 1)] if (rest >= 0).any() else [])
-
-    def _part(self, floor: _Floor, seen: Ints, first: int, runs: int) -> Level:
-        rows = np.flatnonzero(seen >= 0)
-        rows = rows[np.argsort(seen[rows], kind="stable")]
-        run = seen[rows] - first
-        count = np.bincount(run, minlength=runs)
-        most = int(count.max())
-        among = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-        members, place = np.zeros((runs, most), np.int64), np.zeros(len(seen), np.int64)
-        members[run, among], place[rows] = rows, run * most + among
-        lengths = np.array([len(stem.tokens) for stem in floor.stems[first : first + runs]])
-        padding = np.arange(int(lengths.max())) >= lengths[:, None]
-        device = self.decoder.device
-
-        def there(array: Ints) -> Tensor:
-            return torch.from_numpy(array).to(device)
-
-        hidden = torch.zeros(padding.shape, dtype=self.decoder.dtype, device=device)
-        hidden = hidden.masked_fill_(there(padding), -torch.inf)[:, None, None]
-        absent = there(seen < 0)[:, None, None] if len(rows) < len(seen) else None
-        return Level(floor.slab, first, hidden, there(members), there(place), absent)
 
 
 def _standing(ids: Ids, doors: dict[_Door, list[Stem]]) -> Stem | None:
