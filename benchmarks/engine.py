@@ -1,12 +1,16 @@
 """Local engine against transformers `generate`: the same model, requests and threads, alternating in one process.
 
     python benchmarks/engine.py [--model nano] [--batch 64 256] [--repeats 5] [--threads 2] [--clock cpu]
-        [--only uniform ragged forked] [--json FILE]
+        [--only uniform ragged forked tree leaves] [--json FILE]
 
 uniform  distinct prompts of one length, everybody makes the same number of tokens
 ragged   prompts of different lengths, samples end at eos; twice as many requests as the batch holds
 forked   groups of eight samples of long prompts
+tree     long prompts, forked four ways at the root and after every 64 tokens, three times; `generate` is called once
+         for each depth, with the whole path to every node as its prompt, and makes the same tokens
+leaves   the same trees, counted in tokens of whole paths, against `generate` making every path by itself
 
+Requests say whether anybody will go on from what they write, as strategies do: the flat ones nobody.
 Every ratio compares two runs made one after the other, so a busy machine slows both; min, median and max over repeats.
 """
 
@@ -16,7 +20,7 @@ import argparse
 import asyncio
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +35,11 @@ from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Codec, Request, Sampling
 from rolltree.policy.load import load_model
 
+TREES = ("tree", "leaves")
 Prompts = list[NDArray[np.int64]]
 GROUP = 8
+DEPTH, WAYS, SEGMENT = 3, 4, 64
+"""Of the trees: how often a path forks, how many ways, and after how many tokens."""
 
 
 class PlainCodec:
@@ -74,6 +81,8 @@ class Case:
     prompts: Prompts
     max_tokens: int
     ignore_eos: bool
+    depth: int = 1
+    """Stretches of `max_tokens` on a path; more than one is a tree that forks before each."""
 
 
 def random_model(context: int = 1024) -> tuple[PreTrainedModel, Codec]:
@@ -95,7 +104,7 @@ def random_model(context: int = 1024) -> tuple[PreTrainedModel, Codec]:
 
 
 def cases(vocab: int, batch: int, seed: int) -> list[Case]:
-    """The three cases for one batch size."""
+    """The cases for one batch size."""
     rng = np.random.default_rng(seed)
 
     def prompt(length: int) -> NDArray[np.int64]:
@@ -107,13 +116,29 @@ def cases(vocab: int, batch: int, seed: int) -> list[Case]:
         Case("uniform", [prompt(32) for _ in range(batch)], 128, ignore_eos=True),
         Case("ragged", [prompt(int(n)) for n in lengths], 256, ignore_eos=False),
         Case("forked", [p for p in shared for _ in range(GROUP)], 64, ignore_eos=True),
+        *(Case(name, shared[: batch // WAYS**DEPTH], SEGMENT, ignore_eos=True, depth=DEPTH) for name in TREES),
     ]
 
 
 def theirs(model: PreTrainedModel, case: Case, batch: int, eos: int) -> tuple[int, float]:
     """Tokens and seconds of transformers: batches of equal size, padded on the left, until the longest has ended."""
+    begin = clock()
+    if case.name == "leaves":
+        prompts = [p for p in case.prompts for _ in range(WAYS**case.depth)]
+        made, _ = _generated(model, Case("", prompts, case.depth * case.max_tokens, ignore_eos=True), batch, eos)
+        return made, clock() - begin
+    made, prompts = 0, case.prompts
+    for _ in range(case.depth):
+        prompts = [p for p in prompts for _ in range(WAYS if case.depth > 1 else 1)]
+        more, prompts = _generated(model, replace(case, prompts=prompts), batch, eos)
+        made += more
+    return made, clock() - begin
+
+
+def _generated(model: PreTrainedModel, case: Case, batch: int, eos: int) -> tuple[int, Prompts]:
+    """Tokens made for all prompts, and the prompts with what was made."""
     generator: Any = model
-    begin, made = clock(), 0
+    made, texts = 0, Prompts()
     for at in range(0, len(case.prompts), batch):
         prompts = case.prompts[at : at + batch]
         width = max(len(p) for p in prompts)
@@ -137,17 +162,41 @@ def theirs(model: PreTrainedModel, case: Case, batch: int, eos: int) -> tuple[in
         else:
             ended = (out == eos).int().cumsum(1)
             made += int((ended - (out == eos).int() == 0).sum())
-    return made, clock() - begin
+        texts += [np.concatenate([p, new]) for p, new in zip(prompts, out.numpy(), strict=True)]
+    return made, texts
 
 
 async def ours(engine: LocalEngine, case: Case) -> tuple[int, float, float]:
     """Tokens, seconds and share of prefix tokens computed."""
     sampling = Sampling(max_tokens=case.max_tokens, ignore_eos=case.ignore_eos)
     begin = clock()
-    samples = await asyncio.gather(*(_await(engine, Request(p, sampling)) for p in case.prompts))
+    if case.depth > 1:
+        trees = await asyncio.gather(
+            *(_grown(engine, p, sampling, case.depth, f"{id(case)}/{i}") for i, p in enumerate(case.prompts))
+        )
+        samples = [sample for tree in trees for sample in tree]
+    else:
+        asked = (_await(engine, Request(p, sampling, forks="none")) for p in case.prompts)
+        samples = await asyncio.gather(*asked)
     seconds = clock() - begin
     prefix = sum(len(p) for p in case.prompts)
-    return sum(len(s.actions) for s in samples), seconds, sum(s.prefilled for s in samples) / prefix
+    made = sum(len(s.actions) for s in samples)
+    if case.name == "leaves":
+        made = len(case.prompts) * WAYS**case.depth * case.depth * case.max_tokens
+    return made, seconds, sum(s.prefilled for s in samples) / prefix
+
+
+async def _grown(
+    engine: LocalEngine, prefix: NDArray[np.int64], sampling: Sampling, depth: int, name: str
+) -> list[Any]:
+    """All samples of the tree below a prefix."""
+    forks = "planned" if depth > 1 else "none"
+    asked = (_await(engine, Request(prefix, sampling, affinity=name, forks=forks)) for _ in range(WAYS))
+    samples = list(await asyncio.gather(*asked))
+    if depth > 1:
+        below = (_grown(engine, np.concatenate([prefix, s.actions]), sampling, depth - 1, name) for s in list(samples))
+        samples += [s for part in await asyncio.gather(*below) for s in part]
+    return samples
 
 
 async def _await(engine: LocalEngine, request: Request) -> Any:
@@ -217,7 +266,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", nargs="*", default=[], choices=["uniform", "ragged", "forked"])
+    parser.add_argument("--only", nargs="*", default=[], choices=["uniform", "ragged", "forked", *TREES])
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a machine that others use")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()

@@ -13,7 +13,7 @@ from rolltree.cli.helptext import Option, columns
 from rolltree.errors import RolltreeError, unknown
 
 BENCHMARKS = {
-    "engine": "local engine against transformers generate: uniform, ragged, forked",
+    "engine": "local engine against transformers generate: uniform, ragged, forked, trees",
     "training": "packed trees against a flat padded batch; a GRPO step against TRL's trainer",
     "packings": "the same trees packed by Rolltree, by TRL's TreeRow and by prefix-grouper; what is possible at most",
     "serving": "the local engine guessing tokens ahead against one token at a time, on the same samples",

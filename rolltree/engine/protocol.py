@@ -24,6 +24,10 @@ Caches = Literal["keep", "recompute"]
 """What becomes of prefix caches made under old weights: kept (runs in flight mix versions) or recomputed."""
 
 
+Forks = Literal["none", "maybe", "planned"]
+"""Whether somebody will go on from what a request writes: nobody once it has ended by itself, perhaps, or surely."""
+
+
 class LogitsHook(Protocol):
     """Changes the sampling distribution at each step: forbid tokens, change the temperature, follow a guide."""
 
@@ -67,7 +71,10 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     want: frozenset[str] = frozenset()
     affinity: str = ""
-    """Requests with the same affinity share prefixes; a router keeps them together. Survives continuation."""
+    """Requests with the same affinity share prefixes; a router keeps them together. Survives continuation. The local
+    engine lets those of the affinity in first that it has known longest, so that trees end together."""
+    forks: Forks = "maybe"
+    """What a cache of prefixes keeps of it: "none" nothing behind the prefix, "planned" rather this than others."""
 
 
 @dataclass(frozen=True, slots=True)

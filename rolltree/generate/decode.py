@@ -210,7 +210,7 @@ def _request(hand: Recorder, prefix: Array, ask: Continuations, length: int, run
         mix(hand.rng.key, "draw", run),
         draw.get("hook", base.hook),
     )
-    return Request(prefix, sampling, ask.want, hand.tree.id)
+    return Request(prefix, sampling, ask.want, hand.tree.id, draw.get("forks", "maybe"))
 
 
 def _reserve(hand: Recorder, prefix: Array, length: int, *, new_leaf: bool) -> tuple[Hold, Hold] | None:

@@ -66,7 +66,8 @@ async def grow_rounds(
     why: str = "the rule's width",
 ) -> None:
     """Grow the hand's tree from its root until no path is live; one of so many stretches ends as "depth"."""
-    layers = _Layers(hand, leaves, min(first, leaves), widths, draw, rounds, want, review, why)
+    planned: SamplingOptions = {**draw, "forks": "planned"}
+    layers = _Layers(hand, leaves, min(first, leaves), widths, planned, rounds, want, review, why)
     graph = SearchGraph(hand.tree.root)
     await search(layers, graph, layers.make, turns=rounds, rng=lambda turn: hand.rng.child("layer", turn).generator())
     for node in graph:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from rolltree.control.ledger import Hold
-from rolltree.engine.protocol import Generation, LogitsHook, Request
+from rolltree.engine.protocol import Forks, Generation, LogitsHook, Request
 from rolltree.tree import Birth, Finish, Node
 
 WRITTEN: frozenset[str] = frozenset({"policy", "splice"})
@@ -28,6 +28,8 @@ class SamplingOptions(TypedDict, total=False):
     stop_ids: tuple[int, ...]
     ignore_eos: bool
     hook: LogitsHook | None
+    forks: Forks
+    """Whether the strategy will go on from what is written; see `Request`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from rolltree.policy.shared import Shared
 from rolltree.policy.slab import LayerShape, Slab
 
 
@@ -17,7 +18,7 @@ class TokenTree:
     """New tokens that do not all follow one another: nodes of a tree below each row's cached text."""
 
     positions: Tensor
-    """(rows, new): the place of each in its own text, which is not the column it is kept in."""
+    """(rows, new): the place of each in its row's own text, which is not the column it is kept in."""
     seen: Tensor
     """(rows, new, reach): which columns each one attends to, its own among them."""
 
@@ -60,15 +61,22 @@ class Decoder(Protocol):
         """Where it computes."""
         ...
 
+    @property
+    def shares(self) -> bool:
+        """Whether its rows may have shared text before their own."""
+        ...
+
     def extend(
-        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None
-    ) -> Tensor:
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None,
+        shared: Shared | None = None,
+    ) -> Tensor:  # fmt: skip
         """Read ids (rows, new) at positions start (rows,) onwards; return the last hidden states (rows, new, hidden).
 
         Each row sees its own first `start` cached positions and itself causally; `reach` is at least the largest
         start + new that matters and at most the slab's capacity. Rows shorter than `new` are padded on the right;
         what padding computes is meaningless. Without a slab every start is 0 and nothing is kept. With `branches` (and
-        a slab) the new tokens are kept in the same columns, but stand and see as these say.
+        a slab) the new tokens are kept in the same columns, but stand and see as these say. With `shared` (and a slab)
+        a row's first column stands behind the text that it shares, all of which it sees.
         """
         ...
 

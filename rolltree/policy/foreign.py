@@ -22,6 +22,7 @@ from rolltree.policy.context import exact_context, window_of
 from rolltree.policy.decoder import TokenTree
 from rolltree.policy.device import HALF, narrowed
 from rolltree.policy.errors import ModelError
+from rolltree.policy.shared import Shared
 from rolltree.policy.slab import LayerShape, Slab
 
 
@@ -85,11 +86,17 @@ class ForeignDecoder:
         """The model's own input embedding."""
         return self._model.get_input_embeddings().weight
 
+    @property
+    def shares(self) -> bool:
+        """No: its attention is its own."""
+        return False
+
     @torch.inference_mode()
     def extend(
-        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None
-    ) -> Tensor:
-        """See `Decoder.extend`."""
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None,
+        shared: Shared | None = None,
+    ) -> Tensor:  # fmt: skip
+        """See `Decoder.extend`; nothing is shared here."""
         rows, new = ids.shape
         positions = start.unsqueeze(1) + torch.arange(new, device=ids.device)
         places = positions if branches is None else branches.positions

@@ -20,6 +20,7 @@ from rolltree.policy.decoder import TokenTree
 from rolltree.policy.device import HALF
 from rolltree.policy.llama_spec import LlamaSpec
 from rolltree.policy.llama_weights import copy_weights, empty_weights
+from rolltree.policy.shared import Shared, attention
 from rolltree.policy.slab import LayerShape, Slab
 
 
@@ -31,6 +32,7 @@ class _Plan:
     rows: Tensor
     positions: Tensor
     mask: Tensor | None
+    shared: Shared | None
 
 
 class LlamaDecoder:
@@ -82,22 +84,33 @@ class LlamaDecoder:
         """Logits of hidden states."""
         return F.linear(hidden, self._weights.head)
 
+    @property
+    def shares(self) -> bool:
+        """Yes."""
+        return True
+
     @torch.inference_mode()
     def extend(
-        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None
-    ) -> Tensor:
+        self, ids: Tensor, start: Tensor, slab: Slab | None, reach: int, branches: TokenTree | None = None,
+        shared: Shared | None = None,
+    ) -> Tensor:  # fmt: skip
         """See `Decoder.extend`."""
         rows, new = ids.shape
         positions = start if new == 1 else start.unsqueeze(1) + torch.arange(new, device=ids.device)
         limit = reach if slab is None else slab.capacity
         positions = positions.clamp(max=limit)
-        fresh = slab is None or (new > 1 and not bool(start.any()))
+        fresh = slab is None or (new > 1 and shared is None and not bool(start.any()))
         if branches is not None:
             places, mask = branches.positions.clamp(max=limit), self._additive(~branches.seen)
         else:
             places, mask = positions, None if fresh else self._mask(positions.view(rows, new), reach)
+        if shared is not None:
+            places, limit = (
+                places + (shared.base if places.dim() == 1 else shared.base.unsqueeze(1)),
+                limit + shared.most,
+            )
         cis = self._rotations(limit + 1)[places].view(rows, new, 1, -1)
-        plan = _Plan(cis, torch.arange(rows, device=ids.device), positions, mask)
+        plan = _Plan(cis, torch.arange(rows, device=ids.device), positions, mask, shared)
         x = F.embedding(ids, self._weights.embed)
         for layer in range(self.spec.layers):
             x = self._layer(layer, x, slab, reach, plan)
@@ -143,7 +156,10 @@ class LlamaDecoder:
         else:
             assert slab is not None
             keys, values = slab.keys[index][:, :, :reach], slab.values[index][:, :, :reach]
-            mixed = _decode(q, keys, values, plan.mask) if new == 1 else _masked(q, keys, values, plan.mask)
+            if plan.shared is not None:
+                mixed = attention(q, keys, values, plan.mask, index, plan.shared)
+            else:
+                mixed = _decode(q, keys, values, plan.mask) if new == 1 else _masked(q, keys, values, plan.mask)
         x = x + F.linear(mixed.reshape(rows, new, s.heads * s.head_dim), w.out, w.out_bias)
         h = F.rms_norm(x, (s.hidden,), w.norm_mlp, s.eps)
         gate, up = F.linear(h, w.gate_up, w.gate_up_bias).chunk(2, dim=-1)

@@ -36,6 +36,7 @@ class Table:
     vocab_size = hidden_size = VOCAB * VOCAB
     max_context, dtype, device = 64, torch.float64, torch.device("cpu")
     shapes = (LayerShape(1, 1, 1),)
+    shares = False
 
     def __init__(self, seed, likeness=None):
         self.vocab_size = VOCAB
@@ -43,7 +44,7 @@ class Table:
         self.table = 1.5 * table if likeness is None else likeness.table + 0.5 * table
         self.embeddings = torch.eye(VOCAB, dtype=torch.float64)
 
-    def extend(self, ids, start, slab, reach, branches=None):
+    def extend(self, ids, start, slab, reach, branches=None, shared=None):
         rows, new = ids.shape
         columns = start[:, None] + torch.arange(new)
         if slab is None:

@@ -1,4 +1,4 @@
-"""Who gets in: first come, first served, as long as the whole reservation of everybody inside fits the memory.
+"""Who gets in: first tree come, first served, as long as the whole reservation of everybody inside fits the memory.
 
 A row reserves room for its longest possible length, and all rows are equally wide, so what counts is rows × width. An
 admitted request can therefore always finish; what does not fit waits.
@@ -6,10 +6,33 @@ admitted request can therefore always finish; what does not fit waits.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from rolltree.engine.local.run import LocalRun
+
+_KNOWN = 1 << 14
+"""Affinities whose age is remembered."""
+
+
+class Ranks:
+    """How long each affinity has been known; requests without one are each their own."""
+
+    def __init__(self) -> None:
+        self._ranks: OrderedDict[str, int] = OrderedDict()
+        self._next = 0
+
+    def rank(self, affinity: str) -> int:
+        """The lower, the earlier it came first."""
+        rank = self._ranks.get(affinity) if affinity else None
+        if rank is None:
+            rank, self._next = self._next, self._next + 1
+        if affinity:
+            self._ranks[affinity] = rank
+            self._ranks.move_to_end(affinity)
+            if len(self._ranks) > _KNOWN:
+                self._ranks.popitem(last=False)
+        return rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,14 @@ class Asking:
 
 
 _COLUMNS = ("ids", "logp", "sampling_logprob", "entropy", "version")
-_ROWS = ("length", "begin", "limit", "shown", "prefilled", "mixed", "key", "temperature", "top_k", "top_p", "meaning")
+_ROWS = ("length", "begin", "limit", "shown", "prefilled", "mixed", "key", "temperature", "top_k", "top_p", "meaning",
+         "base", "stems")  # fmt: skip
 
 
 class DecodeBatch:
     """Rows 0 … len-1 are in use."""
 
-    def __init__(self, vocab_size: int, max_top: int) -> None:
+    def __init__(self, vocab_size: int, max_top: int, levels: int) -> None:
         self.runs: list[LocalRun] = []
         self.ids = np.zeros((0, 0), np.int64)
         self.logp = np.zeros((0, 0), np.float32)
@@ -49,6 +50,10 @@ class DecodeBatch:
         """Tokens so far; the last one has not been read by the model yet."""
         self.begin = np.zeros(0, np.int64)
         self.limit = np.zeros(0, np.int64)
+        self.base = np.zeros(0, np.int64)
+        """Up to where its text stands in stems; what follows is in columns of its own."""
+        self.stems = np.zeros((0, levels), np.int64)
+        """Where these stand, level by level; -1 = none."""
         self.shown = np.zeros(0, np.int64)
         """Up to where increments have been reported."""
         self.prefilled = np.zeros(0, np.int64)
@@ -66,6 +71,11 @@ class DecodeBatch:
     def __len__(self) -> int:
         return len(self.runs)
 
+    @property
+    def own(self) -> Ints:
+        """Tokens of each request in columns of its own."""
+        return self.length[: len(self)] - self.base[: len(self)]
+
     def resize(self, rows: int, columns: int) -> None:
         """Change the room, keeping the rows in use."""
         n = len(self)
@@ -81,8 +91,8 @@ class DecodeBatch:
             new[:n] = old[:n]
             setattr(self, name, new)
 
-    def add(self, run: LocalRun, meaning: Meaning, prefilled: int) -> None:
-        """Take the next row."""
+    def add(self, run: LocalRun, meaning: Meaning, prefilled: int, base: int, stems: list[int]) -> None:
+        """Take the next row, which stands on stems up to `base`."""
         row, s, n = len(self), run.request.sampling, len(run.ids)
         if run.top:
             new = run.limit - run.begin
@@ -92,6 +102,7 @@ class DecodeBatch:
         self.begin[row] = self.shown[row] = run.begin
         self.length[row] = n
         self.limit[row], self.prefilled[row], self.mixed[row] = run.limit, prefilled, False
+        self.base[row], self.stems[row] = base, stems
         self.key[row], self.meaning[row] = run.key, meaning
         self.temperature[row], self.top_k[row], self.top_p[row] = s.temperature, s.top_k, s.top_p
         if run.parked is not None:

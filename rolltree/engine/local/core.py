@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.engine.local.admit import Room, room_for, wave
+from rolltree.engine.local.admit import Ranks, Room, room_for, wave
 from rolltree.engine.local.batch import DecodeBatch, Ints
 from rolltree.engine.local.choose import choose
 from rolltree.engine.local.prefill import read, seat
-from rolltree.engine.local.prefix import PrefixCache
+from rolltree.engine.local.prefix import Ids, PrefixCache, PrefixCounts
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import wide
 from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
@@ -27,10 +27,12 @@ from rolltree.engine.local.speculate import Speculator
 from rolltree.engine.local.speculate.tree import Drafts
 from rolltree.engine.local.speculate.verify import read as read_ahead
 from rolltree.engine.local.speculate.verify import settle
+from rolltree.engine.local.stems import LEVELS, Stem, Stems
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
 from rolltree.policy.decoder import Decoder
+from rolltree.policy.shared import Shared
 from rolltree.policy.slab import Slab
 from rolltree.tree.node import Finish, FloatArray
 
@@ -64,16 +66,25 @@ class Core:
     ) -> None:  # fmt: skip
         self.decoder, self.limits, self.version, self.speculator = decoder, limits, version, speculator
         self.queue: deque[LocalRun] = deque()
-        self.batch = DecodeBatch(decoder.vocab_size, limits.max_top)
+        self.batch = DecodeBatch(decoder.vocab_size, limits.max_top, LEVELS)
         self._stops = StopTables(codec, decoder.vocab_size)
-        self._cache = PrefixCache(decoder.shapes, limits.cache, decoder.dtype, decoder.device)
+        self.prefixes = PrefixCounts()
+        self._cache = self._new_cache()
         self._slab = Slab.zeros(decoder.shapes, 0, 0, decoder.dtype, decoder.device)
+        self.stems = Stems(decoder, limits.stems)
+        self._shared: Shared | None = None
+        """What those inside share, as long as they stay the same."""
         self._room = Room(0, 0)
         """What is reserved; the slab is only as wide as what is in it."""
         self._joining: list[LocalRun] = []
         """Out of the queue in the present step; in the batch as well from some point on."""
+        self._ranks = Ranks()
         self.steps = 0
         """Steps begun, by which others see that it goes on."""
+
+    def _new_cache(self) -> PrefixCache:
+        d = self.decoder
+        return PrefixCache(d.shapes, self.limits.cache, d.dtype, d.device, self.prefixes)
 
     @property
     def busy(self) -> bool:
@@ -85,24 +96,31 @@ class Core:
         self.steps += 1
         return self._guarded(self._advance)
 
-    def stop(self, run: LocalRun, finish: Finish) -> News:
-        """End one run with what it has."""
+    def submit(self, runs: list[LocalRun]) -> None:
+        """Queue runs: those of the affinity first that was first here, so that trees are ended and not only begun."""
+        for run in runs:
+            run.rank = self._ranks.rank(run.request.affinity)
+        late = bool(self.queue) and min(run.rank for run in runs) < self.queue[-1].rank
+        self.queue.extend(runs)
+        if late or len(runs) > 1:
+            self.queue = deque(sorted(self.queue, key=lambda run: run.rank))
+
+    def stop(self, ends: Mapping[LocalRun, Finish]) -> News:
+        """End runs with what they have."""
 
         def work(news: News) -> None:
-            if run in self.queue:
-                self.queue.remove(run)
-                news.ended.append((run, *run.unfinished(finish)))
-            elif run in self.batch.runs:
-                self._let_go([(self.batch.runs.index(run), finish, "")], news)
+            waiting = [run for run in self.queue if run in ends]
+            if waiting:
+                self.queue = deque(run for run in self.queue if run not in ends)
+                news.ended += [(run, *run.unfinished(ends[run])) for run in waiting]
+            inside: list[Ending] = [(row, ends[run], "") for row, run in enumerate(self.batch.runs) if run in ends]
+            self._let_go(inside, news)
 
         return self._guarded(work)
 
     def stop_all(self, finish: Finish) -> News:
         """End every run with what it has."""
-        news = News()
-        for run in (*self.queue, *self.batch.runs):
-            news.ended.extend(self.stop(run, finish).ended)
-        return news
+        return self.stop(dict.fromkeys((*self.queue, *self.batch.runs), finish))
 
     def fail_all(self, error: EngineError, *, waiting: bool = True) -> News:
         """End every run with an error (the engine itself failed), or only those inside, and start afresh."""
@@ -120,6 +138,7 @@ class Core:
         self.forget()
         if caches == "keep":
             self.batch.mixed[: len(self.batch)] = True
+            self.stems.close()
             return News()
         return self._guarded(lambda news: self._recompute())
 
@@ -130,20 +149,29 @@ class Core:
         depend on what was asked before: a run that is resumed here never asked it.
         """
         self._cache.clear()
+        if not self.busy:
+            self._ranks = Ranks()
         if not len(self.batch):
             self._clear()
 
     def _recompute(self) -> None:
-        n = len(self.batch)
-        widest = int(self.batch.length[:n].max(initial=1)) - 1
-        rows = max(1, self.limits.chunk // max(widest, 1))
+        self.stems.read_again(self.limits.chunk)
+        n, known = len(self.batch), self.batch.own - 1
+        rows = max(1, self.limits.chunk // max(int(known.max(initial=0)), 1))
         for first in range(0, n, rows):
             last = min(first + rows, n)
-            width = int(self.batch.length[first:last].max()) - 1
-            ids = torch.from_numpy(self.batch.ids[first:last, :width].copy()).to(self.decoder.device)
+            width, base = int(known[first:last].max()), self.batch.base[first:last]
+            if not width:
+                continue
+            columns = np.minimum(base[:, None] + np.arange(width), self.batch.ids.shape[1] - 1)
+            ids = torch.from_numpy(np.take_along_axis(self.batch.ids[first:last], columns, 1)).to(self.decoder.device)
             start = torch.zeros(last - first, dtype=torch.long, device=self.decoder.device)
-            self.decoder.extend(ids, start, self._slab.view(first, last), width)
+            view = self._slab.view(first, last)
+            self.decoder.extend(ids, start, view, width, None, self._shared_by(first, last))
         self.batch.mixed[:n] = False
+
+    def _shared_by(self, first: int, last: int) -> Shared | None:
+        return self.stems.shared(self.batch.stems[first:last], self.batch.base[first:last])
 
     def _advance(self, news: News) -> None:
         old = len(self.batch)
@@ -151,21 +179,23 @@ class Core:
         states = list[Tensor]()
         guessing = self.speculator if old else None
         drafts = None if guessing is None else guessing.draft(self.batch, self._room.columns)
-        self._fit(taken, 0 if drafts is None else drafts.tokens.shape[1])
-        at = self.batch.length[:old] - 1
+        seating = seat(taken, self.stems, self._cache, self.limits.chunk)
+        self._fit(seating.longest, 0 if drafts is None else drafts.tokens.shape[1])
+        at = self.batch.own - 1
         decoded: Tensor | None = None
         if old:
-            last = self.batch.ids[np.arange(old), at]
-            decoded = read_ahead(self.decoder, self._slab.view(0, old), last, at, drafts)
+            last = self.batch.ids[np.arange(old), self.batch.length[:old] - 1]
+            decoded = read_ahead(self.decoder, self._slab.view(0, old), last, at, drafts, self._shared)
             states.append(decoded[:, 0])
             self._report(range(old), states[0], news)
         if taken:
-            seating = seat(taken, self._cache)
             for lead in seating.leaders:
-                self._sit(lead.run, lead.new)
-            for run, _ in seating.followers:
-                self._sit(run, 0)
-            states.append(read(self.decoder, seating, self._cache, self._slab, first=old, most=self.limits.chunk))
+                self._sit(lead.run, lead.new + lead.paid, lead.stem)
+            for run, leader in seating.followers:
+                self._sit(run, 0, seating.leaders[leader].stem)
+            most = self.limits.chunk
+            states.append(read(self.decoder, seating, self._cache, self._slab, self._shared_by, first=old, most=most))
+            self._shared = self._shared_by(0, len(self.batch))
         if states:
             before = self.batch.length[: len(self.batch)].copy()
             hidden = torch.cat(states) if len(states) > 1 else states[0]
@@ -255,9 +285,12 @@ class Core:
         self._joining = []
         if self.speculator is not None:
             self.speculator.clear()
-        self.batch = DecodeBatch(self.decoder.vocab_size, self.limits.max_top)
+        self.batch = DecodeBatch(self.decoder.vocab_size, self.limits.max_top, LEVELS)
+        self.stems.room = self.limits.stems
+        self.stems.clear()
+        self._shared = None
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
-        self._cache = PrefixCache(self.decoder.shapes, self.limits.cache, self.decoder.dtype, self.decoder.device)
+        self._cache = self._new_cache()
         self._room = Room(0, 0)
 
     def _admit(self, news: News) -> list[LocalRun]:
@@ -292,17 +325,18 @@ class Core:
         """Train the drafter a little; False where there is nothing to learn."""
         return self.speculator is not None and self.speculator.learn()
 
-    def _fit(self, taken: list[LocalRun], guessed: int) -> None:
+    def _fit(self, joining: int, guessed: int) -> None:
         """Make the slab as wide as this step and the last state of who ends in it need; much wider is as bad."""
-        used = int(self.batch.length[: len(self.batch)].max(initial=0))
-        need = max([used + guessed, *(len(run.ids) for run in taken)]) + 1
+        used = int(self.batch.own.max(initial=0))
+        need = max(used + guessed, joining) + 1
         columns, have = min(-(-need // _STEP) * _STEP, self._room.columns), self._slab.capacity
         if self._slab.rows != self._room.rows or columns > have or 4 * columns < 3 * have:
             self._slab.resize(self._room.rows, columns, len(self.batch), used, room=self._room.columns)
 
-    def _sit(self, run: LocalRun, prefilled: int) -> None:
+    def _sit(self, run: LocalRun, prefilled: int, stem: Stem | None) -> None:
         run.begun = True
-        self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled)
+        base = 0 if stem is None else stem.end
+        self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled, base, self.stems.rows_of(stem))
 
     def _report(self, rows: range, hidden: Tensor | None, news: News) -> None:
         """Increments: at once where no state is wanted, else after the step that has read the last token."""
@@ -349,7 +383,7 @@ class Core:
         """Deliver rows that end, keep their prefixes, and close the gaps."""
         if not endings:
             return
-        b, kept = self.batch, list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]()
+        b, kept = self.batch, list[tuple[int, int, Ids]]()
         for row, finish, fired in endings:
             try:
                 ended = self._ended(row, finish, fired, kept)
@@ -359,18 +393,21 @@ class Core:
                 self._slab.wipe(row)
             news.ended.append(ended)
         try:
-            self._cache.store(kept, self._slab)
+            planned = {row for row, *_ in kept if b.runs[row].request.forks == "planned"}
+            self._cache.store(kept, self._slab, planned)
         except Exception:  # what is not kept is computed again
             self._cache.clear()
-        longest = int(b.length[: len(b)].max())
+        longest = int(b.own.max())
         source, target = b.remove([row for row, _, _ in endings])
         if source:
             index = torch.tensor([source, target], device=self.decoder.device)
             self._slab.copy_rows(index[0], index[1], longest)
+        self.stems.free(b)
+        self._shared = self._shared_by(0, len(b))
 
     def _ended(
         self, row: int, finish: Finish | EngineError, fired: str,
-        kept: list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]],
+        kept: list[tuple[int, int, Ids]],
     ) -> Outcome:  # fmt: skip
         b = self.batch
         run, length = b.runs[row], int(b.length[row])
@@ -383,17 +420,18 @@ class Core:
             hidden, known = self._last_state(row), length
         whole = b.sample(row, int(b.begin[row]), finish, hidden, fired)
         rest = b.sample(row, int(b.shown[row]), finish, hidden, fired)
-        if not b.mixed[row]:
-            kept.append((row, b.ids[row, :known]))
+        over = run.request.forks == "none" and finish != "abort"
+        if not (b.mixed[row] or over):
+            kept.append((row, int(b.base[row]), b.ids[row, :known]))
         return run, whole, rest
 
     def _last_state(self, row: int) -> FloatArray:
         """Last hidden state at a row's last token, which no step has read yet."""
         b, device = self.batch, self.decoder.device
-        at = int(b.length[row]) - 1
-        ids = torch.tensor([[int(b.ids[row, at])]], device=device)
-        view = self._slab.view(row, row + 1)
-        return _numpy(self.decoder.extend(ids, torch.tensor([at], device=device), view, at + 1)[0, 0])
+        at = int(b.own[row]) - 1
+        ids = torch.tensor([[int(b.ids[row, b.length[row] - 1])]], device=device)
+        view, start = self._slab.view(row, row + 1), torch.tensor([at], device=device)
+        return _numpy(self.decoder.extend(ids, start, view, at + 1, None, self._shared_by(row, row + 1))[0, 0])
 
 
 def _numpy(hidden: Tensor) -> FloatArray:

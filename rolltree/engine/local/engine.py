@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from rolltree.engine.local.check import check_room, check_sampling, check_tokens, top_wanted
 from rolltree.engine.local.core import Core, News
+from rolltree.engine.local.prefix import PrefixCounts
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
 from rolltree.engine.local.shortage import AdmissionLimits
@@ -43,8 +44,9 @@ class LocalEngine:
 
     `model` is a name or folder `load_model` knows, a `LoadedModel`, or a Hugging Face model (then `codec` is needed).
     The engine copies the weights: training the model changes nothing here until `update_weights`.
-    `max_tokens_in_memory` bounds keys and values of requests and kept prefixes together (a quarter is for kept
-    prefixes; `share_prefixes=False` gives it all to requests); what does not fit now waits. Default: what `max_batch`
+    `max_tokens_in_memory` bounds keys and values of requests and kept prefixes together (a quarter is for
+    prefixes, half of that for kept ones and half for those that requests inside share; `share_prefixes=False` gives it
+    all to requests); what does not fit now waits. Default: what `max_batch`
     contexts need, at most a quarter of the free memory. `threads` sets torch's threads for the whole process. With
     `lockstep` no token is made between news of a run and what is submitted or stopped because of it, so that a program
     makes the same requests every time, in the same batches. Engines that answer each other in one program are made
@@ -86,7 +88,7 @@ class LocalEngine:
             raise EngineError(f"max_batch is {max_batch} and max_tokens_in_memory {memory}; both must be positive.")
         kept = memory // 4 if share_prefixes else 0
         max_top = min(decoder.vocab_size, _MAX_TOP)
-        limits = AdmissionLimits(max_batch, memory - kept, kept, context, max_top)
+        limits = AdmissionLimits(max_batch, memory - kept, kept - kept // 2, context, max_top, stems=kept // 2)
         self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         """What it can do."""
         self._rng = np.random.default_rng(seed)
@@ -100,6 +102,11 @@ class LocalEngine:
         self._table: tuple[int, FloatArray] | None = None
         # An engine that is dropped without close() must not leave its thread behind.
         weakref.finalize(self, self._worker.shutdown)
+
+    @property
+    def prefixes(self) -> PrefixCounts:
+        """What became of kept prefixes."""
+        return self._worker.core.prefixes
 
     @property
     def version(self) -> int:
@@ -233,12 +240,7 @@ class LocalEngine:
 
     def _stop(self, run: LocalRun, finish: Finish) -> None:
         self._flush()
-        core = self._worker.core
-
-        def order() -> News:
-            return core.stop(run, finish)
-
-        self._worker.post(order)
+        self._worker.stop(run, finish)
 
 
 def _source(

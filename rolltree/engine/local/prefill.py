@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rolltree.engine.local.prefix import PrefixCache
+from rolltree.engine.local.prefix import BLOCK, PrefixCache
 from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.stems import Stem, Stems
 from rolltree.policy.decoder import Decoder
+from rolltree.policy.shared import Shared
 from rolltree.policy.slab import Slab
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """A prefix to read: how much of it is cached and in which blocks."""
+    """A prefix to read: the stem on which it stands, and how much behind that is cached in which blocks."""
 
     run: LocalRun
+    stem: Stem | None
+    paid: int
+    """Tokens of its stems that were computed for it."""
     cached: int
     slots: list[int]
 
     @property
+    def base(self) -> int:
+        """Where its own columns begin."""
+        return 0 if self.stem is None else self.stem.end
+
+    @property
     def new(self) -> int:
         """Tokens to compute."""
-        return len(self.run.ids) - self.cached
+        return len(self.run.ids) - self.base - self.cached
+
+    @property
+    def apart(self) -> bool:
+        """Whether it sees anything but what is computed now."""
+        return bool(self.cached or self.base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,57 +50,80 @@ class Seating:
     leaders: list[Leader]
     followers: list[tuple[LocalRun, int]]
 
+    @property
+    def longest(self) -> int:
+        """Columns of its own that a row of the wave has."""
+        return max((len(lead.run.ids) - lead.base for lead in self.leaders), default=0)
 
-def seat(wave: list[LocalRun], cache: PrefixCache) -> Seating:
+
+def seat(wave: list[LocalRun], stems: Stems, cache: PrefixCache, chunk: int) -> Seating:
     """Group a wave by prefix. The last token is always read, because its state gives the first logits."""
     groups: dict[bytes, list[LocalRun]] = {}
     for run in wave:
         groups.setdefault(run.ids.tobytes(), []).append(run)
-    found = [(Leader(runs[0], *cache.find(runs[0].ids[:-1])), runs[1:]) for runs in groups.values()]
-    found.sort(key=lambda pair: (pair[0].cached > 0, pair[0].new))
+    planted = zip(*stems.plant([(runs[0].ids, len(runs)) for runs in groups.values()], cache, chunk), strict=True)
+    found = [
+        (_leader(runs[0], stem, int(paid), cache), runs[1:])
+        for runs, (stem, paid) in zip(groups.values(), planted, strict=True)
+    ]
+    found.sort(key=lambda pair: (pair[0].apart, pair[0].new))
     return Seating([lead for lead, _ in found], [(run, i) for i, (_, rest) in enumerate(found) for run in rest])
 
 
-def read(decoder: Decoder, seating: Seating, cache: PrefixCache, slab: Slab, *, first: int, most: int) -> Tensor:
-    """Fill rows `first` … of the slab; return the last hidden state of every row of the wave."""
+def _leader(run: LocalRun, stem: Stem | None, paid: int, cache: PrefixCache) -> Leader:
+    known, slots = cache.find(run.ids[:-1])
+    base = 0 if stem is None else stem.end
+    return Leader(run, stem, paid, max(known - base, 0), slots[base // BLOCK :])
+
+
+def read(
+    decoder: Decoder, seating: Seating, cache: PrefixCache, slab: Slab, shared: Callable[[int, int], Shared | None],
+    *, first: int, most: int,
+) -> Tensor:  # fmt: skip
+    """Fill rows `first` … of the slab; return the last hidden state of every row of the wave.
+
+    `shared` tells what rows from one to another share.
+    """
     leaders, device = seating.leaders, decoder.device
     states = list[Tensor]()
     at = 0
     while at < len(leaders):
         stop = _chunk(leaders, at, most)
-        states.append(_read_chunk(decoder, leaders[at:stop], cache, slab, first + at))
+        part = leaders[at:stop]
+        states.append(_read_chunk(decoder, part, cache, slab, first + at, shared(first + at, first + stop)))
         at = stop
-    cache.store([(first + i, lead.run.ids) for i, lead in enumerate(leaders)], slab)
+    cache.store([(first + i, lead.base, lead.run.ids) for i, lead in enumerate(leaders)], slab)
     if seating.followers:
         who = torch.tensor([i for _, i in seating.followers], device=device)
         rows = first + len(leaders) + torch.arange(len(who), device=device)
-        slab.copy_rows(first + who, rows, max(len(run.ids) for run, _ in seating.followers))
+        slab.copy_rows(first + who, rows, max(len(run.ids) - leaders[i].base for run, i in seating.followers))
         states.append(torch.cat(states)[who])
     return torch.cat(states)
 
 
 def _chunk(leaders: list[Leader], at: int, most: int) -> int:
-    """Where the chunk that begins at `at` ends: padded size at most `most` tokens, cached and fresh kept apart."""
+    """Where the chunk that begins at `at` ends: padded size at most `most` tokens, those that see only what is computed
+    now apart from the others."""
     stop = at + 1
     while (
-        stop < len(leaders)
-        and (leaders[stop].cached > 0) == (leaders[at].cached > 0)
-        and (stop + 1 - at) * leaders[stop].new <= most
+        stop < len(leaders) and leaders[stop].apart == leaders[at].apart and (stop + 1 - at) * leaders[stop].new <= most
     ):
         stop += 1
     return stop
 
 
-def _read_chunk(decoder: Decoder, leaders: list[Leader], cache: PrefixCache, slab: Slab, first: int) -> Tensor:
+def _read_chunk(
+    decoder: Decoder, leaders: list[Leader], cache: PrefixCache, slab: Slab, first: int, shared: Shared | None
+) -> Tensor:
     width = max(lead.new for lead in leaders)
     ids = torch.zeros(len(leaders), width, dtype=torch.long)
     for i, lead in enumerate(leaders):
-        ids[i, : lead.new] = torch.from_numpy(lead.run.ids[lead.cached :])
-    if leaders[0].cached:
+        ids[i, : lead.new] = torch.from_numpy(lead.run.ids[lead.base + lead.cached :])
+    if any(lead.cached for lead in leaders):
         cache.restore([lead.slots for lead in leaders], slab, first)
     start = torch.tensor([lead.cached for lead in leaders])
-    reach = max(len(lead.run.ids) for lead in leaders)
+    reach = max(len(lead.run.ids) - lead.base for lead in leaders)
     view = slab.view(first, first + len(leaders))
-    hidden = decoder.extend(ids.to(decoder.device), start.to(decoder.device), view, reach)
+    hidden = decoder.extend(ids.to(decoder.device), start.to(decoder.device), view, reach, None, shared)
     last = torch.tensor([lead.new - 1 for lead in leaders], device=decoder.device)
     return hidden[torch.arange(len(leaders), device=decoder.device), last]

@@ -1,13 +1,15 @@
-"""Prefixes whose keys and values are kept: a tree of token blocks over a fixed pool of memory.
+"""Prefixes whose keys and values are kept: a radix tree of token blocks over a fixed pool of memory.
 
 A block is named by its parent and its exact tokens, so nothing can collide. A prefix is found block by block and then
-within the best child, so sharing is exact to the token. When the pool is full, the least recently used leaf goes.
-All entries belong to one weight version; the engine clears the tree when weights change.
+within the best child, so sharing is exact to the token. When the pool is full, the least recently used leaf goes; those
+that a strategy plans to fork go last, as long as they are at most half of the pool. All entries belong to one weight
+version; the engine clears the tree when weights change.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeAlias
@@ -22,8 +24,24 @@ from rolltree.policy.slab import LayerShape, Slab
 Ids: TypeAlias = NDArray[np.int64]
 
 BLOCK = 16
+_AT_ONCE = 128
+"""Blocks copied at once: more of them pass through memory that the system has to give anew each time."""
 _SCAN = 32
 """Children looked at for a partial match; bounds the cost where a prefix has forked very often."""
+
+
+@dataclass(slots=True)
+class PrefixCounts:
+    """What became of kept prefixes, since the engine was made."""
+
+    asked: int = 0
+    """Tokens that were looked for."""
+    found: int = 0
+    """Of these, those that were kept."""
+    evicted: int = 0
+    """Blocks that went for want of room."""
+    evicted_planned: int = 0
+    """Of these, those that were to be forked."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,13 +49,14 @@ class _Block:
     slot: int
     parent: _Block | None
     tokens: Ids
+    planned: bool = False
     tick: int = 0
     children: dict[bytes, _Block] = field(default_factory=dict[bytes, "_Block"])
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A piece of a row to be copied into the pool."""
+    """A piece of a row to be copied into the pool, from column `start` on."""
 
     row: int
     start: int
@@ -47,7 +66,11 @@ class Stored:
 class PrefixCache:
     """Finds, restores and stores prefixes. `tokens` is the pool's size in tokens; below one block it keeps nothing."""
 
-    def __init__(self, shapes: tuple[LayerShape, ...], tokens: int, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, shapes: tuple[LayerShape, ...], tokens: int, dtype: torch.dtype, device: torch.device,
+        counts: PrefixCounts | None = None,
+    ) -> None:  # fmt: skip
+        self.counts = counts or PrefixCounts()
         self._shapes, self._dtype, self._device = shapes, dtype, device
         self.size = max(tokens // BLOCK, 0)
         self._pool: Slab | None = None
@@ -58,6 +81,9 @@ class PrefixCache:
         """Forget everything (the weights have changed)."""
         self._root = _Block(-1, None, np.empty(0, np.int64))
         self._order: OrderedDict[int, _Block] = OrderedDict()
+        """From the one used longest ago on."""
+        self._planned: OrderedDict[int, _Block] = OrderedDict()
+        """The same of those that are to be forked, and what stands above them."""
         self._used = 0
         self._free: list[int] = []
 
@@ -80,6 +106,8 @@ class PrefixCache:
             slots.append(extra.slot)
             node = extra
         self._touch(node)
+        self.counts.asked += len(ids)
+        self.counts.found += at + best
         return at + best, slots
 
     def restore(self, slots: list[list[int]], slab: Slab, first_row: int) -> None:
@@ -96,17 +124,25 @@ class PrefixCache:
                 blocks = pool[:, :, :BLOCK][index].permute(0, 2, 1, 3, 4).flatten(2, 3)
                 rows[first_row : first_row + len(slots), :, :columns] = blocks[:, :, :columns]
 
-    def store(self, rows: list[tuple[int, Ids]], slab: Slab) -> None:
-        """Keep the given tokens of rows whose keys and values stand in the slab."""
+    def store(self, rows: list[tuple[int, int, Ids]], slab: Slab, planned: Collection[int] = ()) -> None:
+        """Keep texts: each with its row, and where its own columns there begin (at a multiple of a block).
+
+        What stands above these was kept before; where it is gone, so is what would stand below it. `planned` are rows
+        whose texts are to be forked.
+        """
         if self.size == 0:
             return
         self._tick += 1
-        pieces = [piece for row, ids in rows for piece in self._insert(row, ids)]
+        pieces = [piece for row, start, ids in rows for piece in self._insert(row, start, ids, row in planned)]
         if not pieces:
             return
         if self._pool is None:
             # A block is written whole before it is found, so memory that no block has needed yet costs nothing.
             self._pool = Slab.unwritten(self._shapes, self.size, BLOCK, self._dtype, self._device)
+        for at in range(0, len(pieces), _AT_ONCE):
+            self._copy(self._pool, pieces[at : at + _AT_ONCE], slab)
+
+    def _copy(self, pool: Slab, pieces: list[Stored], slab: Slab) -> None:
         row, start, slot = torch.tensor([(p.row, p.start, p.slot) for p in pieces], device=self._device).unbind(1)
         within = torch.arange(BLOCK, device=self._device)
         column = (start[:, None] + within).clamp(max=slab.capacity)
@@ -115,19 +151,21 @@ class PrefixCache:
             heads: (_places(row, column, heads, slab.capacity), _places(slot, within.expand_as(column), heads, BLOCK))
             for heads in {s.heads for s in self._shapes}
         }
-        for (pool_k, pool_v), (keys, values) in zip(self._pool.layers, slab.layers, strict=True):
+        for kept, (keys, values) in zip(pool.layers, slab.layers, strict=True):
             source, target = places[keys.shape[1]]
-            for pool, rows_of in ((pool_k, keys), (pool_v, values)):
+            for block, rows_of in zip(kept, (keys, values), strict=True):
                 picked = rows_of.view(-1, rows_of.shape[-1]).index_select(0, source)
-                pool.view(-1, pool.shape[-1]).index_copy_(0, target, picked)
+                block.view(-1, block.shape[-1]).index_copy_(0, target, picked)
 
-    def _insert(self, row: int, ids: Ids) -> list[Stored]:
+    def _insert(self, row: int, own: int, ids: Ids, planned: bool) -> list[Stored]:
         node, new = self._root, list[Stored]()
         for at in range(0, len(ids), BLOCK):
             tokens = ids[at : at + BLOCK]
             key = tokens.tobytes()
             child = node.children.get(key)
             if child is None:
+                if at < own:
+                    break
                 if not new:
                     self._touch(node)
                 node.tick = self._tick
@@ -137,31 +175,36 @@ class PrefixCache:
                 child = _Block(slot, node, tokens.copy())
                 node.children[key] = child
                 self._order[slot] = child
-                new.append(Stored(row, at, slot))
+                new.append(Stored(row, at - own, slot))
             child.tick = self._tick
             node = child
-        self._touch(node)
+        self._touch(node, planned)
         return new
 
     def _slot(self) -> int | None:
-        """A free slot, if need be that of the oldest leaf; None if everything left belongs to this very call."""
+        """A free slot, if need be that of an old leaf; None if everything left belongs to this very call."""
         if self._free:
             return self._free.pop()
         if self._used < self.size:
             self._used += 1
             return self._used - 1
-        slot, oldest = next(iter(self._order.items()))
-        if oldest.tick == self._tick:
-            return None
-        del self._order[slot]
-        if oldest.parent is not None:
-            del oldest.parent.children[oldest.tokens.tobytes()]
-        return slot
+        many = len(self._planned) > self.size // 2 or not self._order
+        for order in (self._planned, self._order) if many else (self._order,):
+            slot, oldest = next(iter(order.items()), (0, self._root))
+            if oldest.parent is not None and oldest.tick != self._tick and not oldest.children:
+                del order[slot], oldest.parent.children[oldest.tokens.tobytes()]
+                self.counts.evicted += 1
+                self.counts.evicted_planned += oldest.planned
+                return slot
+        return None
 
-    def _touch(self, node: _Block) -> None:
+    def _touch(self, node: _Block, planned: bool = False) -> None:
         """Mark a path as used, leaf first, so that a block is always younger than what hangs below it."""
         while node.parent is not None:
-            self._order.move_to_end(node.slot)
+            if planned and not node.planned:
+                node.planned = True
+                self._planned[node.slot] = self._order.pop(node.slot)
+            (self._planned if node.planned else self._order).move_to_end(node.slot)
             node = node.parent
 
 

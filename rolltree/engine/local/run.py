@@ -48,6 +48,8 @@ class LocalRun(ToldRun):
         """What it had written when memory ran out; it goes on from there."""
         self.limit = limit
         """Total length at which it ends."""
+        self.rank = 0
+        """Those of a lower rank get in before it."""
         self.key = key
         self.top = top
         self.entropy = any(w.startswith("entropy") for w in request.want)

@@ -21,6 +21,7 @@ from rolltree.engine.protocol import EngineError
 from rolltree.engine.run import carried
 from rolltree.engine.samples import nothing
 from rolltree.policy.device import release_team
+from rolltree.tree.node import Finish
 
 Order = Callable[[], News | None]
 
@@ -42,6 +43,7 @@ class Worker:
         self.paused = False
         self.closed = False
         self._inbox: deque[Order] = deque()
+        self._stopping: deque[tuple[LocalRun, Finish]] = deque()
         self._jobs: list[ScoreJob] = []
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -63,10 +65,22 @@ class Worker:
         def order() -> News | None:
             if self.closed:
                 return News([(run, nothing("abort"), None) for run in runs])
-            self.core.queue.extend(runs)
+            self.core.submit(runs)
             return None
 
         self.post(order)
+
+    def stop(self, run: LocalRun, finish: Finish) -> None:
+        """End a run; all that are stopped before the next step end at once."""
+        self._stopping.append((run, finish))
+        self.post(self._stop)
+
+    def _stop(self) -> News:
+        ends = dict[LocalRun, Finish]()
+        while self._stopping:
+            run, finish = self._stopping.popleft()
+            ends.setdefault(run, finish)
+        return self.core.stop(ends) if ends else News()
 
     def score(self, job: ScoreJob) -> None:
         """Queue a score."""

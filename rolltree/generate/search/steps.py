@@ -111,7 +111,7 @@ class _Steps:
         self.knobs = knobs
         self.hand = hand
         self.draw: SamplingOptions = {
-            "max_tokens": knobs.step, "stop": (knobs.delimiter,) if knobs.delimiter else ()
+            "max_tokens": knobs.step, "stop": (knobs.delimiter,) if knobs.delimiter else (), "forks": "planned"
         }  # fmt: skip
 
     async def make(self, moves: Sequence[Move[Node]]) -> Sequence[Sequence[Made[Node]]] | None:

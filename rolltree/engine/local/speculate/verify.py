@@ -8,17 +8,20 @@ from torch import Tensor
 
 from rolltree.engine.local.speculate.tree import Drafts, Ints
 from rolltree.policy.decoder import Decoder, TokenTree
+from rolltree.policy.shared import Shared
 from rolltree.policy.slab import Slab
 
 
-def read(decoder: Decoder, slab: Slab, last: Ints, at: Ints, drafts: Drafts | None) -> Tensor:
+def read(
+    decoder: Decoder, slab: Slab, last: Ints, at: Ints, drafts: Drafts | None, shared: Shared | None = None
+) -> Tensor:
     """Last hidden states (rows, 1 + widest guess, hidden) at the last tokens, in columns `at`, and at the guesses."""
     ids, device = last[:, None], decoder.device
     if drafts is not None:
         ids = np.concatenate([ids, drafts.tokens], 1)
     sent = torch.from_numpy(np.concatenate([ids, at[:, None]], 1)).to(device)
     branches = None if drafts is None or drafts.chains else _branches(drafts, at, slab.capacity, device)
-    return decoder.extend(sent[:, :-1], sent[:, -1], slab, slab.capacity, branches)
+    return decoder.extend(sent[:, :-1], sent[:, -1], slab, slab.capacity, branches, shared)
 
 
 def settle(slab: Slab, at: Ints, paths: list[list[int]]) -> None:
