@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
-import torch.distributed as dist
-from torch.distributed.fsdp import FullyShardedDataParallel
-from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor import DTensor
 
 import rolltree
@@ -128,32 +124,17 @@ def shares(model: Any) -> float:
     return held / whole
 
 
-def first_version() -> Any:
-    """What is asked of a trainer under FSDP's first version, which accelerate does not begin without a card."""
-    dist.init_process_group("gloo")
-    model = rolltree.load("nano").model
-    cut = FullyShardedDataParallel(
-        model, auto_wrap_policy=ModuleWrapPolicy({type(model.model.layers[0])}), device_id=None, use_orig_params=True
-    )
-    backend = SimpleNamespace(fsdp_version=1, is_fsdp=True, is_zero3=False)
-    accelerator = SimpleNamespace(unwrap_model=lambda _: model, process_index=dist.get_rank(), device="cpu")
-    return SimpleNamespace(model=model, model_wrapped=cut, _dist=backend, accelerator=accelerator)
-
-
 def main(how: str, folder: Path) -> None:
     if how in CUTS:
         as_with_cards(how)
-    if how == "fsdp1":
-        trainer = first_version()
-    else:
-        trainer = trainer_of(how, folder)
-        trainer.train()
+    trainer = trainer_of(how, folder)
+    trainer.train()
     weights = whole_weights(trainer)
     for name, value in whole_model(trainer, weights).state_dict().items():
         assert torch.equal(value.cpu(), weights[name].cpu()), name
     if trainer.accelerator.process_index == 0:
-        apart = getattr(trainer, "apart", [])
-        torch.save({"weights": weights, "share": shares(trainer.model), "apart": apart}, folder / f"{how}.pt")
+        told = {"weights": weights, "share": shares(trainer.model), "apart": trainer.apart}
+        torch.save(told, folder / f"{how}.pt")
 
 
 if __name__ == "__main__":

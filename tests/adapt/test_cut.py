@@ -49,12 +49,3 @@ def test_a_cut_model_learns_what_a_whole_one_learns(how: str, tmp_path: Path) ->
     assert distance(cut["weights"], whole["weights"]) < 1e-4 * moved
     # Rollouts came from the weights of their step: what the engine said of each token is what the whole model says.
     assert max(whole["apart"]) < 1e-3, whole["apart"]
-
-
-@pytest.mark.slow
-def test_the_first_version_of_fsdp_is_gathered_whole(tmp_path: Path) -> None:
-    found = run("fsdp1", tmp_path, *TWO)
-    fresh = rolltree.load("nano").model.state_dict()
-    assert found["share"] < 0.51
-    assert distance(found["weights"], {name: fresh[name] for name in found["weights"]}) == 0
-    assert set(fresh) == set(found["weights"])

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
@@ -33,14 +33,11 @@ def whole_weights(trainer: Any) -> dict[str, Tensor]:
     Live tensors where the model is whole, copies where it is cut.
     """
     model, dist = unwrapped(trainer), trainer._dist
-    if dist.fsdp_version == 1 and core_of(model) is not model:
-        raise AdaptError(
-            "adapters under FSDP's first version cannot be merged for rollouts; set fsdp_config={'version': 2}, or let "
-            "TRL hand the weights to vLLM (use_vllm=True)"
-        )
     if dist.fsdp_version == 1:
-        with FullyShardedDataParallel.summon_full_params(trainer.model_wrapped, writeback=False):
-            return _copies(trainer.model_wrapped.named_parameters()) | _copies(model.named_buffers())
+        raise AdaptError(
+            "Rolltree's embedded engine does not gather weights from FSDP's first version; set "
+            "fsdp_config={'version': 2}, or let TRL hand the weights to vLLM (use_vllm=True)"
+        )
     # "dense" leaves the model's attention as TRL set it.
     with dist.gather_params(list(model.parameters())):
         state = weights_of(LanguagePolicy(model, attention="dense"))
@@ -69,14 +66,8 @@ def unwrapped(trainer: Any) -> Any:
 
 
 def _copies(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-    return {_plain(name): _full(value.detach()) for name, value in tensors}
+    return {name: _full(value.detach()) for name, value in tensors}
 
 
 def _full(value: Tensor) -> Tensor:
     return value.full_tensor() if isinstance(value, DTensor) else value.clone()
-
-
-def _plain(name: str) -> str:
-    for word in ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module."):
-        name = name.replace(word, "")
-    return name
