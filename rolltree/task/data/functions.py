@@ -24,7 +24,7 @@ COLUMNS = "columns"
 """Key in an item's meta: the other columns of its row."""
 
 
-class RewardCrashError(RuntimeError):
+class RewardCrashError(TaskError):
     """A reward function raised: the rollout has no outcome."""
 
 
