@@ -4,6 +4,7 @@ Each process keeps its rollouts in FOLDER, the first one the learned weights. HO
 on the kept rollouts of all, which no cutting has touched.
 """
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import sys
@@ -63,7 +64,7 @@ class Kept:
 
 
 def trainer_of(how: str, folder: Path) -> Any:
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
     from rolltree.adapt.trl import TreeGRPOTrainer
 

@@ -1,5 +1,6 @@
 """A vLLM whose engine process dies or is slow to take a label, without vLLM: what the backend waits for."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio
