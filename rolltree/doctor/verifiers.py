@@ -13,12 +13,13 @@ from rolltree.doctor.level import WINDOW
 from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked
 from rolltree.metrics.usage import BREAKERS
+from rolltree.train.failures import KIND
 
 
 @detector(
     "crashes",
     "Rollouts are lost because the verifier, the environment or the engine broke.",
-    reads=("rollout/failed_share", *(f"rollout/failed/{name}" for name in BREAKERS)),
+    reads=("rollout/failed_share", "eval/failed", *(f"rollout/failed/{name}" for name in BREAKERS)),
     fixes=(part("rolltree.generate.patience:Patience.tries", "more attempts"),
             part("rolltree.generate.patience:Patience.verify_seconds", "more time for the verifier"),
             part("rolltree.generate.patience:Patience.step_seconds", "more time for the environment")),
@@ -26,8 +27,17 @@ from rolltree.metrics.usage import BREAKERS
 )  # fmt: skip
 def crashes(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
     """Failed nodes: counted and shown, never a reward of zero."""
-    lost = run.series("rollout/failed_share")
+    try:
+        lost = run.series("rollout/failed_share")
+    except NotChecked:
+        measured = list(_when_measured(run, most, worse))
+        if not measured:
+            raise
+        yield from measured
+        return
     spell = lost.beyond(most, worse, window)
+    if spell is None:
+        yield from _when_measured(run, most, worse)
     if spell is not None:
         means = lost.trailing(window)
         worst = int(means.steps[np.flatnonzero(means.values == spell.value)[-1]])
@@ -41,6 +51,22 @@ def crashes(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: 
             {"rollout/failed_share": spell.value, **{f"rollout/failed/{n}": c for n, c in causes.items() if c},
              "most": most, "worse": worse},
             run.show(spell, lambda r: leaves(r, r.is_("status", "failed")[r.leaf])), spell.until,
+        )  # fmt: skip
+
+
+def _when_measured(run: CheckedRun, most: float, worse: float) -> Iterator[Symptom]:
+    """What broke in the last evaluation, which may be all there is of a run."""
+    step = max((int(line["step"]) for line in run.lines if line["kind"] == "eval"), default=-1)
+    told = [line for line in run.lines if line["kind"] == KIND and int(line["step"]) == step]
+    failed = [line for line in run.lines if line["kind"] == "eval" and line["step"] == step and line.get("eval/failed")]
+    if not (told and failed):
+        return
+    lost = told[-1]["failed"] / told[-1]["leaves"]
+    if lost > most:
+        yield Symptom(
+            step, "critical" if lost > worse else "warning",
+            f'{lost:.1%} of the rollouts of the last evaluation failed, as in "{told[-1]["why"]}" (limit {most:.1%})',
+            {"eval/failed": float(told[-1]["failed"]), "most": most, "worse": worse},
         )  # fmt: skip
 
 

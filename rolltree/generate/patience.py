@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from rolltree.generate.answers import AnswerError
+from rolltree.task.items import TaskError
 
 T = TypeVar("T")
 
@@ -85,9 +86,10 @@ def first_of(error: BaseException) -> BaseException:
 
 
 def place_of(error: BaseException) -> str:
-    """File, line and function in which an exception was raised; empty where it was raised nowhere, or by a check."""
+    """File, line and function in which an exception was raised; empty where it was raised nowhere, or by a check,
+    whose sentence names what it is about."""
     error = first_of(error)
-    frames = [] if isinstance(error, AnswerError) else traceback.extract_tb(error.__traceback__)
+    frames = [] if isinstance(error, AnswerError | TaskError) else traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
 
 

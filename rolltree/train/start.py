@@ -253,7 +253,8 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         metrics.write("eval", 0, await loop.evaluate(end=True))
         if loop.blind:
             raise TrainError(
-                f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine"
+                f"the first evaluation measured nothing, because {loop.blind}; mend the task or the engine, and "
+                "start again with --resume"
             )
     lost, trees = 0, list[Tree]()
     while not (why := loop.over()):
@@ -274,7 +275,7 @@ async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: Me
         if lost == (1 if loop.done == 1 else LOST):
             raise TrainError(
                 f"step {loop.done} had nothing to train on, because {broken}; mend the task or the engine, and "
-                f"{'start again' if loop.done == 1 else 'resume from the newest checkpoint'}"
+                f"{'start again with --resume' if loop.done == 1 else 'resume from the newest checkpoint'}"
             )
         if c.eval_every and (loop.done % c.eval_every == 0 or over):
             metrics.write("eval", loop.done, await loop.evaluate(end=bool(over)))

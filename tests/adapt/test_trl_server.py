@@ -74,6 +74,6 @@ def test_what_has_no_engine_to_ask_is_refused(tmp_path: Any) -> None:
     with pytest.raises(AdaptError, match=r"vllm_tensor_parallel_size=2.*set it to 1, or vllm_mode='server'"):
         inside.rollout_func(["1+1="], inside)
     cut = trainer_of("treepo", task, tmp_path / "cut")
-    cut.is_fsdp_enabled = True
-    with pytest.raises(AdaptError, match=r"FSDP shards it.*use_vllm=True"):
+    cut._dist.fsdp_version = 1
+    with pytest.raises(AdaptError, match=r"first version.*'version': 2.*use_vllm=True"):
         cut.rollout_func([row["prompt"] for row in batch_of(cut)], cut)

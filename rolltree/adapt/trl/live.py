@@ -7,21 +7,21 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from rolltree.adapt.errors import AdaptError
+from rolltree.adapt.trl.whole import unwrapped, whole_model, whole_weights
 from rolltree.engine.http import connect
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.engine.vllm.inside import inside
 from rolltree.policy.codec import HFCodec
-from rolltree.policy.language import LanguagePolicy, core_of
-from rolltree.policy.publish import weights_of
+from rolltree.policy.language import core_of
 
 
 class LiveEngine:
     """One engine for one trainer.
 
-    An embedded one gets the weights when the trainer's step has moved on. With `use_vllm` and `vllm_mode="server"` it
-    is TRL's server, with "colocate" the vLLM in the trainer's process. TRL gives either the weights, gathered from FSDP
-    or DeepSpeed, before it asks for rollouts.
+    An embedded one gets the weights when the trainer's step has moved on, whole also where FSDP or DeepSpeed has cut
+    them. With `use_vllm` and `vllm_mode="server"` it is TRL's server, with "colocate" the vLLM in the trainer's
+    process. TRL gives either the weights, gathered as well, before it asks for rollouts.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class LiveEngine:
             yield await self._embedded(trainer)
             return
         # A generation has an event loop of its own, and connections belong to a loop.
-        step, codec = int(trainer.state.global_step), _codec(trainer, core_of(_unwrapped(trainer)))
+        step, codec = int(trainer.state.global_step), _codec(trainer, core_of(unwrapped(trainer)))
         if trainer.args.vllm_mode == "colocate":
             with awake(trainer.vllm_generation) as llm:
                 beside = inside(llm, codec, step)
@@ -52,22 +52,22 @@ class LiveEngine:
 
     async def _embedded(self, trainer: Any) -> Engine:
         step = int(trainer.state.global_step)
-        model = _unwrapped(trainer)
-        if self._engine is None or self._owner is not trainer or step < self._engine.version:
+        engine = self._engine if self._owner is trainer else None
+        if engine is not None and engine.version == step:
+            return engine
+        # Every process gets here at the same steps, as gathering needs.
+        weights = whole_weights(trainer)
+        if engine is None or engine.version > step:
             if self._engine is not None:
                 await self._engine.close()
-            _check_whole(trainer)
-            core = core_of(model)
-            codec = _codec(trainer, core)
-            device = str(trainer.accelerator.device)
+            core = whole_model(trainer, weights)
             # Versions only grow, and the weights of this step are handed over below.
-            self._engine = LocalEngine(core, codec, device=device, dtype=core.dtype, version=step - 1)
-            self._owner = trainer
-        if step > self._engine.version:
-            # "dense" leaves the model's attention as TRL set it.
-            policy = LanguagePolicy(model, attention="dense")
-            await self._engine.update_weights(weights_of(policy), step)
-        return self._engine
+            engine = LocalEngine(
+                core, _codec(trainer, core), device=str(trainer.accelerator.device), dtype=core.dtype, version=step - 1
+            )
+            self._engine, self._owner = engine, trainer
+        await engine.update_weights(weights, step)
+        return engine
 
 
 def sampling_of(trainer: Any) -> Sampling:
@@ -109,10 +109,6 @@ def awake(generation: Any) -> Generator[Any]:
             generation._llm_weights_sleeping = True
 
 
-def _unwrapped(trainer: Any) -> Any:
-    return trainer.accelerator.unwrap_model(trainer.model)
-
-
 def _server(args: Any) -> str:
     return str(args.vllm_server_base_url or f"http://{args.vllm_server_host}:{args.vllm_server_port}")
 
@@ -120,13 +116,3 @@ def _server(args: Any) -> str:
 def _codec(trainer: Any, core: Any) -> HFCodec:
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
     return HFCodec(tokenizer, int(core.config.vocab_size))
-
-
-def _check_whole(trainer: Any) -> None:
-    """Sharded weights cannot be read as one model."""
-    for flag, name in (("is_deepspeed_enabled", "DeepSpeed"), ("is_fsdp_enabled", "FSDP")):
-        if getattr(trainer, flag, False):
-            raise AdaptError(
-                f"Rolltree's embedded engine needs the whole model, but {name} shards it; let TRL hand the weights to "
-                "vLLM (use_vllm=True), or train with data parallelism"
-            )

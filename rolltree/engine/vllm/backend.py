@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.handover import handed_over, state_of
@@ -15,6 +15,11 @@ from rolltree.engine.segments.wire import Alternatives, Piece, Reach, SegmentRea
 from rolltree.engine.vllm.adapters import Adapters
 from rolltree.engine.vllm.naming import ASKED, BEST
 from rolltree.engine.vllm.transfer import Transfer
+
+T = TypeVar("T")
+DIED = "vLLM's engine process died; its log says why. Start a new engine."
+LOOK = 1.0
+"""Seconds after which somebody who waits for vLLM's engine process looks whether it lives."""
 
 
 class VllmBackend:
@@ -47,7 +52,7 @@ class VllmBackend:
         """Whether vLLM was started in its sleep mode."""
         self._llm, self._transfer, self._adapters = llm, transfer, adapters
         self._names = itertools.count()
-        self._told = False
+        self._told, self._telling = False, asyncio.Lock()
         self._over: list[str] = []
         """Requests of which vLLM's workers may forget what they recorded."""
 
@@ -104,7 +109,7 @@ class VllmBackend:
             await self._transfer.send(state_of(weights))
         else:
             with handed_over(weights) as folder:
-                await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+                await self._answer(self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)}))
         await self._label(version)
 
     async def sleep(self) -> None:
@@ -148,7 +153,7 @@ class VllmBackend:
                 yield out
         except EngineDeadError as error:
             ended = True
-            raise EngineError("vLLM's engine process died; its log says why. Start a new engine.") from error
+            raise EngineError(DIED) from error
         finally:
             if self.reach.entropy:
                 self._over.append(name)
@@ -158,7 +163,9 @@ class VllmBackend:
     async def _recorded(self, name: str, start: int, count: int) -> list[tuple[float, list[int], list[float]]]:
         """What vLLM's workers have recorded at these tokens of a request."""
         over, self._over = self._over, []
-        told = await self._llm.collective_rpc("rolltree_recorded", args=(name, start, start + count, over))
+        told = await self._answer(
+            self._llm.collective_rpc("rolltree_recorded", args=(name, start, start + count, over))
+        )
         found: list[Any] = next((one for one in told if one is not None), [])
         if len(found) != count:
             raise EngineError(
@@ -167,22 +174,38 @@ class VllmBackend:
             )
         return found
 
+    @property
+    def _dead(self) -> bool:
+        return bool(getattr(self._llm, "errored", False))
+
     def _name(self) -> str:
         return f"rolltree-{next(self._names)}"
 
     async def _tell(self) -> None:
         """Label the first weights, once there is a loop to do it in."""
-        if not self._told:
-            self._told = True
-            await self._label(self.version)
+        async with self._telling:
+            # No request is written before the label stands, also where several begin together.
+            if not self._told:
+                await self._label(self.version)
 
     async def _label(self, version: int) -> None:
-        self._told = True
-        await self._llm.update_weight_version(str(version))
-        said = await self._llm.get_weight_version()
+        await self._answer(self._llm.update_weight_version(str(version)))
+        said = await self._answer(self._llm.get_weight_version())
         if said != str(version):
             raise EngineError(f"vLLM reports weight version {said} after an update to {version}")
-        self.version = version
+        self._told, self.version = True, version
+
+    async def _answer(self, call: Awaitable[T]) -> T:
+        """What vLLM's engine process answers; where it dies, vLLM lets such calls wait for ever."""
+        asked = asyncio.ensure_future(call)
+        try:
+            while not (await asyncio.wait({asked}, timeout=LOOK))[0] and not self._dead:
+                pass
+        finally:
+            asked.cancel()
+        if self._dead:
+            raise EngineError(DIED)
+        return asked.result()
 
 
 def columns(flat: Any, alternatives: int) -> tuple[list[float], list[Alternatives]]:

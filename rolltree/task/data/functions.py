@@ -24,7 +24,7 @@ COLUMNS = "columns"
 """Key in an item's meta: the other columns of its row."""
 
 
-class RewardCrashError(RuntimeError):
+class RewardCrashError(TaskError):
     """A reward function raised: the rollout has no outcome."""
 
 
@@ -54,9 +54,9 @@ def function(address: str) -> Ask:
             told = call(**given)
             if inspect.isawaitable(told):
                 told = awaited(cast(Any, told))
-        except Exception as error:
+        except BaseException as error:  # sys.exit() too ends this call alone
             raise RewardCrashError(
-                f"the reward {address} crashed on item {said.item.id!r}: {type(error).__name__}: {error}{_at(error)}"
+                f"the reward {address} crashed on item {said.item.id!r}: {_line(error)}{_at(error)}"
             ) from error
         return _told(told, said, address, arguments is _trl)
 
@@ -103,7 +103,11 @@ def _told(told: Any, said: Completion, address: str, listed: bool) -> RewardResu
     return RewardResult(told, said.answer or None, "", parts)
 
 
-def _at(error: Exception) -> str:
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _at(error: BaseException) -> str:
     """Where in somebody's file it happened."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_HERE)]
     return f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rolltree.task.data.builtin import Completion
 from rolltree.task.data.chat import Chat, chat_of, specials
 from rolltree.task.data.chat_tools import ChatState, ChatTools, chat_tools, key, toolbox
-from rolltree.task.data.functions import COLUMNS, MESSAGES
+from rolltree.task.data.functions import COLUMNS, MESSAGES, RewardCrashError
 from rolltree.task.data.layouts import Question, question, recognise
 from rolltree.task.data.rewards import reward_sum
 from rolltree.task.data.source import DataRow, read_data
@@ -191,9 +191,9 @@ class Data:
             said = Completion(asked, first.answer, first.answer, first.answer, self.think)
             try:
                 awaited(replace(self.rewards, rewards=own).verdict(said))
-            except TaskError:
-                raise
             except Exception as error:
+                if isinstance(error, TaskError) and not isinstance(error, RewardCrashError):
+                    raise
                 raise TaskError(f"{error}; it was tried with the reference answer of {first.where}") from error
 
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from contextlib import suppress
+from math import isnan
 from typing import Any
 
 from rolltree.task.items import TaskError
+
+SHOWN = 200
+"""Characters of an answer that are shown."""
 
 
 class UnscorableError(TaskError):
     """A reward function gave no number for a rollout: its leaf is failed, never worth 0."""
 
 
+MOST = 1e12
+"""Largest size of a reward. Beyond it the squares in a group's spread swallow what tells its rollouts apart."""
+
+
 def number(told: Any, who: str, item: str) -> float:
     """A reward as a finite number."""
     if hasattr(told, "item"):
-        told = told.item()  # a scalar of numpy or torch
-    if not isinstance(told, int | float) or not isfinite(told):
-        raise UnscorableError(f"{who} answered {told!r} for item {item!r}, not a number; let it return one, as 0.5")
+        with suppress(ValueError, RuntimeError):  # an array of several is no number
+            told = told.item()  # a scalar of numpy or torch
+    said = f"{who} answered {_short(told)} for item {item!r}"
+    if not isinstance(told, int | float) or (isinstance(told, float) and isnan(told)):
+        raise UnscorableError(f"{said}, not a number; let it return one, as 0.5")
+    if abs(told) > MOST:
+        raise UnscorableError(f"{said}; let it stay within ±{MOST:g}")
     return float(told)
+
+
+def _short(told: Any) -> str:
+    said = f"a number of {told.bit_length()} bits" if isinstance(told, int) and told.bit_length() > 256 else repr(told)
+    return said if len(said) <= SHOWN else f"{said[:SHOWN]}… ({len(said):,} characters)"

@@ -100,5 +100,12 @@ def awaited(coroutine: Coroutine[Any, Any, T]) -> T:
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="rolltree-tools", daemon=True).start()
+    threading.Thread(target=_run, args=(loop,), name="rolltree-tools", daemon=True).start()
     return loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    # A tool that calls sys.exit() gets that as its own end; others go on being answered.
+    while not loop.is_closed():
+        with suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
