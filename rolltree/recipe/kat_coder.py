@@ -34,6 +34,6 @@ class KatCoder:
         """Independent rollouts, the outcome itself as credit, likelihood of what succeeded outside of failed turns."""
         check_group("kat_coder", self.group, 1)
         return Parts(
-            "kat_coder", Independent(self.group), load_credit("raw"), load_objective("reinforce"),
+            "kat_coder", Independent(self.group), load_credit("raw", right=True), load_objective("reinforce"),
             averaging="sequence", shapers=(FailedCalls(),) if self.mask else (),
         )  # fmt: skip

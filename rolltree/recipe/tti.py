@@ -49,7 +49,7 @@ class Tti:
         """Independent rollouts of a bounded horizon, the outcome as credit, likelihood, replay of successes."""
         check_group("tti", self.group, 1)
         return Parts(
-            "tti", Independent(self.group), load_credit("raw"), load_objective("reinforce"), averaging="sequence",
-            control=Horizon(round(float(self.horizon))),
+            "tti", Independent(self.group), load_credit("raw", right=True), load_objective("reinforce"),
+            averaging="sequence", control=Horizon(round(float(self.horizon))),
             recall=Recall(self.replay, self.window, "recent", solved=True) if self.replay else None,
         )  # fmt: skip

@@ -153,6 +153,11 @@ def test_only_uncertain_turns_are_trained_and_a_rescue_stays_whole() -> None:
     UncertainTurns(0.5)(tree, 48)
     kept = [n.keep is None for n in tree if n.role == "policy"]
     assert kept == [False, False, False, True, True, True, True]
+    few = Tree("t", [0], task="t", item="i")
+    lost = few.extend(few.root, [1], entropy=np.ones(1, np.float32), status="done", scores={"reward": 0.0})
+    few.extend(few.root, [4], forced=True, status="done", scores={"reward": 1.0})
+    UncertainTurns(0.8)(few, 48)
+    assert lost.keep is None, "a rescue is no turn that others are less uncertain than"
     bare = Tree("t", [0], task="t", item="i")
     bare.extend(bare.root, [1], status="done", scores={"reward": 1.0})
     with pytest.raises(RolltreeError, match="ask for 'entropy'"):
@@ -184,6 +189,20 @@ def test_nodes_train_on_what_others_published_judged_here(tmp_path: Path) -> Non
             assert np.isnan(leaf.sampling_logprob).all()
     alone = fly(preset("sync"), task=SpellTask(), control=Swarm(str(tmp_path / "empty"), "c"), updates=1)
     assert not [g for g in alone.trained[0] if "@" in g.item.tree.item], "with nobody there all groups are its own"
+
+
+def test_foreign_groups_without_variance_stay_out_of_the_batch() -> None:
+    (foreign,) = load_recipe("swarm").build().filters
+
+    def group(arm: str, *rewards: float) -> Tree:
+        tree = Tree("t", [0], task="t", item="i")
+        for reward in rewards:
+            tree.extend(tree.root, [1], status="done", scores={"reward": reward}, notes={"arm": arm} if arm else {})
+        return tree
+
+    assert foreign(group("foreign", 1.0, 1.0)) == "all outcomes are 1"
+    assert foreign(group("foreign", 1.0, 0.0)) is None
+    assert foreign(group("", 1.0, 1.0)) is None, "own ones stay, as published"
 
 
 def test_a_broken_publication_is_named(tmp_path: Path) -> None:
