@@ -70,7 +70,7 @@ def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
     knobs_of = {
         "treepo": {"overlong": False}, "d3s": {"tokens": 0.6}, "mssr": {"group": 8}, "remax": {"group": 4},
         "himac": {"phase": "macro"}, "maxs": {"answers": 4, "ahead": 1}, "brorl": {"group": 32},
-        "arise": {"conclude": ""},
+        "arise": {"conclude": ""}, "a2fm": {"tags": ()},
     }  # fmt: skip
     recipe = load_recipe(name, **knobs_of.get(name, {}))
     metrics = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "run", **knobs).metrics
