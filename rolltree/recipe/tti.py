@@ -26,7 +26,8 @@ class Tti:
     successes, where the paper draws single trajectories; answers given up are wrong here, not a case of their own;
     asking once more before an answer counts is left out, and so is the cut of long trajectories, off in the paper. On
     tasks with fewer steps give a shorter `horizon`. Judge it at equal environment steps (`budget/env_steps`), as its
-    evidence does, on small mazes under a tabular policy.
+    evidence does, on small mazes under a tabular policy. There the curriculum loses to the shortest horizon: a walker
+    without memory learns the same moves from short walks, and gets more of them; what needs long walks is not there.
     """
 
     card: ClassVar[Card] = Card(
