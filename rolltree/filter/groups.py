@@ -29,13 +29,9 @@ class Mixed:
     spread: float = 1e-9
     of: Literal["leaves", "attempts"] = "leaves"
     """"attempts": all scored nodes of a tree whose inner nodes are answers too."""
-    arm: str = ""
-    """Look at groups of this arm of the control alone and keep the others; "" = at all."""
 
     def __call__(self, tree: Tree) -> str | None:
         """Drop groups in which a group-centred credit gives every rollout 0."""
-        if self.arm and all(leaf.notes.get("arm") != self.arm for leaf in tree.leaves()):
-            return None
         among = (
             live_leaves(tree) if self.of == "leaves" else [n for n in tree.walk() if n.trainable and n.status == "done"]
         )
