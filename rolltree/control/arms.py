@@ -9,7 +9,7 @@ from rolltree.control.brief import brief
 from rolltree.control.order import PLAIN, ControlError, Order
 from rolltree.control.plan import Nothing, Plan, Step
 
-FREE, FORCED, FORBIDDEN = 0.0, 1.0, 2.0
+FREE, FORCED, FORBIDDEN, THOUGHT = 0.0, 1.0, 2.0, 3.0
 MODE = "tool_mode"
 """Score of a leaf: which of them it is."""
 
@@ -20,6 +20,9 @@ class ToolModes:
 
     The arm without tools also ends where it calls one all the same: it has `answering` environment steps, 1 where the
     answer itself is handed to the environment and 0 where it is not. Leaves carry `tool_mode`.
+
+    With `tags` arms are not told: their answers are begun for them by a tag that the free ones write themselves (tasks
+    `tagged:NAME`), and there is one more, which thinks without tools. Tags that are given do not train.
     """
 
     name: ClassVar[str] = "tool_modes"
@@ -38,6 +41,8 @@ class ToolModes:
     """What the second are told."""
     answering: int = 1
     """Environment steps of a rollout without tools."""
+    tags: tuple[str, ...] = ()
+    """What an answer at once, thought without tools and the use of tools begin with; () = arms are told in words."""
 
     def __post_init__(self) -> None:
         if min(self.forced, self.forbidden, self.free) < 1:
@@ -47,6 +52,8 @@ class ToolModes:
             )
         if not (self.use and self.avoid):
             raise ControlError("tool_modes: an arm that is told nothing is free; give `use` and `avoid` a text each")
+        if self.tags and len(self.tags) != 3:
+            raise ControlError(f"tool_modes: tags={self.tags} must be three, or none; see rolltree.task.tagged")
         if self.answering < 0:
             raise ControlError(f"tool_modes: answering={self.answering} steps make no sense; give 0 or more")
 
@@ -56,15 +63,23 @@ class ToolModes:
 
     def plan(self, step: Step, state: Nothing) -> Plan:
         """All arms at once."""
+        arms = [("with tools", FORCED, self.forced), ("without tools", FORBIDDEN, self.forbidden)]
+        told = [brief(self.use, "mode"), brief(self.avoid, "mode")]
+        if self.tags:
+            at_once, thought, tools = (brief(tag, "mode", joins=True) for tag in self.tags)
+            arms.append(("thought", THOUGHT, self.forbidden))
+            told = [tools, at_once, thought]
         yield [
-            Order(
-                prompt, width, arm, None if arm == PLAIN else brief(text, "mode"), leaf_marks={MODE: mode},
-                turns=self.answering if mode == FORBIDDEN else None, why=arm, last=True,
-            )
+            order
             for prompt in step.take()
-            for mode, width, arm, text in (
-                (FORCED, self.forced, "with tools", self.use),
-                (FORBIDDEN, self.forbidden, "without tools", self.avoid),
-                (FREE, self.free, PLAIN, ""),
+            for order in (
+                *(
+                    Order(
+                        prompt, width, arm, text, leaf_marks={MODE: mode}, why=arm, last=True,
+                        turns=None if mode == FORCED else self.answering,
+                    )
+                    for (arm, mode, width), text in zip(arms, told, strict=True)
+                ),
+                Order(prompt, self.free, PLAIN, leaf_marks={MODE: FREE}, why=PLAIN, last=True),
             )
         ]  # fmt: skip

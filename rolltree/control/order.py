@@ -129,6 +129,8 @@ class Delivery:
     """Environment steps of each finished rollout."""
     written: tuple[Written | None, ...] = ()
     """Each finished rollout as it can be given again, where the order asked for texts; None = it has a turn without."""
+    logp: tuple[float, ...] = ()
+    """Mean log-prob of an action of each finished rollout where the order gave them: how likely it is to the policy."""
     probes: tuple[Probed, ...] = ()
     """Rollouts that were looked at in flight, those that were ended there included."""
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE
+from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE, THOUGHT
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import live_leaves
 from rolltree.tree import Node, Tree
+
+TOOLS = 2
+"""The mode of a tagged answer that may call tools; those below have none."""
 
 
 def calls(tree: Tree, leaf: Node) -> int:
@@ -29,9 +32,14 @@ class Adaptive:
     So a tool is worth nothing on a question that is answered without one. A wrong answer earns nothing whatever it did.
     The part `format`, where the task has one, multiplies as well (A2FM, arXiv 2510.12838; the product, and that p is
     that of this step's forced arm, are reconstructed).
+
+    With `tagged` the mode is what a free rollout said it was (`rolltree.task.tagged`): whatever does not answer at once
+    earns 1 − p^alpha of its outcome, thought without tools too, and a rollout earns nothing that says no mode, or calls
+    a tool in one that has none.
     """
 
     alpha: float = 2.0
+    tagged: bool = False
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """Shape every live leaf; `limit` is not used."""
@@ -39,9 +47,21 @@ class Adaptive:
         alone = _success(arms[FORBIDDEN])
         for mode, leaves in arms.items():
             for leaf in leaves:
-                called = leaf.scores["called"] > 0
-                worth = 1 - alone**self.alpha if mode == FREE and called and alone is not None else 1.0
-                leaf.scores["reward"] = leaf.scores["outcome"] * worth * leaf.scores.get("format", 1.0)
+                slow, form = self._read(leaf, mode)
+                worth = 1 - alone**self.alpha if slow and alone is not None else 1.0
+                leaf.scores["reward"] = leaf.scores["outcome"] * worth * form * leaf.scores.get("format", 1.0)
+
+    def _read(self, leaf: Node, mode: float) -> tuple[bool, float]:
+        """Whether a rollout chose not to answer at once, and whether it is of the form that it chose."""
+        called = leaf.scores["called"] > 0
+        if not self.tagged or mode != FREE:
+            return mode == FREE and called, 1.0
+        if "mode" not in leaf.scores:
+            raise RolltreeError(
+                f"node {leaf.id} says no mode that could be read; take a task tagged:NAME, or give the recipe tags=()"
+            )
+        said = leaf.scores["mode"]
+        return said > 0, float(said >= 0 and not (called and said < TOOLS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +114,7 @@ def _agreement(label: int, *, used: bool, right: bool) -> float:
 
 def _arms(tree: Tree) -> dict[float, list[Node]]:
     """Live leaves by mode, each with its outcome kept and its calls said."""
-    arms: dict[float, list[Node]] = {FREE: [], FORCED: [], FORBIDDEN: []}
+    arms: dict[float, list[Node]] = {FREE: [], FORCED: [], FORBIDDEN: [], THOUGHT: []}
     for leaf in live_leaves(tree):
         mode = leaf.scores.get(MODE)
         if mode not in arms:

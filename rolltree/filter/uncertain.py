@@ -39,7 +39,10 @@ class UncertainTurns:
         if not turns:
             return
         doubt = {first: _entropy(tree, turn) for first, turn in turns.items()}
-        least = float(np.quantile(list(doubt.values()), 1 - self.share))
+        known = [value for value in doubt.values() if np.isfinite(value)]
+        if not known:
+            return
+        least = float(np.quantile(known, 1 - self.share))
         for first, turn in turns.items():
             if doubt[first] < least:
                 for node in turn:

@@ -11,17 +11,21 @@ from rolltree.filter.modes import Adaptive
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
+from rolltree.task.tagged import TAGS
 
 
 @dataclass(frozen=True, slots=True)
 class A2fm:
-    """Forced and free rollouts of each prompt; a tool that a question did not need takes from what a free one earns.
+    """Forced rollouts of each mode and free ones; a mode that a question did not need takes from what a free one earns.
 
-    How often the forced arm without tools succeeds says how little they were needed. The three compete in one group, as
-    published. Of the paper's three modes two are here, with tools and without: a rollout's mode is read off what it
-    did, not off a tag that it wrote, so long thought without tools is not told from an answer at once, and there is no
-    routing to fine-tune first. The text that forces an arm is not trained on, and needs a model that heeds one: the
-    evidence is an exact bandit.
+    A rollout says in its first tag whether it answers at once, thinks, or uses tools; forced ones are begun with a tag,
+    which does not train. How often the arm that answers at once succeeds says how little more was needed. All compete
+    in one group, as published, so the tag is learned from the free ones alone. Tags are for tasks `tagged:NAME`; with
+    `tags=()` a rollout's mode is read off what it did, arms are told in words, and thought is not told from an answer
+    at once. Where it differs: what a mode's template asks beside its tag is that tools are called in the last alone;
+    routing is not fine-tuned first (the expert's play of `tagged:calculator` is a corpus); the judge is the task's
+    verifier. Without such a start no rollout begins with a tag and none earns anything, so the evidence is an exact
+    bandit over the three.
     """
 
     card: ClassVar[Card] = Card(
@@ -30,14 +34,16 @@ class A2fm:
         ("control", "filter"), "grpo",
         Evidence("free rollouts that choose the cheapest mode which solves", "the same arms paid by outcome alone",
                  "higher", 0.05, seeds=5, check="studies.exact.modes:a2fm"),
-        task="calculator", counter=Counter("reward/reshaped"),
+        task="tagged:calculator", counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
     """Free rollouts."""
     forced: int = 4
-    """Rollouts of either forced arm."""
+    """Rollouts of each forced arm."""
     alpha: float = 2.0
-    """How the success without tools lowers what tools earn."""
+    """How the success of answers at once lowers what all else earns."""
+    tags: tuple[str, ...] = TAGS
+    """What answers at once, thought and tools begin with; () = modes without tags."""
     answering: int = 1
     """Environment steps of a rollout without tools: 1 where the answer is handed to the environment, else 0."""
     clip: float = 0.2
@@ -48,6 +54,7 @@ class A2fm:
         return Parts(
             "a2fm", Independent(self.group), load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
-            control=ToolModes(self.forced, self.forced, self.group, answering=self.answering),
-            shapers=(Adaptive(self.alpha),),
+            control=ToolModes(self.forced, self.forced, self.group, answering=self.answering,
+                              tags=self.tags),
+            shapers=(Adaptive(self.alpha, tagged=bool(self.tags)),),
         )  # fmt: skip

@@ -21,7 +21,8 @@ class BroRl:
     A step takes mass from right answers only through what it did not sample, and of that a wide group leaves little.
     The rest is ProRLv2: the upper clip higher, prompts all right or all wrong replaced, advantages around the group's
     mean over the step's deviation, truncated weights of trainer over sampler, and a KL whose reference is replaced now
-    and then (its weight and the steps are reconstructed). Give few prompts a step, or its rollouts fit no budget.
+    and then (its weight, its form and the steps are reconstructed; beyond step 300 write `reset` on). Give few prompts
+    a step, or its rollouts fit no budget.
     """
 
     card: ClassVar[Card] = Card(

@@ -19,9 +19,11 @@ class CogRethinkerRecipe:
 
     Rescued answers are trained under the direct prompt and never enter their group's mean. Prompts that are dead after
     the chain are dropped. The instructions are English: the embedded policy does not read them, so it wants a chat
-    model. λ, the widths and the texts are (reconstructed). A hard step costs up to three times the rollouts, so compare
-    it with `dapo` at equal tokens. Its evidence is on simulated prompts and supposes what a rescue adds: of hard
-    prompts .40 have a right answer by more rollouts for all, .46 by more for those that fail, .66 with a rescue.
+    model. λ, the widths and the texts are (reconstructed), and so is that imitation is averaged together with the group
+    and what a rescue wrote is taken as it is, where the paper rewrites it for the direct prompt. A hard step costs up
+    to three times the rollouts, so compare it with `dapo` at equal tokens. Its evidence is on simulated prompts and
+    supposes what a rescue adds: of hard prompts .40 have a right answer by more rollouts for all, .46 by more for those
+    that fail, .66 with a rescue.
     """
 
     card: ClassVar[Card] = Card(

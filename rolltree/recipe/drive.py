@@ -14,10 +14,12 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 @dataclass(frozen=True, slots=True)
 class DriveRecipe:
-    """GRPO over a pool of even difficulty, then over its hardest prompts alone, ever fewer, with 64 rollouts each.
+    """GRPO over a broad pool, then over its hardest prompts alone, ever fewer, with 64 rollouts each.
 
-    The paper's first step, fine-tuning on distilled answers, is another program's. Few prompts with many rollouts are
-    soon known by heart: judge it on held-out items.
+    Where it differs: the pool is the first prompts of the stream, where the paper's is of even difficulty (give a task
+    that is, as `mixed:NAME`); rollouts are as long in both stages, where the paper's grow longer; the paper's first
+    step, fine-tuning on distilled answers, is another program's. Few prompts with many rollouts are soon known by
+    heart: judge it on held-out items.
     """
 
     card: ClassVar[Card] = Card(

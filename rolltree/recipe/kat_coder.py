@@ -9,7 +9,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.calls import FailedCalls
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Counter, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class KatCoder:
     card: ClassVar[Card] = Card(
         "kat_coder", "Error-masked imitation", "2510.18779", 2025,
         "62.4 % on SWE-bench Verified (32B) by a pipeline of which this is one stage", ("filter", "objective"), "grpo",
+        Evidence("first calls that fail", "the same imitation without the mask", "lower", 0.02, seeds=5,
+                 check="studies.exact.masks:kat_coder"),
         task="calculator?fail_rate=0.3", counter=Counter("rollout/masked"),
     )  # fmt: skip
     group: int = 8
@@ -34,6 +36,6 @@ class KatCoder:
         """Independent rollouts, the outcome itself as credit, likelihood of what succeeded outside of failed turns."""
         check_group("kat_coder", self.group, 1)
         return Parts(
-            "kat_coder", Independent(self.group), load_credit("raw"), load_objective("reinforce"),
+            "kat_coder", Independent(self.group), load_credit("raw", right=True), load_objective("reinforce"),
             averaging="sequence", shapers=(FailedCalls(),) if self.mask else (),
         )  # fmt: skip

@@ -19,11 +19,11 @@ class PpoMillion:
     """PPO that stands still because its outer step is too large for its noise gets more samples, and smaller steps.
 
     A step asks `environments` prompts and makes ever more updates of `minibatch` prompts at the same learning rate:
-    growing the minibatch instead loses, says the paper. The clip is centred on a running mean of the weights, which the
-    paper uses to vary the outer step alone (`decay=0`: on the policy of the step). Reconstructed: that the number of
-    prompts follows the noise of the last step, where the paper multiplies environments by hand (`eta=0`: it stays, or
-    follows a schedule of `environments`). Its other diagnostic is a knob of every recipe: `--lr "5e-4, 1e-4 at 200"`; a
-    plateau that this lifts was of this kind.
+    growing the minibatch instead loses, says the paper. With `decay` the clip is centred on a running mean of the
+    weights, by which the paper varies the outer step alone. Reconstructed: that the number of prompts follows the noise
+    of the last step, where the paper multiplies environments by hand (`eta=0`: it stays, or follows a schedule of
+    `environments`). Its other diagnostic is a knob of every recipe: `--lr "5e-4, 1e-4 at 200"`; a plateau that this
+    lifts was of this kind.
     """
 
     card: ClassVar[Card] = Card(
@@ -46,8 +46,9 @@ class PpoMillion:
     """Over the rollouts of a step."""
     eta: float = 0.5
     """How large the error of a step's gradient may be, as a share of it; 0 = nothing follows it."""
-    decay: float = 0.9
-    """What each update keeps of the averaged weights that centre the clip; 0 = the policy of the step centres it."""
+    decay: float = 0.0
+    """What each update keeps of the averaged weights that centre the clip; 0 = the policy of the step centres it, as in
+    the paper's runs of many environments."""
     gamma: float = 1.0
     trace: float = 0.95
     """λ of the advantage."""

@@ -17,7 +17,8 @@ class StagentRecipe:
     """GRPO on the prompts of a pool with the highest mean × variance, measured under the current policy.
 
     This is the choice of prompts for its last stage. The funnel of queries, the difficulty gauge and fine-tuning on
-    what is certain come before any rollout of RL and are not part of it.
+    what is certain come before any rollout of RL and are not part of it; nor are the rubric's judge with its veto, for
+    which any graded reward stands.
     """
 
     card: ClassVar[Card] = Card(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.methods.swarm import Swarm
+from rolltree.control.methods.swarm import FOREIGN, Swarm
 from rolltree.credit.registry import load_credit
+from rolltree.filter.groups import Mixed
+from rolltree.filter.of_arm import OfArm
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
@@ -47,5 +49,5 @@ class SwarmRecipe:
         return Parts(
             "swarm", Independent(self.group), load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high), averaging="sequence",
-            control=Swarm(self.folder, self.node, self.foreign),
+            control=Swarm(self.folder, self.node, self.foreign), filters=(OfArm(FOREIGN, Mixed()),),
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -161,6 +162,7 @@ class GroupBuilder:
             decoded=sum(len(n) for n in tree if n.trainable and not n.forced),
             failed=sum(leaf.status == "failed" for leaf in tree.leaves()), solved_text=text, probes=seen,
             turns=tuple(sum(n.role == "env" for n in tree.path(leaf)) for leaf in live), written=tuple(again),
+            logp=tuple(_likely(tree, leaf) for leaf in live) if order.given else (),
         )  # fmt: skip
 
     def _name(self, tree: Tree, number: int) -> None:
@@ -210,6 +212,12 @@ def _written_again(tree: Tree, leaf: Node, engine: Engine) -> Written | None:
     if not texts or not all(texts):
         return None
     return Written(texts, tuple(sampled) if all(np.isfinite(row).all() for row in sampled) else ())
+
+
+def _likely(tree: Tree, leaf: Node) -> float:
+    """Mean log-prob of a path's own actions under the policy that read them."""
+    read = [n.logp for n in tree.path(leaf) if n.trainable and n.logp is not None and len(n)]
+    return float(np.concatenate(read).mean()) if read else math.nan
 
 
 def _drawn(node: Node) -> FloatArray:

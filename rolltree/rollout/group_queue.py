@@ -135,7 +135,8 @@ class GroupQueue:
     def settled(self, group: Group) -> None:
         """A group is trained, dropped or carried; what its plan does not know yet is delivered by `look_after`."""
         mine: PromptGroup = group.item
-        self.groups.pop((mine.plan, mine.place), None)
+        if self.groups.get((mine.plan, mine.place)) is group:  # one that only measured shares its place with another
+            del self.groups[mine.plan, mine.place]
         if group.usage.startswith("dropped"):
             self._given_up.append(group)
 
@@ -147,10 +148,13 @@ class GroupQueue:
         for i in indices:
             order = round.orders[i]
             requests.setdefault(order.prompt.place if order.for_training else -1 - i, []).append(i)
-        if requests:
-            held = any(o.for_training and not o.last for o in round.orders)
-            held = held or any(plan == round.run.number and g.open for (plan, _), g in self.groups.items())
-            self.queue.append(RoundRequests(deque(GroupRequest(round, tuple(r)) for r in requests.values()), held))
+        if not requests:
+            return
+        # Groups that stay open for these orders keep their places in admission: who waits behind them waits for ever.
+        due = any(plan == round.run.number and g.open for (plan, _), g in self.groups.items())
+        held = due or any(o.for_training and not o.last for o in round.orders)
+        asked = RoundRequests(deque(GroupRequest(round, tuple(r)) for r in requests.values()), held, begun=due)
+        self.queue.insert(sum(a.begun for a in self.queue) if due else len(self.queue), asked)
 
     def waiting(self) -> list[Any]:
         """Which rounds wait for their turn, in order, and whether some of their groups have begun already."""

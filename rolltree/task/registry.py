@@ -90,6 +90,7 @@ PREFIXES: Mapping[str, str] = {
     "agent": "a program of its own that speaks OpenAI or Anthropic, as in agent:COMMAND?task=NAME",
     "planned": "a nano task whose rollouts begin with a plan, as in planned:grid",
     "chained": "questions in a row with a library of routines, as in chained:calculator",
+    "tagged": "a task whose answers begin with a tag for how they are given, as in tagged:calculator",
 }
 """Prefix of an adapter -> what its name stands for."""
 _ADAPTERS: Mapping[str, tuple[str, str]] = {
@@ -99,6 +100,7 @@ _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "spoken": ("rolltree.task.nano.spoken", "spoken"),
     "planned": ("rolltree.task.nano.spoken", "planned"),
     "chained": ("rolltree.task.nano.chained", "chained"),
+    "tagged": ("rolltree.task.tagged", "Tagged"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
     "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
     "agent": ("rolltree.gateway.agents.task", "AgentTask"),

@@ -63,15 +63,17 @@ def make_learner(parts: Parts, model: Any, config: TrainConfig, stages: Sequence
     optim = optim_at(config, parts)
     if "ewma" in needed:
         anchors["ewma"] = policy_of(deepcopy(model).requires_grad_(False), compute)
-    _check_measured(optim, stages, config, averaged="ewma" in needed)
+    _check_measured(optim, stages, config)
     return Learner(policy, make_optimizer(policy, optim), optim, anchors)
 
 
-def _check_measured(optim: Optim, stages: Sequence[Parts], config: TrainConfig, *, averaged: bool) -> None:
+def _check_measured(optim: Optim, stages: Sequence[Parts], config: TrainConfig) -> None:
     """Refuse what only one rank, or only gradients that are summed, can do."""
-    if config.ranks > 1 and (averaged or optim.gradient_noise):
-        what = "averages its weights for a proximal policy" if averaged else "measures gradient_noise"
-        raise TrainError(f"{stages[0].name} {what}, which ranks={config.ranks} do not do together; give ranks=1")
+    if config.ranks > 1 and optim.gradient_noise:
+        raise TrainError(
+            f"{stages[0].name} measures gradient_noise, which ranks={config.ranks} cannot: a pass sums gradients of "
+            "several prompts; give ranks=1"
+        )
     if optim.gradient_noise and any(accumulator_of(stage.objective) is not None for stage in stages):
         raise TrainError(
             f"{stages[0].name} puts its gradient together path by path, so prompts have none of their own to compare; "

@@ -6,6 +6,7 @@ A learning rate is a function of the update's number alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -67,12 +68,19 @@ def averaged(mean: Policy, policy: Policy, mass: float, decay: float) -> float:
     now = decay * mass + 1.0
     with torch.no_grad():
         fixed, current, done = mean.state_dict(), policy.state_dict(), set[int]()
-        for name, held in fixed.items():
+        for name, whole in fixed.items():
+            held, latest = _own(whole), _own(current[name])
             # Tied weights stand under two names.
             if held.is_floating_point() and held.data_ptr() not in done:
                 done.add(held.data_ptr())
-                held.lerp_(current[name].to(held.dtype), 1.0 / now)
+                held.lerp_(latest.to(held.dtype), 1.0 / now)
     return now
+
+
+def _own(value: torch.Tensor) -> torch.Tensor:
+    """The part of a weight that this rank holds, both policies being cut alike; where there is one rank, all of it."""
+    local: Callable[[], torch.Tensor] | None = getattr(value, "to_local", None)
+    return value if local is None else local()
 
 
 def whole_run(optim: Optim, config: TrainConfig) -> Optim:

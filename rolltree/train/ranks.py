@@ -101,7 +101,7 @@ class Crew:
             for micro, (logp, entropy) in zip((m for part in share.parts for m in part), mine.read, strict=True):
                 for watcher in watchers:
                     watcher.add(micro, torch.from_numpy(logp), None if entropy is None else torch.from_numpy(entropy))
-        self._learner.updates = self._own.updates
+        self._learner.updates, self._learner.averaged = self._own.updates, self._own.averaged
         return told
 
     def state(self) -> dict[str, Any]:
@@ -114,7 +114,8 @@ class Crew:
         """See `RankGroup.load`."""
         whole = {"": self._learner.policy.state_dict(), **state["anchors"]}
         updates = int(state["updates"])
-        self._together(rank.load, [(updates,)] * self._others.size, (whole, state["optimizer"]))
+        mass = float(state.get("averaged", 1.0))
+        self._together(rank.load, [(updates, mass)] * self._others.size, (whole, state["optimizer"]))
 
     def reanchor(self, name: str) -> None:
         """See `RankGroup.reanchor`."""

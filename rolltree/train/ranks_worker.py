@@ -119,10 +119,11 @@ def run_updates(learner: Learner, work: Work, into: Any | None = None) -> RankRe
 
 
 def load(
-    learner: Learner, updates: int, whole: Whole | None = None, optimizer: Mapping[str, Any] | None = None
-) -> None:
-    """Go to these weights and this state, which rank 0 has."""
-    learner.updates = updates
+    learner: Learner, updates: int, mass: float, whole: Whole | None = None,
+    optimizer: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Go to these weights and this state, which rank 0 has; `mass` is that of averaged weights."""
+    learner.updates, learner.averaged = updates, mass
     load_weights(learner.policy.model, None if whole is None else whole[""])
     load_optimizer(learner.optimizer, optimizer)
     for name, anchor in learner.anchors.items():
@@ -139,7 +140,7 @@ def gather_state(learner: Learner, into: dict[str, Any] | None = None) -> None:
     }
     whole = {"optimizer": whole_optimizer(learner.optimizer, keep=keep), "anchors": fixed}
     if into is not None:
-        into.update(whole)
+        into.update(whole, **({"averaged": learner.averaged} if "ewma" in learner.anchors else {}))
 
 
 def reanchor(learner: Learner, name: str) -> None:

@@ -137,32 +137,36 @@ SCALE = 10.0
 
 def exact(rollouts: int, repeats: int) -> dict[str, Any]:
     """Total variation distance to p·exp(λr)/Z: DTS's read-out, and importance weights of independent paths."""
+    out: dict[str, list[float]] = {"DTS": [], "DTS narrow": [], "importance": []}
+    for seed in range(repeats):
+        out["DTS"].append(distance(TreeSampling(rollouts, (1, 2), SCALE, select="boltzmann"), seed)[0])
+        narrow = TreeSampling(rollouts, (1, 2), SCALE, alpha=0.5, select="boltzmann")
+        out["DTS narrow"].append(distance(narrow, seed)[0])
+        out["importance"].append(distance(Independent(rollouts), seed)[0])
+    return {"rollouts": rollouts, **{name: interval(values) for name, values in out.items()}}
+
+
+def distance(strategy: TreeStrategy, seed: int) -> tuple[float, int]:
+    """Of one tree's answers to the target, as it reads them out or by importance weights of independent paths; and how
+    many nodes below its prompt have branches."""
     odds, task = [0.4, 0.3, 0.2, 0.1], Chain()
     texts = ["".join(t) for t in itertools.product("abcd", repeat=3)]
     prior = {t: math.prod(odds["abcd".index(c)] for c in t) for t in texts}
     mass = {t: prior[t] * math.exp(SCALE * task.value(t)) for t in texts}
     target = {t: m / sum(mass.values()) for t, m in mass.items()}
-    out: dict[str, list[float]] = {"DTS": [], "DTS narrow": [], "importance": []}
-    for seed in range(repeats):
-        for name, strategy in (
-            ("DTS", TreeSampling(rollouts, (1, 2), SCALE, select="boltzmann")),
-            ("DTS narrow", TreeSampling(rollouts, (1, 2), SCALE, alpha=0.5, select="boltzmann")),
-            ("importance", Independent(rollouts)),
-        ):
-            engine = TabularEngine(lambda _: [*odds, 0.0], Letters("abcd$", 4), max_context=16)
-            forest = asyncio.run(grow(strategy, engine, task, [Item("chain", "a", 1)], seed=seed, max_tokens=3))
-            tree = next(iter(forest))
-            share = dict.fromkeys(texts, 0.0)
-            if name == "importance":
-                told = [str(leaf.notes["answer"]) for leaf in tree.leaves()]
-                weight = [math.exp(SCALE * task.value(t)) for t in told]
-                for t, w in zip(told, weight, strict=True):
-                    share[t] += w / sum(weight)
-            else:
-                for t, w in read_out(tree).items():
-                    share[t] += w
-            out[name].append(sum(abs(share[t] - target[t]) for t in texts) / 2)
-    return {"rollouts": rollouts, **{name: interval(values) for name, values in out.items()}}
+    engine = TabularEngine(lambda _: [*odds, 0.0], Letters("abcd$", 4), max_context=16)
+    forest = asyncio.run(grow(strategy, engine, task, [Item("chain", "a", 1)], seed=seed, max_tokens=3))
+    tree, share = next(iter(forest)), dict.fromkeys(texts, 0.0)
+    if isinstance(strategy, Independent):
+        told = [str(leaf.notes["answer"]) for leaf in tree.leaves()]
+        weight = [math.exp(SCALE * task.value(t)) for t in told]
+        for t, w in zip(told, weight, strict=True):
+            share[t] += w / sum(weight)
+    else:
+        for t, w in read_out(tree).items():
+            share[t] += w
+    forks = sum(len(node.children) > 1 for node in tree if node is not tree.root)
+    return sum(abs(share[t] - target[t]) for t in texts) / 2, forks
 
 
 def read_out(tree: Tree) -> dict[str, float]:

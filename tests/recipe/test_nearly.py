@@ -8,8 +8,8 @@ import pytest
 from rolltree.control.history import History
 from rolltree.control.methods.cog_rethinker import CogRethinker
 from rolltree.control.methods.drive import Drive
-from rolltree.control.methods.stagent import Stagent
-from rolltree.control.order import ControlError
+from rolltree.control.methods.stagent import Stagent, mean_times_variance
+from rolltree.control.order import ControlError, Delivery, Order
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.filter.calls import FailedCalls
 from rolltree.metrics.registry import metric_of
@@ -54,6 +54,19 @@ def test_kat_coder_learns_the_recovery_and_not_the_failure() -> None:
     assert not parts.credit(table([lost])).leaf.any(), "a session that failed is not imitated"
 
 
+@pytest.mark.parametrize("name", ["kat_coder", "tti"])
+def test_imitation_is_a_mean_over_what_is_imitated(name: str) -> None:
+    parts, won, lost, half = (load_recipe(name).build(), *(session(False, reward=r) for r in (1.0, 0.0, 0.4)))
+    alone, beside = table([won]), table([session(False), lost, half])
+    gains: list[float] = []
+    for rows in (alone, beside):
+        made = parts.credit(rows)
+        folded = fold(rows, made, leaf_weights(rows, "sequence", counted=made.counted))
+        assert not folded.loss.any()
+        gains.append(float(folded.gain.sum()))
+    assert gains == pytest.approx([1.0, 1.0]), "failures and halves do not thin it out"
+
+
 def test_cog_rethinker_asks_only_the_dead_and_stops_where_they_live() -> None:
     world = PromptWorld(logits=np.array([9.0, -3.0, -40.0]), drift=0.0, per_hint=50.0)
     control = CogRethinker(decompose="0123", reflect="{wrong}", examples=0)
@@ -64,9 +77,25 @@ def test_cog_rethinker_asks_only_the_dead_and_stops_where_they_live() -> None:
     assert [arm for uid, arm in arms if uid == "p2"] == ["plain", "decompose", "reflect"]
     rescues = [d.order for d in log.delivered if d.order.arm != "plain"]
     assert all(o.brief is not None and o.brief.hides and o.leaf_marks == {"rescued": 1.0} for o in rescues)
-    assert "p0" in state.solved
+    assert "p0" in state.solved.solved
     with pytest.raises(ControlError, match="no place for answers"):
         CogRethinker(reflect="again")
+
+
+def test_cog_rethinker_shows_reflections_that_came_out_right() -> None:
+    class Reflecting(PromptWorld):
+        def rate(self, order: Order) -> float:
+            return float(order.arm == "reflect")
+
+    control = CogRethinker(decompose="", example="[{prompt}|{answer}]")
+    state = control.start()
+    logs = run(control, Reflecting(logits=np.array([0.0, 0.0])), 2, prompts=1, width=2, state=state)
+    first, second = ([d.order for d in log.delivered if d.order.arm == "reflect"] for log in logs)
+    texts = [order.brief.text for order in (*first, *second) if order.brief is not None]
+    assert "[" not in texts[0], "nothing was rewritten yet"
+    assert texts[1].startswith("[prompt 0\n0123456789|0123456789]"), (
+        "the prompt, its wrong answers, and what came of it"
+    )
 
 
 def test_rescued_answers_are_imitated_and_stay_out_of_the_groups_mean() -> None:
@@ -97,6 +126,21 @@ def test_drive_keeps_the_hardest_and_gives_them_more_rollouts() -> None:
     assert {int(uid[1:]) for uid in state.hard} <= set(range(6))
     with pytest.raises(ControlError, match="must shrink"):
         Drive(20, (8, 12))
+
+
+def test_stagent_scores_graded_rewards_by_their_own_variance() -> None:
+    assert mean_times_variance([1.0, 1.0, 0.0]) == pytest.approx(2 / 3 * 2 / 9)
+    assert mean_times_variance([0.5] * 4) == 0.0, "a rubric that always says one half tells nothing"
+    even = Stagent(2, candidates=2, rollouts=4)
+
+    class Graded(PromptWorld):
+        def serve(self, order: Order, width: int) -> Delivery:
+            n = order.width or width
+            rewards = (0.5,) * n if order.prompt.uid == "p0" else (0.2, 0.4) * (n // 2)
+            return Delivery(order, rewards, (1,) * n)
+
+    (log,) = run(even, Graded(logits=np.zeros(2), gain=0.0), 1, prompts=1, width=4)
+    assert [d.order.prompt.uid for d in log.delivered if d.order.for_training] == ["p1"]
 
 
 def test_stagent_takes_the_upper_frontier() -> None:

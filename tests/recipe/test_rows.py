@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from rolltree.contract.tiny import SpellTask, Walk
-from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE, ToolModes
+from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE, THOUGHT, ToolModes
 from rolltree.control.history import History
 from rolltree.control.horizon import Horizon
 from rolltree.control.methods.dart import Dart
@@ -26,6 +28,9 @@ from rolltree.metrics.registry import metric_of
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import Recall, ReplayBuffer, RolloutBatch, recent
+from rolltree.task.items import TaskError
+from rolltree.task.nano.expert import play
+from rolltree.task.registry import load_task
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from studies.prompts.world import PromptWorld, run
@@ -153,6 +158,11 @@ def test_only_uncertain_turns_are_trained_and_a_rescue_stays_whole() -> None:
     UncertainTurns(0.5)(tree, 48)
     kept = [n.keep is None for n in tree if n.role == "policy"]
     assert kept == [False, False, False, True, True, True, True]
+    few = Tree("t", [0], task="t", item="i")
+    lost = few.extend(few.root, [1], entropy=np.ones(1, np.float32), status="done", scores={"reward": 0.0})
+    few.extend(few.root, [4], forced=True, status="done", scores={"reward": 1.0})
+    UncertainTurns(0.8)(few, 48)
+    assert lost.keep is None, "a rescue is no turn that others are less uncertain than"
     bare = Tree("t", [0], task="t", item="i")
     bare.extend(bare.root, [1], status="done", scores={"reward": 1.0})
     with pytest.raises(RolltreeError, match="ask for 'entropy'"):
@@ -184,6 +194,20 @@ def test_nodes_train_on_what_others_published_judged_here(tmp_path: Path) -> Non
             assert np.isnan(leaf.sampling_logprob).all()
     alone = fly(preset("sync"), task=SpellTask(), control=Swarm(str(tmp_path / "empty"), "c"), updates=1)
     assert not [g for g in alone.trained[0] if "@" in g.item.tree.item], "with nobody there all groups are its own"
+
+
+def test_foreign_groups_without_variance_stay_out_of_the_batch() -> None:
+    (foreign,) = load_recipe("swarm").build().filters
+
+    def group(arm: str, *rewards: float) -> Tree:
+        tree = Tree("t", [0], task="t", item="i")
+        for reward in rewards:
+            tree.extend(tree.root, [1], status="done", scores={"reward": reward}, notes={"arm": arm} if arm else {})
+        return tree
+
+    assert foreign(group("foreign", 1.0, 1.0)) == "all outcomes are 1"
+    assert foreign(group("foreign", 1.0, 0.0)) is None
+    assert foreign(group("", 1.0, 1.0)) is None, "own ones stay, as published"
 
 
 def test_a_broken_publication_is_named(tmp_path: Path) -> None:
@@ -221,6 +245,42 @@ def test_a_tool_that_was_not_needed_earns_less_and_a_wrong_answer_nothing() -> N
         Adaptive(2.0)(tree, 48)
     assert rewards(tree) == [1.0, 1.0, 0.0, 0.75, 1.0, 0.0]
     assert [leaf.scores["outcome"] for leaf in tree.leaves()] == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+
+
+def test_a_mode_is_what_a_tagged_rollout_says_and_keeps() -> None:
+    told = [(FORBIDDEN, False, 1.0), (FORBIDDEN, False, 0.0), (THOUGHT, False, 1.0), (FORCED, True, 1.0)]
+    said = {0: False, 1: False, 2: True, -1: False, 0.5: True}
+    tree = armed(*told, *((FREE, called, 1.0) for called in said.values()))
+    for leaf, mode in zip(tree.leaves()[4:], said, strict=True):
+        leaf.scores["mode"] = float(mode)
+    Adaptive(2.0, tagged=True)(tree, 48)
+    # At once in full, thought and tools by 1 − p², no mode nothing, a call in a mode without tools nothing.
+    assert rewards(tree) == [1.0, 0.0, 1.0, 1.0, 1.0, 0.75, 0.75, 0.0, 0.0]
+    with pytest.raises(RolltreeError, match="tagged:NAME"):
+        Adaptive(tagged=True)(armed(*told, (FREE, False, 1.0)), 48)
+
+
+def test_tags_begin_the_forced_arms_and_are_no_part_of_what_is_judged() -> None:
+    task = load_task("tagged:calculator")
+    item = next(iter(task.items("train")))
+    played = asyncio.run(play(cast(Any, task), item, Random(0)))
+    assert played.turns[0][1].startswith("<agentic>")
+    right = asyncio.run(task.verify(item, played.state, played.text))
+    assert (right.score, right.parts["mode"]) == (1.0, 2.0)
+    for begun, mode in (("<instant>", 0.0), ("<reasoning>", 1.0), ("", -1.0)):
+        plain = asyncio.run(task.verify(item, task.start(item)[0], f"{begun}={item.answer}"))
+        assert (plain.score, plain.parts["mode"]) == (1.0, mode)
+    with pytest.raises(TaskError, match="three different"):
+        load_task("tagged:calculator", tags=("a", "a", "b"))
+    flown = fly(preset("sync"), task=Walk(), control=ToolModes(2, 2, 3, tags=("a", "b", "c")), strategy=Independent(3),
+                updates=1)  # fmt: skip
+    for group in flown.trained[0]:
+        tree = group.item.tree
+        modes = [leaf.scores[MODE] for leaf in tree.leaves()]
+        assert {mode: modes.count(mode) for mode in modes} == {FREE: 3, FORCED: 2, FORBIDDEN: 2, THOUGHT: 2}
+        hints = [n for n in tree if n.role == "hint"]
+        assert sorted(chr(97 + int(n.actions[0])) for n in hints) == ["a", "b", "c"]
+        assert not any(n.trainable for n in hints)
 
 
 @pytest.mark.parametrize(

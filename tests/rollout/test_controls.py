@@ -224,6 +224,27 @@ class Asking:
         self.told.append(list(second))
 
 
+class Checking:
+    """Trains on its prompts, then measures the same ones again."""
+
+    needs = frozenset()
+
+    def start(self) -> Nothing:
+        return Nothing()
+
+    def plan(self, step: Step, state: Nothing) -> Plan:
+        prompts = step.take()
+        yield [Order(p) for p in prompts]
+        yield [Order(p, 1, for_training=False) for p in prompts]
+
+
+@pytest.mark.parametrize("schedule", ["sync", "areal"])
+def test_a_plan_that_ends_with_a_measurement_lets_go_of_what_it_trains(schedule: str) -> None:
+    flown = fly(preset(schedule), task=Told(), engine=engine(), control=Checking(), updates=2)
+    check(flown)
+    assert [len(batch) for batch in flown.trained] == [BATCH, BATCH]
+
+
 @pytest.mark.parametrize("schedule", ["areal", "april", "verl"])
 def test_groups_wait_for_a_plan_that_looks_and_grow_by_what_it_asks(schedule: str) -> None:
     told: list[list[Delivery]] = []

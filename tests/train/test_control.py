@@ -53,6 +53,7 @@ TINY: dict[str, dict[str, Any]] = {
     "masa": {"template": "{prompt}", "efficient": True},
     "horizon": {"turns": 3}, "swarm": {"folder": SWARM.name},
     "tool_modes": {"use": "a", "avoid": "b", "forced": 1, "forbidden": 1, "free": 2},
+    "arise": {"seeds": ("ab", "c"), "shown": "{skill}", "conclude": "{prompt}{traces}", "gate": 0.0},
     "cog_rethinker": {"decompose": "d", "reflect": "{wrong}", "example": "{prompt}"},
 }  # fmt: skip
 
@@ -155,7 +156,9 @@ def test_a_budget_smaller_than_one_rollout_ends_the_step_and_loses_nothing(contr
     parts = replace(load_recipe("grpo", group=4).build(), control=load_control(control, **TINY.get(control, {})))
     (batch,), budget = gather(parts, Told(), limits=limits)
     assert_conserved(batch.trees, settled=True)
-    assert budget.spent.leaves <= 1
+    # Documents that the policy only reads cost leaves, and nothing that is decoded.
+    read = 6 if control == "arise" and limits.leaves is None else 0
+    assert budget.spent.leaves <= 1 + read
     assert budget.spent.decoded <= 16
 
 

@@ -125,6 +125,29 @@ def test_three_ranks_make_the_steps_that_one_makes() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_two_ranks_average_the_weights_that_one_does() -> None:
+    optim = replace(OPTIM, proximal_decay=0.5)
+
+    def averaging() -> Learner:
+        policy, held = LanguagePolicy(tiny_llama()), LanguagePolicy(tiny_llama().requires_grad_(False))
+        return Learner(policy, make_optimizer(policy, optim), optim, {"ewma": held})
+
+    objective, alone, together = load_objective("decoupled", prox="ewma", bound="truncate"), averaging(), averaging()
+    with crewed(together, PARTS, 2):
+        for seed in range(2):
+            view, folded, _ = rollouts(seed, trees=5)
+            told = [m.step(objective, view, folded, None, version=seed, knobs=KNOBS_2) for m in (alone, together)]
+            assert told[1] == pytest.approx(told[0], rel=1e-6, abs=1e-9)
+        one, several = alone.state_dict(), together.state_dict()
+        assert together.averaged == several["averaged"] == one["averaged"] == pytest.approx(2 - 0.5**8)
+        for name, value in one["anchors"]["ewma"].items():
+            torch.testing.assert_close(several["anchors"]["ewma"][name], value, atol=1e-8, rtol=0)
+        assert not torch.allclose(flat(alone.anchors["ewma"].model), flat(alone.policy.model))
+        # A restart goes on with the mean and its mass.
+        together.load_state_dict({**several, "averaged": 1.0})
+        assert together.state_dict()["averaged"] == 1.0
+
+
 def test_two_ranks_train_adapters_as_one_does() -> None:
     def adapted() -> Learner:
         torch.manual_seed(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -17,20 +18,20 @@ from rolltree.tree.values import storable
 @storable
 @dataclass(slots=True)
 class StagentState:
-    """Candidates, what each was last seen to solve, and when they were measured."""
+    """Candidates, the score that each was last seen to have, and when they were measured."""
 
     pool: Pool
-    rates: dict[str, float] = field(default_factory=dict[str, float])
+    scores: dict[str, float] = field(default_factory=dict[str, float])
     measured_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Stagent:
-    """The prompts of a pool with the highest p · p(1 − p), p measured on rollouts that are not trained on.
+    """The prompts of a pool with the highest mean × variance of rewards, measured on rollouts that are not trained on.
 
-    The score is highest at p = 2/3: easier prompts than those of the highest variance. Some candidates are measured
-    every few steps (how often, and how many, is reconstructed); in between a trained prompt is known by its own
-    rollouts.
+    Of rewards of 0 and 1 the score is highest at a mean of 2/3: easier prompts than those of the highest variance.
+    Some candidates are measured every few steps (how often, and how many, is reconstructed); in between a trained
+    prompt is known by its own rollouts.
     """
 
     name: ClassVar[str] = "stagent"
@@ -63,12 +64,16 @@ class Stagent:
             count = self.candidates or 4 * step.prompts
             some = [items[i] for i in step.rng.permutation(len(items))[:count]]
             known = yield from measured(step, some, self.rollouts, "measured for mean × variance")
-            state.rates |= {d.order.prompt.uid: d.rate for d in known}
+            state.scores |= {d.order.prompt.uid: mean_times_variance(d.rewards) for d in known}
             state.measured_in = step.number
-        rates = np.array([state.rates.get(item.id, 0.0) for item in items])
-        scores = rates * rates * (1 - rates)
+        scores = np.array([state.scores.get(item.id, 0.0) for item in items])
         chosen = highest(scores, step.prompts, step.rng)
         prompts = step.prompts_of([items[i] for i in chosen])
         delivered = yield [Order(p, why=f"mean × variance {scores[i]:.3f}", last=True)
                            for p, i in zip(prompts, chosen, strict=True)]  # fmt: skip
-        state.rates |= {d.order.prompt.uid: d.rate for d in delivered if d.n}
+        state.scores |= {d.order.prompt.uid: mean_times_variance(d.rewards) for d in delivered if d.n}
+
+
+def mean_times_variance(rewards: Sequence[float]) -> float:
+    """Of a prompt's rewards; p · p(1 − p) where they are 0 and 1."""
+    return float(np.mean(rewards) * np.var(rewards))

@@ -23,7 +23,8 @@ class Swarm:
     Published are questions with their answers and what was said, turn by turn, as text: no tokens, log-probs or
     rewards. Foreign text is encoded, answered and judged here, its log-prob read under the policy of here, and a group
     is taken whole. Groups without variance are replaced by others as long as there are any; where there are none, own
-    prompts take their places. An answer key is the publisher's: what it lies about there is believed.
+    prompts take their places (the recipe's filter leaves them out of the batch). An answer key is the publisher's: what
+    it lies about there is believed.
 
     `folder` is shared by all nodes; each writes `NAME.jsonl` in it and reads the other files when a step begins. What
     stands there depends on the clock, so steps cannot overlap, and a run that is resumed meets what is there by then.
