@@ -1,8 +1,7 @@
 """Rewards of several parts: named components, gates between them, one number and every part on record.
 
 Structured output (RL-Struct, arXiv:2512.00319), slides judged by whether the brief can be read back (SlideForge),
-counter-misinformation replies (MisinfoCorrect), rebuttals (arXiv:2601.15715) and answers about tables
-(arXiv:2512.20312) are rows of one table here.
+counter-misinformation replies (MisinfoCorrect) and rebuttals (arXiv:2601.15715) are rows of one table here.
 """
 
 from __future__ import annotations
@@ -99,19 +98,6 @@ REPLY = Rewards(
 
 REBUTTAL = Rewards((RewardPart("format"), RewardPart("thinking"), RewardPart("response"), RewardPart("diversity")))
 """RebuttalAgent's four parts; weights are not published (1 each is reconstructed)."""
-
-TABLES = Rewards(
-    (
-        RewardPart("rules"),
-        RewardPart("criteria"),
-        RewardPart("steps"),
-        RewardPart("fresh", 0.1),
-        RewardPart("calm", 0.1),
-        RewardPart("no_plot", 0.1),
-    )
-)
-"""TableGPT-R1's routes, of which an item has one, and its regularisers; those weights are not published (0.1 each is
-reconstructed)."""
 
 
 def delta(before: float, after: float, bonus: float = 0.0) -> float:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
+from rolltree.filter.methods.tablegpt_r1 import TABLES
 from rolltree.filter.overlong import Overlong, Shaper
 from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import TABLES
 from rolltree.filter.weights import weighed
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.habits import Fresh, Sparing, StepsTaken

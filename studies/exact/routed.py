@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from rolltree.credit.registry import load_credit
+from rolltree.filter.methods.tablegpt_r1 import TABLES
 from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import TABLES, RewardPart, Rewards
+from rolltree.filter.rewards import RewardPart, Rewards
 from rolltree.filter.weights import weighed
 from rolltree.generate.judge.habits import StepsTaken
 from rolltree.lab.claim import Measured
