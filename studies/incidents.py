@@ -20,6 +20,7 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.methods.stages import Stage, Staged
 from rolltree.generate.runner import grow
+from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
@@ -80,11 +81,13 @@ def writer(crowding: float) -> TabularEngine:
     return TabularEngine(row, LETTERS)
 
 
-def quality(arm: Arm, crowding: float, seed: int, items: int = 300) -> tuple[float, float]:
+def quality(
+    arm: Arm, crowding: float, seed: int, items: int = 300, account: Budget | None = None
+) -> tuple[float, float]:
     """Mean quality of an answer, and tokens it cost over all roles."""
     stages = (Stage("diagnoser", "A?"), Stage("planner", "{said}B?"), Stage("assessor", "{said}C?"))
     strategy = Staged(stages if arm == "chain" else (), 1, stage_tokens=4)
-    task, budget = Incident("ABC" if arm == "one role, asked for all" else ""), Budget()
+    task, budget = Incident("ABC" if arm == "one role, asked for all" else ""), account or Budget()
     forest = asyncio.run(
         grow(strategy, writer(crowding), task, islice(task.items("test", seed), items), seed=seed, budget=budget)
     )
@@ -94,7 +97,9 @@ def quality(arm: Arm, crowding: float, seed: int, items: int = 300) -> tuple[flo
 
 def chained(seed: int) -> Measured:
     """The chain against one role that is asked for all, where further parts cost a tenth of the chance each."""
-    return Measured(quality("chain", 0.9, seed)[0], quality("one role, asked for all", 0.9, seed)[0])
+    account = Budget()
+    chain = quality("chain", 0.9, seed, account=account)[0]
+    return Measured(chain, quality("one role, asked for all", 0.9, seed)[0], acted=counted("myantfarm", (), account))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.methods.label_tree import LabelChoice, Topology
 from rolltree.generate.runner import grow
+from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
@@ -85,9 +86,11 @@ def labels(depth: int) -> tuple[str, ...]:
     return tuple("/".join(names) for names in product("ab", repeat=depth))
 
 
-def measured(topology: Topology, levels: tuple[float, ...], seed: int, items: int = 200) -> tuple[float, float]:
+def measured(
+    topology: Topology, levels: tuple[float, ...], seed: int, items: int = 200, account: Budget | None = None
+) -> tuple[float, float]:
     """Share of right labels, and tokens an item."""
-    budget, task = Budget(), Labelled()
+    budget, task = account or Budget(), Labelled()
     strategy = LabelChoice(labels(len(levels)), topology, ask="{prompt}{path}", mean=False)
     forest = asyncio.run(
         grow(strategy, namer(levels), task, islice(task.items("test", seed), items), seed=seed, budget=budget)
@@ -99,7 +102,9 @@ def measured(topology: Topology, levels: tuple[float, ...], seed: int, items: in
 def down(seed: int) -> Measured:
     """From the top down at accuracies .9, .8 and .9, against their product."""
     levels = (0.9, 0.8, 0.9)
-    return Measured(measured("down", levels, seed)[0], float(np.prod(levels)))
+    account = Budget()
+    right = measured("down", levels, seed, account=account)[0]
+    return Measured(right, float(np.prod(levels)), acted=counted("label_tree", (), account))
 
 
 @dataclass(frozen=True)

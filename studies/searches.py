@@ -24,6 +24,7 @@ from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
 from rolltree.generate.stepsearch import StepSearch
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
 from rolltree.task.protocol import Item, Split, Task, Verdict
 from rolltree.task.registry import load_task
@@ -140,20 +141,30 @@ class Accuracy:
 
 def ets(seed: int) -> Measured:
     """ETS's answer against the best of three ways to choose among independent rollouts at equal decoded tokens."""
-    found = accuracy(StepSearch(width=16, scorer=Confidence("path")), load_task("arithmetic"), seed)
-    return Measured(found.search, max(found.majority, found.weighted, found.best))
+    found, acted = played(StepSearch(width=16, scorer=Confidence("path")), load_task("arithmetic"), seed)
+    return Measured(found.search, max(found.majority, found.weighted, found.best), acted=acted)
 
 
 def accuracy(strategy: StepSearch, task: Task, seed: int, items: int = 200, model: str = "nano") -> Accuracy:
-    """Run both on held-out items; votes take whole rollouts in order until the search's tokens are spent."""
+    """Both on held-out items."""
+    return played(strategy, task, seed, items, model)[0]
+
+
+def played(
+    strategy: StepSearch, task: Task, seed: int, items: int = 200, model: str = "nano"
+) -> tuple[Accuracy, dict[str, float]]:
+    """Run both on held-out items, and count how often the search acted; votes take whole rollouts in order until the
+    search's tokens are spent."""
     asked = list(islice(task.items("test", seed), items))
+
+    account = Budget()
 
     async def run() -> tuple[Forest, Forest]:
         from rolltree.engine.local import LocalEngine
 
         engine = LocalEngine(model)
         try:
-            found = await grow(strategy, engine, task, asked, seed=seed, budget=Budget())
+            found = await grow(strategy, engine, task, asked, seed=seed, budget=account)
             flat = await grow(Independent(2 * strategy.width), engine, task, asked, seed=mix(seed, "vote"))
         finally:
             await engine.close()
@@ -161,7 +172,8 @@ def accuracy(strategy: StepSearch, task: Task, seed: int, items: int = 200, mode
 
     found, flat = asyncio.run(run())
     rows = [_row(found[item.id], flat[item.id], item) for item in asked]
-    return Accuracy(*(float(np.mean(column)) for column in zip(*rows, strict=True)))
+    means = Accuracy(*(float(np.mean(column)) for column in zip(*rows, strict=True)))
+    return means, counted("ets", found, account)
 
 
 def _row(search: Tree, flat: Tree, item: Item) -> tuple[float, ...]:

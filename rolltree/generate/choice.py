@@ -20,6 +20,7 @@ class Choice:
     """The most valued rollout with that answer; of all, where none gave an answer."""
     how: Literal["method", "majority"]
     finished: Sequence[Node]
+    """Ends of rollouts, by the policy's word or the environment's, and inner nodes that are answers too."""
     voters: Sequence[Node]
     """Rollouts that gave an answer."""
     mine: Sequence[Node]
@@ -28,7 +29,8 @@ class Choice:
 
 def choice(tree: Tree) -> Choice:
     """The choice of a tree that was grown."""
-    finished = [n for n in tree if n.status == "done" and n.role == "policy" and ("reward" in n.scores or n.is_leaf)]
+    # Whoever wrote last: where the environment ends an episode, the outcome stands on its word.
+    finished = [n for n in tree if n.status == "done" and n.role != "prompt" and ("reward" in n.scores or n.is_leaf)]
     voters = [n for n in finished if answer_of(n) is not None]
     said, how = tree.notes.get("answer"), "method"
     if said is None and voters:

@@ -15,11 +15,12 @@ class Hrm:
     """Whole trees of steps, whose labels also say what two steps in a row are worth.
 
     `rolltree solve hrm --items-from train --out runs/hrm` grows them: all ways on down to a height, where what has not
-    ended is a dead end and counts as wrong. `rolltree labels runs/hrm --kind prm --soft --until-error false --merge
-    --compress` writes the rows: each path, the same with its last two steps as one and the later one's label, and the
-    rows of the compressed tree. `--kind head` distils labels into a small model that reads steps one by one, as the
-    paper's does once it is trained. Left out are the policy that is trained on the paths, with a KL to a reference, and
-    the balance of labels by height. A label that forgives an error does not say where the first error is.
+    ended is judged as it stands (in the released code a dead end counts as wrong). `rolltree labels runs/hrm --kind prm
+    --soft --until-error false --merge --compress` writes the rows: each path, the same with its last two steps as one
+    and the later one's label, and the rows of the compressed tree. `--kind head` distils labels into a small model that
+    reads steps one by one, as the paper's does once it is trained. Left out are the policy that is trained on the
+    paths, with a KL to a reference, and the balance of labels by height. A label that forgives an error does not say
+    where the first error is.
     """
 
     card: ClassVar[Card] = Card(

@@ -46,6 +46,8 @@ class Mcts:
     """c of UCT."""
     backup: Literal["mean", "children", "comp"] = "mean"
     """Mean of all results; weighted mean of the children; or half way from the old value to it (MedS³'s "comp")."""
+    stop: bool = True
+    """Whether it ends, and saves tokens, at an answer that the verifier calls right (`worth="verifier"` alone)."""
     workers: int = 1
     """Expansions under way at once."""
     final: Literal["vote", "best"] = "vote"
@@ -58,6 +60,7 @@ class Mcts:
             raise RecipeError(f"mcts: backup={self.backup!r} is none of {', '.join(rules)}")
         tree = StepTree(
             self.turns, self.ways, "uct", self.step, self.delimiter, judge_of(self.worth), self.rollouts,
-            self.exploration, workers=self.workers, backup=rules[self.backup], final=self.final,
+            self.exploration, enough=1.0 if self.stop and self.worth == "verifier" else None, workers=self.workers,
+            backup=rules[self.backup], final=self.final,
         )  # fmt: skip
         return search_parts("mcts", tree)

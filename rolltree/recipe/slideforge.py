@@ -29,8 +29,11 @@ class SlideForge:
     A frozen copy of the first policy reads the deck: the likelihood of the brief after it (where the release predicts
     topic, audience, count and themes, and compares words: `brief_recovered`), and " yes" against " no" about content
     and looks (reconstructed). Rules, rendering and the picture's looks are for the task's verifier; without one give
-    them the weight 0. A deck is one completion, as in the released trainer. Rewards of single edits as change of
-    quality (`rolltree.filter.rewards.delta`) sum to the last quality less the first, so they change nothing here.
+    them the weight 0. A deck is one completion. The tool environment (search, outline, edits, in up to 50 steps) is
+    left out; the released trainer leaves episodes out too and rewards one call, −2 where it cannot be read and −1 where
+    it fails, which a task's verifier may say. A component that breaks is a failed rollout here and 0 for a whole batch
+    there. Rewards of single edits as change of quality (`rolltree.filter.rewards.delta`) sum to the last quality less
+    the first; the bonus for each call (0.01, −0.02, 0.1 for the last) goes with the environment.
     """
 
     card: ClassVar[Card] = Card(

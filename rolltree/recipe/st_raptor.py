@@ -9,17 +9,19 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.judge.backward import Backward
 from rolltree.generate.methods.best_judged import BestJudged
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 
 
 @dataclass(frozen=True, slots=True)
 class StRaptor:
     """Several answers, each scored by how well the question is found again from it alone; the best is the answer.
 
-    No label and no second model. The tables, their trees and the pipeline of operations are the paper's and are left
-    out; so is its forward validation, which runs each step. A wrong answer of the right kind may score as well as a
-    right one: where the answer does not tell which question it answers, the choice is one by chance. The one that
-    reconstructs never sees the question, as it does in the released code.
+    No label and no second model. Forward validation is of calls: one that the environment refuses is taken back and
+    drawn again, unseen; arguments are aligned with a table's labels by the environment or by nobody. The tables, their
+    trees and the pipeline of operations are the paper's and are left out. A wrong answer of the right kind may score as
+    well as a right one: where the answer does not tell which question it answers, the choice is one by chance. The one
+    that reconstructs never sees the question, as it does in the released code. Likeness is of likelihood or of pieces
+    of words, where the paper compares embeddings.
     """
 
     card: ClassVar[Card] = Card(
@@ -38,9 +40,13 @@ class StRaptor:
     """What is read before the question: the answer stands for {text}."""
     final: Literal["best", "vote"] = "best"
     """The single best answer, or the one with most score in all."""
+    tries: int = 5
+    """Most tries of a step, where an environment answers; 1 = what it refuses stays."""
 
     def build(self) -> Parts:
         """Best of several by the way back; group credit and the clipped surrogate for those who train on it."""
         check_group("st_raptor", self.answers)
-        strategy = BestJudged(self.answers, Backward(self.ask, self.questions), self.final)
+        if self.tries < 1:
+            raise RecipeError(f"st_raptor: tries={self.tries} tries no step at all; give 1 or more")
+        strategy = BestJudged(self.answers, Backward(self.ask, self.questions), self.final, self.tries)
         return Parts("st_raptor", strategy, load_credit("grpo"), load_objective("clipped"), averaging="sequence")

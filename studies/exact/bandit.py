@@ -68,19 +68,22 @@ def fapo(seed: int) -> Measured:
     def graded(flawed: float) -> Judge:
         def judge(leaf: Node, answer: int) -> None:
             leaf.scores.update(reward=(1.0, flawed, 0.0)[answer], flawed=float(answer == 1))
+            marked[flawed] += answer == 1
 
         return judge
+
+    marked = dict.fromkeys((1.0, 0.0), 0)
 
     arms: dict[str, tuple[Credit, Judge]] = {
         "FAPO": (load_credit("flawed_positive", penalty=0.5), graded(1.0)),
         "outcome alone": (load_credit("grpo"), graded(1.0)),
         "flawed is wrong": (load_credit("grpo"), graded(0.0)),
     }
-    clean = {
-        name: [float(policy[:, 0].mean()) for policy in train(credit, start, judge, rate=0.1, seed=seed)]
-        for name, (credit, judge) in arms.items()
-    }
-    return Measured(clean["FAPO"][-1], clean["outcome alone"][-1], {n: _curve(c) for n, c in clean.items()})
+    clean, acted = dict[str, list[float]](), dict[str, float]()
+    for name, (credit, judge) in arms.items():
+        clean[name] = [float(policy[:, 0].mean()) for policy in train(credit, start, judge, rate=0.1, seed=seed)]
+        acted = acted or {"flawed answers that were worth less": float(marked[1.0])}
+    return Measured(clean["FAPO"][-1], clean["outcome alone"][-1], {n: _curve(c) for n, c in clean.items()}, acted)
 
 
 def _curve(values: Sequence[float]) -> tuple[list[float], list[float]]:

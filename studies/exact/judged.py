@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class Shaped:
 
     shaper: Shaper
     credit: Credit
+    verdicts: list[float] = field(default_factory=list[float])
+    """How many leaves of each tree won or lost."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -37,6 +39,7 @@ class Shaped:
         """Shape, then credit."""
         for tree in table.trees:
             self.shaper(tree, 1)
+            self.verdicts.append(sum(abs(leaf.scores.get("versus", 0.0)) > 0 for leaf in tree.leaves()))
         return self.credit(table)
 
 
@@ -58,10 +61,12 @@ def qualities(credit: Credit, seed: int, readings: int = 1, leak: float = LEAK, 
 def brpo(seed: int) -> Measured:
     """Quality after training on verdicts (both orders, one vote each) against grades of as many readings."""
     verdicts = Versus(MeasuredJudge("impression", NOISE, BIAS))
+    own = Shaped(verdicts, load_credit("pairwise"))
     curves = {
-        "BRPO": qualities(Shaped(verdicts, load_credit("pairwise")), seed),
+        "BRPO": qualities(own, seed),
         "BRPO, mixed verdicts 0": qualities(Shaped(verdicts, load_credit("pairwise", split="zero")), seed),
         "GRPO on grades": qualities(load_credit("grpo"), seed, readings=2),
     }
     shown = {name: ([float(i) for i in range(len(c))], c) for name, c in curves.items()}
-    return Measured(curves["BRPO"][-1], curves["GRPO on grades"][-1], shown)
+    acted = {"answers that won or lost": float(sum(own.verdicts))}
+    return Measured(curves["BRPO"][-1], curves["GRPO on grades"][-1], shown, acted)

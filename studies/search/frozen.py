@@ -37,6 +37,14 @@ ARMS: Mapping[str, Arm] = {
         f"{select}, best": Arm(f"{select}, best", "ets", (("final", "best"), ("select", select), ("width", 12)))
         for select in ("ets", "rebase", "beam", "dvts")
     },
+    **{
+        f"rebase, 4 tokens, {width}": Arm(
+            f"rebase, 4 tokens, {width}",
+            "ets",
+            (("delimiter", ""), ("final", "best"), ("select", "rebase"), ("step", 4), ("width", width)),
+        )
+        for width in (16, 8)
+    },
     "mcts": Arm("mcts", "mcts"),
     "mcts verified": Arm("mcts verified", "mcts", (("final", "best"), ("worth", "verifier"))),
     "i_mcts": Arm("i_mcts", "i_mcts"),

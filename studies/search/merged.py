@@ -92,7 +92,10 @@ def best_of(
 
 def merged(seed: int) -> Measured:
     """Best of 64 with merged pairs against single steps."""
-    return Measured(best_of("merged", seed, (64,))[0], best_of("single", seed, (64,))[0])
+    whole = grown(4, Random(f"merged/{seed}"), 0.1)
+    rows = {how: sum(1 for _ in examples(whole, how, Random())) for how in ("merged", "single")}
+    return Measured(best_of("merged", seed, (64,))[0], best_of("single", seed, (64,))[0],
+                    acted={"merged pairs of a tree": float(rows["merged"] - rows["single"])})  # fmt: skip
 
 
 @dataclass(frozen=True)

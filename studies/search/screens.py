@@ -67,6 +67,8 @@ class Seen:
     """Popups on the way back."""
     diverged: int = 0
     """Ways back that were given up."""
+    back: int = 0
+    """Paths that started at an action which an earlier one had left open."""
 
 
 class _Worker:
@@ -95,6 +97,7 @@ class _Worker:
             seen.actions += 1
             seen.pairs.add((before, action))
             seen.depths.append(node.depth)
+            seen.back += node.parent is not self.at and node.depth > 1
             out.append(Made((here, action), here=True, notes={TRIED: True}))
         self.at = node
         if node.depth < self.rules.steps:
@@ -139,7 +142,9 @@ def episodes(world: Screens, budget: int, seed: int) -> Seen:
 def explored(seed: int, budget: int = 1500) -> Measured:
     """Different actions that were done: by the tree, by episodes."""
     world = screens(seed)
-    return Measured(len(tree(world, budget, seed)[0].pairs), len(episodes(world, budget, seed).pairs))
+    mine = tree(world, budget, seed)[0]
+    return Measured(len(mine.pairs), len(episodes(world, budget, seed).pairs),
+                    acted={"paths from where another branched": float(mine.back)})  # fmt: skip
 
 
 def pairs(seed: int, count: int, sibling: bool, rate: float = 1.0) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
@@ -58,6 +58,8 @@ class Episode:
     """Ways back that would have clicked something else, and were not gone."""
     wrong: int = 0
     """Clicks that met something else than when they were proposed."""
+    given_up: list[str] = field(default_factory=list[str])
+    """Why the queue gave up each proposal that it did."""
 
 
 class _Tab:
@@ -158,7 +160,7 @@ def episode(
     tab = _Tab(place, arm, seed, noise, popups, early)
     queue = 4 if arm in KNOWING else 1 if arm == "greedy" else 10**6
     rules = OperatorRules(queue, steps=steps, prunes=10**6 if arm == "patient" else 3)
-    plan = ActionQueue(rules, lambda node, why: None)
+    plan = ActionQueue(rules, lambda node, why: tab.found.given_up.append(why))
     graph: SearchGraph[Click] = SearchGraph(Click(-1, None))
     asyncio.run(search(plan, graph, tab.make, turns=2 * steps, rng=np.random.default_rng))
     return tab.found
@@ -181,7 +183,9 @@ def harmless(found: Sequence[Episode]) -> float:
 def operated(seed: int) -> Measured:
     """Tasks done without harm by WebOperator against best first."""
     found = arms(seed)
-    return Measured(harmless(found["WebOperator"]), harmless(found["best first"]))
+    given_up = sum(len(e.given_up) for e in found["WebOperator"])
+    return Measured(harmless(found["WebOperator"]), harmless(found["best first"]),
+                    acted={"proposals that the queue gave up": float(given_up)})  # fmt: skip
 
 
 @dataclass(frozen=True)

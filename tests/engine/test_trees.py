@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -94,8 +95,11 @@ def test_those_who_are_cancelled_together_leave_together(monkeypatch):
             await engine.pause()
             break
         monkeypatch.setattr(prefix_module.PrefixCache, "store", counted)
+        held = threading.Event()
+        engine._worker.post(lambda: held.wait(60) and None)  # between two steps, until all have been stopped
         for each in runs[::2]:
             each.stop()
+        held.set()
         gone = [await each for each in runs[::2]]
         monkeypatch.setattr(prefix_module.PrefixCache, "store", store)
         await engine.resume()

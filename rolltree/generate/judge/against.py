@@ -1,4 +1,4 @@
-"""Every entry of a group against one of them, read in both orders (BRPO)."""
+"""Every entry of a group against one of them (BRPO), or against all others, read in both orders."""
 
 from __future__ import annotations
 
@@ -37,6 +37,24 @@ async def against(
     share = np.divide(won, count, out=np.full(len(group), np.nan), where=count > 0)
     share[chosen] = 0.0
     return share
+
+
+async def all_pairs(
+    hand: Hand | None, judge: Judge, group: Sequence[Entry], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """The share of readings that each entry won against all others, every pair read in both orders; an equal one has
+    half won. NaN = no reading of it was answered."""
+    pairs = [(i, k) for i in range(len(group)) for k in range(len(group)) if i != k]
+    won, count = np.zeros(len(group)), np.zeros(len(group))
+    if pairs:
+        said = await _asked(hand, judge, [(group[i], group[k]) for i, k in pairs], rng)
+        for (i, k), opinion in zip(pairs, said, strict=True):
+            if opinion is not None:
+                mine, its = opinion
+                share = 0.5 if np.isnan(mine) or np.isnan(its) or mine == its else float(mine > its)
+                won[[i, k]] += share, 1 - share
+                count[[i, k]] += 1
+    return np.divide(won, count, out=np.full(len(group), np.nan), where=count > 0)
 
 
 async def _asked(

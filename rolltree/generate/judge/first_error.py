@@ -1,5 +1,4 @@
-"""The first wrong step of an answer, as its own engine finds it, and what finding it is worth to a judge in
-training."""
+"""The first wrong step of an answer, as its own engine finds it."""
 
 from __future__ import annotations
 
@@ -73,14 +72,3 @@ def steps_of(text: str, delimiter: str) -> list[str]:
     """The steps of an answer, each with the delimiter that ends it."""
     parts = text.split(delimiter)
     return [part + delimiter for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
-
-
-def located(found: int | None, true: int | None, steps: int) -> float:
-    """What a judge in training gets for a first wrong step (FAPO): None = it says, or there is, none.
-
-    A right answer: 1 for saying so, else −1. A flawed one: −1 for missing that, else 1 less the share of the steps by
-    which it missed the place.
-    """
-    if true is None or found is None:
-        return 1.0 if found is true else -1.0
-    return 1.0 - abs(found - true) / steps

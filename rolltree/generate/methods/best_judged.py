@@ -11,6 +11,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.judge.recorded import ReadsJudge
 from rolltree.generate.judged import JUDGED, Judged
+from rolltree.generate.methods.retried import Retried
 from rolltree.tree import Tree
 
 
@@ -24,10 +25,15 @@ class BestJudged(ReadsJudge):
     n: int
     judge: Judge
     final: Literal["best", "vote"] = "best"
+    tries: int = 1
+    """Most tries of a step that the environment refuses."""
 
     async def grow_tree(self, tree: Tree, hand: Hand) -> None:
         """Attempt, judge, choose."""
-        await Judged(Independent(self.n, want=self.want), self.judge).grow_tree(tree, hand)
+        attempts = Independent(self.n, want=self.want)
+        if self.tries > 1:
+            attempts = Retried(self.n, self.tries, want=self.want)
+        await Judged(attempts, self.judge).grow_tree(tree, hand)
         leaves = [leaf for leaf in tree.leaves() if leaf.status == "done" and JUDGED in leaf.scores]
         for leaf in leaves:
             leaf.scores["value"] = leaf.scores[JUDGED]

@@ -63,6 +63,8 @@ class StepTree(Recorded):
     """Most steps of a path; None = as the task says."""
     answers: int | None = None
     """Stop at so many finished paths."""
+    enough: float | None = None
+    """Stop at a finished path that is worth so much; None = go on."""
     workers: int = 1
     """Expansions under way at once."""
     backup: Backup = field(default_factory=MeanBackup)
@@ -85,7 +87,7 @@ class StepTree(Recorded):
             plan, graph, world.make, turns=self.turns, workers=self.workers,
             rng=streams(hand),
             progress=lambda over: max(over / self.turns, graph.spent / limit if limit else 0.0),
-            stop=lambda _: self.answers is not None and len(finished(tree)) >= self.answers,
+            stop=lambda _: world.stands(),
         )  # fmt: skip
         await world.finish(graph)
         done = finished(tree)
@@ -110,9 +112,17 @@ class _Steps:
     def __init__(self, knobs: StepTree, hand: Hand) -> None:
         self.knobs = knobs
         self.hand = hand
+        self.best = -np.inf
+        """Most that a finished path was worth by now."""
         self.draw: SamplingOptions = {
             "max_tokens": knobs.step, "stop": (knobs.delimiter,) if knobs.delimiter else (), "forks": "planned"
         }  # fmt: skip
+
+    def stands(self) -> bool:
+        """Whether there are answers enough, or one that is good enough."""
+        k = self.knobs
+        many = k.answers is not None and len(finished(self.hand.tree)) >= k.answers
+        return many or (k.enough is not None and self.best >= k.enough)
 
     async def make(self, moves: Sequence[Move[Node]]) -> Sequence[Sequence[Made[Node]]] | None:
         """The ways on from one node; None where the budget has ended."""
@@ -149,7 +159,11 @@ class _Steps:
             leaves = [t.result() for t in tasks if t.result() is not end and t.result().status == "done"]
             cost += sum(len(leaf) for leaf in leaves)
             if leaves:
-                value = float(np.mean(await grades(hand, k.scorer, leaves)))
+                worths = await grades(hand, k.scorer, leaves)
+                self.best = max(self.best, *worths)
+                value = float(np.mean(worths))
+        elif end.status == "done":
+            self.best = max(self.best, opinion)
         failed = end.status == "failed"
         end.scores["node_value"] = value
         return Made(end, None if failed else value, prior, closed=closed, cost=cost)

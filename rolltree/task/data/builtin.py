@@ -130,11 +130,18 @@ def _regex(inside: str) -> Ask:
     return ask
 
 
+def _first_error(inside: str) -> Ask:
+    from rolltree.task.data.first_error import first_error  # which is made of what stands here
+
+    return _plain(first_error, "first_error")(inside)
+
+
 BUILTINS: Mapping[str, Builtin] = {
     "exact": Builtin("the answer is the reference, but for blanks around it", _plain(exact, "exact")),
     "contains": Builtin("the reference stands in the answer", _plain(contains, "contains")),
     "number": Builtin("the last number of the answer equals the reference", _plain(number, "number")),
     "math": Builtin("math-verify finds answer and reference equal", _math),
     "format": Builtin("one block of think tags and then an answer", _plain(shape, "format"), needs_answer=False),
+    "first_error": Builtin("the first wrong step was found; for judges (FAPO)", _first_error),
     "regex": Builtin("regex(PATTERN) is found in the whole text", _regex, needs_answer=False),
 }

@@ -23,7 +23,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.judge.cached import Cached
 from rolltree.generate.judge.calibration import auc, brier, compared, correlation
 from rolltree.generate.judge.engine_judges import Likelihood
-from rolltree.generate.judge.first_error import FirstError, located, steps_of
+from rolltree.generate.judge.first_error import FirstError, steps_of
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.panel import Fitted, Panel, aggregated, dawid_skene, fit
 from rolltree.generate.judge.parse import number_in, word_in
@@ -157,8 +157,7 @@ def test_a_choice_is_one_of_the_words_as_a_word_of_its_own(text: str, want: int 
     assert word_in(text, ("A", "B")) == want
 
 
-def test_what_finding_the_first_wrong_step_is_worth() -> None:
-    assert [located(f, t, 4) for f, t in ((None, None), (1, None), (None, 2), (2, 2), (0, 2))] == [1, -1, -1, 1, 0.5]
+def test_steps_of_an_answer() -> None:
     assert steps_of("a,b,c", ",") == ["a,", "b,", "c"]
     assert steps_of("a,", ",") == ["a,"]
 

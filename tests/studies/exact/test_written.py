@@ -10,7 +10,7 @@ import pytest
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Composite
 from rolltree.filter.rewards import RewardPart, Rewards, delta
-from studies.exact import rebuttal, replies, slides
+from studies.exact import rebuttal, replies, routed, slides
 from studies.exact.written import Words, train
 
 
@@ -70,3 +70,23 @@ def test_the_truth_refuses_templates_and_other_concerns() -> None:
     other = world.graded(1, ids(rebuttal.WORDS, "moon <a> moon baselines moon green seven often"))
     assert (thanks["format"], other["format"]) == (1.0, 0.0)
     assert other["diversity"] > 0.5 > thanks["diversity"]
+
+
+def test_a_table_answer_is_right_by_its_kind_and_each_kind_has_its_own_parts() -> None:
+    world = routed.Tables(0)
+    number, open_prompt, agentic = 0, routed.EACH, 2 * routed.EACH
+    answer = {p: routed.NUMBERS[world.right[p]] for p in (number, agentic)}
+
+    def of(said: str) -> Words:
+        return ids(routed.WORDS, said)
+
+    assert world.truth(number, of(f"wait wait wait wait wait {answer[number]}")) == 1
+    assert world.truth(agentic, of(f"open crash sum sum wait {answer[agentic]}")) == 1
+    assert world.truth(agentic, of(f"sum open wait wait wait {answer[agentic]}")) == 0
+    first, second, never = (routed.WORDS[w] for w in world.criteria[open_prompt])
+    assert world.truth(open_prompt, of(f"{first} {second} wait wait wait wait")) == 1
+    assert world.truth(open_prompt, of(f"{first} {never} wait wait wait wait")) == pytest.approx(1 / 3)
+    for prompt, parts in ((number, {"rules"}), (open_prompt, {"criteria"}), (agentic, {"rules", "steps"})):
+        graded = world.parts(prompt, of(f"open crash sum sum wait {routed.NUMBERS[world.right[prompt]]}"))
+        assert {name for name in ("rules", "criteria", "steps") if graded[name]} == parts
+    assert routed.steps(["open", "sum", "sum", "crash", "wait"]) == pytest.approx(-0.1)

@@ -169,3 +169,20 @@ def test_an_unfinished_thought_holds_no_answer():
     assert think_tags("[t],[/t]").answer("[t]x[/t]y") == "y"
     with pytest.raises(TaskError, match="is no pair of tags"):
         think_tags("<think>")
+
+
+def test_a_judge_gains_by_naming_the_first_wrong_step_and_less_the_further_it_is_off(tmp_path):
+    def told(answer, text, steps=4):
+        line = {"prompt": "ask", "answer": answer, "steps": steps}
+        task = load_task(
+            str(rows(tmp_path / f"{answer}.jsonl", line, {**line, "prompt": "other"})), reward="first_error"
+        )
+        return judge(task, text)
+
+    flawed = [told(2, text).score for text in ("step 2", "3", "It is 0.", "-1", "none", "9", "1, no, 2")]
+    assert flawed == [1.0, 0.75, 0.5, -1.0, -1.0, -1.0, 1.0]
+    assert [told(-1, text).score for text in ("-1", "0", "")] == [1.0, -1.0, -1.0]
+    assert told(2, "step 2").solved
+    assert not told(2, "3").solved
+    with pytest.raises(TaskError, match="steps"):
+        told(0, "0", steps=0)

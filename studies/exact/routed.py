@@ -1,0 +1,119 @@
+"""Three kinds of tasks in one batch: numbers that rules check, texts with criteria of their own, calls of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rolltree.credit.registry import load_credit
+from rolltree.filter.methods.tablegpt_r1 import TABLES
+from rolltree.filter.parts import Composite
+from rolltree.filter.rewards import RewardPart, Rewards
+from rolltree.filter.weights import weighed
+from rolltree.generate.judge.habits import StepsTaken
+from rolltree.lab.claim import Measured
+from studies.exact.written import Words, mean_of, shown, train
+
+EACH, PLACES = 3, 6
+"""Prompts of a kind; words of a text, of which the last is the answer."""
+NUMBERS = ("one", "two", "three", "four", "five", "six")
+ASKED = ("mean", "trend", "outlier", "unit", "source", "range")
+"""What criteria ask for: two of them for each open prompt, and not a third."""
+CALLS = ("open", "filter", "sum", "crash")
+NEEDED = ("open", "sum")
+"""Calls of tools, of which the last fails; an agentic answer is right behind the needed ones, in this order."""
+GLOSS = ("clearly", "therefore", "insight")
+"""What a judge without criteria likes to read."""
+WORDS = (*NUMBERS, *ASKED, *CALLS, *GLOSS, "wait", "plot")
+NOISE = 0.1
+"""Deviation of a grade."""
+
+
+class Tables:
+    """Prompts drawn by the seed, each of one kind, and who may say what about a text."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng([58, seed])
+        self.right = self.rng.integers(len(NUMBERS), size=3 * EACH)
+        self.criteria = [self.rng.permutation(len(ASKED))[:3] + len(NUMBERS) for _ in range(3 * EACH)]
+        self.start = np.zeros((3 * EACH, PLACES, len(WORDS)))
+
+    def truth(self, prompt: int, words: Words) -> float:
+        """Verifiable: the number. Open: criteria met, of three. Agentic: the number, found by calls in order."""
+        number = float(words[-1] == self.right[prompt])
+        if prompt < EACH:
+            return number
+        if prompt < 2 * EACH:
+            first, second, never = self.criteria[prompt]
+            return ((first in words) + (second in words) + (never not in words)) / 3
+        said = iter(WORDS[w] for w in words)
+        return number * float(all(call in said for call in NEEDED))
+
+    def parts(self, prompt: int, words: Words, *, injected: bool = True) -> Mapping[str, float]:
+        """The six parts: those of other kinds are 0; grades are noisy, and without criteria about gloss."""
+        kind, said = prompt // EACH, [WORDS[w] for w in words]
+        runs = [tuple(said[i : i + 2]) for i in range(PLACES - 1)]
+        return {
+            "rules": self.truth(prompt, words) if kind != 1 else 0.0,
+            "criteria": self.grade(prompt, words, injected=injected) if kind == 1 else 0.0,
+            "steps": steps(said) if kind == 2 else 0.0,
+            "fresh": len(set(runs)) / len(runs),
+            "calm": 1 / max(said.count("wait"), 1),
+            "no_plot": float("plot" not in said),
+        }
+
+    def grade(self, prompt: int, words: Words, *, injected: bool) -> float:
+        """A noisy reading of what the prompt asks for, or of how well it sounds."""
+        gloss = min(sum(WORDS[w] in GLOSS for w in words) / 3, 1.0)
+        return (self.truth(prompt, words) if injected else gloss) + NOISE * float(self.rng.normal())
+
+    def averaged(self, prompt: int, words: Words, *, injected: bool) -> Mapping[str, float]:
+        """One reward for all: rules read the last word of every text, and a judge reads all of it, with criteria or not
+        where there are some."""
+        opened = prompt // EACH == 1
+        rules = float(words[-1] == self.right[prompt]) if opened else self.truth(prompt, words)
+        return {"rules": rules, "criteria": self.grade(prompt, words, injected=injected and opened)}
+
+
+def steps(said: list[str]) -> float:
+    """What the calls of a text earn, by the recipe's own numbers."""
+    worth, earned, seen = StepsTaken(), 0.0, set[str]()
+    for word in said:
+        if word in CALLS:
+            earned += worth.failed if word == CALLS[-1] else worth.repeated if word in seen else worth.worked
+            seen.add(word)
+    return float(np.clip(earned, -worth.most, worth.most))
+
+
+def tablegpt_r1(seed: int) -> Measured:
+    """Truth after training with a route for each kind against one average; other curves leave something out."""
+    both = Rewards((RewardPart("rules"), RewardPart("criteria")), "mean")
+
+    def arm(rewards: Rewards, *, injected: bool = True) -> tuple[list[float], list[float], float]:
+        world = Tables(seed)
+        measured = world.averaged if rewards is both else world.parts
+
+        def graded(prompt: int, words: Words) -> Mapping[str, float]:
+            return measured(prompt, words, injected=injected)
+
+        done = train(world.start, graded, (Composite(rewards),), load_credit("grpo"), mean_of(world.truth, seed),
+                     seed=seed)  # fmt: skip
+        kinds = [float(np.mean([mean_of(lambda _, t, p=p: world.truth(p, t), seed)(done.policy[p : p + 1])
+                                for p in range(k * EACH, (k + 1) * EACH)])) for k in range(3)]  # fmt: skip
+        return done.curve, kinds, done.reshaped
+
+    habits: dict[str, float] = dict.fromkeys(("fresh", "calm", "no_plot"), 0.0)
+    arms = {
+        "routed": arm(TABLES),
+        "averaged": arm(both, injected=False),
+        "averaged, with criteria": arm(both),
+        "routed, without criteria": arm(TABLES, injected=False),
+        "routed, steps unpaid": arm(weighed(TABLES, {"steps": 0.0})),
+        "routed, habits free": arm(weighed(TABLES, habits)),
+    }
+    curves = shown({name: curve for name, (curve, _, _) in arms.items()})
+    for k, kind in enumerate(("verifiable", "open", "agentic")):
+        curves[f"{kind}, by arm"] = ([float(i) for i in range(len(arms))], [found[k] for _, found, _ in arms.values()])
+    own = arms["routed"]
+    return Measured(own[0][-1], arms["averaged"][0][-1], curves, {"reward/reshaped": own[2]})
