@@ -60,7 +60,8 @@ def main(settings: PublishSettings) -> list[str]:
 
 
 def compact(table: StoredTable) -> str:
-    """A table with a row for each method: mean and interval, what is not undecided, collapses, processor seconds."""
+    """A table with a row for each method: mean and interval, the paired difference, the verdict where it is decided,
+    collapses, processor seconds."""
     head = ["", *table.columns, "processor s"]
     rows = [head, ["---"] * len(head)]
     for label in table.rows:
@@ -69,11 +70,20 @@ def compact(table: StoredTable) -> str:
         rows.append([label, *map(_short, cells), f"{sum(spent) / len(spent):.0f}"])
     seeds = sorted({len(c.values) for c in table.cells})
     return (
-        f"**{table.plan.title}.** Held-out pass@1 in %, mean and 95 % interval over {'–'.join(map(str, seeds))} seeds, "
-        "the verdict where there is one (all comparisons are one family), and runs that collapsed "
+        f"**{table.plan.title}.** Held-out pass@1 in %, mean and 95 % interval over {' or '.join(map(str, seeds))} "
+        f"seeds; in brackets the difference to {_bases(table)} on the seeds both have, with an interval corrected over "
+        "all comparisons; the verdict where there is one, and runs that collapsed "
         f"([whole table](docs/measured/tables.md#{table.plan.name})).\n\n"
         + "\n".join("| " + " | ".join(row) + " |" for row in rows)
     )  # fmt: skip
+
+
+def _bases(table: StoredTable) -> str:
+    """What rows are held against."""
+    first = table.plan.rows()[0].label
+    if not any(row.flat for row in table.plan.arms):
+        return first
+    return f"what a row is held against (a tree its flat control, the others {first})"
 
 
 def _short(cell: StoredCell | None) -> str:
@@ -83,7 +93,9 @@ def _short(cell: StoredCell | None) -> str:
     spread = f" ± {half:.1f}" if len(cell.values) > 1 else ""
     said = "" if cell.verdict in ("", "no difference found") else f", {cell.verdict}"
     fallen = f", {cell.collapsed} of {len(cell.values)} collapsed" if cell.collapsed else ""
-    return f"{100 * cell.mean.estimate:.1f}{spread}{said}{fallen}"
+    e = None if cell.test is None else cell.test.effect
+    apart = "" if e is None else f" ({100 * e.estimate:+.1f}; {100 * e.low:+.1f} to {100 * e.high:+.1f})"
+    return f"{100 * cell.mean.estimate:.1f}{spread}{apart}{said}{fallen}"
 
 
 def _tables(tables: Sequence[StoredTable], kept: Path, calibrations: Path) -> str:
