@@ -16,6 +16,7 @@ SHORT: dict[str, Any] = {**KNOBS, "steps": 3, "prompts": 3, "eval_items": 3}
 OVERLAPS = ("areal", "verl", "slime", "rollart", "dart")
 """Under these rollouts overlap with training: a run goes on, and what it draws next is a matter of timing."""
 SMALL: dict[str, dict[str, Any]] = {
+    "a2fm": {"tags": ()},
     "aepo": {"leaves": 6, "first": 3},
     "arpo": {"leaves": 6, "first": 3},
     "brpo": {"group": 4},

@@ -8,6 +8,8 @@ from typing import ClassVar
 from rolltree.control.brief import brief
 from rolltree.control.order import PLAIN, ControlError, Order
 from rolltree.control.plan import Nothing, Plan, Step
+from rolltree.engine.protocol import Engine
+from rolltree.task.protocol import Task
 
 FREE, FORCED, FORBIDDEN, THOUGHT = 0.0, 1.0, 2.0, 3.0
 MODE = "tool_mode"
@@ -56,6 +58,13 @@ class ToolModes:
             raise ControlError(f"tool_modes: tags={self.tags} must be three, or none; see rolltree.task.tagged")
         if self.answering < 0:
             raise ControlError(f"tool_modes: answering={self.answering} steps make no sense; give 0 or more")
+
+    def check(self, engine: Engine, task: Task) -> None:
+        """Tags are read by tasks that know them."""
+        if self.tags and not task.name.startswith("tagged:"):
+            raise ControlError(
+                f"tool_modes: the task {task.name!r} reads no tags; take --task tagged:{task.name}, or give tags=()"
+            )
 
     def start(self) -> Nothing:
         """It learns nothing across steps."""

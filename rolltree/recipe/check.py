@@ -43,6 +43,8 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
 
 def _check_control(recipe: Parts, engine: Engine, task: Task) -> None:
     who = f"the control {type(recipe.control).__name__} of {recipe.name}"
+    if isinstance(recipe.control, ChecksEngine):
+        recipe.control.check(engine, task)
     if isinstance(recipe.control, PrunesInFlight):
         check_probe(recipe.control.over, who, recipe.strategy, engine, task)
     if recipe.control.needs & {"solution", "one turn"} and task.max_turns:

@@ -48,6 +48,7 @@ def test_the_committed_pages_are_what_the_cards_say(name: str) -> None:
 def test_every_page_of_the_documentation_is_in_its_navigation() -> None:
     listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    pages = [page for page in pages if not page.startswith("measured/tables/")]  # they are parts of measured/tables.md
     assert sorted(listed) == sorted(pages)
 
 

@@ -22,7 +22,7 @@ HEADS, REPEATS, DIM, VALUE, OWN = 2, 3, 4, 5, 6
     st.lists(st.lists(st.integers(-1, 4), min_size=3, max_size=3), min_size=1, max_size=14),
 )  # fmt: skip
 def test_parts_put_together_are_the_whole(
-    seed: int, new: int, floors: list[list[int]], choice: list[list[int]]
+    seed: int, new: int, depths: list[list[int]], choice: list[list[int]]
 ) -> None:
     torch.manual_seed(seed)
     rows = len(choice)
@@ -32,11 +32,11 @@ def test_parts_put_together_are_the_whole(
     mask[..., 0] = 0
     whole_keys, whole_values = [[keys[i]] for i in range(rows)], [[values[i]] for i in range(rows)]
     levels = []
-    for floor, lengths in enumerate(floors):
+    for depth, lengths in enumerate(depths):
         slab = Slab.zeros((LayerShape(HEADS, DIM, VALUE),), len(lengths) + 1, 9, torch.float64, torch.device("cpu"))
         for store in (slab.keys, slab.values):
             store[0].normal_()
-        seen = np.array([min(row[floor], len(lengths) - 1) for row in choice], np.int64)
+        seen = np.array([min(row[depth], len(lengths) - 1) for row in choice], np.int64)
         levels += levels_of(slab, np.array(lengths, np.int64), seen)
         for i, run in enumerate(seen.tolist()):
             if run >= 0:

@@ -33,7 +33,7 @@ class Asking:
 
 _COLUMNS = ("ids", "logp", "sampling_logprob", "entropy", "version")
 _ROWS = ("length", "begin", "limit", "shown", "prefilled", "mixed", "key", "temperature", "top_k", "top_p", "meaning",
-         "base", "stems")  # fmt: skip
+         "base", "commons")  # fmt: skip
 
 
 class DecodeBatch:
@@ -51,8 +51,8 @@ class DecodeBatch:
         self.begin = np.zeros(0, np.int64)
         self.limit = np.zeros(0, np.int64)
         self.base = np.zeros(0, np.int64)
-        """Up to where its text stands in stems; what follows is in columns of its own."""
-        self.stems = np.zeros((0, levels), np.int64)
+        """Up to where its text stands in common prefixes; what follows is in columns of its own."""
+        self.commons = np.zeros((0, levels), np.int64)
         """Where these stand, level by level; -1 = none."""
         self.shown = np.zeros(0, np.int64)
         """Up to where increments have been reported."""
@@ -91,8 +91,8 @@ class DecodeBatch:
             new[:n] = old[:n]
             setattr(self, name, new)
 
-    def add(self, run: LocalRun, meaning: Meaning, prefilled: int, base: int, stems: list[int]) -> None:
-        """Take the next row, which stands on stems up to `base`."""
+    def add(self, run: LocalRun, meaning: Meaning, prefilled: int, base: int, commons: list[int]) -> None:
+        """Take the next row, which stands on common prefixes up to `base`."""
         row, s, n = len(self), run.request.sampling, len(run.ids)
         if run.top:
             new = run.limit - run.begin
@@ -102,7 +102,7 @@ class DecodeBatch:
         self.begin[row] = self.shown[row] = run.begin
         self.length[row] = n
         self.limit[row], self.prefilled[row], self.mixed[row] = run.limit, prefilled, False
-        self.base[row], self.stems[row] = base, stems
+        self.base[row], self.commons[row] = base, commons
         self.key[row], self.meaning[row] = run.key, meaning
         self.temperature[row], self.top_k[row], self.top_p[row] = s.temperature, s.top_k, s.top_p
         if run.parked is not None:

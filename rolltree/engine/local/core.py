@@ -18,6 +18,7 @@ from torch import Tensor
 from rolltree.engine.local.admit import Ranks, Room, room_for, wave
 from rolltree.engine.local.batch import DecodeBatch, Ints
 from rolltree.engine.local.choose import choose
+from rolltree.engine.local.common_prefixes import LEVELS, CommonPrefix, CommonPrefixes
 from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import Ids, PrefixCache, PrefixCounts
 from rolltree.engine.local.run import LocalRun
@@ -27,7 +28,6 @@ from rolltree.engine.local.speculate import Speculator
 from rolltree.engine.local.speculate.tree import Drafts
 from rolltree.engine.local.speculate.verify import read as read_ahead
 from rolltree.engine.local.speculate.verify import settle
-from rolltree.engine.local.stems import LEVELS, Stem, Stems
 from rolltree.engine.local.stops import EOS, STOP, StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
@@ -71,7 +71,7 @@ class Core:
         self.prefixes = PrefixCounts()
         self._cache = self._new_cache()
         self._slab = Slab.zeros(decoder.shapes, 0, 0, decoder.dtype, decoder.device)
-        self.stems = Stems(decoder, limits.stems)
+        self.commons = CommonPrefixes(decoder, limits.commons)
         self._shared: Shared | None = None
         """What those inside share, as long as they stay the same."""
         self._room = Room(0, 0)
@@ -138,7 +138,7 @@ class Core:
         self.forget()
         if caches == "keep":
             self.batch.mixed[: len(self.batch)] = True
-            self.stems.close()
+            self.commons.close()
             return News()
         return self._guarded(lambda news: self._recompute())
 
@@ -155,7 +155,7 @@ class Core:
             self._clear()
 
     def _recompute(self) -> None:
-        self.stems.read_again(self.limits.chunk)
+        self.commons.read_again(self.limits.chunk)
         n, known = len(self.batch), self.batch.own - 1
         rows = max(1, self.limits.chunk // max(int(known.max(initial=0)), 1))
         for first in range(0, n, rows):
@@ -171,7 +171,7 @@ class Core:
         self.batch.mixed[:n] = False
 
     def _shared_by(self, first: int, last: int) -> Shared | None:
-        return self.stems.shared(self.batch.stems[first:last], self.batch.base[first:last])
+        return self.commons.shared(self.batch.commons[first:last], self.batch.base[first:last])
 
     def _advance(self, news: News) -> None:
         old = len(self.batch)
@@ -179,7 +179,7 @@ class Core:
         states = list[Tensor]()
         guessing = self.speculator if old else None
         drafts = None if guessing is None else guessing.draft(self.batch, self._room.columns)
-        seating = seat(taken, self.stems, self._cache, self.limits.chunk)
+        seating = seat(taken, self.commons, self._cache, self.limits.chunk)
         self._fit(seating.longest, 0 if drafts is None else drafts.tokens.shape[1])
         at = self.batch.own - 1
         decoded: Tensor | None = None
@@ -190,9 +190,9 @@ class Core:
             self._report(range(old), states[0], news)
         if taken:
             for lead in seating.leaders:
-                self._sit(lead.run, lead.new + lead.paid, lead.stem)
+                self._sit(lead.run, lead.new + lead.paid, lead.common)
             for run, leader in seating.followers:
-                self._sit(run, 0, seating.leaders[leader].stem)
+                self._sit(run, 0, seating.leaders[leader].common)
             most = self.limits.chunk
             states.append(read(self.decoder, seating, self._cache, self._slab, self._shared_by, first=old, most=most))
             self._shared = self._shared_by(0, len(self.batch))
@@ -286,8 +286,8 @@ class Core:
         if self.speculator is not None:
             self.speculator.clear()
         self.batch = DecodeBatch(self.decoder.vocab_size, self.limits.max_top, LEVELS)
-        self.stems.room = self.limits.stems
-        self.stems.clear()
+        self.commons.room = self.limits.commons
+        self.commons.clear()
         self._shared = None
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
         self._cache = self._new_cache()
@@ -333,10 +333,10 @@ class Core:
         if self._slab.rows != self._room.rows or columns > have or 4 * columns < 3 * have:
             self._slab.resize(self._room.rows, columns, len(self.batch), used, room=self._room.columns)
 
-    def _sit(self, run: LocalRun, prefilled: int, stem: Stem | None) -> None:
+    def _sit(self, run: LocalRun, prefilled: int, common: CommonPrefix | None) -> None:
         run.begun = True
-        base = 0 if stem is None else stem.end
-        self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled, base, self.stems.rows_of(stem))
+        base = 0 if common is None else common.end
+        self.batch.add(run, self._stops.meaning(run.request.sampling), prefilled, base, self.commons.rows_of(common))
 
     def _report(self, rows: range, hidden: Tensor | None, news: News) -> None:
         """Increments: at once where no state is wanted, else after the step that has read the last token."""
@@ -402,7 +402,7 @@ class Core:
         if source:
             index = torch.tensor([source, target], device=self.decoder.device)
             self._slab.copy_rows(index[0], index[1], longest)
-        self.stems.free(b)
+        self.commons.free(b)
         self._shared = self._shared_by(0, len(b))
 
     def _ended(

@@ -88,7 +88,7 @@ class LocalEngine:
             raise EngineError(f"max_batch is {max_batch} and max_tokens_in_memory {memory}; both must be positive.")
         kept = memory // 4 if share_prefixes else 0
         max_top = min(decoder.vocab_size, _MAX_TOP)
-        limits = AdmissionLimits(max_batch, memory - kept, kept - kept // 2, context, max_top, stems=kept // 2)
+        limits = AdmissionLimits(max_batch, memory - kept, kept - kept // 2, context, max_top, commons=kept // 2)
         self.capabilities = Capabilities(frozenset((*_GIVES, *_DOES)), context, max_top)
         """What it can do."""
         self._rng = np.random.default_rng(seed)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rolltree.engine.local.common_prefixes import CommonPrefix, CommonPrefixes
 from rolltree.engine.local.prefix import BLOCK, PrefixCache
 from rolltree.engine.local.run import LocalRun
-from rolltree.engine.local.stems import Stem, Stems
 from rolltree.policy.decoder import Decoder
 from rolltree.policy.shared import Shared
 from rolltree.policy.slab import Slab
@@ -18,19 +18,19 @@ from rolltree.policy.slab import Slab
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """A prefix to read: the stem on which it stands, and how much behind that is cached in which blocks."""
+    """A prefix to read: the common prefix on which it stands, and how much behind that is cached in which blocks."""
 
     run: LocalRun
-    stem: Stem | None
+    common: CommonPrefix | None
     paid: int
-    """Tokens of its stems that were computed for it."""
+    """Tokens of its common prefixes that were computed for it."""
     cached: int
     slots: list[int]
 
     @property
     def base(self) -> int:
         """Where its own columns begin."""
-        return 0 if self.stem is None else self.stem.end
+        return 0 if self.common is None else self.common.end
 
     @property
     def new(self) -> int:
@@ -56,24 +56,24 @@ class Seating:
         return max((len(lead.run.ids) - lead.base for lead in self.leaders), default=0)
 
 
-def seat(wave: list[LocalRun], stems: Stems, cache: PrefixCache, chunk: int) -> Seating:
+def seat(wave: list[LocalRun], commons: CommonPrefixes, cache: PrefixCache, chunk: int) -> Seating:
     """Group a wave by prefix. The last token is always read, because its state gives the first logits."""
     groups: dict[bytes, list[LocalRun]] = {}
     for run in wave:
         groups.setdefault(run.ids.tobytes(), []).append(run)
-    planted = zip(*stems.plant([(runs[0].ids, len(runs)) for runs in groups.values()], cache, chunk), strict=True)
+    added = zip(*commons.add_wave([(runs[0].ids, len(runs)) for runs in groups.values()], cache, chunk), strict=True)
     found = [
-        (_leader(runs[0], stem, int(paid), cache), runs[1:])
-        for runs, (stem, paid) in zip(groups.values(), planted, strict=True)
+        (_leader(runs[0], common, int(paid), cache), runs[1:])
+        for runs, (common, paid) in zip(groups.values(), added, strict=True)
     ]
     found.sort(key=lambda pair: (pair[0].apart, pair[0].new))
     return Seating([lead for lead, _ in found], [(run, i) for i, (_, rest) in enumerate(found) for run in rest])
 
 
-def _leader(run: LocalRun, stem: Stem | None, paid: int, cache: PrefixCache) -> Leader:
+def _leader(run: LocalRun, common: CommonPrefix | None, paid: int, cache: PrefixCache) -> Leader:
     known, slots = cache.find(run.ids[:-1])
-    base = 0 if stem is None else stem.end
-    return Leader(run, stem, paid, max(known - base, 0), slots[base // BLOCK :])
+    base = 0 if common is None else common.end
+    return Leader(run, common, paid, max(known - base, 0), slots[base // BLOCK :])
 
 
 def read(

@@ -26,7 +26,7 @@ class AdmissionLimits:
     """Prefix tokens read in one step, about."""
     chunk: int = 4096
     """Padded tokens in one forward of a prefill or score."""
-    stems: int = 0
+    commons: int = 0
     """Tokens of keys and values for what requests inside share."""
 
 
@@ -40,10 +40,10 @@ def is_shortage(error: BaseException) -> bool:
 def smaller(limits: AdmissionLimits, inside: int) -> AdmissionLimits | None:
     """Limits under which `inside` requests at once need about half; None where nothing is left to give up."""
     if inside > 1:
-        halves = {"cache": limits.cache // 2, "stems": limits.stems // 2, **_reading(limits)}
+        halves = {"cache": limits.cache // 2, "commons": limits.commons // 2, **_reading(limits)}
         return replace(limits, max_batch=max(1, inside // 2), **halves)
     if limits.cache or limits.chunk > _LEAST:
-        return replace(limits, max_batch=1, cache=0, stems=0, chunk=_LEAST, prefill=_LEAST)
+        return replace(limits, max_batch=1, cache=0, commons=0, chunk=_LEAST, prefill=_LEAST)
     return None
 
 

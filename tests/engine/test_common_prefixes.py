@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.engine.local import stems as stems_module
+from rolltree.engine.local import common_prefixes as shared_module
+from rolltree.engine.local.common_prefixes import LEVELS, CommonPrefixes
 from rolltree.engine.local.prefix import BLOCK, PrefixCache
 from rolltree.engine.local.speculate import Speculation
 from rolltree.engine.local.speculate.shapes import GuessWidths, Spine
-from rolltree.engine.local.stems import LEVELS, Stems
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.policy.decode import decoder_of
 from tests.engine import tiny
@@ -23,7 +23,7 @@ from tests.engine import tiny
 @pytest.fixture(autouse=True)
 def pays(monkeypatch):
     """Texts of these tests are short, so whatever is shared pays."""
-    monkeypatch.setattr(stems_module, "PAYS", 1)
+    monkeypatch.setattr(shared_module, "PAYS", 1)
 
 
 def text(*pieces):
@@ -54,7 +54,7 @@ async def grown(engine, prefixes, want=EXTRAS, **knobs):
     wanted = {"max_tokens": 12, "ignore_eos": True} | knobs
     runs = [engine.submit(Request(ids, Sampling(seed=i, **wanted), want)) for i, ids in enumerate(prefixes)]
     samples = await asyncio.gather(*(_get(run) for run in runs))
-    return samples, engine._worker.core.stems.shared_tokens
+    return samples, engine._worker.core.commons.shared_tokens
 
 
 async def _get(run):
@@ -62,12 +62,12 @@ async def _get(run):
 
 
 def both(scenario, **knobs):
-    """What a scenario gives with stems and with all text in rows of its own."""
+    """What a scenario gives with common prefixes and with all text in rows of its own."""
 
     async def once(*, share):
         engine = tiny.engine(**{"dtype": torch.float64, "max_tokens_in_memory": 16_000} | knobs)
         if not share:
-            engine._worker.core.stems.room = 0
+            engine._worker.core.commons.room = 0
         try:
             return await scenario(engine)
         finally:
@@ -114,7 +114,7 @@ def test_guesses_are_read_behind_shared_text_as_behind_ones_own(how):
 
 @pytest.mark.parametrize("max_batch", [3, 5, 64])
 def test_those_who_come_later_stand_on_what_is_inside(max_batch):
-    """Rows and stems come and go at different steps, so both are moved into the gaps of others."""
+    """Rows and common prefixes come and go at different steps, so both are moved into the gaps of others."""
 
     async def scenario(engine):
         async def one(i):
@@ -128,7 +128,7 @@ def test_those_who_come_later_stand_on_what_is_inside(max_batch):
         samples = []
         await asyncio.gather(*(one(i) for i in range(3 * len(FORKED))))
         return [sample for _, sample in sorted(samples, key=lambda pair: pair[0])], len(
-            engine._worker.core.stems.floors
+            engine._worker.core.commons.stores
         )
 
     (one, left), (other, _) = both(scenario, max_batch=max_batch)
@@ -160,16 +160,16 @@ def test_new_weights_in_the_middle(caches):
 
 
 @pytest.mark.parametrize("room", [16, 64, 100, 200])
-def test_stems_stay_within_their_room(room):
+def test_common_prefixes_stay_within_their_room(room):
     sizes = []
 
     async def scenario(engine):
         core = engine._worker.core
-        core.stems.room, step = min(core.stems.room, room), core.step
+        core.commons.room, step = min(core.commons.room, room), core.step
 
         def watched():
             news = step()
-            sizes.append(sum(f.slab.rows * f.slab.capacity for f in core.stems.floors))
+            sizes.append(sum(f.slab.rows * f.slab.capacity for f in core.commons.stores))
             return news
 
         core.step = watched
@@ -213,22 +213,22 @@ pieces = st.lists(st.lists(st.integers(0, 1), max_size=5), min_size=1, max_size=
 
 @settings(deadline=None, max_examples=60)
 @given(pieces, st.integers(1, 3))
-def test_a_chain_of_stems_spells_the_beginning_of_its_prefix(bits, count):
+def test_a_chain_of_common_prefixes_spells_the_beginning_of_its_prefix(bits, count):
     """For any prefixes: what they stand on is theirs, ends before their last token, and is shared."""
     decoder = decoder_of(tiny.llama(), torch.float32, torch.device("cpu"))
     wave = [(np.repeat(np.array([1, *row]), 7).astype(np.int64) + 1, count) for row in bits]
     wave = list({ids.tobytes(): (ids, n) for ids, n in wave}.values())
-    planted = Stems(decoder, 1 << 16)
+    added = CommonPrefixes(decoder, 1 << 16)
     with torch.inference_mode():
-        last, paid = planted.plant(wave, PrefixCache(decoder.shapes, 0, torch.float32, decoder.device), 64)
+        last, paid = added.add_wave(wave, PrefixCache(decoder.shapes, 0, torch.float32, decoder.device), 64)
     readers = {}
-    for (ids, n), stem in zip(wave, last, strict=True):
-        chain = [] if stem is None else stem.chain
+    for (ids, n), common in zip(wave, last, strict=True):
+        chain = [] if common is None else common.chain
         assert len(chain) <= LEVELS
-        if stem is not None:
-            assert stem.end < len(ids)
-            assert stem.end % BLOCK == 0
-            assert stem.text.tolist() == ids[: stem.end].tolist()
+        if common is not None:
+            assert common.end < len(ids)
+            assert common.end % BLOCK == 0
+            assert common.text.tolist() == ids[: common.end].tolist()
         for part in chain:
             readers[part] = readers.get(part, 0) + n
     assert all(n > 1 for n in readers.values())
