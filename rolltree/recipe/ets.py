@@ -29,7 +29,7 @@ class Ets:
         ("control", "filter"), "grpo",
         Evidence("accuracy", "the best vote over independent rollouts at equal tokens",
                  check="studies.searches:ets", seeds=3),
-        counter=Counter("rollout/dropped/pruned"),
+        counter=Counter("rollout/pruned/the rule gave it no way on"),
     )  # fmt: skip
     width: int = 16
     """Paths that are kept after each step."""

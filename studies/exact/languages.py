@@ -141,9 +141,12 @@ def bad_rate(distribution: Floats) -> float:
     return total / SUFFIX
 
 
-def judged(way: str, seed: int, steps: int = 150, prefixes: int = 16, rollouts: int = 6) -> list[float]:
+def judged(
+    way: str, seed: int, steps: int = 150, prefixes: int = 16, rollouts: int = 6, sure: list[float] | None = None
+) -> list[float]:
     """Bad rate before each step and after the last: "preference", "best" (likelihood of the judged best candidate),
-    "mended" or "found" (likelihood of that text, no judge), or "unjudged" (likelihood of one's own rollout)."""
+    "mended" or "found" (likelihood of that text, no judge), or "unjudged" (likelihood of one's own rollout). `sure`
+    takes the share of pairs of each step that the policy orders as the judge does."""
     rng = np.random.default_rng([31, seed])
     distribution = corpus(rng)
     logits = torch.tensor(np.log(distribution)).requires_grad_()
@@ -164,7 +167,9 @@ def judged(way: str, seed: int, steps: int = 150, prefixes: int = 16, rollouts: 
             continue
         optimizer.zero_grad()
         if way == "preference":
-            loss, _ = dpo(batch)
+            loss, told = dpo(batch)
+            if sure is not None:
+                sure.append(float(told["pair_accuracy"]))
         else:
             loss, _ = likelihood(replace(batch, loss=torch.zeros_like(batch.loss)))
         loss.backward()
@@ -214,6 +219,9 @@ def _batch(view: Table, logits: Tensor, reference: Tensor, credit: Credit) -> Ba
 def self_pretraining(seed: int) -> Measured:
     """Bad continuations of a bad prefix: online preference against likelihood of the judged best candidate."""
     ways = ("preference", "best", "mended", "found", "unjudged")
-    curves = {way: judged(way, seed) for way in ways}
+    sure = list[float]()
+    curves = {way: judged(way, seed, sure=sure) for way in ways}
     shown = {way: ([float(i) for i in range(len(c))], c) for way, c in curves.items()}
-    return Measured(curves["preference"][-1], curves["best"][-1], shown)
+    return Measured(
+        curves["preference"][-1], curves["best"][-1], shown, acted={"policy/pair_accuracy": float(np.mean(sure))}
+    )

@@ -11,6 +11,7 @@ from rolltree.cli.rollout import RolloutArguments as Rollout
 from rolltree.cli.solve import SolveArguments as Solve
 from rolltree.cli.train import TrainArguments as Train
 from rolltree.contract.tiny import Walk
+from rolltree.control.order import ControlError
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.registry import credits, load_credit
 from rolltree.engine.tabular import Letters, TabularEngine
@@ -39,8 +40,14 @@ def test_cards_are_complete_and_recipes_fit_their_surroundings(card) -> None:  #
     assert 2015 < card.year < 2100
     assert card.baseline is None or card.baseline in {c.name for c in list_recipes()}
     assert recipe == load_recipe(card.name, **knobs_of(card.name))
-    chained = load_task(card.task) if card.task.startswith("chained:") else None
-    check(parts, ENGINE, chained or (Walk() if "turns" in parts.strategy.needs else Early()))
+    own = load_task(card.task) if card.task.startswith(("chained:", "tagged:")) else None
+    check(parts, ENGINE, own or (Walk() if "turns" in parts.strategy.needs else Early()))
+
+
+def test_tags_on_a_task_that_reads_none_are_refused_before_the_start() -> None:
+    with pytest.raises(ControlError, match="reads no tags; take --task tagged:early, or give"):
+        check(load_recipe("a2fm").build(), ENGINE, Early())
+    check(load_recipe("a2fm", tags=()).build(), ENGINE, Early())
 
 
 def test_knobs_reach_the_parts() -> None:
