@@ -107,11 +107,15 @@ class KeptShelf(Shelf):
 
     def _append(self, path: Path, line: Mapping[str, Any]) -> None:
         """Write a run, and before it the ids of its items where no run had them yet. Several studies may write."""
+        self._lines[path][line["name"]] = {**line}
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+", encoding="utf-8") as sink:
             fcntl.flock(sink, fcntl.LOCK_EX)
             sink.seek(0)
-            known = {told["digest"] for told in map(json.loads, sink) if told["kind"] == "items"}
+            told = [json.loads(one) for one in sink]
+            if line["name"] in {one["name"] for one in told if one["kind"] == "run"}:
+                return  # another study made the same run meanwhile
+            known = {one["digest"] for one in told if one["kind"] == "items"}
             for tallies in (line["items"], line["first"]):
                 ids = tallies["ids"]
                 if (digest := _digest(ids)) not in known:
@@ -119,7 +123,6 @@ class KeptShelf(Shelf):
                     known.add(digest)
             short = {k: {**line[k], "ids": _digest(line[k]["ids"])} for k in ("items", "first")}
             sink.write(json.dumps({**line, **short}) + "\n")
-        self._lines[path][line["name"]] = {**line}
 
 
 def slim(trace: Trace, counters: Sequence[str], simulated_seconds: float | None) -> list[dict[str, float]]:

@@ -23,12 +23,14 @@ _ABOUT = {
 
 def calibrated(folder: Path) -> Sentences:
     """How much the rate decides, by regime."""
+    told: list[str] = []
     for path in sorted(folder.glob("*.json")):
         raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
         ends = [100 * float(one["mean"]) for one in raw["tried"]]
         lr, updates = raw["chosen"]["lr"], raw["chosen"]["updates"]
-        yield (f"Calibrate first: on `{raw['regime']}` the same {raw['baseline']} ends between {min(ends):.1f} and "
-               f"{max(ends):.1f} % over rates and updates alone; best are {lr:g} and {updates}.",
+        told.append(f"between {min(ends):.1f} and {max(ends):.1f} % on `{raw['regime']}` (best at {lr:g}, {updates})")
+    if told:
+        yield (f"Calibrate first: over rates and updates alone the same baseline ends {', '.join(told)}.",
                f"{TABLES_PAGE}#calibration")  # fmt: skip
 
 
@@ -56,32 +58,43 @@ def claims(folder: Path) -> Sentences:
 
 
 def verdicts(table: StoredTable) -> Sentences:
-    """What is better and worse than its base, column by column."""
+    """What is better and worse than its base: one sentence a table, or one for each rate of it."""
     about, page = _ABOUT.get(table.plan.name, table.plan.title), f"{TABLES_PAGE}#{table.plan.name}"
+    of_rate: dict[str, list[str]] = {}
     for column in table.columns:
-        tested = [c for c in table.cells if c.column == column and c.test is not None and c.label in _own(table)]
-        if not tested:
-            continue
-        better, worse = _where(tested, BETTER), _where(tested, ("worse",))
-        idle = _where(tested, ("void",))
-        rest = len(tested) - len(better) - len(worse) - len(idle)
-        said = [f"better: {_named(better)}" if better else "", f"worse: {_named(worse)}" if worse else "",
-                f"never acted: {_named(idle)}" if idle else "",
-                f"not told apart from what they are held against: {rest} of {len(tested)}" if rest else ""]  # fmt: skip
-        yield f"{about}, {column}: {'; '.join(words for words in said if words)}.", page
+        regime, _, rate = column.partition(", ")
+        of_rate.setdefault(rate, []).extend(_column(table, column, regime))
+    for rate, told in of_rate.items():
+        if told:
+            yield f"{about}{', ' if rate else ''}{rate}: {'. '.join(told)}.", page
+
+
+def _column(table: StoredTable, column: str, regime: str) -> list[str]:
+    tested = [c for c in table.cells if c.column == column and c.test is not None and c.label in _own(table)]
+    if not tested:
+        return []
+    better, worse = _where(tested, BETTER), _where(tested, ("worse",))
+    idle = _where(tested, ("void",))
+    rest = len(tested) - len(better) - len(worse) - len(idle)
+    said = [f"better {_named(better)}" if better else "", f"worse {_named(worse)}" if worse else "",
+            f"never acted {', '.join(c.label for c in idle)}" if idle else "",
+            f"not told apart {rest} of {len(tested)}" if rest else ""]  # fmt: skip
+    return [f"`{regime}`: {'; '.join(words for words in said if words)}"]
 
 
 def collapses(table: StoredTable) -> Sentences:
     """Which columns bring the first row down."""
     first = table.plan.rows()[0].label
-    down = [c for c in table.cells if c.label == first and c.collapsed]
-    for cell in down:
-        yield (f"{first} collapses in {cell.collapsed} of {len(cell.values)} runs at {cell.column}.",
-               f"{TABLES_PAGE}#{table.plan.name}")  # fmt: skip
+    down = [f"{cell.collapsed} of {len(cell.values)} runs at {cell.column}"
+            for cell in table.cells if cell.label == first and cell.collapsed]  # fmt: skip
+    if down:
+        yield f"{first} collapses in {'; '.join(down)}.", f"{TABLES_PAGE}#{table.plan.name}"
 
 
 def simulated(table: StoredTable) -> Sentences:
     """What waiting costs, where schedules are compared."""
+    if not any(knob.startswith("train.scheduler=") for row in table.plan.arms for knob in row.knobs):
+        return
     name, first = "time/simulated", table.plan.rows()[0].label
     for column in table.columns:
         base = table.at(first, column)

@@ -55,6 +55,17 @@ def test_a_kept_run_of_other_code_is_counted_and_not_used(tmp_path, capsys):
     assert "0 finished (28 are kept from other code or libraries)" in capsys.readouterr().out
 
 
+def test_a_run_that_two_studies_made_at_once_is_kept_once(tmp_path):
+    runner = Counting(GAINS)
+    spec = priced(small(tmp_path), TABLES["trees-fresh"])[0][1].spec
+    one, other = (KeptShelf(tmp_path / name, runner, kept=tmp_path / "kept") for name in ("one", "other"))
+    assert one.get(spec) is other.get(spec) is None  # both have read what is kept
+    for shelf in (one, other):
+        shelf.keep(spec, shelf.make(spec, lambda cost, doing: None))
+    lines = [json.loads(line) for line in next((tmp_path / "kept").iterdir()).read_text().splitlines()]
+    assert [line["kind"] for line in lines].count("run") == 1
+
+
 def test_simulated_seconds_are_kept_with_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr("studies.kept.simulated", lambda trace, spec, runner: 12.5)
     runner = Counting(GAINS)

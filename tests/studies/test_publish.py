@@ -55,11 +55,11 @@ def test_sentences_are_those_of_tables_that_stand(asked):
     told = (asked.docs / "practice.md").read_text()
     lines = [line for line in told.splitlines() if line[:1].isdigit()]
     assert all(line.endswith(")") and "[Table](" in line for line in lines)
-    assert "the same grpo ends between 50.0 and 61.0 %" in told
-    assert "stale2, rate × 1: better: tis (+" in told
-    assert "worse: icepop (-" in told
+    assert "the same baseline ends between 50.0 and 61.0 % on `stale2` (best at 0.0001, 4)." in told
+    assert "rate × 1: `stale2`: better tis (+" in told
+    assert "worse icepop (-" in told
     assert "Credits" not in told, "no table of credits is stored"
-    assert len(lines) == 1 + 4
+    assert len(lines) == 1 + 2, "one sentence for each rate"
 
 
 def test_the_stored_verdicts_are_those_of_the_table_itself(asked):
