@@ -73,7 +73,8 @@ def compact(table: StoredTable) -> str:
         f"**{table.plan.title}.** Held-out pass@1 in %, mean and 95 % interval over {' or '.join(map(str, seeds))} "
         f"seeds; in brackets the difference to {_bases(table)} on the seeds both have, with an interval corrected over "
         "all comparisons; the verdict where there is one, and runs that collapsed "
-        f"([whole table](docs/measured/tables.md#{table.plan.name})).\n\n"
+        f"([whole table](docs/measured/tables.md#{table.plan.name})). A screen: a verdict here waits for its "
+        "[confirmation on fresh seeds](docs/howto/regimes.md#confirmation).\n\n"
         + "\n".join("| " + " | ".join(row) + " |" for row in rows)
     )  # fmt: skip
 
