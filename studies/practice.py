@@ -115,8 +115,8 @@ def page(tables: Sequence[StoredTable], calibrations: Path, errors: Path, eviden
     lines = [f"{n}. {words} [Table]({where})" for n, (words, where) in enumerate(told, 1)]
     return (
         "# What we would tell a practitioner\n\nWritten by `python -m studies.publish` from stored tables, at the size "
-        "of the embedded policy. A\nsentence stands here only where its table does. Tables are screens: better and worse "
-        "wait for a [confirmation](../howto/regimes.md#confirmation).\n\n" + "\n".join(lines) + "\n"
+        "of the embedded policy. A\nsentence stands here only where its table does. Tables are screens: better and "
+        "worse wait for a [confirmation](../howto/regimes.md#confirmation).\n\n" + "\n".join(lines) + "\n"
     )
 
 
