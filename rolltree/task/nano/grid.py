@@ -14,7 +14,7 @@ from itertools import pairwise
 from random import Random
 
 from rolltree.task.items import check_level, digest, stream
-from rolltree.task.nano.world import MOVES, Walker, distances, parse
+from rolltree.task.nano.world import MOVES, Walker, distances, parse, shortest
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
 LAYOUTS = {1: (4, 0, 1), 2: (5, 1, 0), 3: (5, 1, 2), 4: (7, 2, 0)}
@@ -115,7 +115,7 @@ def _draw(level: int, rng: Random) -> tuple[str, Item] | None:
     things.append("*" + cell(lines[-2] + (doors > 0), size))
     things += ["#" + cell(0, size) for _ in range(singles)]
     prompt = " ".join(things) + "\n"
-    shortest = distances(size, prompt).get(Walker(parse(size, prompt).start))
-    if shortest is None or not 2 <= shortest <= LONGEST[level]:
+    moves = shortest(size, prompt)
+    if moves is None or not 2 <= moves <= LONGEST[level]:
         return None
-    return prompt, Item(f"grid-{digest(prompt)}", prompt, shortest, level, {"size": size})
+    return prompt, Item(f"grid-{digest(prompt)}", prompt, moves, level, {"size": size})

@@ -68,6 +68,7 @@ class World:
         return moved, "."
 
 
+@lru_cache(maxsize=4096)
 def parse(size: int, layout: str) -> World:
     """Read a layout line."""
     cells: dict[str, list[Cell]] = {}
@@ -97,6 +98,37 @@ def _reachable(world: World) -> Iterator[tuple[Walker, Walker]]:
             if after not in seen:
                 seen.add(after)
                 queue.append(after)
+
+
+@lru_cache(maxsize=1 << 16)
+def shortest(size: int, layout: str) -> int | None:
+    """Fewest moves from the start to the goal; None where it cannot be reached.
+
+    Streams ask it of every layout they draw, at every evaluation again: so states are plain tuples here.
+    """
+    world = parse(size, layout)
+    held: frozenset[str] = frozenset()
+    first = (world.start, held)
+    seen, edge, moves = {first}, [first], 0
+    while edge:
+        moves += 1
+        beyond: list[tuple[Cell, frozenset[str]]] = []
+        for (row, column), keys in edge:
+            for down, right in MOVES.values():
+                cell = (row + down, column + right)
+                if not (0 <= cell[0] < size and 0 <= cell[1] < size) or cell in world.walls:
+                    continue
+                if (door := world.doors.get(cell)) is not None and door.lower() not in keys:
+                    continue
+                if cell == world.goal:
+                    return moves
+                # A door that was opened changes nothing: who holds its key passes it.
+                after = (cell, keys | {key} if (key := world.keys.get(cell)) is not None else keys)
+                if after not in seen:
+                    seen.add(after)
+                    beyond.append(after)
+        edge = beyond
+    return None
 
 
 @lru_cache(maxsize=256)

@@ -4,9 +4,11 @@ import asyncio
 from itertools import islice, product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolltree.task.nano.grid import Grid
-from rolltree.task.nano.world import MOVES, Walker, distances, parse
+from rolltree.task.nano.world import MOVES, Walker, distances, parse, shortest
 from rolltree.task.protocol import Item
 
 LAYOUT = "@00 a20 A11- *22\n"
@@ -78,6 +80,18 @@ def test_distances_equal_exhaustive_search(level):
 
         lengths = [n for n in range(1, 6) if any(arrives(moves) for moves in product(MOVES, repeat=n))]
         assert lengths[0] == item.answer
+
+
+@given(
+    st.permutations([(r, c) for r in range(4) for c in range(4)]), st.integers(0, 4), st.sampled_from(["", "|", "-"])
+)
+def test_the_shortest_way_is_the_distance_of_the_start(places, walls, line):
+    """Any layout at all: keys behind their own doors, doors beside the start, goals walled in."""
+    spot = iter(f"{r}{c}" for r, c in places)
+    things = [f"@{next(spot)}", f"*{next(spot)}", f"a{next(spot)}", f"A{next(spot)}{line}", f"b{next(spot)}",
+              f"B{next(spot)}", *(f"#{next(spot)}" for _ in range(walls))]  # fmt: skip
+    layout = " ".join(things)
+    assert shortest(4, layout) == distances(4, layout).get(Walker(parse(4, layout).start))
 
 
 def test_every_door_stands_in_the_way():
