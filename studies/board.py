@@ -16,14 +16,15 @@ import tyro
 from rolltree.errors import unknown
 from rolltree.lab.arms import arms
 from rolltree.lab.compare import differing
+from rolltree.lab.kept import KEPT
+from rolltree.lab.regimes import Calibrated, calibrated, regime
 from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.trace import Trace
 from studies.again import take_over
 from studies.command import run_study
-from studies.kept import KEPT, KeptShelf
-from studies.regime import Calibrated, calibrated, regime
 from studies.shelf_runs import Priced, bill, make, price
 from studies.simulated import simulated
+from studies.study_shelf import StudyShelf
 from studies.table_page import write
 from studies.table_runs import SIMULATED, BoardCell, TableRuns
 from studies.tables import TABLES, TablePlan
@@ -111,7 +112,7 @@ def priced(settings: BoardSettings, plan: TablePlan) -> list[tuple[BoardCell, Pr
 
 def has_calibration(name: str) -> bool:
     """Whether a rate is known; a plan may be priced without one."""
-    from studies.regime import CALIBRATED
+    from rolltree.lab.regimes import CALIBRATED
 
     return (CALIBRATED / f"{name}.json").is_file()
 
@@ -125,7 +126,7 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
-    plan, shelf = TABLES[settings.name], KeptShelf(settings.cache, runner, kept=settings.kept)
+    plan, shelf = TABLES[settings.name], StudyShelf(settings.cache, runner, kept=settings.kept)
     whole = priced(settings, plan)
     print(f"{plan.name}: {bill([p for _, p in whole], shelf)}", flush=True)
     if settings.plan:

@@ -1,7 +1,7 @@
 """Rate and updates of a regime, for its plain baseline: `python -m studies.calibrate NAME`.
 
 Every rate with every number of updates on two seeds that nothing else uses; the pair with the highest mean at the end
-is stored in `studies/calibrated/NAME.json` with all that was tried. `--plan` says the cost and runs nothing.
+is stored in `rolltree/lab/calibrated/NAME.json` with all that was tried. `--plan` says the cost and runs nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import tyro
 
 from rolltree.lab.arms import arms
 from rolltree.lab.contrast import measures
+from rolltree.lab.kept import KEPT
+from rolltree.lab.regimes import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.trace import Trace, write_json
 from studies.again import take_over
 from studies.command import run_study
-from studies.kept import KEPT, KeptShelf
-from studies.regime import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
 from studies.shelf_runs import bill, make, price
+from studies.study_shelf import StudyShelf
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def main(settings: CalibrateSettings, runner: Runner | None = None) -> Calibrate
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
-    chosen, shelf = regime(settings.name), KeptShelf(settings.cache, runner, kept=settings.kept)
+    chosen, shelf = regime(settings.name), StudyShelf(settings.cache, runner, kept=settings.kept)
     on = chosen.conditions(settings.budget, settings.end_items)
     tried = [Calibrated(lr, n) for n in settings.updates or chosen.updates for lr in settings.rates or chosen.rates]
     specs = {

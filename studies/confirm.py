@@ -15,16 +15,17 @@ import tyro
 
 from rolltree.lab.arms import arms
 from rolltree.lab.contrast import measures
+from rolltree.lab.kept import KEPT
+from rolltree.lab.regimes import Calibrated, calibrated, regime
 from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.stats import Asked, corrected, describe
 from rolltree.lab.stats.sequential import look_levels, sequential_holm
 from rolltree.lab.trace import Trace, write_json
 from rolltree.recipe.registry import counter_of
 from studies.command import run_study
-from studies.kept import KEPT, KeptShelf
 from studies.preregistration import FOLDER, Preregistration, committed, read
-from studies.regime import Calibrated, calibrated, regime
 from studies.shelf_runs import Priced, bill, make, price
+from studies.study_shelf import StudyShelf
 from studies.tables import TableArm
 
 
@@ -63,7 +64,7 @@ def main(settings: ConfirmSettings, runner: Runner | None = None) -> dict[str, s
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
-    shelf = KeptShelf(settings.cache, runner, kept=settings.kept)
+    shelf = StudyShelf(settings.cache, runner, kept=settings.kept)
 
     def plan(chosen: list[TableArm], first: int, last: int) -> list[Priced]:
         seeds = range(asked.first_seed + first, asked.first_seed + last)

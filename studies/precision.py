@@ -24,6 +24,7 @@ from rolltree.engine.protocol import Request, Sample, Sampling
 from rolltree.lab.arms import Arm, Value, arms
 from rolltree.lab.claim import Measured
 from rolltree.lab.curves import endpoint
+from rolltree.lab.regimes import calibrated, regime
 from rolltree.lab.runner import Shelf, Spec
 from rolltree.lab.stats import paired_interval
 from rolltree.lab.stats.interval import t_interval
@@ -34,7 +35,6 @@ from rolltree.policy.load import load_model
 from rolltree.policy.precision import linear_weights, round_forward, rounded
 from rolltree.task.registry import load_task
 from studies.command import run_study
-from studies.regime import calibrated, regime
 
 COLLAPSED, STEPS = 0.5, 5
 """A run has collapsed where the share of right rollouts over so many steps falls below this share of the first held-out

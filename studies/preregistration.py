@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from rolltree.lab.regimes import REGIMES
 from rolltree.lab.trace import LabError
 from studies.power import ALPHA, CANDIDATES, LOOKS
-from studies.regime import REGIMES
 from studies.tables import TableArm
 
 FOLDER = Path(__file__).parent / "preregistered"

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from rolltree.lab.regimes import CALIBRATED
 from rolltree.lab.trace import LabError
 from studies import practice
 from studies.command import run_study
-from studies.regime import CALIBRATED
 from studies.stored_table import StoredCell, StoredTable, load
 from studies.tables import TABLES
 

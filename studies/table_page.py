@@ -10,9 +10,9 @@ import numpy as np
 
 from rolltree.lab.contrast import by_items
 from rolltree.lab.names import COSTS, cost_name
+from rolltree.lab.regimes import regime
 from rolltree.lab.stats import Asked, Corrected, corrected, judge, rule_table
 from rolltree.lab.trace import write_json
-from studies.regime import regime
 from studies.screen import Screened, propose
 from studies.table_runs import SIMULATED, BoardCell, TableRuns
 from studies.tables import TableArm, is_flat

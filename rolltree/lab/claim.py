@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from rolltree.lab.arms import Arm, arms
+from rolltree.lab.regimes import PREFIX, knobs_of, regime
 from rolltree.lab.runner import Conditions
-from rolltree.lab.sources import BASE, MACHINERY, ROOT, STAGES, closure, hashes, recipe_sources
+from rolltree.lab.sources import BASE, MACHINERY, ROOT, STAGES, closure, combined, hashes, recipe_sources
 from rolltree.lab.systems import SYSTEMS
 from rolltree.lab.trace import LabError
 from rolltree.recipe.compose import compose
@@ -80,18 +81,28 @@ class Claim:
         return "training"
 
     @property
+    def regime(self) -> str:
+        """The regime that the claim is asked in; "" where the card says task and budget itself."""
+        task = self.question.task
+        return task.removeprefix(PREFIX) if task.startswith(PREFIX) else ""
+
+    @property
     def complete(self) -> bool:
-        """Whether the claim can be run: a check, or a task and a budget."""
-        return bool(self.question.check) or (bool(self.question.task) and self.question.budget > 0)
+        """Whether the claim can be run: a check, a regime, or a task and a budget."""
+        q = self.question
+        return bool(q.check or self.regime) or (bool(q.task) and q.budget > 0)
 
     @property
     def missing(self) -> str:
         """What an incomplete claim lacks."""
-        return f"the claim of {self.name!r} names neither a check nor a task and a budget; complete its card"
+        return (
+            f"the claim of {self.name!r} names neither a check nor a regime nor a task and a budget; complete its card"
+        )
 
     def sides(self) -> tuple[Arm, Arm]:
         """Baseline and recipe as arms of a comparison."""
-        pair = arms((self.question.baseline, self.recipe), self.question.settings)
+        shared = knobs_of(self.regime) if self.regime else ()
+        pair = arms((self.question.baseline, self.recipe), (*shared, *self.question.settings))
         return pair[0], pair[1]
 
     def conditions(self) -> Conditions:
@@ -99,6 +110,8 @@ class Claim:
         q = self.question
         if not self.complete:
             raise LabError(self.missing)
+        if self.regime:
+            return regime(self.regime).conditions()
         samples = 8 if q.metric.startswith("pass@") and not q.metric.startswith("pass@1") else 4
         return Conditions(q.task, float(q.budget), q.level, eval_samples=samples, end_items=END // samples)
 
@@ -119,8 +132,11 @@ class Claim:
         return cast(Check, found)
 
     def sources(self) -> dict[str, str]:
-        """Hashes of the code the claim rests on: both recipes' own modules, and the check with what it uses."""
+        """Hashes of what the claim rests on: both recipes' own modules, the regime, and the check with what it uses."""
         out = dict[str, str]() if self.name in SYSTEMS else _recipe_hashes(self.recipe)
+        if self.regime:
+            asked = {name: repr(value) for name, value in asdict(self.conditions()).items()}
+            out[self.question.task] = combined(asked | {"knobs": repr(knobs_of(self.regime))})
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)
         module = self.question.check.partition(":")[0]

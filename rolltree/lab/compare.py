@@ -34,6 +34,7 @@ from rolltree.lab.contrast import (
 from rolltree.lab.names import is_share, less_is_better
 from rolltree.lab.parts_apart import apart, said, shapes_trees
 from rolltree.lab.progress import metered
+from rolltree.lab.regimes import knobs_of, regime
 from rolltree.lab.report import ReportTree, chosen_tree, print_page, versions, write_html
 from rolltree.lab.runner import Composes, Conditions, Runner, Shelf, Spec
 from rolltree.lab.trace import Axis, LabError, Trace, write_json
@@ -57,6 +58,9 @@ class CompareConfig:
     """Recipes to compare; the first is the baseline. NAME(KNOB=VALUE) sets a knob of one of them."""
     task: str = "countdown"
     """Task all are trained and judged on."""
+    regime: str = ""
+    """Compare in named conditions instead (docs/howto/regimes.md): its task, level, policy, budget, evaluation, knobs
+    and the rate and updates that were calibrated for it; --set goes before its knobs."""
     budget: str = "300k"
     """What each run may spend, on the axis below: 300k, 1.5M, 20000."""
     seeds: int = 5
@@ -241,16 +245,18 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
-    budget = amount(config.budget)
-    conditions = Conditions(
-        task=config.task, budget=budget, level=config.level, axis=config.axis,
-        model=config.model or policy_of_task(config.task),
-        eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
-    )  # fmt: skip
+    if config.regime:
+        config, conditions = in_regime(config)
+    else:
+        conditions = Conditions(
+            task=config.task, budget=amount(config.budget), level=config.level, axis=config.axis,
+            model=config.model or policy_of_task(config.task),
+            eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
+        )  # fmt: skip
     for folder in (config.out, config.cache):
         _check_place(folder)
     seeds = range(config.first_seed, config.first_seed + config.seeds)
-    chosen = arms(config.recipes, config.set, config.sweep)
+    chosen = arms(config.recipes, (*(knobs_of(config.regime) if config.regime else ()), *config.set), config.sweep)
     if config.frozen:
         from rolltree.lab.frozen import with_baselines
 
@@ -273,6 +279,27 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         print_page(shown, out)
         out.print(f"\nreport  {report}\ndata    {config.out / 'compare.json'}", highlight=False, markup=False)
     return 0 if len(result.seeds) == config.seeds else 130
+
+
+BROUGHT = ("task", "level", "model", "axis", "eval_every", "eval_items", "eval_samples", "frozen")
+"""What a regime says of a comparison, so that nobody else may."""
+
+
+def in_regime(config: CompareConfig) -> tuple[CompareConfig, Conditions]:
+    """The comparison in its regime; another budget than the default is taken for a part or a multiple of its own."""
+    chosen, plain = regime(config.regime), CompareConfig(())
+    for name in BROUGHT:
+        if (given := getattr(config, name)) != getattr(plain, name):
+            flag = name.replace("_", "-")
+            raise LabError(f"the regime {config.regime!r} brings its own {flag}: leave --{flag} {given} out")
+    if not all(Path(path).exists() for path in chosen.files):
+        raise LabError(
+            f"the regime {config.regime!r} needs {', '.join(chosen.files)} of a checkout of the source; run it there"
+        )
+    metric = chosen.metric if config.metric == plain.metric else config.metric
+    return replace(config, metric=metric), chosen.conditions(
+        None if config.budget == plain.budget else int(amount(config.budget))
+    )
 
 
 def _tree(result: Comparison) -> ReportTree | None:
@@ -302,7 +329,8 @@ def command(config: CompareConfig) -> str:
     words = ["rolltree", "compare", *config.recipes]
     for name, default in CompareConfig(()).__dict__.items():
         value = getattr(config, name)
-        if name in ("recipes", "json", "out") or (value == default and name not in ("task", "budget", "seeds")):
+        always = ("seeds",) if config.regime else ("task", "budget", "seeds")
+        if name in ("recipes", "json", "out") or (value == default and name not in always):
             continue
         for one in cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,)):
             words.extend([f"--{name.replace('_', '-')}", str(one)])

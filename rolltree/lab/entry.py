@@ -32,6 +32,17 @@ class SeedResult:
 
 
 @dataclass(frozen=True)
+class Confirmation:
+    """The same question again, on seeds that nothing else used: what a verdict of *holds* waits for."""
+
+    results: tuple[SeedResult, ...]
+    effect: Interval
+    outcome: Outcome
+    words: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class EvidenceEntry:
     """What was claimed, what was found, and what it was found with."""
 
@@ -54,6 +65,7 @@ class EvidenceEntry:
     command: str
     seconds: float
     format: int = FORMAT
+    confirmation: Confirmation | None = None
 
 
 def save_entry(entry: EvidenceEntry, folder: Path) -> Path:
@@ -73,7 +85,8 @@ def load_entry(name: str, folder: Path) -> EvidenceEntry | None:
         raw["format"] = _known_format(raw["format"])
         results = tuple(_result(r) for r in raw.pop("results"))
         effect = Interval(**raw.pop("effect"))
-        return EvidenceEntry(results=results, effect=effect, **raw)
+        again = _confirmation(raw.pop("confirmation", None))
+        return EvidenceEntry(results=results, effect=effect, confirmation=again, **raw)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"cannot read {path}: {error}; run `rolltree evidence {name}` again") from error
 
@@ -88,6 +101,13 @@ def _known_format(found: Any) -> int:
     if found != FORMAT:
         raise ValueError(f"it has format {found}, and this version reads {FORMAT}")
     return FORMAT
+
+
+def _confirmation(raw: dict[str, Any] | None) -> Confirmation | None:
+    if raw is None:
+        return None
+    results = tuple(_result(r) for r in raw["results"])
+    return Confirmation(results, Interval(**raw["effect"]), raw["outcome"], str(raw["words"]), float(raw["seconds"]))
 
 
 def _result(raw: dict[str, Any]) -> SeedResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from rolltree.lab.contrast import held_out
@@ -33,6 +33,13 @@ def together(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
             outcome = judge(found.effect, direction=_direction(entry), least=float(entry.question["least"]))
             out[entry.name] = FamilyVerdict(outcome, found, len(family))
     return out
+
+
+def confirmed(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
+    """What came of repeating verdicts of *holds* on fresh seeds, by name; these are families of their own."""
+    again = [replace(e, results=e.confirmation.results, effect=e.confirmation.effect, outcome=e.confirmation.outcome)
+             for e in entries if e.confirmation is not None]  # fmt: skip
+    return together(again)
 
 
 def counted(verdicts: Mapping[str, FamilyVerdict]) -> dict[str, int]:

@@ -20,17 +20,23 @@ from rolltree.lab.claim import Claim
 from rolltree.lab.compare import Comparison, compare
 from rolltree.lab.contrast import HARD, held_out
 from rolltree.lab.curves import LAST, endpoint
-from rolltree.lab.entry import EvidenceEntry, SeedResult
+from rolltree.lab.entry import Confirmation, EvidenceEntry, SeedResult
+from rolltree.lab.kept import KeptShelf
 from rolltree.lab.names import COSTS, is_share, of_rollouts
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Shelf
 from rolltree.lab.sources import changed
 from rolltree.lab.stats import Interval, StatedVerdict, describe, paired_interval
 from rolltree.lab.stats.student import t_quantile
+from rolltree.lab.trace import LabError
 from rolltree.lab.void import idle, reasons
 from rolltree.recipe.recipe import Card, Evidence
 from rolltree.terminal import Terminal
 
+FRESH = 2000
+"""The first seed of a confirmation: screens count from 0, calibrations use 1000 and 1001."""
+FRESH_RUNS = 8
+"""Fresh seeds that a claim about training is confirmed on, at least."""
 EARLY = 5
 """Points of its curves that a repeated run must have in common with the stored one before rounding may part them."""
 
@@ -44,10 +50,13 @@ class Repeat:
     words: str
 
 
-def measure(claim: Claim, runner: Runner, cache: Path, console: Console | None = None) -> EvidenceEntry:
-    """Run a claim's experiment and judge it. Finished training runs are found again."""
+def measure(
+    claim: Claim, runner: Runner, cache: Path, console: Console | None = None, kept: Path | None = None
+) -> EvidenceEntry:
+    """Run a claim's experiment and judge it. Finished training runs are found again, those of a regime also where they
+    are `kept`, so that they are shared with the tables."""
     started = time.monotonic()
-    results = _results(claim, range(claim.question.seeds), runner, cache, console)
+    results = _results(claim, range(claim.question.seeds), _shelf(claim, runner, cache, kept), console)
     effect, said = judged(claim.card, claim.question, claim.kind, results)
     return EvidenceEntry(
         name=claim.name,
@@ -67,6 +76,28 @@ def measure(claim: Claim, runner: Runner, cache: Path, console: Console | None =
     )
 
 
+def confirm(
+    claim: Claim, entry: EvidenceEntry, runner: Runner, cache: Path, console: Console | None = None,
+    kept: Path | None = None,
+) -> EvidenceEntry:  # fmt: skip
+    """The entry with its claim asked again on fresh seeds. Only what holds, stands and has randomness can be asked."""
+    if entry.outcome != "holds" or claim.kind == "exact":
+        why = "it is exact" if claim.kind == "exact" else f"its verdict is {entry.outcome!r}"
+        raise LabError(f"nothing of {claim.name!r} waits to be confirmed: {why}")
+    if wrong := problems(claim, entry):
+        raise LabError(f"only evidence that stands can be confirmed; {wrong[0]}")
+    started = time.monotonic()
+    n = claim.question.seeds if claim.question.check else max(claim.question.seeds, FRESH_RUNS)
+    results = _results(claim, range(FRESH, FRESH + n), _shelf(claim, runner, cache, kept), console)
+    effect, said = judged(claim.card, claim.question, claim.kind, results)
+    took = round(time.monotonic() - started, 1)
+    return replace(entry, confirmation=Confirmation(tuple(results), effect, said.outcome, said.words, took))
+
+
+def _shelf(claim: Claim, runner: Runner, cache: Path, kept: Path | None) -> Shelf:
+    return KeptShelf(cache, runner, kept=kept) if kept is not None and claim.regime else Shelf(cache, runner)
+
+
 def verify(claim: Claim, entry: EvidenceEntry, runner: Runner, seed: int | None = None) -> Repeat:
     """Repeat one seed from nothing and compare with what is stored.
 
@@ -80,7 +111,7 @@ def verify(claim: Claim, entry: EvidenceEntry, runner: Runner, seed: int | None 
     if chosen not in results:
         return Repeat(chosen, False, f"seed {chosen} is not in the stored evidence, which has {sorted(results)}")
     with tempfile.TemporaryDirectory() as fresh:
-        new = _results(claim, [chosen], runner, Path(fresh), Terminal(quiet=True))[0]
+        new = _results(claim, [chosen], Shelf(Path(fresh), runner), Terminal(quiet=True))[0]
     old = results[chosen]
     told = f"seed {chosen}: {_pair(new)}; stored {_pair(old)}"
     if np.allclose((new.value, new.baseline), (old.value, old.baseline), rtol=1e-6, atol=1e-12):
@@ -138,10 +169,17 @@ def forged(claim: Claim, entry: EvidenceEntry) -> list[str]:
     """Whether the verdict is that of the runs it stands beside, as far as the card still asks what was asked."""
     if _asked_otherwise(claim, entry):
         return []
-    effect, said = judged(claim.card, claim.question, claim.kind, entry.results)
+    said_of = [(entry.results, entry.effect, entry.outcome, entry.words)]
+    if (again := entry.confirmation) is not None:
+        said_of.append((again.results, again.effect, again.outcome, again.words))
+    return [wrong for of in said_of for wrong in _forged(claim, *of)]
+
+
+def _forged(claim: Claim, results: Sequence[SeedResult], stored: Interval, outcome: str, words: str) -> list[str]:
+    effect, said = judged(claim.card, claim.question, claim.kind, results)
     # The last digits of an interval belong to the library that made it.
-    numbers = [(e.estimate, e.low, e.high) for e in (effect, entry.effect)]
-    if np.allclose(*numbers, rtol=1e-9, atol=1e-12) and (said.outcome, said.words) == (entry.outcome, entry.words):
+    numbers = [(e.estimate, e.low, e.high) for e in (effect, stored)]
+    if np.allclose(*numbers, rtol=1e-9, atol=1e-12) and (said.outcome, said.words) == (outcome, words):
         return []
     again = f"run `rolltree evidence {claim.name}` again"
     return [f"{claim.name}: the stored verdict is not that of the stored runs ({said.words}); {again}"]
@@ -152,9 +190,7 @@ def accept(claim: Claim, entry: EvidenceEntry) -> EvidenceEntry:
     return replace(entry, sources=claim.sources())
 
 
-def _results(
-    claim: Claim, seeds: Sequence[int], runner: Runner, cache: Path, console: Console | None
-) -> list[SeedResult]:
+def _results(claim: Claim, seeds: Sequence[int], shelf: Shelf, console: Console | None) -> list[SeedResult]:
     if claim.kind != "training":
         made = [(seed, claim.check()(seed)) for seed in seeds]
         return [
@@ -166,7 +202,7 @@ def _results(
         (baseline, recipe),
         claim.conditions(),
         seeds,
-        Shelf(cache, runner),
+        shelf,
         metric=claim.question.metric,
         console=console,
     )

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from rolltree.lab.claim import EVIDENCE, Claim, checkout, claim_of, claims
 from rolltree.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
-from rolltree.lab.entry_family import counted, together
-from rolltree.lab.evidence import accept, measure, problems, rejudged, verify
-from rolltree.lab.evidence_pages import effect
+from rolltree.lab.entry_family import confirmed, counted, together
+from rolltree.lab.evidence import accept, confirm, measure, problems, rejudged, verify
+from rolltree.lab.evidence_pages import effect, fresh_seeds
+from rolltree.lab.kept import KEPT
 from rolltree.lab.report import ReportTable, duration
 from rolltree.lab.report.terminal import table
 from rolltree.lab.runner import Runner
@@ -35,6 +36,8 @@ class EvidenceConfig:
     """Also where the stored evidence stands."""
     verify: bool = False
     """Repeat one seed of the stored evidence instead and compare."""
+    confirm: bool = False
+    """Ask what holds and stands again on seeds that nothing else used, where that was not done yet."""
     seed: int | None = None
     """The seed that --verify repeats; default: the first."""
     list: bool = False
@@ -48,6 +51,8 @@ class EvidenceConfig:
     """Where NAME.json lies."""
     cache: Path = Path("runs/cache")
     """Finished training runs, found again by their content."""
+    kept: Path = KEPT
+    """The runs that the repository keeps: claims in a regime share them with the tables."""
     json: bool = False
     """Print entries as JSON instead of a table."""
 
@@ -64,6 +69,8 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
         return _rejudge(chosen, config, out)
     if config.list:
         return _list(chosen, config, out)
+    if config.confirm:
+        return _confirm(chosen, config, runner or _trainer(), out)
     if not config.names and not config.all:
         raise LabError(
             "name recipes, or use --all for every claim whose evidence does not stand, or --list to see them"
@@ -75,7 +82,7 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     for claim in chosen:
         stored = load_entry(claim.name, config.folder)
         if stored is None or config.again or problems(claim, stored):
-            stored = measure(claim, runner, config.cache)
+            stored = measure(claim, runner, config.cache, kept=config.kept)
             save_entry(stored, config.folder)
             if not config.json:
                 out.print(f"{claim.name}: {stored.words}", highlight=False, markup=False, soft_wrap=True)
@@ -91,6 +98,8 @@ def _played(claim: Claim, config: EvidenceConfig) -> Claim:
     """The claim with its task played by an agent."""
     if not config.names or config.folder.resolve() == EVIDENCE or config.folder == Path("evidence"):
         raise LabError("--agent answers for the recipes that are named, in a folder of its own; give NAME and --folder")
+    if claim.regime:
+        raise LabError(f"the claim of {claim.name!r} is asked in a regime, whose task no agent plays; leave it out")
     if claim.question.check:
         raise LabError(f"the claim of {claim.name!r} is a check without a task, so no agent can play it; leave it out")
     return replace(
@@ -124,10 +133,30 @@ def _rejudge(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> i
     return 0
 
 
+def _confirm(chosen: Sequence[Claim], config: EvidenceConfig, runner: Runner, out: Console) -> int:
+    """With names each must be one that waits; without, all that wait."""
+    verdicts = together(load_entries(config.folder))
+    lost = 0
+    for claim in chosen:
+        stored = load_entry(claim.name, config.folder)
+        waits = stored is not None and verdicts[claim.name].outcome == "holds" and claim.kind != "exact"
+        if stored is None or (not config.names and not (waits and not problems(claim, stored))):
+            continue
+        if stored.confirmation is None or config.again:
+            stored = confirm(claim, stored, runner, config.cache, kept=config.kept)
+            save_entry(stored, config.folder)
+        told = stored.confirmation
+        assert told is not None
+        lost += told.outcome != "holds"
+        out.print(f"{claim.name}, fresh seeds: {told.words}", highlight=False, markup=False, soft_wrap=True)
+    return 1 if lost else 0
+
+
 def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
     rows: list[list[str]] = []
     wrong: list[str] = []
-    verdicts = together(load_entries(config.folder))
+    stored = load_entries(config.folder)
+    verdicts, again = together(stored), confirmed(stored)
     for claim in chosen:
         entry = load_entry(claim.name, config.folder)
         found = problems(claim, entry) if claim.complete else [claim.missing]
@@ -137,6 +166,7 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
                 claim.name,
                 claim.kind if claim.complete else "unfinished",
                 verdicts[claim.name].outcome if entry else "–",
+                fresh_seeds(claim.name, verdicts, again),
                 acted(claim.card, entry.results, entry.kind).rpartition("` ")[2] if entry else "–",
                 "no" if found else "yes",
             ]
@@ -145,12 +175,17 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
     void = sum(v.outcome == "void" for v in mine.values())
     told = ", ".join(f"{n} × {outcome}" for outcome, n in counted(mine).items() if outcome != "void")
     if config.json:
-        names = ("name", "kind", "verdict", "acted", "stands")
+        names = ("name", "kind", "verdict", "fresh_seeds", "acted", "stands")
         told_of = [dict(zip(names, row, strict=True)) for row in rows]
         print(json.dumps({"entries": told_of, "problems": wrong, "verdicts": counted(mine)}))
     else:
-        out.print(table(ReportTable("Evidence", ["recipe", "kind", "verdict", "acted", "stands"], rows)))
-        out.print(f"{len(mine) - void} verdicts: {told or 'none'}; {void} void entries are none.", highlight=False)
+        out.print(table(ReportTable("Evidence", ["recipe", "kind", "verdict", "fresh seeds", "acted", "stands"], rows)))
+        held = [name for name, v in mine.items() if v.outcome == "holds"]
+        sure = sum(name in again and again[name].outcome == "holds" for name in held)
+        out.print(
+            f"{len(mine) - void} verdicts: {told or 'none'}; {void} void entries are none. Of {len(held)} that hold "
+            f"{sure} do so again on fresh seeds.", highlight=False,
+        )  # fmt: skip
         for line in wrong:
             out.print(line, highlight=False, markup=False, soft_wrap=True)
     return 1 if wrong else 0

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
 from rolltree.lab.claim import Claim, claims
 from rolltree.lab.contrast import held_out
 from rolltree.lab.entry import EvidenceEntry
-from rolltree.lab.entry_family import FamilyVerdict, counted, together
+from rolltree.lab.entry_family import FamilyVerdict, confirmed, counted, together
 from rolltree.lab.names import COSTS, cost_name, is_share, row_name
+from rolltree.lab.regimes import PREFIX, regime
 from rolltree.lab.report import shown
 from rolltree.lab.stats import Interval, rule_table
 from rolltree.lab.systems import SYSTEMS
@@ -21,7 +22,8 @@ _HEAD = """\
 
 What each recipe and each [system](systems.md) claims, measured against the baseline its card names. Written from
 `evidence/*.json` by `python -m rolltree.lab.recipe_pages`; `rolltree evidence NAME` makes an entry, `rolltree evidence
-NAME --verify` repeats a seed of it. Both sides start from the embedded policy, see the same prompts per seed and spend
+NAME --verify` repeats a seed of it, and `rolltree evidence --confirm` asks what holds again on seeds that nothing else
+used. Both sides start from the embedded policy, see the same prompts per seed and spend
 the same decoded tokens. The verdicts are about these tasks at this size, not about the models of the papers.
 
 Each table is one family: its intervals are paired t intervals whose ends stand where Holm's procedure puts them over
@@ -46,20 +48,24 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
     checked = [e for e in entries if e.kind != "training"]
     stored = {e.name for e in entries}
     open_claims = [c for c in claims() if c.name not in stored]
+    again = confirmed(entries)
     told = ", ".join(f"{n} × {o}" for o, n in counted(verdicts).items() if o != "void") or "none yet"
     parts = [_HEAD, rule_table(), f"\n{len(entries)} entries, {len(void)} of them void. Verdicts: {told}.\n"]
     if trained:
         parts.append("\n## Training\n\n" + _table(
             ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "pass@1, both",
-             "acted", "verdict"],
+             "acted", "verdict", "on fresh seeds"],
             ([_link(e), _question(e), *_sides(e), *_tested(e, verdicts[e.name]), _also(e, "pass@1", share=True),
-              acted(cards[e.name], e.results), verdicts[e.name].outcome] for e in trained),
+              acted(cards[e.name], e.results), verdicts[e.name].outcome, fresh_seeds(e.name, verdicts, again)]
+             for e in trained),
         ))  # fmt: skip
     if checked:
         parts.append("\n## Exact and simulated\n\n" + _table(
-            ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "acted", "verdict"],
+            ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "acted", "verdict",
+             "on fresh seeds"],
             ([_link(e), _question(e), *_sides(e), *_tested(e, verdicts[e.name]),
-              acted(cards[e.name], e.results, e.kind), verdicts[e.name].outcome] for e in checked),
+              acted(cards[e.name], e.results, e.kind), verdicts[e.name].outcome,
+              fresh_seeds(e.name, verdicts, again)] for e in checked),
         ))  # fmt: skip
     if void:
         parts.append(_VOID + _table(
@@ -71,6 +77,13 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
             "\n## Not measured yet\n\n" + "".join(f"- [{c.name}]({_page(c.name)}): {_open(c)}\n" for c in open_claims)
         )
     return "".join(parts)
+
+
+def fresh_seeds(name: str, verdicts: Mapping[str, FamilyVerdict], again: Mapping[str, FamilyVerdict]) -> str:
+    """What became of a verdict of *holds* on fresh seeds: the verdict there, or that it waits."""
+    if name not in verdicts or verdicts[name].outcome != "holds" or verdicts[name].found is None:
+        return "–"
+    return again[name].outcome if name in again else "not asked yet"
 
 
 def _tested(entry: EvidenceEntry, verdict: FamilyVerdict) -> list[str]:
@@ -99,8 +112,11 @@ def found(entry: EvidenceEntry | None) -> str:
         asked += f" Whether it acted: {acted(load_recipe(entry.name).card, entry.results, entry.kind)}."
     spent = [f"{cost_name(name)} {_also(entry, name)}" for name in COSTS if _also(entry, name)]
     costs = f"\n\nCosts of a run (means, recipe and baseline): {'; '.join(spent)}." if spent else ""
+    fresh = f"\n\n**On fresh seeds**: {entry.confirmation.words}" if entry.confirmation is not None else ""
     more = f"\n\nBeside it (means, recipe and baseline): {'; '.join(beside)}." if beside else ""
-    return f"{asked}\n\n**{entry.outcome}**: {entry.words}\n\n{seeds}{more}{costs}\n\nRepeat it: `{entry.command}`"
+    return (
+        f"{asked}\n\n**{entry.outcome}**: {entry.words}{fresh}\n\n{seeds}{more}{costs}\n\nRepeat it: `{entry.command}`"
+    )
 
 
 def effect(entry: EvidenceEntry, corrected: Interval | None = None) -> str:
@@ -121,7 +137,11 @@ def _in_points(entry: EvidenceEntry) -> bool:
 def _question(entry: EvidenceEntry) -> str:
     q = entry.question
     than = f"{q['direction']} {q['metric']} than {q['baseline']}" + (f", by {q['least']:g}" if q["least"] else "")
-    where = f", {q['task']}" + (f" level {q['level']}" if q["level"] else "") + f", {q['budget'] // 1000}k tokens"
+    task, budget = str(q["task"]), int(q["budget"])
+    if task.startswith(PREFIX):
+        name = task.removeprefix(PREFIX)
+        task, budget = f"regime [{name}](../howto/regimes.md)", regime(name).budget
+    where = f", {task}" + (f" level {q['level']}" if q["level"] else "") + f", {budget // 1000}k tokens"
     return than + (where if q["task"] else "") + f", {len(entry.results)} seeds"
 
 

@@ -23,7 +23,7 @@ class Ace:
     card: ClassVar[Card] = Card(
         "ace", "Asymmetric confidence-aware error penalty", "2602.21420", 2026,
         "pass@32 on MATH-500 3 points above GRPO (Qwen2.5-Math-7B)", ("credit",), "grpo",
-        Evidence("pass@k", "grpo", "higher", 0.02, "countdown", 150_000),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6),
         counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8

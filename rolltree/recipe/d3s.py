@@ -26,7 +26,7 @@ class D3s:
     card: ClassVar[Card] = Card(
         "d3s", "Dynamic dual-level down-sampling", "2509.22115", 2025,
         "pass@1 and pass@8 34.3 and 56.8 against 29.8 and 53.1 (Qwen2.5-Math-7B) with a fifth of the tokens trained",
-        ("filter", "credit"), "grpo", Evidence("pass@1 area", "grpo", "higher", 0.01, "arithmetic", 120_000),
+        ("filter", "credit"), "grpo", Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6),
         counter=Counter("rollout/dropped/no credit"),
     )  # fmt: skip
     group: int = 8

@@ -25,7 +25,7 @@ class DualClip:
         "dual_clip", "Dual-clip PPO", "1912.09729", 2020,
         "training converges under large deviations between policies where PPO's loss is unbounded below",
         ("objective",), "grpo",
-        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
         counter=Counter("policy/clip_dual"),
     )  # fmt: skip
     group: int = 8

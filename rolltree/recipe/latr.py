@@ -35,7 +35,7 @@ class Latr:
     card: ClassVar[Card] = Card(
         "latr", "Lookahead tree-based rollouts", "2510.24302", 2025,
         "Countdown from 65.9 to 70.9 (GRPO) and 70.7 to 74.7 (DAPO) with Qwen2.5-3B; 6.9 unique answers of 8, not 6.3",
-        ("generate", "control"), "grpo", Evidence("unique", "grpo", task="countdown", budget=150_000),
+        ("generate", "control"), "grpo", Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6),
         counter=Counter("rollout/dropped/pruned"),
     )  # fmt: skip
     leaves: int = 8

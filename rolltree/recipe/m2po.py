@@ -26,7 +26,7 @@ class M2po:
         "m2po", "Second-moment trust policy optimisation", "2510.01161", 2025,
         "training on rollouts 256 updates old matches on-policy training for 1.7B to 32B models",
         ("objective",), "grpo",
-        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
         counter=Counter("policy/rejected"),
     )  # fmt: skip
     group: int = 8

@@ -24,7 +24,7 @@ class MinPro:
         "minpro", "Minimum prefix ratio", "2601.22718", 2026,
         "more stable, and better at its peak, than GRPO, GSPO and CISPO under large off-policy drift",
         ("objective",), "grpo",
-        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
         counter=Counter("policy/prefix_factor", rest=1.0),
     )  # fmt: skip
     group: int = 8

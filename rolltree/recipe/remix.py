@@ -29,7 +29,7 @@ class Remix:
         "remix", "Mixed off-policy gradient with reincarnation", "2507.06892", 2025,
         "52.1 points on average (1.5B) from 0.08 million rollouts, where PPO needs 0.23 million for 50.6",
         ("replay", "control", "objective"), "grpo",
-        Evidence("pass@1 area", "grpo", task="arithmetic", budget=120_000, settings=("optim.lr=2.5e-4",)),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6),
         counter=Counter("rollout/recalled_groups"),
     )  # fmt: skip
     group: int = 8

@@ -23,7 +23,7 @@ class Tis:
         "tis", "Truncated importance sampling", "openreview:8MHqvb4lK9", 2025,
         "rollouts in 8-bit numbers train as well as rollouts in bf16",
         ("objective",), "grpo",
-        Evidence("pass@1", "grpo", task="arithmetic", budget=120_000, settings=("train.staleness=8",)),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
         counter=Counter("policy/is_weight_bounded"),
     )  # fmt: skip
     group: int = 8

@@ -35,8 +35,8 @@ class TreePo:
         "treepo", "TreePO", "2508.17445", 2025,
         "22 to 43 % of the GPU hours of training are saved at equal or better accuracy (Qwen2.5-7B, mathematics)",
         ("generate", "control", "filter", "credit"), "dapo",
-        Evidence("decoded_per_leaf", "dapo", "lower", 2.4, "arithmetic", 150_000,
-                 settings=("train.prompts=8", "dapo:group=16", "treepo:segment=8")),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6,
+                 settings=("treepo:leaves=8", "treepo:segment=8")),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16

@@ -2,16 +2,18 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from rolltree.errors import UnknownNameError
+from rolltree.errors import RolltreeError, UnknownNameError
 from rolltree.lab.arms import arms
 from rolltree.lab.compare import CompareConfig, compare, main
 from rolltree.lab.compare_page import page
 from rolltree.lab.contrast import contrasts, measures
+from rolltree.lab.regimes import REGIMES, Calibrated
 from rolltree.lab.runner import Shelf, Spec
 from rolltree.lab.trace import LabError, Trace
 from tests.lab.simulated import Simulated, conditions, simulate
@@ -233,3 +235,37 @@ def test_metrics_missing_in_one_arm_are_left_out_of_charts(tmp_path):
     assert "Held-out pass@1" in titles
     assert not any("Entropy" in t for t in titles)
     assert np.isfinite(made.target)
+
+
+def test_a_regime_brings_task_budget_policy_and_calibrated_rate(tmp_path, monkeypatch):
+    monkeypatch.setattr("rolltree.lab.regimes.calibrated", lambda name: Calibrated(3e-4, 2))
+    seen = []
+
+    class Seen(Simulated):
+        def run(self, spec, folder, tick):
+            seen.append(spec)
+            return super().run(spec, folder, tick)
+
+    asked = CompareConfig(("grpo", "rloo"), regime="stale8", seeds=2, out=tmp_path / "out", cache=tmp_path / "cache")
+    assert main(asked, Seen({"grpo": 0.1, "rloo": 0.2}), quiet()) == 0
+    assert {spec.conditions for spec in seen} == {REGIMES["stale8"].conditions()}
+    assert {dict(s.arm.knobs)["train.staleness"] for s in seen} == {8}
+    assert {dict(s.arm.knobs)["optim.lr"] for s in seen} == {3e-4}
+    told = json.loads((tmp_path / "out/compare.json").read_text())["command"]
+    assert "--regime stale8" in told
+    assert "--task" not in told
+    seen.clear()
+    main(replace(asked, set=("optim.lr=0.01",), budget="10k"), Seen({"grpo": 0.1, "rloo": 0.2}), quiet())
+    assert {(dict(s.arm.knobs)["optim.lr"], s.conditions.budget) for s in seen} == {(0.01, 10_000)}
+
+
+def test_a_regime_with_a_task_or_without_its_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for wrong, says in (
+        (CompareConfig(("grpo", "rloo"), regime="fresh", task="grid"), "leave --task grid out"),
+        (CompareConfig(("grpo", "rloo"), regime="fresh", eval_samples=2), "leave --eval-samples 2 out"),
+        (CompareConfig(("grpo", "rloo"), regime="long"), "needs studies/policies/long"),
+        (CompareConfig(("grpo", "rloo"), regime="frsh"), "frsh"),
+    ):
+        with pytest.raises(RolltreeError, match=says):
+            main(wrong, Simulated({"grpo": 0.1, "rloo": 0.2}), quiet())

@@ -9,12 +9,15 @@ import pytest
 from rich.console import Console
 
 from rolltree.cli import main as command
+from rolltree.errors import RolltreeError
 from rolltree.lab import claim as claim_module
 from rolltree.lab.claim import Claim, Measured, claim_of, claims
 from rolltree.lab.entry import load_entries, load_entry, save_entry
-from rolltree.lab.evidence import accept, forged, measure, problems, verify
+from rolltree.lab.entry_family import confirmed
+from rolltree.lab.evidence import FRESH, accept, confirm, forged, measure, problems, verify
 from rolltree.lab.evidence_command import EvidenceConfig, main
 from rolltree.lab.evidence_pages import found, overview
+from rolltree.lab.regimes import REGIMES, Calibrated
 from rolltree.lab.trace import LabError
 from rolltree.recipe.recipe import Evidence
 from rolltree.recipe.registry import load_recipe, recipes
@@ -130,7 +133,7 @@ def test_what_makes_evidence_fall(tmp_path):
     ("asked", "says"),
     [
         ({"seeds": 1, "task": "countdown", "budget": 5}, "two seeds or more"),
-        ({"seeds": 3}, "neither a check nor a task"),
+        ({"seeds": 3}, "neither a check nor a regime"),
         ({"check": "rolltree.nowhere:f", "seeds": 1}, "cannot be found"),
         ({"check": f"{HERE}:missing", "seeds": 1}, "cannot be found"),
         ({"check": HERE, "seeds": 1}, "module:function"),
@@ -173,6 +176,90 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert main(EvidenceConfig(list=True, folder=base.folder), runner, quiet()) in (0, 1)
     with pytest.raises(LabError, match="--all"):
         main(EvidenceConfig(), runner, quiet())
+
+
+@pytest.fixture
+def in_a_regime(monkeypatch):
+    """A claim in the regime `fresh`, with a rate of its own."""
+    rate = {"fresh": Calibrated(3e-4, 2)}
+    monkeypatch.setattr("rolltree.lab.regimes.calibrated", lambda name: rate[name])
+    return rate, made_of(task="regime:fresh", seeds=4)
+
+
+def test_a_claim_in_a_regime_is_asked_as_its_tables_are(tmp_path, in_a_regime):
+    rate, claim = in_a_regime
+    assert claim.conditions() == REGIMES["fresh"].conditions()
+    assert {dict(arm.knobs)["optim.lr"] for arm in claim.sides()} == {3e-4}
+    runner = Simulated({"grpo": 0.1, "rloo": 0.25})
+    entry = measure(claim, runner, tmp_path / "one", quiet(), kept=tmp_path / "kept")
+    again = measure(claim, runner, tmp_path / "another machine", quiet(), kept=tmp_path / "kept")
+    assert len(runner.made) == 8, "what is kept is not made again"
+    assert again.effect == entry.effect
+    assert problems(claim, entry) == []
+    assert "regime [fresh](../howto/regimes.md), 120k tokens" in found(entry)
+    rate["fresh"] = Calibrated(1e-4, 2)
+    assert "regime:fresh changed" in problems(claim, entry)[0]
+
+
+def test_a_regime_that_is_none_is_refused(tmp_path):
+    with pytest.raises(RolltreeError, match="frsh"):
+        measure(made_of(task="regime:frsh", seeds=4), Simulated({"grpo": 0.1, "rloo": 0.1}), tmp_path, quiet())
+
+
+def test_what_holds_is_asked_again_on_fresh_seeds(tmp_path):
+    runner = Simulated({"grpo": 0.1, "rloo": 0.25})
+    entry = measure(training(), runner, tmp_path, quiet())
+    sure = confirm(training(), entry, runner, tmp_path, quiet())
+    assert sure.confirmation is not None
+    assert [r.seed for r in sure.confirmation.results] == list(range(FRESH, FRESH + 8))
+    assert replace(sure, confirmation=None) == entry
+    assert confirmed([sure, entry])["rloo"].outcome == "holds"
+    save_entry(sure, tmp_path)
+    assert load_entry("rloo", tmp_path) == sure
+    assert f"**On fresh seeds**: {sure.confirmation.words}" in found(sure)
+    lucky = replace(sure, confirmation=replace(sure.confirmation, words="holds: again"))
+    assert forged(training(), lucky)
+
+
+def test_only_what_holds_and_stands_waits_for_a_confirmation(tmp_path):
+    runner = Simulated({"grpo": 0.3, "rloo": 0.1})
+    lost = measure(training(), runner, tmp_path, quiet())
+    with pytest.raises(LabError, match="its verdict is 'worse'"):
+        confirm(training(), lost, runner, tmp_path)
+    runner.gains = {"grpo": 0.1, "rloo": 0.25}
+    entry = measure(training(), runner, tmp_path / "anew", quiet())
+    with pytest.raises(LabError, match="asks something else"):
+        confirm(training(budget=20_000), entry, runner, tmp_path)
+    lower = made_of(metric="bias", direction="lower", least=0.1, seeds=1, check=f"{HERE}:exact")
+    with pytest.raises(LabError, match="it is exact"):
+        confirm(lower, measure(lower, runner, tmp_path), runner, tmp_path)
+
+
+def test_the_command_confirms_what_waits_once(tmp_path, monkeypatch, capsys):
+    claim, runner = training(), Simulated({"grpo": 0.1, "rloo": 0.25})
+    monkeypatch.setattr("rolltree.lab.evidence_command.claims", lambda: [claim])
+    base = EvidenceConfig(all=True, folder=tmp_path / "evidence", cache=tmp_path / "cache")
+    listed = replace(base, all=False, list=True, json=True)
+    main(base, runner, quiet())
+    main(listed, runner, quiet())
+    assert json.loads(capsys.readouterr().out)["entries"][0]["fresh_seeds"] == "not asked yet"
+    assert main(replace(base, all=False, confirm=True), runner, quiet()) == 0
+    runs = len(runner.made)
+    assert main(replace(base, all=False, confirm=True), runner, quiet()) == 0
+    assert len(runner.made) == runs
+    main(listed, runner, quiet())
+    assert json.loads(capsys.readouterr().out)["entries"][0]["fresh_seeds"] == "holds"
+
+
+def test_a_confirmation_that_is_lost_is_stored_and_told(tmp_path, monkeypatch):
+    claim, runner = training(), Simulated({"grpo": 0.1, "rloo": 0.25})
+    monkeypatch.setattr("rolltree.lab.evidence_command.claims", lambda: [claim])
+    base = EvidenceConfig(all=True, folder=tmp_path / "evidence", cache=tmp_path / "cache")
+    main(base, runner, quiet())
+    runner.gains = {"grpo": 0.1, "rloo": 0.1}
+    assert main(replace(base, all=False, confirm=True), runner, quiet()) == 1
+    stored = load_entry("rloo", base.folder)
+    assert (stored.outcome, stored.confirmation.outcome) == ("holds", "no difference found")
 
 
 def test_an_agent_plays_the_tasks_of_claims_in_a_folder_of_its_own(tmp_path, monkeypatch):

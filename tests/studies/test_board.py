@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from rolltree.errors import UnknownNameError
+from rolltree.lab.regimes import REGIMES, calibrated, regime
 from rolltree.lab.trace import LabError, Trace, TraceTally
 from rolltree.lab.train_runner import TrainRunner
 from rolltree.recipe.registry import counter_of
 from studies.board import BoardSettings, cells, main, priced
 from studies.calibrate import CalibrateSettings
 from studies.calibrate import main as calibrate
-from studies.kept import KeptShelf
-from studies.regime import REGIMES, calibrated, regime
 from studies.shelf_runs import alone, bill
+from studies.study_shelf import StudyShelf
 from studies.tables import TABLES, is_flat
 from tests.lab.simulated import Simulated
 
@@ -50,7 +50,7 @@ def test_a_table_is_priced_made_and_resumed(tmp_path, capsys):
         main(small(tmp_path), runner)
     assert "| treepo |" in (tmp_path / "out/trees-fresh.md").read_text(), "whole seeds are written as they come"
     whole = [p for _, p in priced(small(tmp_path), TABLES["trees-fresh"])]
-    left = bill(whole, KeptShelf(tmp_path / "cache", runner, kept=tmp_path / "kept"))
+    left = bill(whole, StudyShelf(tmp_path / "cache", runner, kept=tmp_path / "kept"))
     assert (left.runs, left.finished) == (28, 10)
     assert left.seconds == pytest.approx(18 * 2.0 * 9), (
         "nine rows of two seconds a run: what runs took corrects the price"

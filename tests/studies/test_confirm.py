@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
+from rolltree.lab.regimes import Calibrated
 from rolltree.lab.trace import LabError
 from studies import confirm
 from studies.confirm import ConfirmSettings, main
 from studies.preregistration import FOLDER, committed, read
-from studies.regime import Calibrated
 from tests.lab.simulated import Simulated
 
 ASKED = {

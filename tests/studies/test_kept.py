@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from rolltree.lab.kept import KEPT
 from rolltree.lab.names import COSTS
 from rolltree.lab.trace import TraceTally
 from studies.board import main, priced
-from studies.kept import KEPT, KeptShelf
 from studies.shelf_runs import bill
+from studies.study_shelf import StudyShelf
 from studies.table_runs import SIMULATED
 from studies.tables import TABLES
 from tests.studies.test_board import GAINS, Counting, small
@@ -48,7 +49,7 @@ def test_a_kept_run_of_other_code_is_counted_and_not_used(tmp_path, capsys):
             return {"rolltree.lab.stats.student", "rolltree.lab.curves"}
 
     runner = Changed(GAINS)
-    shelf = KeptShelf(tmp_path / "other", runner, kept=tmp_path / "kept")
+    shelf = StudyShelf(tmp_path / "other", runner, kept=tmp_path / "kept")
     whole = [p for _, p in priced(small(tmp_path), TABLES["trees-fresh"])]
     assert bill(whole, shelf).elsewhere == 28
     main(small(tmp_path, plan=True, cache=tmp_path / "other"), runner)
@@ -58,7 +59,7 @@ def test_a_kept_run_of_other_code_is_counted_and_not_used(tmp_path, capsys):
 def test_a_run_that_two_studies_made_at_once_is_kept_once(tmp_path):
     runner = Counting(GAINS)
     spec = priced(small(tmp_path), TABLES["trees-fresh"])[0][1].spec
-    one, other = (KeptShelf(tmp_path / name, runner, kept=tmp_path / "kept") for name in ("one", "other"))
+    one, other = (StudyShelf(tmp_path / name, runner, kept=tmp_path / "kept") for name in ("one", "other"))
     assert one.get(spec) is other.get(spec) is None  # both have read what is kept
     for shelf in (one, other):
         shelf.keep(spec, shelf.make(spec, lambda cost, doing: None))
@@ -67,12 +68,12 @@ def test_a_run_that_two_studies_made_at_once_is_kept_once(tmp_path):
 
 
 def test_simulated_seconds_are_kept_with_a_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("studies.kept.simulated", lambda trace, spec, runner: 12.5)
+    monkeypatch.setattr("studies.study_shelf.simulated", lambda trace, spec, runner: 12.5)
     runner = Counting(GAINS)
-    shelf = KeptShelf(tmp_path / "cache", runner, kept=tmp_path / "kept")
+    shelf = StudyShelf(tmp_path / "cache", runner, kept=tmp_path / "kept")
     spec = priced(small(tmp_path), TABLES["trees-fresh"])[0][1].spec
     shelf.keep(spec, shelf.make(spec, lambda cost, doing: None))
-    again = KeptShelf(tmp_path / "none", runner, kept=tmp_path / "kept").get(spec)
+    again = StudyShelf(tmp_path / "none", runner, kept=tmp_path / "kept").get(spec)
     assert again is not None
     assert again.total(SIMULATED) == 12.5
 

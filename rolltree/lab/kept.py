@@ -1,7 +1,8 @@
-"""Finished runs of studies as lines of files in the repository: a table may grow over many sittings and machines.
+"""Finished runs as lines of files in the repository: tables and evidence may grow over many sittings and machines.
 
-Of a run its evaluations, its costs, its counter and what each held-out item got are kept, some three kilobytes. A kept
-run is used where everything that decided it is the same, code and libraries included; `counted` says how many are not.
+Of a run its evaluations, its costs, its counter, the means of what comparisons are about and what each held-out item
+got are kept, some three kilobytes. A kept run is used where everything that decided it is the same, code and libraries
+included; `counted` says how many are not.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.lab.names import COSTS
-from rolltree.lab.runner import Shelf, Spec
+from rolltree.lab.names import COMPARED, COSTS, PER_LEAF
+from rolltree.lab.runner import Shelf, Spec, Tick
+from rolltree.lab.sources import ROOT
 from rolltree.lab.trace import AXES, LabError, Trace, TraceTally
 from rolltree.metrics.log import read_lines
 from rolltree.recipe.registry import counter_of
 from rolltree.task.data.flags import folder_name
-from studies.simulated import simulated
-from studies.table_runs import SIMULATED
 
-KEPT = Path(__file__).parent / "kept"
-"""One file for each task."""
+KEPT = ROOT.parent / "studies" / "kept"
+"""One file for each task; a checkout has it."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,25 @@ class KeptShelf(Shelf):
         line = self._runs(self._file(spec)).get(self.place(spec).name)
         return None if line is None else replace(_trace(line), label=spec.arm.label)
 
+    def make(self, spec: Spec, tick: Tick) -> Trace:
+        """The finished run, kept where it was made."""
+        made = super().make(spec, tick)
+        self.keep(spec, made)
+        return made
+
+    def beside(self, spec: Spec, made: Trace) -> Mapping[str, float]:
+        """More costs of a run than its rows tell."""
+        return {}
+
     def keep(self, spec: Spec, made: Trace) -> None:
         """Write a finished run into the repository, where it is not there yet."""
         path, name = self._file(spec), self.place(spec).name
         if name in self._runs(path):
             return
-        took = made.total(SIMULATED) or simulated(made, spec, self.runner)
         counter = counter_of(spec.arm.recipe)
         line = {
             "kind": "run", "name": name, "label": made.label, "spec": self._content(spec), "seed": made.seed,
-            "rows": slim(made, () if counter is None else (counter.metric,), took),
+            "rows": slim(made, () if counter is None else (counter.metric,), self.beside(spec, made)),
             "items": _tallies(made.items), "first": _tallies(made.first),
         }  # fmt: skip
         self._append(path, line)
@@ -125,17 +134,17 @@ class KeptShelf(Shelf):
             sink.write(json.dumps({**line, **short}) + "\n")
 
 
-def slim(trace: Trace, counters: Sequence[str], simulated_seconds: float | None) -> list[dict[str, float]]:
-    """The evaluations, and one last row with what the steps spent in all and the means of the counters; a counter that
-    is a cost too keeps its value of every step, because its sum and its mean are both asked for."""
+def slim(trace: Trace, counters: Sequence[str], beside: Mapping[str, float]) -> list[dict[str, float]]:
+    """The evaluations, and one last row with what the steps spent in all and the means of the counters and of what
+    comparisons are about; a counter that is a cost too keeps its value of every step, because its sum and its mean are
+    both asked for."""
     rows = [{k: v for k, v in row.items() if k in AXES or k.startswith("eval/pass@")} for row in trace.evaluations]
     last = {axis: trace.cost(axis) for axis in AXES}
     both = set(counters) & set(COSTS)
     last |= {name: total for name in COSTS if name not in both and (total := trace.total(name)) is not None}
-    last |= {name: mean for name in counters if name not in both and (mean := trace.mean(name)) is not None}
-    if simulated_seconds is not None:
-        last[SIMULATED] = simulated_seconds
-    return [*rows, *({name: row[name]} for name in both for row in trace.rows if name in row), last]
+    means = dict.fromkeys((*COMPARED, *PER_LEAF, *counters))
+    last |= {name: mean for name in means if name not in both and (mean := trace.mean(name)) is not None}
+    return [*rows, *({name: row[name]} for name in both for row in trace.rows if name in row), {**last, **beside}]
 
 
 def _tallies(of: Mapping[str, TraceTally]) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """Regimes: named conditions in which mechanisms of a kind can matter, as data. `docs/howto/regimes.md` describes them.
 
+`rolltree compare --regime NAME` compares in them, a card may claim in one (`task="regime:NAME"`), and tables are made
+in them.
+
 Rate and updates of a regime are calibrated with `python -m studies.calibrate NAME`, on seeds of its own, for the plain
 baseline, and are then the same for every arm.
 """
@@ -16,6 +19,8 @@ from rolltree.errors import unknown
 from rolltree.lab.runner import Conditions
 from rolltree.lab.trace import LabError
 
+PREFIX = "regime:"
+"""Before a regime's name where a card names a task."""
 CALIBRATED = Path(__file__).parent / "calibrated"
 """One file a regime: what its calibration found."""
 CALIBRATION_SEEDS = (1000, 1001)
@@ -44,6 +49,12 @@ class Regime:
     """Learning rates that are tried."""
     updates: tuple[int, ...] = (1, 4)
     """Updates of a step that are tried."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of a checkout that it is made of: a policy, a task, data."""
+        words = (self.model, self.task.partition("?")[0].partition(":")[0])
+        return tuple(word for word in words if word.startswith("studies/"))
 
     def conditions(self, budget: int | None = None, end_items: int = 256) -> Conditions:
         """As a comparison takes them: evaluations of 64 items, the first and the last of 256, 4 samples each."""
@@ -101,6 +112,11 @@ def regime(name: str) -> Regime:
     if name not in REGIMES:
         raise unknown("regime", name, REGIMES, "docs/howto/regimes.md describes them")
     return REGIMES[name]
+
+
+def knobs_of(name: str, factor: float = 1.0) -> tuple[str, ...]:
+    """What every arm in a regime is trained with: its own knobs, then the calibrated rate and updates."""
+    return (*regime(name).settings, *calibrated(name).settings(factor))
 
 
 def calibrated(name: str, folder: Path = CALIBRATED) -> Calibrated:
