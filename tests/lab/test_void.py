@@ -141,6 +141,3 @@ def test_stored_entries_have_the_verdict_of_the_rules():
     made = {claim.name: claim for claim in claims() if claim.complete}
     stored = load_entries(EVIDENCE)
     assert [e.name for e in stored if rejudged(made[e.name], e).words != e.words] == []
-    for name in ("bapo", "dual_clip", "vcpo", "tis", "m2po", "minpro", "icepop"):
-        (entry,) = (e for e in stored if e.name == name)
-        assert entry.outcome == "void", "its baseline is one of three collapsed runs"
