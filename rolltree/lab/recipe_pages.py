@@ -17,6 +17,7 @@ from rolltree.knob_help import COMMON, sentences
 from rolltree.lab.entry import load_entries, load_entry
 from rolltree.lab.entry_family import FamilyVerdict, together
 from rolltree.lab.evidence_pages import found, overview
+from rolltree.lab.regimes import PREFIX, regime
 from rolltree.recipe.check import FROM_TASK
 from rolltree.recipe.compose import compose
 from rolltree.recipe.recipe import Card, Recipe
@@ -106,6 +107,8 @@ def _link(card: Card) -> str:
 def example_task(recipe: Recipe) -> str:
     """A task the recipe accepts: that of its evidence, else one with an environment where it needs one."""
     named = recipe.card.task or (recipe.card.evidence.task if recipe.card.evidence else "")
+    if named.startswith(PREFIX):
+        named = regime(named.removeprefix(PREFIX)).task
     parts = recipe.build()
     needs = parts.strategy.needs | parts.credit.needs
     return named or ("lookup" if needs & (TASK_NEEDS | FROM_TASK) else "countdown")
