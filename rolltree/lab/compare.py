@@ -20,8 +20,9 @@ from typing import Annotated, Any, cast
 import tyro
 from rich.console import Console
 
+from rolltree.amounts import Tokens, amount
 from rolltree.engine.protocol import reads_text
-from rolltree.lab.arms import Arm, amount, arms
+from rolltree.lab.arms import Arm, arms
 from rolltree.lab.contrast import (
     Contrast,
     Measure,
@@ -94,6 +95,7 @@ class CompareConfig:
     """Held-out items, the same at every evaluation and for every arm of a seed."""
     eval_samples: int = 8
     """Samples of each: the k of pass@k."""
+    max_tokens: Tokens | None = None
     out: Path = Path("runs/compare")
     """Folder for report.html and compare.json."""
     cache: Path = Path("runs/cache")
@@ -242,10 +244,13 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
 
         runner = TrainRunner()
     budget = amount(config.budget)
+    if config.max_tokens is not None and config.max_tokens < 1:
+        raise LabError(f"--max-tokens {config.max_tokens} ends every path at once; give a whole number of at least 1")
     conditions = Conditions(
         task=config.task, budget=budget, level=config.level, axis=config.axis,
         model=config.model or policy_of_task(config.task),
         eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
+        max_tokens=config.max_tokens,
     )  # fmt: skip
     for folder in (config.out, config.cache):
         _check_place(folder)

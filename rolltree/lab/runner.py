@@ -40,6 +40,8 @@ class Conditions:
     """Samples per held-out item: the k of pass@k."""
     end_items: int | None = None
     """Held-out items of the first and the last evaluation; None = as many as of the others."""
+    max_tokens: int | None = None
+    """Most policy tokens of a path; None = the task's own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ class Shelf:
         libraries = {name: value for name, value in versions() if name in ("torch", "numpy", "transformers", "machine")}
         whole = cast("dict[str, Any]", json.loads(json.dumps(asdict(spec))))
         del whole["arm"]["label"]
+        if spec.conditions.max_tokens is None:  # the content of a run that has no limit of its own
+            del whole["conditions"]["max_tokens"]
         files = files_of(spec.conditions)
         return {**whole, "code": self._hashes[made], "libraries": libraries, **({"files": files} if files else {})}
 
