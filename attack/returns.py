@@ -16,8 +16,8 @@ from attack.odd import VALUES
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
+from rolltree.rollout.failures import failures
 from rolltree.task.protocol import Item, Reply, Verdict
-from rolltree.train.failures import failures
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.parquet import load, save
 

@@ -22,6 +22,7 @@ COMMON = {
     "leaves": "Finished rollouts of each prompt.",
     "rounds": "Most rounds of sampling in a step.",
     "sampling_rounds": "Most rounds of sampling while filters leave the step short of prompts.",
+    "max_tokens": "Most policy tokens of a path; the task's own limit when left out.",
     "ways": "Branches of a fork.",
     "ddof": "1 divides the variance by the size of the group less one, 0 by its size.",
     "eps": "Added to a divisor so that it is never zero.",

@@ -1,4 +1,4 @@
-"""Texts of others in a terminal: every character that would do something there is shown as what it is."""
+"""Texts of others in a terminal: what would do something there is shown as what it is, and what is long is cut."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ _ACTS = re.compile(
 def visible(text: str) -> str:
     """The text with control pictures for control characters, and codes for what would act or cannot be written."""
     return _ACTS.sub(_shown, text)
+
+
+LONG = 600
+"""Characters of what somebody's code says that are shown."""
+
+
+def shortened(text: str, most: int = LONG) -> str:
+    """The text, or its beginning and its end with the count of what is left out between them."""
+    if len(text) <= most:
+        return text
+    end = most // 4
+    return f"{text[: most - end]} … ({len(text) - most:,} characters left out) … {text[-end:]}"
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from rolltree.amounts import amount
 from rolltree.control.plan import Uniform
 from rolltree.control.registry import controls
-from rolltree.lab.arms import Arm, amount, arms
+from rolltree.lab.arms import Arm, arms
 from rolltree.lab.compare import Comparison, compare
 from rolltree.lab.runner import Conditions, Runner, Shelf
 from rolltree.lab.sources import modules_of

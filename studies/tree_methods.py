@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from rolltree.lab.arms import amount, arms
+from rolltree.amounts import amount
+from rolltree.lab.arms import arms
 from rolltree.lab.compare import compare
 from rolltree.lab.runner import Conditions, Shelf
 from rolltree.lab.train_runner import TrainRunner

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import tyro
 
+from rolltree.amounts import TOKENS
 from rolltree.knob_help import COMMON, sentences
 
 _WORDS: dict[Any, str] = {bool: "", int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH", Any: "VALUE"}
@@ -71,7 +72,7 @@ def sections(
             prefixed = prefixes and tyro.conf.OmitArgPrefixes not in marks
             title = str(field.metadata.get("heading", field.name.capitalize()))
             inner += sections(kind, title, f"{prefix}{field.name}." if prefixed else prefix, prefixes=prefixes)
-        elif (word := _word(kind)) is not None:
+        elif (word := _word(kinds[field.name])) is not None:
             about = told.get(field.name) or COMMON.get(field.name, "")
             own.append(_option(field, kind, word, about=about, marks=marks, prefix=prefix))
     about = "" if not heading or heading == "Options" else _doc(shape)
@@ -126,6 +127,9 @@ def _bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def _word(kind: Any) -> str | None:
     """What stands for a value; None for what the command line does not offer."""
+    kind, marks = _bare(kind)
+    if TOKENS in marks:
+        return str(TOKENS.metavar)
     if kind in _WORDS:
         return _WORDS[kind]
     origin, inner = get_origin(kind), get_args(kind)

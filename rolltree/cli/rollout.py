@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal, cast
 
+from rolltree.amounts import Tokens
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
+from rolltree.cli.sampling import SamplingArguments
 from rolltree.cli.show import show_prompt, show_tree
-from rolltree.control.ledger import Budget, Limits
-from rolltree.engine.protocol import Engine, Sampling
+from rolltree.control.ledger import Budget, Limits, Spent
+from rolltree.engine.protocol import Engine
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.recipe import Recipe
 from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import Swapped
+from rolltree.rollout.failures import all_failed, failures, said_of, told
 from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Item, Task, about
-from rolltree.train.failures import all_failed, said_of
 from rolltree.tree import Forest
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
@@ -73,12 +75,8 @@ class RolloutArguments(ClusterArguments):
     """Which split the prompts are from."""
     seed: int = 0
     """Where chance starts; it also decides which prompts come first."""
-    temperature: float = 1.0
-    """Of sampling; 0 is greedy."""
-    top_p: float = 1.0
-    """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
-    decoded: int | None = None
-    """Most tokens to sample in all, each prefix counted once."""
+    decoded: Tokens | None = None
+    """Most tokens to sample in all, each prefix counted once (96000, 96k)."""
     use_answers: str = ""
     """Sample several answers at each call, go on with the best by a scorer: "entropy(answers=4)", confidence, verifier,
     "lookahead(rollouts=2)", or a judge as FILE.py:FUNCTION."""
@@ -107,6 +105,7 @@ def run(arguments: Sequence[str]) -> int:
                 RolloutArguments,
                 field(default_factory=RolloutArguments, metadata={"heading": "What to grow"}),
             ),
+            ("sampling", SamplingArguments, field(default_factory=SamplingArguments, metadata={"heading": "Sampling"})),
             ("data", DataFlags, field(default_factory=DataFlags, metadata={"heading": "Your own data"})),
             ("recipe", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
         ],
@@ -130,6 +129,7 @@ def _grow(parsed: Any) -> int:
     if asked.trust_remote_code:
         trust_code()
     _check(asked)
+    parsed.sampling.check()
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)
     recipe = parsed.recipe
     if asked.use_answers:
@@ -137,11 +137,10 @@ def _grow(parsed: Any) -> int:
     parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
-    budget = Budget(Limits(decoded=asked.decoded))
+    draw, placement = parsed.sampling.drawn(), place(asked.device, asked.dtype)
+    began = monotonic()
 
-    draw, placement = Sampling(temperature=asked.temperature, top_p=asked.top_p), place(asked.device, asked.dtype)
-
-    async def work(pool: PoolEngine | None, task: Task) -> tuple[Forest, Engine]:
+    async def work(pool: PoolEngine | None, task: Task) -> _Grown:
         if pool is not None and asked.speculate != "off":
             raise RolltreeError(f"--speculate {asked.speculate} is for --engine local in one process; drop --cluster")
         engine = pool or await choose_engine(
@@ -151,28 +150,45 @@ def _grow(parsed: Any) -> int:
         try:
             check(parts, engine, task)
             peers |= frozen_peers(parts.peers, asked.policy)
-            grown = await grow(
-                parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw, peers=peers
-            )
+            # Its clock runs from here: what it took to start an engine is said apart.
+            budget = Budget(Limits(decoded=asked.decoded), clock=monotonic)
+            start = monotonic() - began
+            forest = await grow(
+                parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw, peers=peers,
+                max_tokens=parsed.sampling.max_tokens,
+            )  # fmt: skip
+            grown = _Grown(forest, engine, budget.spent, start)
         finally:
             for each in (engine, *peers.values()):
                 await each.close()
-        return grown, engine
+        return grown
 
     with ExitStack() as stack:
         pool, answering = None, task
         if asked.cluster:
             pool, answering = stack.enter_context(placed(asked, asked.policy, task, engine=asked.engine))
-        forest, engine = asyncio.run(work(pool, answering))
-    return _shown(asked, task, items[0], forest, engine, budget)
+        grown = asyncio.run(work(pool, answering))
+    return _shown(asked, task, items[0], grown)
 
 
-def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, engine: Engine, budget: Budget) -> int:
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """What was grown, and what it cost."""
+
+    forest: Forest
+    engine: Engine
+    spent: Spent
+    start: float
+    """Seconds until the engine stood."""
+
+
+def _shown(asked: RolloutArguments, task: Task, first: Item, grown: _Grown) -> int:
     """Save and print what was grown; the exit code is 1 where every rollout failed."""
     from rolltree.cluster.pool import PoolEngine
     from rolltree.generate.roles import is_side
     from rolltree.train.prompt import prompt_of
 
+    forest, engine, spent = grown.forest, grown.engine, grown.spent
     if asked.out is not None:
         save(forest, asked.out, states="drop")
     if asked.jsonl is not None:
@@ -184,21 +200,22 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, forest: Forest, eng
         "trees": len(main),
         "leaves": len(leaves),
         "failed": sum(leaf.status == "failed" for leaf in leaves),
-        "decoded": budget.spent.decoded,
-        "prefilled": budget.spent.prefilled,
+        "decoded": spent.decoded,
+        "prefilled": spent.prefilled,
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
-        "seconds": round(budget.spent.seconds, 3),
+        "seconds": round(spent.seconds, 3),
+        "engine_start_seconds": round(grown.start, 3),
     }
     if len(forest) > len(main):
         numbers |= {"side_trees": len(forest) - len(main)}
-        numbers |= {f"tokens_of_{role}": tokens for role, tokens in budget.spent.by_role.items()}
+        numbers |= {f"tokens_of_{role}": tokens for role, tokens in spent.by_role.items()}
     if failed := said_of(forest):
         print(f"rolltree: {visible(failed)}", file=sys.stderr)
     ended = 1 if all_failed(forest) else 0
     if isinstance(engine, PoolEngine):
         numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
     if asked.json:
-        emit({**numbers, "why": failed} if failed else numbers)
+        emit({**numbers, "why": told(*failures(forest))} if failed else numbers)
         return ended
     out = console()
     for line in about(task).splitlines():
@@ -217,10 +234,6 @@ def _check(asked: RolloutArguments) -> None:
     at_least(1, items=asked.items)
     at_most(1_000_000, items=asked.items)
     at_least(0, show=asked.show)
-    if not (math.isfinite(asked.temperature) and asked.temperature >= 0):
-        raise RolltreeError(f"--temperature {asked.temperature} samples nothing; give a number of 0 (greedy) or more")
-    if not 0 < asked.top_p <= 1:
-        raise RolltreeError(f"--top-p {asked.top_p} makes no sense; give a number above 0 and at most 1 (no limit)")
     for option, path in (("--out", asked.out), ("--jsonl", asked.jsonl)):
         if path is not None and path.exists():
             raise RolltreeError(f"{option} {path} exists and is kept as it is; give another name")

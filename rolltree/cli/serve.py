@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rolltree.amounts import Tokens
 from rolltree.cli.common import at_least, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
 from rolltree.errors import RolltreeError
@@ -59,7 +60,7 @@ class ServeArguments(ClusterArguments):
     """In which type: auto (bfloat16 on a GPU, float32 on a processor), float32 or bfloat16."""
     strategy: str = ""
     """Answer each call by this recipe's search (rolltree recipes), with knobs in brackets: "best_of_n(n=16)"."""
-    strategy_tokens: int | None = None
+    strategy_tokens: Tokens | None = None
     """Most tokens that a search may sample for one answer; as many as the recipe wants when left out."""
     searches: Path | None = None
     """Save the trees of the searches here as Parquet at the end."""
@@ -80,7 +81,7 @@ class ServeArguments(ClusterArguments):
     """Which port; 0 takes a free one."""
     token: str = ""
     """What clients show as their key; made up and printed where one is needed and none is given."""
-    max_tokens: int = 1024
+    max_tokens: Tokens = 1024
     """Tokens of an answer where the client names no limit."""
     concurrent: int = 256
     """Calls that are sampled at once; others wait."""
@@ -90,7 +91,7 @@ class ServeArguments(ClusterArguments):
     """A session that is silent for longer has failed."""
     session_calls: int = 1000
     """Most calls of one session."""
-    session_tokens: int = 1_000_000
+    session_tokens: Tokens = 1_000_000
     """Most sampled tokens of one session."""
     out: Path | None = None
     """Save the forest here as Parquet at the end."""

@@ -11,7 +11,7 @@ from rich.tree import Tree as Branch
 
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
-from rolltree.visible import visible
+from rolltree.visible import shortened, visible
 
 if TYPE_CHECKING:
     from rolltree.train.prompt import TokenizedPrompt
@@ -39,7 +39,7 @@ def show_tree(tree: Tree, decode: Callable[[Array], str], console: Console, *, w
     for event in tree.events:
         if event.kind in _TOLD:
             where = "" if event.node is None else f" at node {event.node}"
-            console.print(Text(visible(f"  {event.kind}{where}: {event.why}"), style="dim"))
+            console.print(Text(visible(f"  {event.kind}{where}: {shortened(event.why)}"), style="dim"))
 
 
 HEAD, TAIL = 48, 24

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from rolltree.amounts import Tokens
 from rolltree.cli.common import at_least, at_most, emit, first_name, parse
 from rolltree.cli.placed import asked_task, with_policy
+from rolltree.cli.sampling import SamplingArguments
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.recipe.registry import RECIPES
@@ -70,13 +71,9 @@ class SolveArguments:
     role: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Let another model speak as a role: --role judge=MODEL, once for each role; a name, a folder or a hub id. A role
     that is not named speaks with the policy."""
-    temperature: float = 1.0
-    """Of sampling; 0 is greedy."""
-    top_p: float = 1.0
-    """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
-    item_tokens: int | None = None
+    item_tokens: Tokens | None = None
     """Most tokens to sample for an item, over all roles; as many as the method wants when left out."""
-    run_tokens: int | None = None
+    run_tokens: Tokens | None = None
     """Most tokens to sample in all; items that are not begun by then stay unanswered."""
     at_once: int = 16
     """Items that are answered side by side; no answer depends on it."""
@@ -99,6 +96,7 @@ def run(arguments: Sequence[str]) -> int:
         "SolveCommand",
         [
             ("asked", SolveArguments, field(default_factory=SolveArguments, metadata={"heading": "What to answer"})),
+            ("sampling", SamplingArguments, field(default_factory=SamplingArguments, metadata={"heading": "Sampling"})),
             ("data", DataFlags, field(default_factory=DataFlags, metadata={"heading": "Your own data"})),
             ("recipe", made, field(default_factory=made, metadata={"heading": f"Knobs of {name}"})),
         ],
@@ -119,6 +117,8 @@ def _solve(name: str, parsed: Any) -> int:
 
     asked: SolveArguments = with_policy(parsed.asked)
     _check(asked)
+    drawn: SamplingArguments = parsed.sampling
+    drawn.check()
     if asked.trust_remote_code:
         trust_code()
     speakers = roles_of(asked.role)
@@ -129,7 +129,7 @@ def _solve(name: str, parsed: Any) -> int:
     told = {
         "method": name, "knobs": asdict(parsed.recipe), "task": address, "level": task.level, "model": asked.policy,
         "engine": asked.engine, "seed": asked.seed, "items_from": asked.items_from, "items": asked.items,
-        "item_tokens": asked.item_tokens, "temperature": asked.temperature, "top_p": asked.top_p,
+        "item_tokens": asked.item_tokens, **asdict(drawn),
     }  # fmt: skip
     if speakers:
         told["roles"] = speakers
@@ -142,7 +142,7 @@ def _solve(name: str, parsed: Any) -> int:
     heard = _Heard(asked, folder, len(items), answers, speakers)
 
     async def work() -> None:
-        draw = Sampling(temperature=asked.temperature, top_p=asked.top_p)
+        draw = drawn.drawn()
         engine, peers, roles = await _engines(asked, parts, speakers, draw)
         try:
             check(parts, engine, task)
@@ -151,7 +151,7 @@ def _solve(name: str, parsed: Any) -> int:
             await solve(
                 parts.strategy, engine, task, [(i, item) for i, item in items if i not in known], seed=asked.seed,
                 tokens=asked.item_tokens, total=budget, sampling=draw, peers=peers, roles=roles, at_once=asked.at_once,
-                done=heard.add,
+                max_tokens=drawn.max_tokens, done=heard.add,
             )  # fmt: skip
         finally:
             for each in (engine, *peers.values(), *roles.values()):
@@ -165,7 +165,7 @@ def _solve(name: str, parsed: Any) -> int:
     numbers = report(answers, len(items), budget.spent.by_role)
     if folder is not None:
         folder.close(numbers)
-    return _said(asked, numbers, [a.error for a in answers])
+    return _said(asked, numbers, answers)
 
 
 async def _engines(
@@ -229,8 +229,8 @@ def roles_of(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _said(asked: SolveArguments, numbers: Mapping[str, Any], errors: Sequence[str]) -> int:
-    """Print the report; the exit code is 1 where every tree crashed."""
+def _said(asked: SolveArguments, numbers: Mapping[str, Any], answers: Sequence[SolvedItem]) -> int:
+    """Print the report; the exit code is 1 where every rollout failed or its tree crashed."""
     if asked.json:
         emit(numbers)
     else:
@@ -238,10 +238,11 @@ def _said(asked: SolveArguments, numbers: Mapping[str, Any], errors: Sequence[st
         said = "  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items())
         # Answers went to stdout, and the report must not stand among them.
         print(said, file=sys.stderr if asked.out is None else sys.stdout)
-    crashed = [error for error in errors if error]
-    if crashed:
-        print(f"rolltree: {len(crashed)} trees crashed; the first: {visible(crashed[0])}", file=sys.stderr)
-    return 1 if crashed and len(crashed) == len(errors) else 0
+    from rolltree.rollout.solve import said_of_answers
+
+    if said := said_of_answers(answers):
+        print(f"rolltree: {visible(said)}", file=sys.stderr)
+    return 1 if answers and all(a.lost for a in answers) else 0
 
 
 def _progress(answers: Sequence[Any], asked: int) -> None:
@@ -262,7 +263,3 @@ def _check(asked: SolveArguments) -> None:
     for option, value in (("--item-tokens", asked.item_tokens), ("--run-tokens", asked.run_tokens)):
         if value is not None and value < 1:
             raise RolltreeError(f"{option} {value} buys no answer; give a whole number of at least 1")
-    if not (math.isfinite(asked.temperature) and asked.temperature >= 0):
-        raise RolltreeError(f"--temperature {asked.temperature} samples nothing; give a number of 0 (greedy) or more")
-    if not 0 < asked.top_p <= 1:
-        raise RolltreeError(f"--top-p {asked.top_p} makes no sense; give a number above 0 and at most 1 (no limit)")

@@ -20,7 +20,7 @@ from rolltree.doctor.run import CheckedRun, DoctorError, open_run, settings_of
 from rolltree.errors import RolltreeError
 from rolltree.metrics import old_names
 from rolltree.metrics.log import forget_after, read_lines, read_metrics
-from rolltree.train.failures import KIND, failures
+from rolltree.rollout.failures import KIND, failures
 from rolltree.train.loop import RunEvent
 
 FILE = "findings.jsonl"

@@ -18,7 +18,7 @@ from rolltree.metrics.registry import value_in
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.step import Family, family_of
 from rolltree.policy.tokenizer_file import model_tokenizer, saved_tokenizers
-from rolltree.train.failures import KIND
+from rolltree.rollout.failures import KIND
 from rolltree.tree import jsonl
 from rolltree.tree.archive import open_forest
 from rolltree.tree.json_text import read_json

@@ -13,7 +13,8 @@ from rolltree.doctor.level import WINDOW
 from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked
 from rolltree.metrics.usage import BREAKERS
-from rolltree.train.failures import KIND
+from rolltree.rollout.failures import KIND
+from rolltree.visible import shortened
 
 
 @detector(
@@ -45,7 +46,7 @@ def crashes(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: 
         what = max(causes, key=lambda name: causes[name])
         said = f", most often the {what}" if causes[what] > 0 else ""
         told = [why for step, why in run.causes() if step >= spell.start]
-        said += f', as in "{told[-1]}"' if told else ""
+        said += f', as in "{shortened(told[-1])}"' if told else ""
         yield Symptom(
             spell.start, spell.severity, f"{spell.value:.1%} of the rollouts failed{said} (limit {most:.1%})",
             {"rollout/failed_share": spell.value, **{f"rollout/failed/{n}": c for n, c in causes.items() if c},
@@ -65,7 +66,8 @@ def _when_measured(run: CheckedRun, most: float, worse: float) -> Iterator[Sympt
     if lost > most:
         yield Symptom(
             step, "critical" if lost > worse else "warning",
-            f'{lost:.1%} of the rollouts of the last evaluation failed, as in "{told[-1]["why"]}" (limit {most:.1%})',
+            f"{lost:.1%} of the rollouts of the last evaluation failed, "
+            f'as in "{shortened(told[-1]["why"])}" (limit {most:.1%})',
             {"eval/failed": float(told[-1]["failed"]), "most": most, "worse": worse},
         )  # fmt: skip
 

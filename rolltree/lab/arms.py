@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -13,7 +12,6 @@ from rolltree.recipe.swap import named
 
 Value = int | float | str | bool | None | tuple[int | float | str, ...]
 Knobs = tuple[tuple[str, Value], ...]
-_SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +22,6 @@ class Arm:
     label: str
     recipe: str
     knobs: Knobs = ()
-
-
-def amount(text: str | float) -> float:
-    """A budget as people write it: 300k, 1.5M, 20000."""
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmg]?)\s*", str(text).lower())
-    if not found or float(found[1]) <= 0:
-        raise LabError(f"cannot read the budget {text!r}: write a number above 0, as in 300k, 1.5M or 20000")
-    return float(found[1]) * _SIZES[found[2]]
 
 
 def setting(text: str) -> tuple[str, Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -135,7 +135,7 @@ class Claim:
         """Hashes of what the claim rests on: both recipes' own modules, the regime, and the check with what it uses."""
         out = dict[str, str]() if self.name in SYSTEMS else _recipe_hashes(self.recipe)
         if self.regime:
-            asked = {name: repr(value) for name, value in asdict(self.conditions()).items()}
+            asked = {name: repr(value) for name, value in self.conditions().told().items()}
             out[self.question.task] = combined(asked | {"knobs": repr(knobs_of(self.regime))})
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)

@@ -20,8 +20,9 @@ from typing import Annotated, Any, cast
 import tyro
 from rich.console import Console
 
+from rolltree.amounts import Tokens, amount
 from rolltree.engine.protocol import reads_text
-from rolltree.lab.arms import Arm, amount, arms
+from rolltree.lab.arms import Arm, arms
 from rolltree.lab.contrast import (
     Contrast,
     Measure,
@@ -98,6 +99,7 @@ class CompareConfig:
     """Held-out items, the same at every evaluation and for every arm of a seed."""
     eval_samples: int = 8
     """Samples of each: the k of pass@k."""
+    max_tokens: Tokens | None = None
     out: Path = Path("runs/compare")
     """Folder for report.html and compare.json."""
     cache: Path = Path("runs/cache")
@@ -245,6 +247,8 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
+    if config.max_tokens is not None and config.max_tokens < 1:
+        raise LabError(f"--max-tokens {config.max_tokens} ends every path at once; give a whole number of at least 1")
     if config.regime:
         config, conditions = in_regime(config)
     else:
@@ -252,6 +256,7 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
             task=config.task, budget=amount(config.budget), level=config.level, axis=config.axis,
             model=config.model or policy_of_task(config.task),
             eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
+            max_tokens=config.max_tokens,
         )  # fmt: skip
     for folder in (config.out, config.cache):
         _check_place(folder)
@@ -281,7 +286,7 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
     return 0 if len(result.seeds) == config.seeds else 130
 
 
-BROUGHT = ("task", "level", "model", "axis", "eval_every", "eval_items", "eval_samples", "frozen")
+BROUGHT = ("task", "level", "model", "axis", "eval_every", "eval_items", "eval_samples", "max_tokens", "frozen")
 """What a regime says of a comparison, so that nobody else may."""
 
 

@@ -24,7 +24,7 @@ from rolltree.lab.trace import LabError, Trace, TraceTally
 from rolltree.lab.train_runner import LoadTask, TrainRunner
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts
-from rolltree.rollout.solve import SolvedItem, report, solve
+from rolltree.rollout.solve import SolvedItem, report, said_of_answers, solve
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
 from rolltree.train.peers import frozen_peers
@@ -90,10 +90,12 @@ class FrozenRunner:
         lines = sorted(answers, key=lambda a: a.index)
         (folder / "answers.jsonl").write_text("".join(f"{json.dumps(asdict(a))}\n" for a in lines), encoding="utf-8")
         numbers = report(answers, on.eval_items)
+        if numbers["accuracy"] is None:
+            raise LabError(f"{spec.arm.label!r}, seed {spec.seed}: {unjudged(answers, on.task)}")
         row: dict[str, float] = {
             # What it was given is where it stands; what it spent is told beside.
             "decoded": on.budget, "trained": 0.0, "seconds": time.monotonic() - began,
-            "pass@1": float(numbers["accuracy"] or 0.0), f"pass@{on.eval_samples}": float(numbers["any_right"] or 0.0),
+            "pass@1": float(numbers["accuracy"]), f"pass@{on.eval_samples}": float(numbers["any_right"]),
             "budget/decoded": float(numbers["decoded"]),
         } | moved  # fmt: skip
         tallies = {a.id: TraceTally(1, int((a.score or 0.0) >= 1)) for a in answers}
@@ -121,7 +123,7 @@ class FrozenRunner:
         try:
             await solve(
                 parts.strategy, engine, task, items, seed=spec.seed, tokens=tokens_each(spec), total=account,
-                peers=peers, done=done,
+                peers=peers, max_tokens=on.max_tokens, done=done,
             )  # fmt: skip
         finally:
             for each in (engine, *peers.values()):
@@ -131,6 +133,15 @@ class FrozenRunner:
                 f"{spec.arm.label!r} crashed on {len(crashed)} of {len(answers)} items; the first: {crashed[0].error}"
             )
         return answers, counted(spec.arm.recipe, grown, account)
+
+
+def unjudged(answers: Sequence[SolvedItem], task: str) -> str:
+    """Why no answer could be judged, and what helps."""
+    if said := said_of_answers(answers):
+        return f"nothing could be judged, because {said}; mend the task or the engine"
+    if any(a.leaves for a in answers):
+        return f"nothing could be judged: the {len(answers)} items of {task} have no answers; give some that have them"
+    return f"nothing could be judged: no rollout of {len(answers)} items was finished; raise --budget"
 
 
 def tokens_each(spec: Spec) -> int:

@@ -40,6 +40,13 @@ class Conditions:
     """Samples per held-out item: the k of pass@k."""
     end_items: int | None = None
     """Held-out items of the first and the last evaluation; None = as many as of the others."""
+    max_tokens: int | None = None
+    """Most policy tokens of a path; None = the task's own limit."""
+
+    def told(self) -> dict[str, Any]:
+        """As plain values; a limit that is not set is left out, as in runs from before there was one."""
+        out = asdict(self)
+        return out if self.max_tokens is not None else {k: v for k, v in out.items() if k != "max_tokens"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,7 @@ class Shelf:
         libraries = {name: value for name, value in versions() if name in ("torch", "numpy", "transformers", "machine")}
         whole = cast("dict[str, Any]", json.loads(json.dumps(asdict(spec))))
         del whole["arm"]["label"]
+        whole["conditions"] = spec.conditions.told()
         files = files_of(spec.conditions)
         return {**whole, "code": self._hashes[made], "libraries": libraries, **({"files": files} if files else {})}
 

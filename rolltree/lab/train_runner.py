@@ -123,6 +123,7 @@ def settings(spec: Spec) -> TrainConfig:
         eval_items=on.eval_items,
         eval_samples=on.eval_samples,
         end_items=on.end_items,
+        max_tokens=on.max_tokens,
         keep_checkpoints=1,
     )
     own = dict(_knobs(spec, "train") + _knobs(spec, "optim"))

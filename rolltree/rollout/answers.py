@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,6 +83,7 @@ def read_answers(path: Path) -> list[SolvedItem]:
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     out: list[SolvedItem] = []
     names = {f.name for f in fields(SolvedItem)}
+    needed = {f.name for f in fields(SolvedItem) if f.default is f.default_factory is MISSING}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -90,7 +91,7 @@ def read_answers(path: Path) -> list[SolvedItem]:
             row = read_json(line)
         except ValueError:
             row = None
-        if isinstance(row, dict) and set(cast("dict[str, Any]", row)) == names:
+        if isinstance(row, dict) and needed <= set(cast("dict[str, Any]", row)) <= names:
             out.append(SolvedItem(**cast("dict[str, Any]", row)))
         elif number < len(lines):  # behind the last one no newline stands: it was being written
             raise AnswersError(f"{path} line {number} is no answer of solve; remove the line or the folder")

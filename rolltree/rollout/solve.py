@@ -20,8 +20,10 @@ from rolltree.generate.patience import first_of
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.metrics.waves import FIRST_WAVE, LAST_WAVE, regression
+from rolltree.rollout.failures import failures, told
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Node, Tree
+from rolltree.visible import shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,13 @@ class SolvedItem:
     """The same in its last wave."""
     error: str = ""
     """Why growing its tree crashed; "" = it did not."""
+    why: str = ""
+    """What the first of its broken rollouts said; "" = none broke."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing came of it because its tree crashed, or every rollout broke."""
+        return bool(self.error) or (self.failed > 0 and self.leaves == 0)
 
 
 async def solve(
@@ -75,12 +84,14 @@ async def solve(
     peers: Mapping[str, Engine] | None = None,
     roles: Mapping[str, Engine] | None = None,
     at_once: int = 16,
+    max_tokens: int | None = None,
     done: Callable[[SolvedItem, Forest], None],
 ) -> None:
     """Answer items (each with its index), `at_once` of them side by side; `done` is told of each with its trees.
 
     `tokens` bounds what is decoded for an item by all roles together, `total` the whole run. `roles` are models that
-    speak as a role (a judge, a thinker); every other role speaks with the engine.
+    speak as a role (a judge, a thinker); every other role speaks with the engine. `max_tokens` bounds a path, as in
+    `grow`.
     """
     run = total or Budget()
     todo = iter(items)
@@ -92,7 +103,7 @@ async def solve(
             account = run.child(item.id, Limits(decoded=tokens))
             forest = await grow(
                 strategy, engine, task, [item], seed=seed, budget=account, per_prompt=Limits(decoded=tokens),
-                sampling=sampling, peers=peers, roles=roles,
+                sampling=sampling, peers=peers, roles=roles, max_tokens=max_tokens,
             )  # fmt: skip
             done(answered(index, item, forest, engine.codec, account), forest)
 
@@ -121,6 +132,7 @@ def answered(index: int, item: Item, forest: Forest, channel: Channel, account: 
         sum(n.status == "failed" for n in tree), spent.decoded, spent.prefilled, spent.env_steps, spent.judge_calls,
         None if not known else max(known) >= 1, operators, tree.root.scores.get(FIRST_WAVE),
         tree.root.scores.get(LAST_WAVE), str(tree.notes.get("failed", "")),
+        failures([tree])[2],
     )  # fmt: skip
 
 
@@ -131,6 +143,17 @@ def text_of(tree: Tree, leaf: Node, channel: Channel) -> str:
     path = tree.path(leaf)
     start = max(i for i, node in enumerate(path) if node.role == "prompt")
     return "".join(channel.decode(node.actions) for node in path[start + 1 :])
+
+
+def said_of_answers(answers: Sequence[SolvedItem]) -> str:
+    """One line about trees that crashed and rollouts that broke; empty where there are none."""
+    crashed = [a.error for a in answers if a.error]
+    broke = [a for a in answers if a.failed and not a.error]
+    lines = [f"{len(crashed)} trees crashed; the first: {shortened(crashed[0])}"] if crashed else []
+    if broke:
+        failed = sum(a.failed for a in answers)
+        lines.append(told(failed, failed + sum(a.leaves for a in answers), shortened(broke[0].why)))
+    return "; ".join(lines)
 
 
 def report(answers: Sequence[SolvedItem], asked: int, roles: Mapping[str, int] | None = None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any
 
+from rolltree.amounts import Tokens
 from rolltree.control.schedule import preset
 from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.knobs import check_instance
@@ -88,9 +89,8 @@ class TrainConfig:
     optim: Optim = field(default_factory=Optim, metadata={"heading": "The optimizer"})
     temperature: float = 1.0
     """Of sampling during training."""
-    max_tokens: int | None = None
-    """Policy tokens per path."""
-    token_budget: int = 2048
+    max_tokens: Tokens | None = None
+    token_budget: Tokens = 2048
     """Most tokens in one micro-batch; their gradients are summed. Small ones stay in a processor's cache (up to a fifth
     faster than 8,192); raise it on a GPU."""
     held: int = 4
@@ -117,7 +117,7 @@ class TrainConfig:
     gradient_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass instead of keeping them: less memory, a third more
     work."""
-    piece: int = 0
+    piece: Tokens = 0
     """Most tokens of a micro-batch computed at once, depth first; keys and values of what stands above are kept. A tree
     beyond `token_budget` is then one micro-batch instead of several that each read its trunk. 0 = at once."""
     staleness: int = 0
@@ -126,8 +126,8 @@ class TrainConfig:
     scheduler: str = ""
     """How rollouts and training overlap, as in a published system: areal, april, verl, slime, rollart or dart
     (docs/howto/async.md), or not: sync, one batch after the other. "" = the recipe's own, for most of them sync."""
-    decoded: int | None = None
-    """Stop after the step in which this many tokens have been sampled in all."""
+    decoded: Tokens | None = None
+    """Stop after the step in which this many tokens have been sampled in all (96000, 96k)."""
     seconds: float | None = None
     """Stop after the step in which this much time has passed, earlier parts of a resumed run included."""
     eval_every: int = 10

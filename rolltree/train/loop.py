@@ -32,6 +32,7 @@ from rolltree.rollout.collector import Collector
 from rolltree.rollout.control_state import ControlState
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.executor import RolloutExecutor
+from rolltree.rollout.failures import all_failed
 from rolltree.rollout.scheduled import fitted, schedule_of
 from rolltree.task.protocol import Task
 from rolltree.train.apart import credit_apart
@@ -39,7 +40,6 @@ from rolltree.train.backward import StepKnobs
 from rolltree.train.config import TrainConfig
 from rolltree.train.corrected import corrected
 from rolltree.train.evaluate import evaluate
-from rolltree.train.failures import all_failed
 from rolltree.train.gather import Reread, check_mismatch
 from rolltree.train.optimizer import optim_at
 from rolltree.train.peers import PeerPolicy, paths_by, written_by

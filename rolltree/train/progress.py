@@ -17,9 +17,10 @@ from types import TracebackType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rolltree.metrics.log import MetricsLog
+from rolltree.rollout.failures import KIND, failures, said_of
+from rolltree.task.data.printed import LOG as PRINTED
 from rolltree.terminal import Terminal
 from rolltree.train.config import TrainConfig
-from rolltree.train.failures import KIND, failures, said_of
 from rolltree.train.loop import LAPS, RunEvent
 from rolltree.tree.atomic import naming
 from rolltree.visible import visible
@@ -56,15 +57,18 @@ class Reporter:
         self._spoke = 0.0
         self._told = set[str]()
         self._heard = _Heard(self)
+        self._printed = _Printed(self)
         self._saying = threading.Lock()
 
     def __enter__(self) -> Reporter:
         self._bar.start()
         _WARNINGS.addHandler(self._heard)
+        PRINTED.addHandler(self._printed)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         _WARNINGS.removeHandler(self._heard)
+        PRINTED.removeHandler(self._printed)
         self._bar.stop()
         with suppress(OSError) if error is not None else nullcontext():  # what went wrong first is the news
             self._last_words(error)
@@ -151,6 +155,18 @@ class _Heard(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
         self._reporter.warn(record.getMessage())
+
+
+class _Printed(logging.Handler):
+    """Writes down what rewards print; where the run prints they have shown it themselves."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__()
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One call."""
+        self._reporter.say(record.getMessage(), shown=False)
 
 
 def _step_line(live: RunEvent, config: TrainConfig) -> str:

@@ -23,13 +23,13 @@ from rolltree.recipe.check import check
 from rolltree.recipe.compose import Course, moving
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.rollout.cursor import Cursor
+from rolltree.rollout.failures import all_failed
 from rolltree.rollout.scheduled import schedule_of
 from rolltree.rollout.widths import check_batch, check_width
 from rolltree.task.protocol import Task, about, distinct, spoken_by
 from rolltree.train.backward import DivergedError
 from rolltree.train.checkpoint import latest
 from rolltree.train.config import TrainConfig, TrainError, check_optim
-from rolltree.train.failures import all_failed
 from rolltree.train.fits import check_fits
 from rolltree.train.given import course_of, task_of, with_knobs
 from rolltree.train.keep import as_json, check_same, keep_offender, load_run, save_run

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -160,6 +161,42 @@ def test_rollouts_are_shown_saved_and_counted(tmp_path: Path, capsys: pytest.Cap
     assert "fork at node" in shown
     assert main([*asked, "--decoded", "20", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decoded"] <= 20
+
+
+def test_the_seconds_of_rollouts_begin_when_the_engine_stands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rolltree.cli import rollout
+    from rolltree.engine import choose
+
+    now = 0.0
+    made = choose.choose_engine
+
+    async def slow(*asked: Any, **more: Any) -> Any:
+        nonlocal now
+        engine = await made(*asked, **more)
+        now += 257.0
+        return engine
+
+    monkeypatch.setattr(choose, "choose_engine", slow)
+    monkeypatch.setattr(rollout, "monotonic", lambda: now)
+    assert main(["rollout", "grpo", "--task", "countdown", "--items", "1", "--group", "2", "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers["seconds"] == 0
+    assert numbers["engine_start_seconds"] == 257
+
+
+def test_no_path_is_longer_than_max_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--task", "countdown", "--items", "2", "--max-tokens", "5", "--json"]
+    assert main(["rollout", "grpo", "--group", "3", *asked]) == 0
+    assert json.loads(capsys.readouterr().out)["decoded"] <= 2 * 3 * 5
+    assert main(["solve", "best_of_n", "--n", "3", *asked]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["leaves_per_item"] == 3
+    assert told["decoded"] <= 2 * 3 * 5
+    for verb, method in (("rollout", "grpo"), ("solve", "mcts"), ("compare", "grpo")):
+        assert main([verb, method, "--max-tokens", "0"]) == 2
+        assert "--max-tokens 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("task", ["grid", "lookup", "sql", "calculator", "spoken:grid", "planned:grid"])

@@ -19,6 +19,15 @@ def crash(completions, answer, **kwargs):
 def sometimes(completions, **kwargs):
     return [1.0 / (len(completions[0]) < 6)]
 """
+LONG = """
+def essay(completions, answer, **columns):
+    if completions[0] != answer[0]:
+        raise ValueError("word " * 5000)
+    return [1.0]
+def loud(completions, **columns):
+    print("loud " * 5000, end="")
+    return [len(completions[0])]
+"""
 SMALL = "--steps 2 --prompts 4 --group 2 --eval-every 2 --eval-samples 2 --threads 1 --doctor 1"
 
 
@@ -86,6 +95,51 @@ def test_where_nothing_can_be_judged_a_run_ends_and_a_rollout_fails(here, capsys
     out = capsys.readouterr()
     assert "KeyError: 'gone' (mine.py line 4)" in json.loads(out.out)["why"]
     assert "2 of 2 rollouts failed" in out.err
+    assert run("solve best_of_n --task never.jsonl --items-from train --reward mine.py:crash --items 2 --n 2") == 1
+    out = capsys.readouterr()
+    assert "KeyError: 'gone' (mine.py line 4)" in out.err
+    assert "4 of 4 rollouts failed; the first: the verifier: RewardCrashError" in out.err
+    assert all("KeyError" in json.loads(line)["why"] for line in out.out.splitlines())
+
+
+def test_a_long_exception_is_cut_where_it_is_read_and_whole_in_the_log(here, capsys):
+    (here / "long.py").write_text(LONG)
+    (here / "never.jsonl").write_text("".join(f'{{"prompt": "{i}+1=", "answer": "no"}}\n' for i in range(9)))
+    assert run("rollout grpo --task never.jsonl --reward long.py:essay --items 1 --group 2") == 1
+    out = capsys.readouterr()
+    assert len(out.err) < 1000
+    assert "characters left out) … " in out.err
+    assert "(long.py line 4)" in out.err
+    assert "word " * 300 not in " ".join(out.out.split())
+    assert run("rollout grpo --task never.jsonl --reward long.py:essay --items 1 --group 2 --json") == 1
+    assert "word " * 1000 in json.loads(capsys.readouterr().out)["why"]
+    assert run(f"train grpo --task never.jsonl --reward long.py:essay {SMALL} --out r") == 2
+    assert len(capsys.readouterr().err) < 6000
+    lines = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert all("word " * 1000 in line["why"] for line in lines if line["kind"] == "failures")
+
+
+def test_what_a_reward_prints_is_cut_where_the_run_prints_and_whole_in_its_log(here, capsys):
+    (here / "long.py").write_text(LONG)
+    assert run(f"train grpo --task sums.jsonl --reward long.py:loud {SMALL} --out r") == 0
+    out = capsys.readouterr()
+    assert "loud " * 300 in out.out
+    assert "loud " * 1000 not in out.out
+    assert "the reward long.py:loud printed 25,000 characters, 2,000 of them shown; log.txt has the rest" in out.out
+    assert "loud " * 4999 in (here / "r" / "log.txt").read_text()
+    print("x" * 3000)  # what no reward prints stands as it is
+    assert capsys.readouterr().out == "x" * 3000 + "\n"
+
+
+def test_frozen_arms_that_nothing_judged_are_no_zero(here, capsys):
+    (here / "never.jsonl").write_text("".join(f'{{"prompt": "{i}+1=", "answer": "no"}}\n' for i in range(9)))
+    asked = "compare best_of_n --frozen --budget 2k --eval-items 2 --seeds 1 --holdout 0.3 --task"
+    assert run(f"{asked} never.jsonl --reward mine.py:crash") == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "nothing could be judged, because " in said
+    assert "rollouts failed; the first: the verifier: RewardCrashError" in said
+    assert run(f"{asked} sums.jsonl --reward none") == 2
+    assert "the 2 items of sums.jsonl" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,8 @@
 
 import pytest
 
-from rolltree.lab.arms import Arm, amount, arms, setting, swept
+from rolltree.lab.arms import Arm, arms, setting, swept
 from rolltree.lab.trace import LabError
-
-
-@pytest.mark.parametrize(("text", "value"), [("300k", 3e5), ("1.5M", 1.5e6), ("20000", 2e4), (50, 50.0), ("2e3", 2e3)])
-def test_amounts(text, value):
-    assert amount(text) == value
-
-
-@pytest.mark.parametrize("text", ["", "k", "-3", "0", "3x", "three"])
-def test_bad_amounts(text):
-    with pytest.raises(LabError, match="300k"):
-        amount(text)
 
 
 def test_values_have_their_types():

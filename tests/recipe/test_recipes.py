@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rolltree.cli.rollout import RolloutArguments as Rollout
+from rolltree.cli.sampling import SamplingArguments
 from rolltree.cli.solve import SolveArguments as Solve
 from rolltree.cli.train import TrainArguments as Train
 from rolltree.contract.tiny import Walk
@@ -75,7 +76,7 @@ def test_unknown_names_suggest_the_near_one(name: str, knobs: dict[str, int], sa
 @pytest.mark.parametrize("card", list_recipes(), ids=lambda c: c.name)
 def test_no_knob_has_the_name_of_a_command_line_option(card) -> None:  # pyright: ignore
     """`rolltree rollout`, `solve` and `train` show a recipe's knobs beside their own."""
-    taken = {f.name for owner in (Rollout, Solve, Train, TrainConfig, Optim) for f in fields(owner)}
+    taken = {f.name for owner in (Rollout, SamplingArguments, Solve, Train, TrainConfig, Optim) for f in fields(owner)}
     assert not taken & knobs_of(card.name).keys()
 
 

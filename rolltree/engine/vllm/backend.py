@@ -121,8 +121,10 @@ class VllmBackend:
         await self._llm.wake_up()
 
     async def close(self) -> None:
-        """End vLLM's processes."""
-        self._llm.shutdown()
+        """End vLLM's processes and let go of it: kept until Python ends, it would be deleted among emptied modules."""
+        if self._llm is not None:
+            self._llm.shutdown()
+        self._llm = self._transfer = self._adapters = None
 
     async def _outputs(
         self, name: str, tokens: Sequence[int], params: Any, salt: str | None, *, keep: bool = False

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from rolltree.task.data.builtin import Ask, Completion, RewardResult
+from rolltree.task.data.printed import cut_prints
 from rolltree.task.foreign.locate import locate
+from rolltree.task.foreign.rewards import number, shown
 from rolltree.task.foreign.threads import awaited, beside
 from rolltree.task.items import TaskError
 
@@ -51,14 +53,22 @@ def function(address: str) -> Ask:
     def ask(said: Completion) -> RewardResult:
         given = {k: v for k, v in arguments(said).items() if open_ended or k in takes}
         try:
-            told = call(**given)
-            if inspect.isawaitable(told):
-                told = awaited(cast(Any, told))
+            with cut_prints(f"the reward {address}"):
+                told = call(**given)
+                if inspect.isawaitable(told):
+                    told = awaited(cast(Any, told))
         except BaseException as error:  # sys.exit() too ends this call alone
             raise RewardCrashError(
                 f"the reward {address} crashed on item {said.item.id!r}: {_line(error)}{_at(error)}"
             ) from error
-        return _told(told, said, address, arguments is _trl)
+        try:
+            return _told(told, said, address, arguments is _trl)
+        except TaskError:
+            raise
+        except Exception as error:  # an answer of a class of its own does what it likes
+            raise RewardCrashError(
+                f"the reward {address} answered what cannot be read for item {said.item.id!r}: {_line(error)}"
+            ) from error
 
     async def beside_it(said: Completion) -> RewardResult:
         return await beside(lambda: ask(said))
@@ -92,13 +102,17 @@ def _told(told: Any, said: Completion, address: str, listed: bool) -> RewardResu
         values: Any = told.tolist() if hasattr(told, "tolist") else told
         if not isinstance(values, Sequence) or len(cast(Sequence[Any], values)) != 1:
             raise RewardCrashError(
-                f"the reward {address} answered {told!r} for item {said.item.id!r}; it must give a list with one "
+                f"the reward {address} answered {shown(told)} for item {said.item.id!r}; it must give a list with one "
                 "number for each completion"
             )
         told = cast(Sequence[Any], values)[0]
     elif isinstance(told, Mapping):
         scored = cast(Mapping[str, Any], told)
-        parts = {str(k): float(v) for k, v in scored.items() if k != "score" and isinstance(v, int | float)}
+        parts = {
+            str(k): number(v, f"the part {str(k)!r} of the reward {address}", said.item.id)
+            for k, v in scored.items()
+            if k != "score" and isinstance(v, int | float)
+        }
         told = scored.get("score")
     return RewardResult(told, said.answer or None, "", parts)
 

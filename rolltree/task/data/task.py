@@ -21,6 +21,7 @@ from rolltree.task.foreign.messages import text_of
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError, check_item
 from rolltree.task.protocol import Item, Reply, Split, Verdict
+from rolltree.visible import shortened
 
 OneOrMore = str | Sequence[str]
 JSONL = "jsonl:"
@@ -194,7 +195,9 @@ class Data:
             except Exception as error:
                 if isinstance(error, TaskError) and not isinstance(error, RewardCrashError):
                     raise
-                raise TaskError(f"{error}; it was tried with the reference answer of {first.where}") from error
+                raise TaskError(
+                    f"{shortened(str(error))}; it was tried with the reference answer of {first.where}"
+                ) from error
 
 
 def _questions(rows: Sequence[DataRow], prompt: str, answer: str) -> list[Question]:

@@ -25,7 +25,7 @@ def number(told: Any, who: str, item: str) -> float:
     if hasattr(told, "item"):
         with suppress(ValueError, RuntimeError):  # an array of several is no number
             told = told.item()  # a scalar of numpy or torch
-    said = f"{who} answered {_short(told)} for item {item!r}"
+    said = f"{who} answered {shown(told)} for item {item!r}"
     if not isinstance(told, int | float) or (isinstance(told, float) and isnan(told)):
         raise UnscorableError(f"{said}, not a number; let it return one, as 0.5")
     if abs(told) > MOST:
@@ -33,6 +33,7 @@ def number(told: Any, who: str, item: str) -> float:
     return float(told)
 
 
-def _short(told: Any) -> str:
+def shown(told: Any) -> str:
+    """An answer as it is shown."""
     said = f"a number of {told.bit_length()} bits" if isinstance(told, int) and told.bit_length() > 256 else repr(told)
     return said if len(said) <= SHOWN else f"{said[:SHOWN]}… ({len(said):,} characters)"

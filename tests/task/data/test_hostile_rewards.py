@@ -27,6 +27,19 @@ def told(completions, answer, **columns):
 
 BAD = {"word": "wrong", "nothing": None, "far": 1e13, "endless": 10**400, "inf": float("inf"), "long": "x" * 10**6}
 
+def parted(data_source, solution_str, ground_truth, extra_info=None):
+    return {"score": 1.0, "deep": {"endless": 10**400, "gap": float("nan")}.get(solution_str, 0)}
+
+class Strange(dict):
+    def items(self):
+        raise OSError("gone")
+
+def strange(data_source, solution_str, ground_truth, extra_info=None):
+    return 1.0 if solution_str == ground_truth else Strange()
+
+def lists(completions, answer, **columns):
+    return [1.0] if completions[0] == answer[0] else ["x" * 10**6] * 2
+
 def leaves(completions, answer, **columns):
     return [1.0] if completions[0] == answer[0] else sys.exit(3)
 
@@ -71,6 +84,23 @@ def test_what_is_no_number_to_learn_from_is_no_outcome(task: Any, text: str, sai
     assert judged(asked, "") == 1
     with pytest.raises(UnscorableError, match=said) as error:
         judged(asked, text)
+    assert len(str(error.value)) < 500
+
+
+def test_a_part_that_is_no_number_to_log_is_no_outcome(task: Any) -> None:
+    asked = task("parted")
+    assert judged(asked, "") == 1
+    for text, said in (("endless", "a number of 1329 bits.*within"), ("gap", "nan.*not a number")):
+        with pytest.raises(UnscorableError, match=f"the part 'deep' of the reward .*mine.py:parted answered {said}"):
+            judged(asked, text)
+
+
+@pytest.mark.parametrize("name", ["strange", "lists"])
+def test_an_answer_that_cannot_be_read_is_a_crash_by_name(task: Any, name: str) -> None:
+    asked = task(name)
+    assert judged(asked, "") == 1
+    with pytest.raises(RewardCrashError, match=f"the reward .*mine.py:{name} answered") as error:
+        judged(asked, "else")
     assert len(str(error.value)) < 500
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rolltree.tree import Tree
+from rolltree.visible import shortened
 
 KIND = "failures"
-"""Kind of the lines in metrics.jsonl: `failed` leaves of `leaves`, and `why`, what the first of them said."""
+"""Kind of the lines in metrics.jsonl: `failed` leaves of `leaves`, and `why`, all that the first of them said."""
 
 
 def failures(trees: Iterable[Tree]) -> tuple[int, int, str]:
@@ -25,13 +26,18 @@ def failures(trees: Iterable[Tree]) -> tuple[int, int, str]:
     return failed, leaves, first
 
 
-def said_of(trees: Iterable[Tree]) -> str:
-    """One line about the failures; empty where there are none."""
-    failed, leaves, first = failures(trees)
+def told(failed: int, leaves: int, first: str) -> str:
+    """One line about so many failures; empty where there are none."""
     return f"{failed} of {leaves} rollouts failed; the first: {first}" if failed else ""
+
+
+def said_of(trees: Iterable[Tree]) -> str:
+    """One line about the failures, as long as somebody reads; empty where there are none."""
+    failed, leaves, first = failures(trees)
+    return told(failed, leaves, shortened(first))
 
 
 def all_failed(trees: Iterable[Tree]) -> str:
     """One line where there are rollouts and every one of them failed; else nothing."""
     failed, leaves, first = failures(trees)
-    return f"all {leaves} rollouts failed; the first: {first}" if failed and failed == leaves else ""
+    return f"all {leaves} rollouts failed; the first: {shortened(first)}" if failed and failed == leaves else ""
