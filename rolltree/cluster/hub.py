@@ -74,7 +74,7 @@ class Health:
     handed_bytes: int = 0
     """What they were as they travelled."""
     spared: int = 0
-    """Of these tokens, those that a request has found: nobody had to read them again."""
+    """Of these tokens, those that a request has found, once each: at least so many were not read again."""
     not_handed: Mapping[str, int] = field(default_factory=dict[str, int])
     """Hand-overs that brought nothing, by why; their prefixes are read again."""
 
