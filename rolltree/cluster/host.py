@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
+from rolltree.cluster.prefixes import SeenPrefixes
 from rolltree.cluster.wire import (
     Answer,
     Described,
@@ -26,15 +27,17 @@ from rolltree.cluster.wire import (
     Order,
     PartMessage,
     Score,
+    Spared,
     Start,
     StopMessage,
     Warned,
 )
+from rolltree.engine.handover import HandsOver, Offered, Taken
 from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued, token_codec
 from rolltree.engine.run import carried
 from rolltree.engine.samples import cut, join
 from rolltree.engine.watch import SILENCE
-from rolltree.tree.node import FloatArray
+from rolltree.tree.node import Array, FloatArray
 
 BEAT = SILENCE / 6
 """Seconds without news after which it is said that the process lives."""
@@ -56,6 +59,9 @@ class EngineHost:
         self._news: list[News] = []
         self._any, self._urgent = asyncio.Event(), asyncio.Event()
         self._overheard = _Overheard(self._warned)
+        self._seen = SeenPrefixes()
+        self._spared = 0
+        """Tokens of prefixes taken over that were told to be spared."""
 
     @property
     def engine(self) -> Engine:
@@ -103,6 +109,24 @@ class EngineHost:
         """Requests that the engine has not begun, in the order in which they came."""
         return [job for job, run in self._runs.items() if isinstance(run, Queued) and not run.begun]
 
+    async def known(self) -> list[str]:
+        """Affinities of which the engine may keep prefixes; none where it hands nothing over."""
+        return self._seen.names if isinstance(self._engine, HandsOver) else []
+
+    async def export(self, names: Sequence[str] | None, texts: Sequence[Array]) -> tuple[Offered, Any]:
+        """What the engine keeps of texts and of all below the prompts of affinities; None = of what most begin with."""
+        if not isinstance(self._engine, HandsOver):
+            return Offered(), None
+        if names is None:
+            return await self._engine.export_prefixes(self._seen.hottest())
+        return await self._engine.export_prefixes([*texts, *self._seen.texts(names)], below=True)
+
+    async def take_over(self, blocks: Any) -> Taken:
+        """Keep what another engine has exported."""
+        if not isinstance(self._engine, HandsOver):
+            return Taken(refused="engine")
+        return await self._engine.import_prefixes(blocks)
+
     async def pause(self) -> None:
         """Stop making tokens."""
         await self.engine.pause()
@@ -132,6 +156,7 @@ class EngineHost:
             case Start(job, request, follow):
                 try:
                     self._runs[job] = run = self.engine.submit(request)
+                    self._seen.note(request)
                 except BaseException as error:  # refused, or broken: either way this request's news
                     return self._fail(job, carried(error))
                 if follow:
@@ -166,6 +191,7 @@ class EngineHost:
             sample = await run
             if (follower := self._followers.pop(job, None)) is not None:
                 await follower
+            self._tell_spared()
             self._tell(EndMessage(job, cut(sample, self._told.pop(job, 0))))
         except BaseException as error:  # the pool's caller hears it, whatever it is: nobody else will say that it ended
             if (follower := self._followers.pop(job, None)) is not None:
@@ -184,6 +210,12 @@ class EngineHost:
         final = isinstance(error, EngineError)
         self._told.pop(job, None)
         self._tell(Failed(job, str(error) if final else f"{type(error).__name__}: {error}", final))
+
+    def _tell_spared(self) -> None:
+        spared = self._engine.spared if isinstance(self._engine, HandsOver) else 0
+        if spared > self._spared:
+            self._tell(Spared(spared - self._spared))
+            self._spared = spared
 
     def _warned(self, said: str) -> None:
         self._tell(Warned(said))

@@ -11,19 +11,31 @@ import asyncio
 import itertools
 import logging
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rolltree.cluster.errors import ClusterError
+from rolltree.cluster.handover import Handovers
 from rolltree.cluster.jobs import Job, RemoteScoreJob, SampleJob
 from rolltree.cluster.member import Member
 from rolltree.cluster.replicas import Replicas, error_line
 from rolltree.cluster.resume import ending, straddling
-from rolltree.cluster.wire import Answer, EndMessage, Failed, Follow, Lives, News, PartMessage, StopMessage, Warned
+from rolltree.cluster.wire import (
+    Answer,
+    EndMessage,
+    Failed,
+    Follow,
+    Lives,
+    News,
+    PartMessage,
+    Spared,
+    StopMessage,
+    Warned,
+)
 from rolltree.engine.protocol import EngineError, Sample, Scored
 from rolltree.engine.route import Router
 from rolltree.engine.samples import nothing
@@ -55,6 +67,16 @@ class Health:
     pids: tuple[int, ...]
     loads: tuple[int, ...]
     """Requests in each engine."""
+    handed_prefixes: int = 0
+    """Texts whose keys and values went from one engine to another."""
+    handed_tokens: int = 0
+    """Tokens of them that the other did not have."""
+    handed_bytes: int = 0
+    """What they were as they travelled."""
+    spared: int = 0
+    """Of these tokens, those that a request has found, once each: at least so many were not read again."""
+    not_handed: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Hand-overs that brought nothing, by why; their prefixes are read again."""
 
 
 class CrashError(RuntimeError):
@@ -64,8 +86,9 @@ class CrashError(RuntimeError):
 class Hub:
     """Routes jobs to the engines of a replicas and sees them through. Lives in one event loop; not thread-safe."""
 
-    def __init__(self, replicas: Replicas, router: Router[Member], lives: int) -> None:
+    def __init__(self, replicas: Replicas, router: Router[Member], lives: int, handover: float = 0.0) -> None:
         self.replicas = replicas
+        self.handovers = Handovers(replicas, router, self._place, handover)
         self.numbers = itertools.count()
         self._router = router
         self._lives = lives
@@ -73,6 +96,8 @@ class Hub:
         self._lost = self._reissued = self._moved = 0
         self._closed = False
         self._levelling = asyncio.Lock()
+        self._resizing = asyncio.Lock()
+        """Held from a decision on a size until it stands: another one would decide on engines that come or go."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.watchdog = Watchdog(self)
         """Names a pool in which requests wait and nobody is there to take them."""
@@ -87,7 +112,9 @@ class Hub:
     def health(self) -> Health:
         """How it stands."""
         members = tuple(self.replicas.members)
-        flying = len(self._waiting) + sum(len(m.jobs) for m in (*members, *self.replicas.leaving))
+        flying = len(self._waiting) + len(self.handovers.held)
+        flying += sum(len(m.jobs) for m in (*members, *self.replicas.leaving))
+        handed = self.handovers.counts
         return Health(
             len(members),
             self.replicas.starting,
@@ -99,6 +126,11 @@ class Hub:
             self._moved,
             tuple(m.pid for m in members),
             tuple(len(m.jobs) for m in members),
+            handed.prefixes,
+            handed.tokens,
+            handed.nbytes,
+            handed.spared,
+            dict(handed.failed),
         )
 
     # -- from callers ----------------------------------------------------------------------------------------------
@@ -118,6 +150,8 @@ class Hub:
         elif job in self._waiting:
             self._waiting.remove(job)
             job.conclude(finish)
+        elif self.handovers.release(job):
+            job.conclude(finish)
 
     def follow(self, job: SampleJob) -> None:
         """Report increments of a job."""
@@ -133,25 +167,33 @@ class Hub:
         return await job.done
 
     async def resize(self, wanted: int) -> None:
-        """Grow, and give new engines of what waits; or let the least busy go after they handed over what they did."""
-        self.replicas.wanted = wanted
-        surplus = sorted(self.replicas.members, key=lambda m: len(m.jobs))[
-            : max(0, len(self.replicas.members) - wanted)
-        ]
-        for member in surplus:
-            self.replicas.retire(member)
-            self._router.forget(member)
-        for member in surplus:
-            for job in list(member.jobs.values()):
-                if isinstance(job, SampleJob) and job.stop is None:
-                    job.moving = True
-                    member.tell(StopMessage(job.number, "abort"))
-        for member in surplus:
-            while member.jobs:
-                await member.left.wait()
-            await self.replicas.part(member)
-        await self.replicas.fill()
-        await self._level()
+        """Grow, and give new engines of what waits; or let the least busy go after they handed over what they did.
+
+        One at a time: who asks meanwhile waits, and the size asked for last stands in the end.
+        """
+        async with self._resizing:
+            if self._closed:
+                return
+            self.replicas.wanted = wanted
+            surplus = max(0, len(self.replicas.members) - wanted)
+            leaving = sorted(self.replicas.members, key=lambda m: len(m.jobs))[:surplus]
+            for member in leaving:
+                self.replicas.retire(member)
+                self._router.forget(member)
+            for member in leaving:
+                for job in list(member.jobs.values()):
+                    if isinstance(job, SampleJob) and job.stop is None:
+                        job.moving = True
+                        member.tell(StopMessage(job.number, "abort"))
+            await asyncio.gather(*(self._let_go(member) for member in leaving))
+            await self.replicas.fill()
+            await self._level()
+
+    async def _let_go(self, member: Member) -> None:
+        await self.handovers.leave(member)
+        while member.jobs:
+            await member.left.wait()
+        await self.replicas.part(member)
 
     async def close(self) -> None:
         """End everything in flight with what exists and let the engines go."""
@@ -160,7 +202,8 @@ class Hub:
         self._closed = True
         self.replicas.wanted = 0
         members = [*self.replicas.members, *self.replicas.leaving]
-        for job in [*self._waiting, *(job for member in members for job in member.jobs.values())]:
+        waiting = [*self._waiting, *self.handovers.held]
+        for job in [*waiting, *(job for member in members for job in member.jobs.values())]:
             if isinstance(job, SampleJob):
                 self.stop(job, "abort")
             else:
@@ -184,6 +227,9 @@ class Hub:
                 # In the pool's own process it was heard by itself.
                 if isinstance(news, Warned) and member.pid != os.getpid():
                     LOG.warning("The engine in process %d: %s", member.pid, news.said)
+                continue
+            if isinstance(news, Spared):
+                self.handovers.counts.spared += news.tokens
                 continue
             job = member.jobs.get(news.job)
             match job, news:
@@ -238,7 +284,7 @@ class Hub:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _place(self, job: Job) -> None:
+    def _place(self, job: Job, to: Member | None = None) -> None:
         if self._closed:
             job.fail(EngineError("The engine is closed; make a new one."))
             return
@@ -248,7 +294,9 @@ class Hub:
             self.watchdog.wake(asyncio.get_running_loop())
             self.replicas.recruit()
             return
-        member = self._router.choose(job.affinity, {m: len(m.jobs) for m in members})
+        if to not in members:
+            to = self._router.choose(job.affinity, {m: len(m.jobs) for m in members})
+        member = to
         try:
             member.give(job, self.replicas.offset)
         except ClusterError as error:
@@ -264,6 +312,7 @@ class Hub:
     async def _level(self) -> None:
         """Have engines hand over what they have not begun and another would begin sooner; returns when they have."""
         async with self._levelling:
+            await self.handovers.warm()
             moves = [] if "abort" not in self.replicas.capabilities.features else await self._uneven()
             for member, job in sorted(moves, key=lambda move: move[1].number):
                 job.moving = True
@@ -330,7 +379,8 @@ class Hub:
             job.tell(job.take(last))
             if not self._over(job):
                 self._moved += 1
-                self._place(job)
+                if not self.handovers.holds(job, member):
+                    self._place(job)
         else:
             finish = last.finish
             if finish == "abort" and job.stop is not None:

@@ -38,7 +38,8 @@ class PoolEngine:
 
     Increments travel together, at most `latency` seconds late, and only for runs that somebody iterates; `follow` sends
     all of them, so that a death costs the last moments of long samples and not all of them, for some overhead.
-    Opening waits `patience` seconds for all engines, and then goes on with those that are there.
+    Opening waits `patience` seconds for all engines, and then goes on with those that are there. `handover` is how long
+    an engine that leaves or is new may take to give or get what was read of prefixes; 0 = they are read again.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class PoolEngine:
         free: int = 8,
         slack: float = 1.5,
         seed: int | None = None,
+        handover: float = 30.0,
     ) -> None:
         if size < 1:
             raise ClusterError(f"a pool of {size} engines cannot answer; give at least 1")
@@ -69,7 +71,7 @@ class PoolEngine:
         try:
             router = Router["Any"](free=free, slack=slack)
             self._hub = asyncio.run_coroutine_threadsafe(
-                _open(transport, make, size, latency, router, lives, patience), self._loop
+                _open(transport, make, size, latency, router, lives, patience, handover), self._loop
             ).result()
         except BaseException:
             _end(self._loop, self._thread)
@@ -193,10 +195,10 @@ class PoolEngine:
 
 async def _open(
     transport: Transport, make: Callable[[], Engine], size: int, latency: float, router: Router[Any], lives: int,
-    patience: float,
+    patience: float, handover: float,
 ) -> Hub:  # fmt: skip
     replicas = Replicas(transport, await asyncio.to_thread(transport.share, make), size, latency)
-    hub = Hub(replicas, router, lives)
+    hub = Hub(replicas, router, lives, handover)
     try:
         async with asyncio.timeout(patience):
             await replicas.fill()

@@ -103,10 +103,20 @@ class RayRemote:
 
     async def call(self, method: str, *args: Any) -> Any:
         """Await a method; what it raises is raised here as it was there."""
+        return await self._answer(self._ask(method, getattr(self._actor, method), args))
+
+    async def parted(self, method: str, *args: Any) -> tuple[Any, Any]:
+        """Await the first part of a pair; the second is a reference that other actors are given."""
+        first, second = self._ask(method, getattr(self._actor, method).options(num_returns=2), args)
+        return await self._answer(first), second
+
+    def _ask(self, name: str, method: Any, args: tuple[Any, ...]) -> Any:
         try:
-            promise = getattr(self._actor, method).remote(*args)
+            return method.remote(*args)
         except (TypeError, pickle.PicklingError) as error:
-            raise ClusterError(f"{method} cannot be asked of another process: {_first(error)}") from error
+            raise ClusterError(f"{name} cannot be asked of another process: {_first(error)}") from error
+
+    async def _answer(self, promise: Any) -> Any:
         errors = self._ray.exceptions
         try:
             return await promise

@@ -92,7 +92,14 @@ class Warned:
     said: str
 
 
-News = PartMessage | EndMessage | Answer | Failed | Lives | Warned
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """Requests have found so many more tokens that another engine had read and handed over."""
+
+    tokens: int
+
+
+News = PartMessage | EndMessage | Answer | Failed | Lives | Warned | Spared
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,11 @@ class Remote(Protocol):
 
     async def call(self, method: str, *args: Any) -> Any:
         """Await one call; its own exceptions are raised here as they are."""
+        ...
+
+    async def parted(self, method: str, *args: Any) -> tuple[Any, Any]:
+        """Await a call that answers a pair, of which the second part stays where it is: what comes back is a token for
+        it, which passed as an argument to another process arrives there as the value."""
         ...
 
     def pack(self, order: Order) -> Any:

@@ -39,6 +39,9 @@ class Process:
         finally:
             self._calls.discard(task)
 
+    async def parted(self, method: str, *args: Any) -> Any:
+        return await self.call(method, *args)
+
     def pack(self, order: Any) -> Any:
         return order
 

@@ -87,6 +87,11 @@ class Core:
         return PrefixCache(d.shapes, self.limits.cache, d.dtype, d.device, self.prefixes)
 
     @property
+    def kept(self) -> PrefixCache:
+        """The prefixes that it keeps."""
+        return self._cache
+
+    @property
     def busy(self) -> bool:
         """Whether a step would do anything."""
         return bool(self.queue) or len(self.batch) > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rolltree.engine.handover import Offered, Taken
 from rolltree.engine.local.check import check_room, check_sampling, check_tokens, top_wanted
 from rolltree.engine.local.core import Core, News
+from rolltree.engine.local.handover import PrefixBlocks, exported, fingerprint, imported
 from rolltree.engine.local.prefix import PrefixCounts
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.score import ScoreJob
@@ -82,6 +84,7 @@ class LocalEngine:
         self._round = _rounding(source, precision)
         if precision != "full":
             decoder.load(self._round(source.state_dict()))
+        self._weights = fingerprint(self._round(source.state_dict()))
         context = min(max_context or decoder.max_context, decoder.max_context)
         memory = max_tokens_in_memory or _default_memory(decoder, max_batch, context)
         if max_batch < 1 or memory < 2:
@@ -186,9 +189,11 @@ class LocalEngine:
 
         def work() -> News:
             try:
-                return self._worker.core.update(state, version, caches)
+                news = self._worker.core.update(state, version, caches)
             except ModelError as error:
                 raise EngineError(str(error)) from error
+            self._weights = fingerprint(state)
+            return news
 
         self._flush()
         await self._worker.ask(work)
@@ -197,6 +202,22 @@ class LocalEngine:
         """See `Forgetful`."""
         self._flush()
         await self._worker.ask(self._worker.core.forget)
+
+    @property
+    def spared(self) -> int:
+        """See `HandsOver`."""
+        return self.prefixes.spared
+
+    async def export_prefixes(
+        self, texts: Sequence[Array], *, below: bool = False
+    ) -> tuple[Offered, PrefixBlocks | None]:
+        """See `HandsOver`."""
+        self._flush()
+        return await exported(self._worker, lambda: self._weights, texts, below=below)
+
+    async def import_prefixes(self, blocks: PrefixBlocks) -> Taken:
+        """See `HandsOver`."""
+        return await imported(self._worker, lambda: self._weights, blocks)
 
     async def learn(self) -> None:
         """Train the drafter on all it has seen, now; else it is done while there is nothing else to do."""

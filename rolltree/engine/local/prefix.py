@@ -9,9 +9,9 @@ version; the engine clears the tree when weights change.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
 from typing import TypeAlias
 
 import numpy as np
@@ -42,6 +42,10 @@ class PrefixCounts:
     """Blocks that went for want of room."""
     evicted_planned: int = 0
     """Of these, those that were to be forked."""
+    handed: int = 0
+    """Tokens that another engine had read and handed over."""
+    spared: int = 0
+    """Of these, those that a request has found: nobody had to read them here."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +65,18 @@ class Stored:
     row: int
     start: int
     slot: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRun:
+    """Kept blocks one below the other."""
+
+    text: Ids
+    """From the beginning to the end of the run."""
+    start: int
+    slots: tuple[int, ...]
+    planned: bool
 
 
 class PrefixCache:
@@ -86,6 +102,8 @@ class PrefixCache:
         """The same of those that are to be forked, and what stands above them."""
         self._used = 0
         self._free: list[int] = []
+        self._handed: set[int] = set()
+        """Slots that came from another engine and that no request has found yet."""
 
     def find(self, ids: Ids) -> tuple[int, list[int]]:
         """How many of the first tokens are kept, and the pool slots that hold them, in order."""
@@ -108,6 +126,8 @@ class PrefixCache:
         self._touch(node)
         self.counts.asked += len(ids)
         self.counts.found += at + best
+        if self._handed:
+            self._spare(at + best, slots)
         return at + best, slots
 
     def restore(self, slots: list[list[int]], slab: Slab, first_row: int) -> None:
@@ -124,11 +144,13 @@ class PrefixCache:
                 blocks = pool[:, :, :BLOCK][index].permute(0, 2, 1, 3, 4).flatten(2, 3)
                 rows[first_row : first_row + len(slots), :, :columns] = blocks[:, :, :columns]
 
-    def store(self, rows: list[tuple[int, int, Ids]], slab: Slab, planned: Collection[int] = ()) -> None:
+    def store(
+        self, rows: list[tuple[int, int, Ids]], slab: Slab, planned: Collection[int] = (), *, handed: bool = False
+    ) -> None:
         """Keep texts: each with its row, and where its own columns there begin (at a multiple of a block).
 
         What stands above these was kept before; where it is gone, so is what would stand below it. `planned` are rows
-        whose texts are to be forked.
+        whose texts are to be forked; `handed` is what another engine had read.
         """
         if self.size == 0:
             return
@@ -141,6 +163,50 @@ class PrefixCache:
             self._pool = Slab.unwritten(self._shapes, self.size, BLOCK, self._dtype, self._device)
         for at in range(0, len(pieces), _AT_ONCE):
             self._copy(self._pool, pieces[at : at + _AT_ONCE], slab)
+        if handed:
+            self._handed.update(piece.slot for piece in pieces)
+            self.counts.handed += sum(piece.tokens for piece in pieces)
+
+    def runs(self, texts: Sequence[Ids], *, below: bool, most: int) -> list[KeptRun]:
+        """Blocks on the way of texts, parents first; with `below` then all that goes on from there; `most` blocks."""
+        out, seen, ends = list[KeptRun](), set[int](), list[tuple[_Block, Ids]]()
+        for ids in texts:
+            node, at, way = self._root, 0, list[_Block]()
+            while at + BLOCK <= len(ids) and (child := node.children.get(ids[at : at + BLOCK].tobytes())) is not None:
+                way.append(child)
+                at += BLOCK
+                node = child
+            new = sum(block.slot in seen for block in way)
+            out += _runs(ids[:at], new * BLOCK, way[new : new + most - len(seen)])
+            seen.update(block.slot for block in way[new : new + most - len(seen)])
+            rest = ids[at:]
+            on = [child for child in node.children.values() if _agree(child.tokens, rest)]
+            if not below:
+                on = sorted(on, key=lambda child: min(len(child.tokens), len(rest)))[-1:] if len(rest) else []
+            ends += [(child, ids[:at]) for child in on]
+        ends.reverse()
+        expanded = set[int]()
+        while ends and len(seen) < most:
+            block, above = ends.pop()
+            chain = [] if block.slot in seen else [block]
+            while chain and below and len(chain[-1].children) == 1 and len(seen) + len(chain) < most:
+                chain += chain[-1].children.values()
+            text = np.concatenate([above, *(part.tokens for part in chain or [block])])
+            out += _runs(text, len(above), chain)
+            seen.update(part.slot for part in chain)
+            last = chain[-1] if chain else block
+            if below and last.slot not in expanded:
+                expanded.add(last.slot)
+                # Those to be forked come off the end first.
+                ends += [(on, text) for on in sorted(last.children.values(), key=lambda on: on.planned)]
+        return out
+
+    def _spare(self, found: int, slots: list[int]) -> None:
+        """Book what a request finds for the first time of what was handed over."""
+        for i, slot in enumerate(slots):
+            if slot in self._handed:
+                self._handed.remove(slot)
+                self.counts.spared += min(found - i * BLOCK, BLOCK)
 
     def _copy(self, pool: Slab, pieces: list[Stored], slab: Slab) -> None:
         row, start, slot = torch.tensor([(p.row, p.start, p.slot) for p in pieces], device=self._device).unbind(1)
@@ -175,7 +241,7 @@ class PrefixCache:
                 child = _Block(slot, node, tokens.copy())
                 node.children[key] = child
                 self._order[slot] = child
-                new.append(Stored(row, at - own, slot))
+                new.append(Stored(row, at - own, slot, len(tokens)))
             child.tick = self._tick
             node = child
         self._touch(node, planned)
@@ -195,6 +261,7 @@ class PrefixCache:
                 del order[slot], oldest.parent.children[oldest.tokens.tobytes()]
                 self.counts.evicted += 1
                 self.counts.evicted_planned += oldest.planned
+                self._handed.discard(slot)
                 return slot
         return None
 
@@ -206,6 +273,22 @@ class PrefixCache:
                 self._planned[node.slot] = self._order.pop(node.slot)
             (self._planned if node.planned else self._order).move_to_end(node.slot)
             node = node.parent
+
+
+def _runs(text: Ids, start: int, blocks: Sequence[_Block]) -> list[KeptRun]:
+    """Blocks below the first `start` tokens of a text, parted where those end that are to be forked."""
+    out = list[KeptRun]()
+    for planned, part in groupby(blocks, key=lambda block: block.planned):
+        slots = tuple(block.slot for block in part)
+        out.append(KeptRun(text[: start + len(slots) * BLOCK], start, slots, planned))
+        start += len(slots) * BLOCK
+    return out
+
+
+def _agree(one: Ids, other: Ids) -> bool:
+    """Whether one begins with the other."""
+    n = min(len(one), len(other))
+    return bool((one[:n] == other[:n]).all())
 
 
 def _places(row: Tensor, column: Tensor, heads: int, capacity: int) -> Tensor:
