@@ -8,6 +8,7 @@ a card FlexAttention does the same from a block mask; `along` is the one place t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from rolltree.policy.blocks import Block, Bucket, buckets
 from rolltree.policy.flex import block_mask, flex_tree_attention
 from rolltree.policy.packed import Spans
+from rolltree.policy.whole import WholeBlocks, whole_attention
 
 KEEP = 1 << 23
 """Attention weights of a layer are kept for the backward pass up to this many numbers, beyond it computed again."""
@@ -31,7 +33,7 @@ def along(spans: Spans, kernel: Kernel, device: torch.device, *, first: int = 0,
     if kernel == "flex":
         mask: Any = block_mask(spans.last(), device, first=first)
         return lambda q, k, v, scale: flex_tree_attention(q, k, v, mask, scale)
-    plan = buckets(below(spans.blocks(), first), device)
+    plan = planned(below(spans.blocks(), first), device)
 
     def attend(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         # Rows before the first stand in no block as queries, so what is there is never read.
@@ -42,6 +44,34 @@ def along(spans: Spans, kernel: Kernel, device: torch.device, *, first: int = 0,
     return attend
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The batches that attention of one row is made of."""
+
+    merged: Sequence[Bucket]
+    """Those whose results are merged."""
+    whole: WholeBlocks | None
+    """Those with nothing to merge; None = there are none."""
+    owned: Tensor | None
+    """(N,) which queries stand in whole blocks, where there are both kinds."""
+    pairs: int
+    """Queries times keys of all batches, padding included."""
+
+
+def planned(parts: list[Block], device: torch.device | str = "cpu") -> Plan:
+    """The batches of these blocks."""
+    batches = buckets(parts, device)
+    merged, whole = [b for b in batches if not b.whole], [b for b in batches if b.whole]
+    owned = None
+    if merged and whole:
+        owned = torch.zeros(max(b.q1 for b in parts), dtype=torch.bool)
+        for b in parts:
+            owned[b.q0 : b.q1] |= b.whole
+        owned = owned.to(device)
+    pairs = sum(b.count * b.queries * b.keys for b in batches)
+    return Plan(merged, WholeBlocks(whole, device) if whole else None, owned, pairs)
+
+
 def below(parts: list[Block], first: int) -> list[Block]:
     """What is left of blocks for the queries from row `first` on, at which a span must begin."""
     if not first:
@@ -50,9 +80,7 @@ def below(parts: list[Block], first: int) -> list[Block]:
     return [Block(max(b.q0, first), b.q1, b.k0, b.k1, b.level, b.above) for b in left]
 
 
-def tree_attention(
-    query: Tensor, key: Tensor, value: Tensor, plan: Sequence[Bucket], scale: float, *, keep: bool = True
-) -> Tensor:
+def tree_attention(query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float, *, keep: bool = True) -> Tensor:
     """Attention of one packed row: query (heads, N, D), key and value (kv heads, N, D) -> (heads, N, D).
 
     In half precision it runs in float32. `keep=False` never keeps attention weights for the backward pass.
@@ -64,8 +92,15 @@ def tree_attention(
     return _apply(query, key, value, plan, scale, keep)
 
 
-def _apply(query: Tensor, key: Tensor, value: Tensor, plan: Sequence[Bucket], scale: float, keep: bool) -> Tensor:
-    return _TreeAttention.apply(query, key, value, (plan, scale, keep))  # pyright: ignore[reportReturnType]
+def _apply(query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float, keep: bool) -> Tensor:
+    keep = keep and len(query) * plan.pairs <= KEEP
+    if plan.whole is None:
+        return _TreeAttention.apply(query, key, value, (plan.merged, scale, keep))  # pyright: ignore[reportReturnType]
+    out = whole_attention(query, key, value, plan.whole, scale, keep)
+    if plan.owned is None:
+        return out
+    merged: Any = _TreeAttention.apply(query, key, value, (plan.merged, scale, keep))
+    return torch.where(plan.owned[:, None], out, merged)
 
 
 class _TreeAttention(torch.autograd.Function):
@@ -78,17 +113,9 @@ class _TreeAttention(torch.autograd.Function):
         q = (query * scale).view(key.shape[0], -1, n, d)
         out = torch.empty_like(q)
         top, total = q.new_zeros((*q.shape[:3], 1)), q.new_ones((*q.shape[:3], 1))
-        keep = keep and heads * sum(b.count * b.queries * b.keys for b in plan) <= KEEP
         kept: list[tuple[Tensor, Tensor]] = []
         for b in plan:
             p = _scores(b, q, key)
-            if b.whole:
-                # Its maximum and mass stay 0 and 1: nothing is merged with it.
-                p = p.softmax(-1)
-                if keep:
-                    kept.append((p, top))
-                _put(b, _targets(b), out, _rows(b, p @ _keys(b, value)))
-                continue
             high = p.amax(-1, keepdim=True)
             p.sub_(high).exp_()
             if keep:
@@ -109,12 +136,9 @@ class _TreeAttention(torch.autograd.Function):
         dq, dk, dv = torch.zeros_like(q), *(x.new_zeros(x.shape[1], len(x), x.shape[2]) for x in (key, value))
         for i, b in enumerate(ctx.plan):
             p = ctx.kept[i][0] if ctx.kept else _scores(b, q, key)
-            if not b.whole:
-                # A padded query has no mass, so whatever it read sends nothing back.
-                shift = _queries(b, lse, padding=torch.inf)
-                p = p * (ctx.kept[i][1] - shift).exp_() if ctx.kept else p.sub_(shift).exp_()
-            elif not ctx.kept:
-                p = p.softmax(-1)
+            # A padded query has no mass, so whatever it read sends nothing back.
+            shift = _queries(b, lse, padding=torch.inf)
+            p = p * (ctx.kept[i][1] - shift).exp_() if ctx.kept else p.sub_(shift).exp_()
             g = _queries(b, grad, padding=0.0)
             _add_keys(b, dv, p.transpose(-1, -2) @ g)
             ds = (g @ _keys(b, value).transpose(-1, -2)).sub_(_queries(b, inner, padding=0.0)).mul_(p)

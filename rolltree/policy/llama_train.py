@@ -52,6 +52,7 @@ def continued(
     """The same of rows behind those whose keys and values are given, and the keys and values of these rows."""
     core: Any = model
     trunk = core.model
+    tokens, spread = _distinct(tokens)
     x: Tensor = trunk.embed_tokens(tokens)
     # Angles in half precision would move far positions.
     cos, sin = (t[0] for t in trunk.rotary_emb(x[:0].float() if x.dtype in HALF else x, position[None]))
@@ -59,7 +60,7 @@ def continued(
     own: list[tuple[Tensor, Tensor]] = []
     for i, layer in enumerate(layers):
         last = reads if i == len(layers) - 1 else None
-        inputs = (layer, x, (cos, sin), attend, last, None if past is None else past[i])
+        inputs = (layer, x, (cos, sin), attend, last, None if past is None else past[i], None if i else spread)
         # Pieces run backward inside a backward pass, where a module's own hooks do not find their way.
         call = partial(through, layer, _states) if past is None else _layer
         if checkpointing and torch.is_grad_enabled():
@@ -74,6 +75,18 @@ def continued(
     return _norm(trunk.norm, x), own
 
 
+def _distinct(tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Each token once and where each row finds its own, where that halves the rows; else all, as they stand.
+
+    What the first layer projects knows nothing of positions, so equal tokens share it. On a card sums over rows that
+    share one would not repeat exactly.
+    """
+    if tokens.device.type != "cpu":
+        return tokens, None
+    once, spread = tokens.unique(return_inverse=True)
+    return (once, spread) if 2 * len(once) <= len(tokens) else (tokens, None)
+
+
 def _states(*inputs: Any) -> Tensor:
     """One block's output alone."""
     return _layer(*inputs)[0]
@@ -81,9 +94,12 @@ def _states(*inputs: Any) -> Tensor:
 
 def _layer(
     layer: Any, x: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend, reads: Tensor | None,
-    past: tuple[Tensor, Tensor] | None,
+    past: tuple[Tensor, Tensor] | None, spread: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """One block; its output for all rows, or those of `reads`, and its own keys and values (kv heads, N, D)."""
+    """One block; its output for all rows, or those of `reads`, and its own keys and values (kv heads, N, D).
+
+    With `spread`, x are distinct rows and these say which of them each row is.
+    """
     attention, mlp = layer.self_attn, layer.mlp
     cos, sin = rotation
     h = _norm(layer.input_layernorm, x)
@@ -92,6 +108,8 @@ def _layer(
     )
     if hasattr(attention, "q_norm"):
         q, k = _norm(attention.q_norm, q), _norm(attention.k_norm, k)
+    if spread is not None:
+        x, q, k, v = (t.index_select(0, spread) for t in (x, q, k, v))
     q, k = _Rotate.apply(q, cos, sin), _Rotate.apply(k, cos, sin)
     q, k, v = (cast(Tensor, t).transpose(0, 1) for t in (q, k, v))
     keys, values = k, v
