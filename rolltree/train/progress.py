@@ -53,6 +53,8 @@ class Reporter:
         """The last step's numbers, in short."""
         self._rate = ""
         """The last evaluation's."""
+        self._asked = -1
+        """The last step whose evaluation was announced."""
         self._warned = 0
         self._spoke = 0.0
         self._told = set[str]()
@@ -89,7 +91,8 @@ class Reporter:
         elif live.kind == "evaluating":
             done, items = int(n["done"]), int(n["items"])
             self._show(f"evaluating {done}/{items}")
-            if not done:
+            if not done and self._asked != live.step:  # a slow engine has none done for a while
+                self._asked = live.step
                 samples = self._config.eval_samples
                 self.say(f"step {live.step}: evaluating {items} held-out items, {samples} samples each",
                          shown=not self._console.is_terminal)  # fmt: skip

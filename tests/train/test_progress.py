@@ -85,6 +85,7 @@ def test_where_there_is_no_screen_an_evaluation_says_that_it_has_begun(tmp_path:
     paper = StringIO()
     with Reporter(tmp_path / "log.txt", TrainConfig(), console=Terminal(file=paper, width=80)) as reporter:
         reporter(RunEvent("evaluating", 0, {"done": 0, "items": 64}))
+        reporter(RunEvent("evaluating", 0, {"done": 0, "items": 64}))
         reporter(RunEvent("evaluating", 0, {"done": 12, "items": 64}))
     assert paper.getvalue() == "step 0: evaluating 64 held-out items, 8 samples each\n"
 

@@ -121,10 +121,10 @@ class VllmBackend:
         await self._llm.wake_up()
 
     async def close(self) -> None:
-        """End vLLM's processes and let go of it: kept until Python ends, it would be deleted among emptied modules."""
-        if self._llm is not None:
-            self._llm.shutdown()
-        self._llm = self._transfer = self._adapters = None
+        """End vLLM's processes."""
+        self._llm.shutdown()
+        # vLLM does it again when it is deleted; at Python's end that is among emptied modules.
+        self._llm.shutdown = _done
 
     async def _outputs(
         self, name: str, tokens: Sequence[int], params: Any, salt: str | None, *, keep: bool = False
@@ -208,6 +208,10 @@ class VllmBackend:
         if self._dead:
             raise EngineError(DIED)
         return asked.result()
+
+
+def _done() -> None:
+    """What is left to shut down of what has been."""
 
 
 def columns(flat: Any, alternatives: int) -> tuple[list[float], list[Alternatives]]:
