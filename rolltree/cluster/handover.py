@@ -145,8 +145,8 @@ class Handovers:
     async def warm(self) -> None:
         """Give engines that have joined what most requests of the others begin with."""
         members = [*self._replicas.members]
-        givers = [member for member in self._warm if member in members]
-        new = [member for member in members if member not in givers]
+        givers = [member for member in members if member in self._warm and member.served]
+        new = [member for member in members if member not in self._warm]
         self._warm = members
         if not self.seconds or not givers or not new:
             return

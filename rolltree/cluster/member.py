@@ -40,6 +40,8 @@ class Member:
         self.remote = remote
         self.pid = described.pid
         self.jobs: dict[int, Job] = {}
+        self.served = False
+        """Whether it was ever given a job."""
         self.taken: set[int] = set()
         """Jobs that the engine is known to have received."""
         self.left = Bell()
@@ -57,6 +59,7 @@ class Member:
         """Have it work on a job; ClusterError where the job cannot travel."""
         packed = self.remote.pack(job.order(offset))
         self.jobs[job.number] = job
+        self.served = True
         self.watchdog.wake(asyncio.get_running_loop())
         self._post(job.number, packed)
 

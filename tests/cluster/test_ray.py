@@ -310,3 +310,94 @@ def test_training_with_an_agent_on_a_cluster(
     train = ["train", "grpo", *task, "--steps", "2", "--prompts", "2", "--group", "2", "--eval-every", "0"]
     assert main([*train, "--cluster", "local:1", "--out", "run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["train"]["budget/decoded_total"] > 0
+
+
+class DiesAt(RayTransport):
+    """Kills the first process that is asked for a method, right before it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(num_cpus=0)
+        self.method = ""
+
+    def spawn(self, kind: Any, *args: Any) -> Any:
+        return _Killed(super().spawn(kind, *args), self)
+
+
+class _Killed:
+    """An actor whose process dies then."""
+
+    def __init__(self, remote: Any, transport: DiesAt) -> None:
+        self.remote, self.transport, self.pid = remote, transport, 0
+        self.pack, self.kill = remote.pack, remote.kill
+
+    async def call(self, method: str, *args: Any) -> Any:
+        self._die_at(method)
+        answer = await self.remote.call(method, *args)
+        if method == "open":
+            self.pid = answer.pid
+        return answer
+
+    async def parted(self, method: str, *args: Any) -> Any:
+        self._die_at(method)
+        return await self.remote.parted(method, *args)
+
+    def _die_at(self, method: str) -> None:
+        if method == self.transport.method:
+            self.transport.method = ""
+            os.kill(self.pid, signal.SIGKILL)
+
+
+LONG_PROMPTS = [np.random.default_rng(i).integers(1, 20, 64).astype(np.int32) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("method", "seconds"), [("", 60.0), ("", 0.0), ("export", 60.0), ("take_over", 60.0)],
+    ids=["handed over", "read again", "giver killed", "taker killed"],
+)  # fmt: skip
+def test_a_shrink_under_load_loses_nothing(method: str, seconds: float, cluster: Any) -> None:
+    asked = [
+        Request(LONG_PROMPTS[i // 8], Sampling(max_tokens=60, ignore_eos=True, seed=i), affinity=str(i // 8))
+        for i in range(32)
+    ]
+
+    async def alone() -> list[Sample]:
+        engine = tiny.engine()
+        try:
+            return await asyncio.gather(*map(engine.submit, asked))
+        finally:
+            await engine.close()
+
+    async def main() -> tuple[list[Sample], Health]:
+        runs = list(map(made.submit, asked))
+        for run in runs[::8]:
+            async for _ in run:
+                break
+        await made.pause()
+        transport.method = method
+        await made.resize(2)
+        await made.resume()
+        samples = await asyncio.gather(*runs)
+        await made.resize(2)
+        return list(samples), made.health
+
+    make = partial(tiny.engine, max_tokens_in_memory=1 << 14)
+    transport = DiesAt()
+    made = PoolEngine(make, 3, transport, patience=300, handover=seconds, follow=True)
+    try:
+        samples, health = asyncio.run(main())
+        for got, expected in zip(samples, asyncio.run(alone()), strict=True):
+            assert np.array_equal(got.actions, expected.actions)
+            assert np.allclose(got.logp, expected.logp, atol=1e-5)
+            assert got.finish == expected.finish
+        assert (health.engines, health.in_flight) == (2, 0)
+        assert health.moved > 0
+        if method:
+            assert health.not_handed["lost"] >= 1
+            assert health.lost == 1
+        elif seconds:
+            assert health.handed_tokens >= health.spared >= 64
+            assert health.not_handed == {}
+        else:
+            assert health.handed_tokens == 0
+    finally:
+        asyncio.run(made.close())
