@@ -93,7 +93,7 @@ class CommonPrefixes:
     ) -> tuple[list[CommonPrefix | None], Ints]:
         """The last common prefix of each text of a wave (with how many requests begin so), and tokens read for each."""
         paid, last = np.zeros(len(wave), np.int64), list[CommonPrefix | None]([None] * len(wave))
-        if not self.decoder.shares or not self.room:
+        if not wave or not self.decoder.shares or not self.room:
             return last, paid
         planned = list[CommonPrefix]()
         starts = self._starts()

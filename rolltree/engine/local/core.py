@@ -301,7 +301,9 @@ class Core:
         if not self.queue:
             return []
         inside = int(self.batch.limit[:n].max(initial=0))
-        taken, longest = wave(self.queue, n, inside, max_batch=lim.max_batch, budget=lim.budget, prefill=lim.prefill)
+        taken, longest = wave(
+            self.queue, n, inside, self._cache.known, max_batch=lim.max_batch, budget=lim.budget, prefill=lim.prefill
+        )
         self._joining = taken
         taken = [run for run in taken if self._understood(run, news)]
         room = room_for(n + len(taken), longest, self._room, max_batch=lim.max_batch, budget=lim.budget)
