@@ -51,8 +51,8 @@ def wave(
 ) -> tuple[list[LocalRun], int]:  # fmt: skip
     """Take from the queue what fits next to `inside` rows; return it and the longest length then reserved.
 
-    At most about `prefill` prefix tokens are read in one step, so that a long queue does not stall the decoding; `known`
-    says how many of a prefix need no reading. Siblings of a tree so come in together, and share what they can.
+    At most about `prefill` prefix tokens are read in one step, so that a long queue does not stall the decoding;
+    `known` says how many of a prefix need no reading. So siblings of a tree come in together and share what they can.
     """
     taken, seen, cost = list[LocalRun](), set[bytes](), 0
     while queue:

@@ -23,8 +23,9 @@ from rolltree.policy.slab import Slab
 
 LEVELS = 4
 """Most common prefixes on the way to a request; what is shared below stands in each request's own columns."""
-PAYS = 1500
-"""Tokens that need not be read a second time in each step, from which on a further level costs less than it saves."""
+PAYS, PAYS_EACH = 2000, 300
+"""Tokens that need not be read a second time in each step, from which on a further level costs less than it saves: at
+all, and more for each of its common prefixes, whose readers are a matrix product of their own."""
 _STEP = 64
 
 
@@ -181,7 +182,7 @@ class CommonPrefixes:
             had = self.stores[level].slab if standing else None
             rows, columns = self._size(level, here)
             left -= rows * columns - (had.rows * had.capacity if had is not None else 0)
-            if not here or left < 0 or not (standing or sum(s.saves for s in here) >= PAYS):
+            if not here or left < 0 or not (standing or sum(s.saves for s in here) >= PAYS + PAYS_EACH * len(here)):
                 break
             made.update(here)
         return made
