@@ -1,6 +1,6 @@
 """Decoding with guesses against decoding without: the same model, requests and draws, alternating in one process.
 
-    rolltree bench serving [--model nano] [--batch 1 4 16 64] [--drafters ngram suffix:3x2 heads:auto]
+    rolltree bench guesses [--model nano] [--batch 1 4 16 64] [--drafters ngram suffix:3x2 heads:auto]
         [--rounds 4] [--repeats 3] [--threads 1] [--clock cpu] [--json FILE]
 
 Every round samples the task's prompts again with other seeds, as training steps do; `suffix` learns from round to
@@ -109,6 +109,25 @@ def compare(loaded: LoadedModel, drafter: str, prompts: list[np.ndarray], batch:
     )  # fmt: skip
 
 
+def compare_all(asked: argparse.Namespace) -> list[Row]:
+    """Every drafter at every batch, printed as it comes."""
+    loaded, task = load_model(asked.model), load_task(asked.task)
+    items = itertools.islice(task.items("train", 0), max(asked.batch))
+    prompts = [np.array(loaded.codec.encode(item.prompt), np.int32) for item in items]
+    rows = list[Row]()
+    for batch, drafter in itertools.product(asked.batch, asked.drafters):
+        row = compare(loaded, drafter, prompts, batch, asked)
+        rows.append(row)
+        print(
+            f"{drafter:16} batch {batch:3}  accepted {row.acceptance:4.0%}"
+            f"  tokens per forward {row.tokens_per_forward:.2f}"
+            f"  tokens/s {row.without:.0f} -> {row.with_guesses:.0f}"
+            f"  ratio {row.ratio_min:.2f} / {row.ratio_median:.2f} / {row.ratio_max:.2f}",
+            flush=True,
+        )
+    return rows
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -126,22 +145,7 @@ def main() -> None:
     asked = parser.parse_args()
     clock.kind = asked.clock
     torch.set_num_threads(asked.threads)
-    loaded, task = load_model(asked.model), load_task(asked.task)
-    items = itertools.islice(task.items("train", 0), max(asked.batch))
-    prompts = [np.array(loaded.codec.encode(item.prompt), np.int32) for item in items]
-    rows = list[Row]()
-    for batch, drafter in itertools.product(asked.batch, asked.drafters):
-        row = compare(loaded, drafter, prompts, batch, asked)
-        rows.append(row)
-        print(
-            f"{drafter:16} batch {batch:3}  accepted {row.acceptance:4.0%}"
-            f"  tokens per forward {row.tokens_per_forward:.2f}"
-            f"  tokens/s {row.without:.0f} -> {row.with_guesses:.0f}"
-            f"  ratio {row.ratio_min:.2f} / {row.ratio_median:.2f} / {row.ratio_max:.2f}",
-            flush=True,
-        )
-    if asked.json:
-        save(asked.json, rows)
+    save(asked.json, compare_all(asked))
 
 
 if __name__ == "__main__":
