@@ -1,147 +1,87 @@
-"""Decoding with guesses against decoding without: the same model, requests and draws, alternating in one process.
+"""All ratios of serving on docs/speed.md, by processor time on one thread, each case into a baseline of its own.
 
-    rolltree bench serving [--model nano] [--batch 1 4 16 64] [--drafters ngram suffix:3x2 heads:auto]
-        [--rounds 4] [--repeats 3] [--threads 1] [--clock cpu] [--json FILE]
+    rolltree bench serving [--only NAME ...] [--repeats 3] [--again] [--folder benchmarks/baselines/serving]
 
-Every round samples the task's prompts again with other seeds, as training steps do; `suffix` learns from round to
-round, `heads` between rounds, which is not timed. A sample must be the same with and without guesses, else the
-benchmark fails: both then do the same work.
+uniform-64 … tree-256    the local engine against `generate` (benchmarks/engine.py)
+guesses-DRAFTER          decoding with guesses against decoding without, at a batch of 1 and 8 (benchmarks/guesses.py)
+shared-forked, -tree     shared prefixes against a copy for each request (benchmarks/inside.py)
+order                    trees that have begun first, against first come, first served
+cancel                   steps before and after half of the requests were cancelled
+shares                   where the time of steps goes, by cProfile
+
+A case that has a baseline is left out, so a run that was cut off goes on where it was; `--again` forgets those of the
+chosen cases first. At the end the tables of docs/speed.md are written again from all baselines (benchmarks/page.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import itertools
-import statistics
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import engine
+import guesses
+import inside
+import page
 import torch
 from machine import clock, save
 
-from rolltree.engine.local import LocalEngine
-from rolltree.engine.local.speculate import Speculation, SpeculationCounts
-from rolltree.engine.protocol import Request, Sampling
-from rolltree.policy.load import LoadedModel, load_model
-from rolltree.task.registry import load_task
-
-GROUP = 8
+DRAFTERS = ("ngram", "suffix", "suffix:1+3x4", "adjacent", "heads:3x2", "nano:4", "suffix:auto")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One comparison. Rates are generated tokens per second (medians); ratios are with guesses over without."""
-
-    model: str
-    drafter: str
-    batch: int
-    temperature: float
-    acceptance: float
-    tokens_per_forward: float
-    """Per request inside."""
-    with_guesses: float
-    without: float
-    ratio_min: float
-    ratio_median: float
-    ratio_max: float
-    differing: int
-    """Samples that are not the same to the last token; rounding may part a few in half precision."""
+def all_cases(repeats: int) -> dict[str, Callable[[], Sequence[Any]]]:
+    """What there is to measure, by name."""
+    out: dict[str, Callable[[], Sequence[Any]]] = {
+        f"{name}-{batch}": partial(engine.rows, None, [batch], repeats, 1, [name], engine.show)
+        for name, batches in (("uniform", (64, 256)), ("ragged", (64, 256)), ("forked", (64, 256)), ("tree", (256,)))
+        for batch in batches
+    }
+    out |= {f"guesses-{drafter.replace(':', '-')}": partial(_guessed, drafter, repeats) for drafter in DRAFTERS}
+    out |= {f"shared-{name}": lambda name=name: [inside.share(name, 256, repeats)] for name in ("forked", "tree")}
+    out["order"] = lambda: [inside.order(named=False), inside.order(named=True)]
+    out["cancel"] = lambda: [inside.cancel(name, repeats) for name in ("uniform", "forked")]
+    out["shares"] = lambda: [inside.shares(name) for name in ("uniform", "forked", "tree")]
+    return out
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One engine over all rounds."""
-
-    tokens: list[list[int]]
-    seconds: float
-    counts: SpeculationCounts | None
-
-
-async def measure(
-    loaded: LoadedModel, how: Speculation | None, prompts: list[np.ndarray], batch: int, asked: argparse.Namespace
-) -> Measured:
-    """All rounds with one engine."""
-    engine = LocalEngine(loaded, speculate=how, seed=0)
-    tokens, seconds = list[list[int]](), 0.0
-    group = min(GROUP, batch)
-    for again in range(asked.rounds):
-        began = clock()
-        runs = [
-            engine.submit(
-                Request(prompt, Sampling(asked.max_tokens, asked.temperature, seed=again * 10_000 + i * 100 + k))
-            )
-            for i, prompt in enumerate(prompts[: max(1, batch // group)])
-            for k in range(group)
-        ]
-        tokens += [sample.actions.tolist() for sample in await asyncio.gather(*runs)]
-        seconds += clock() - began
-        await engine.learn()
-    await engine.close()
-    return Measured(tokens, seconds, engine.speculation)
-
-
-def compare(loaded: LoadedModel, drafter: str, prompts: list[np.ndarray], batch: int, asked: argparse.Namespace) -> Row:
-    """Pairs of runs, one after the other."""
-    how = Speculation.of(drafter)
-    assert how is not None
-    pairs = [
-        (
-            asyncio.run(measure(loaded, how, prompts, batch, asked)),
-            asyncio.run(measure(loaded, None, prompts, batch, asked)),
+def _guessed(drafter: str, repeats: int) -> Sequence[Any]:
+    return guesses.compare_all(
+        argparse.Namespace(
+            model="nano", task="arithmetic", batch=[1, 8], drafters=[drafter], temperature=1.0, max_tokens=48, rounds=3,
+            repeats=repeats,
         )
-        for _ in range(asked.repeats)
-    ]
-    differing = sum(a != b for on, off in pairs for a, b in zip(on.tokens, off.tokens, strict=True))
-    if differing > 0.02 * sum(len(on.tokens) for on, _ in pairs):
-        raise SystemExit(f"{differing} samples differ: what is compared is not the same work")
-    counts = pairs[0][0].counts
-    assert counts is not None
-    rates = (
-        [sum(map(len, on.tokens)) / on.seconds for on, _ in pairs],
-        [sum(map(len, m.tokens)) / m.seconds for _, m in pairs],
-    )
-    ratios = sorted(a / b for a, b in zip(*rates, strict=True))
-    return Row(
-        asked.model, drafter, batch, asked.temperature, counts.acceptance, counts.per_row, statistics.median(rates[0]),
-        statistics.median(rates[1]), ratios[0], statistics.median(ratios), ratios[-1], differing,
     )  # fmt: skip
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what has no baseline yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="nano")
-    parser.add_argument("--task", default="arithmetic")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 4, 16, 64])
-    parser.add_argument("--drafters", nargs="+", default=["ngram", "suffix"])
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--max-tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these cases; a name's beginning will do")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--again", action="store_true", help="measure the chosen cases anew")
+    parser.add_argument("--folder", type=Path, default=page.BASELINES / "serving")
     asked = parser.parse_args()
-    clock.kind = asked.clock
-    torch.set_num_threads(asked.threads)
-    loaded, task = load_model(asked.model), load_task(asked.task)
-    items = itertools.islice(task.items("train", 0), max(asked.batch))
-    prompts = [np.array(loaded.codec.encode(item.prompt), np.int32) for item in items]
-    rows = list[Row]()
-    for batch, drafter in itertools.product(asked.batch, asked.drafters):
-        row = compare(loaded, drafter, prompts, batch, asked)
-        rows.append(row)
-        print(
-            f"{drafter:16} batch {batch:3}  accepted {row.acceptance:4.0%}"
-            f"  tokens per forward {row.tokens_per_forward:.2f}"
-            f"  tokens/s {row.without:.0f} -> {row.with_guesses:.0f}"
-            f"  ratio {row.ratio_min:.2f} / {row.ratio_median:.2f} / {row.ratio_max:.2f}",
-            flush=True,
-        )
-    if asked.json:
-        save(asked.json, rows)
+    clock.kind = "cpu"
+    torch.set_num_threads(1)
+    known = all_cases(asked.repeats)
+    strange = [name for name in asked.only if not any(case.startswith(name) for case in known)]
+    if strange:
+        parser.error(f"there is no case {strange[0]}; there are {', '.join(known)}")
+    chosen = [case for case in known if not asked.only or case.startswith(tuple(asked.only))]
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    for case in chosen if asked.again else ():
+        (asked.folder / f"{case}.json").unlink(missing_ok=True)
+    for case in chosen:
+        path = asked.folder / f"{case}.json"
+        if path.exists():
+            print(f"{case}: measured before, see {path}", flush=True)
+            continue
+        print(f"{case} ...", flush=True)
+        save(path, known[case]())
+    if asked.folder == page.BASELINES / "serving":
+        page.write()
 
 
 if __name__ == "__main__":

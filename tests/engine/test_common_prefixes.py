@@ -24,6 +24,7 @@ from tests.engine import tiny
 def pays(monkeypatch):
     """Texts of these tests are short, so whatever is shared pays."""
     monkeypatch.setattr(shared_module, "PAYS", 1)
+    monkeypatch.setattr(shared_module, "PAYS_EACH", 0)
 
 
 def text(*pieces):

@@ -162,3 +162,17 @@ def test_plans_or_not_nothing_wrong_is_found(steps, blocks):
         target = slab_of([np.zeros(0, np.int64)])
         kept.restore([slots], target, 0)
         assert torch.equal(target.keys[0][:, :, :found], slab_of([ids]).keys[0][:, :, :found])
+
+
+@settings(deadline=None, max_examples=60)
+@given(sequences, sequences)
+def test_what_is_known_are_the_blocks_of_what_is_found_and_asking_changes_nothing(stored, asked):
+    kept = cache()
+    kept.store([(row, 0, ids) for row, ids in enumerate(stored)], slab_of(stored))
+    order = list(kept._order)
+    known = [kept.known(ids) for ids in asked]
+    assert list(kept._order) == order
+    assert (kept.counts.asked, kept.counts.found) == (0, 0)
+    for ids, here in zip(asked, known, strict=True):
+        assert here % BLOCK == 0 or here == len(ids)
+        assert 0 <= kept.find(ids)[0] - here < BLOCK

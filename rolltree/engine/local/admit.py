@@ -7,8 +7,10 @@ admitted request can therefore always finish; what does not fit waits.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from rolltree.engine.local.prefix import Ids
 from rolltree.engine.local.run import LocalRun
 
 _KNOWN = 1 << 14
@@ -44,11 +46,13 @@ class Room:
 
 
 def wave(
-    queue: deque[LocalRun], inside: int, longest: int, *, max_batch: int, budget: int, prefill: int
-) -> tuple[list[LocalRun], int]:
+    queue: deque[LocalRun], inside: int, longest: int, known: Callable[[Ids], int], *, max_batch: int, budget: int,
+    prefill: int,
+) -> tuple[list[LocalRun], int]:  # fmt: skip
     """Take from the queue what fits next to `inside` rows; return it and the longest length then reserved.
 
-    At most about `prefill` different prefix tokens join in one step, so that a long queue does not stall the decoding.
+    At most about `prefill` prefix tokens are read in one step, so that a long queue does not stall the decoding;
+    `known` says how many of a prefix need no reading. So siblings of a tree come in together and share what they can.
     """
     taken, seen, cost = list[LocalRun](), set[bytes](), 0
     while queue:
@@ -60,10 +64,11 @@ def wave(
             break
         prefix = run.ids.tobytes()
         if prefix not in seen:
-            if taken and cost + len(run.ids) > prefill:
+            new = len(run.ids) - known(run.ids)
+            if taken and cost + new > prefill:
                 break
             seen.add(prefix)
-            cost += len(run.ids)
+            cost += new
         taken.append(queue.popleft())
         longest = wider
     return taken, longest

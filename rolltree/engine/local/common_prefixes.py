@@ -23,8 +23,9 @@ from rolltree.policy.slab import Slab
 
 LEVELS = 4
 """Most common prefixes on the way to a request; what is shared below stands in each request's own columns."""
-PAYS = 1500
-"""Tokens that need not be read a second time in each step, from which on a further level costs less than it saves."""
+PAYS, PAYS_EACH = 2000, 300
+"""Tokens that need not be read a second time in each step, from which on a further level costs less than it saves: at
+all, and more for each of its common prefixes, whose readers are a matrix product of their own."""
 _STEP = 64
 
 
@@ -93,7 +94,7 @@ class CommonPrefixes:
     ) -> tuple[list[CommonPrefix | None], Ints]:
         """The last common prefix of each text of a wave (with how many requests begin so), and tokens read for each."""
         paid, last = np.zeros(len(wave), np.int64), list[CommonPrefix | None]([None] * len(wave))
-        if not self.decoder.shares or not self.room:
+        if not wave or not self.decoder.shares or not self.room:
             return last, paid
         planned = list[CommonPrefix]()
         starts = self._starts()
@@ -181,7 +182,7 @@ class CommonPrefixes:
             had = self.stores[level].slab if standing else None
             rows, columns = self._size(level, here)
             left -= rows * columns - (had.rows * had.capacity if had is not None else 0)
-            if not here or left < 0 or not (standing or sum(s.saves for s in here) >= PAYS):
+            if not here or left < 0 or not (standing or sum(s.saves for s in here) >= PAYS + PAYS_EACH * len(here)):
                 break
             made.update(here)
         return made

@@ -19,6 +19,7 @@ from rolltree.engine.local.admit import Ranks, Room, room_for, wave
 from rolltree.engine.local.batch import DecodeBatch, Ints
 from rolltree.engine.local.choose import choose
 from rolltree.engine.local.common_prefixes import LEVELS, CommonPrefix, CommonPrefixes
+from rolltree.engine.local.endings import Ending, blamed, endings_of
 from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import Ids, PrefixCache, PrefixCounts
 from rolltree.engine.local.run import LocalRun
@@ -28,7 +29,7 @@ from rolltree.engine.local.speculate import Speculator
 from rolltree.engine.local.speculate.tree import Drafts
 from rolltree.engine.local.speculate.verify import read as read_ahead
 from rolltree.engine.local.speculate.verify import settle
-from rolltree.engine.local.stops import EOS, STOP, StopTables
+from rolltree.engine.local.stops import StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
 from rolltree.policy.decoder import Decoder
@@ -38,8 +39,6 @@ from rolltree.tree.node import Finish, FloatArray
 
 LOG = logging.getLogger("rolltree.engine")
 Outcome = tuple[LocalRun, Sample | EngineError, Sample | None]
-Ending = tuple[int, Finish | EngineError, str]
-"""A row, why it ends, and the stop string that fired."""
 
 _STEP = 32
 """The slab grows by this many columns: fewer are copied more often, more are read for nothing."""
@@ -205,7 +204,7 @@ class Core:
             before = self.batch.length[: len(self.batch)].copy()
             hidden = torch.cat(states) if len(states) > 1 else states[0]
             failures = choose(wide(self.decoder.logits(hidden)), self.batch, self.version)
-            endings = self._endings(failures, np.arange(len(self.batch)))
+            endings = endings_of(self.batch, self._stops, failures, np.arange(len(self.batch)))
             paths: list[list[int]] = [[] for _ in range(old)]
             if drafts is not None and decoded is not None:
                 endings += self._accept(decoded, drafts, paths, {row for row, _, _ in endings})
@@ -234,7 +233,7 @@ class Core:
             rows, nodes = np.array(going, np.int64).T
             index = torch.from_numpy(np.ascontiguousarray(np.array([rows, nodes]))).to(hidden.device)
             failures = choose(wide(self.decoder.logits(hidden[index[0], index[1]])), b, self.version, rows)
-            endings += (ended := self._endings(failures, rows))
+            endings += (ended := endings_of(b, self._stops, failures, rows))
             over |= {row for row, _, _ in ended}
         return endings
 
@@ -306,7 +305,9 @@ class Core:
         if not self.queue:
             return []
         inside = int(self.batch.limit[:n].max(initial=0))
-        taken, longest = wave(self.queue, n, inside, max_batch=lim.max_batch, budget=lim.budget, prefill=lim.prefill)
+        taken, longest = wave(
+            self.queue, n, inside, self._cache.known, max_batch=lim.max_batch, budget=lim.budget, prefill=lim.prefill
+        )
         self._joining = taken
         taken = [run for run in taken if self._understood(run, news)]
         room = room_for(n + len(taken), longest, self._room, max_batch=lim.max_batch, budget=lim.budget)
@@ -322,7 +323,7 @@ class Core:
         except Exception as error:
             if is_shortage(error):
                 raise
-            news.ended.append((run, _blamed("The codec failed on the stops of a request", error), None))
+            news.ended.append((run, blamed("The codec failed on the stops of a request", error), None))
             return False
         return True
 
@@ -356,34 +357,6 @@ class Core:
             news.parts.append((runs[row], b.sample(row, int(b.shown[row]), "abort", state)))
             b.shown[row] = b.length[row]
 
-    def _endings(self, failures: dict[int, EngineError], rows: Ints) -> list[Ending]:
-        """Which of these rows end with the token just written."""
-        b = self.batch
-        bits = b.meaning[rows, b.ids[rows, b.length[rows] - 1]]
-        out: list[Ending] = [(row, error, "") for row, error in failures.items()]
-        maybe = np.flatnonzero((bits > 0) | (b.length[rows] >= b.limit[rows]))
-        for row, bit in zip(rows[maybe].tolist(), bits[maybe].tolist(), strict=True):
-            stop = b.runs[row].request.sampling.stop
-            if row in failures:
-                continue
-            if bit & EOS:
-                out.append((row, "eos", ""))
-            elif bit & STOP:
-                out.append((row, "stop", ""))
-            elif bit and (fired := self._fired(row, stop)):
-                out.append((row, "stop" if isinstance(fired, str) else fired, str(fired)))
-            elif b.length[row] >= b.limit[row]:
-                out.append((row, "length", ""))
-        return out
-
-    def _fired(self, row: int, stop: tuple[str, ...]) -> str | EngineError:
-        """The stop string that ends a row, or what the codec failed with."""
-        b = self.batch
-        try:
-            return self._stops.fired(b.ids[row, b.begin[row] : b.length[row]], stop)
-        except Exception as error:  # its token is drawn, so it can neither go on nor be drawn again
-            return _blamed("The codec failed on the text of a sample", error)
-
     def _let_go(self, endings: list[Ending], news: News) -> None:
         """Deliver rows that end, keep their prefixes, and close the gaps."""
         if not endings:
@@ -393,7 +366,7 @@ class Core:
             try:
                 ended = self._ended(row, finish, fired, kept)
             except Exception as error:  # the others end all the same
-                ended = b.runs[row], _blamed("The engine failed when a sample ended", error), None
+                ended = b.runs[row], blamed("The engine failed when a sample ended", error), None
             if isinstance(ended[1], EngineError):
                 self._slab.wipe(row)
             news.ended.append(ended)
@@ -446,10 +419,4 @@ def _numpy(hidden: Tensor) -> FloatArray:
 def _failure(error: BaseException) -> EngineError:
     if is_shortage(error):
         return EngineError(f"The engine has too little memory for this request alone ({error}); lower max_tokens.")
-    return _blamed("The engine failed in a decoding step", error)
-
-
-def _blamed(what: str, error: BaseException) -> EngineError:
-    failure = EngineError(f"{what} with {type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
+    return blamed("The engine failed in a decoding step", error)

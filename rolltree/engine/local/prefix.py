@@ -114,7 +114,10 @@ class PrefixCache:
             node = child
         best, extra = 0, None
         rest = ids[at : at + BLOCK]
-        for child in islice(reversed(node.children.values()), _SCAN) if len(rest) else ():
+        first = rest[:1].tobytes()
+        for key, child in islice(reversed(node.children.items()), _SCAN) if len(rest) else ():
+            if not key.startswith(first):
+                continue
             n = min(len(rest), len(child.tokens))
             same = child.tokens[:n] == rest[:n]
             common = n if same.all() else int(same.argmin())
@@ -129,6 +132,14 @@ class PrefixCache:
         if self._handed:
             self._spare(at + best, slots)
         return at + best, slots
+
+    def known(self, ids: Ids) -> int:
+        """How many of the first tokens are kept in whole blocks; asking counts for nothing and uses nothing."""
+        node, at = self._root, 0
+        while at < len(ids) and (child := node.children.get(ids[at : at + BLOCK].tobytes())) is not None:
+            at += len(child.tokens)
+            node = child
+        return at
 
     def restore(self, slots: list[list[int]], slab: Slab, first_row: int) -> None:
         """Copy the blocks of several prefixes into consecutive rows of a slab."""
