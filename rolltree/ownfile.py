@@ -35,5 +35,10 @@ def own_file(path: Path) -> ModuleType:
         del sys.modules[name]
         if isinstance(error, ImportError | SyntaxError):
             raise OwnFileError(f"{path} cannot be imported: {error}") from error
+        if isinstance(error, SystemExit):  # else the whole program would end, with the code of the file
+            raise OwnFileError(
+                f"{path} leaves the program when it is imported (sys.exit); put what it runs below "
+                "if __name__ == '__main__'"
+            ) from error
         raise
     return module

@@ -234,6 +234,8 @@ def _check(asked: RolloutArguments) -> None:
     at_least(1, items=asked.items)
     at_most(1_000_000, items=asked.items)
     at_least(0, show=asked.show)
+    if asked.decoded is not None:
+        at_least(1, decoded=asked.decoded)
     for option, path in (("--out", asked.out), ("--jsonl", asked.jsonl)):
         if path is not None and path.exists():
             raise RolltreeError(f"{option} {path} exists and is kept as it is; give another name")

@@ -103,7 +103,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
                 where = f"byte {error.start} of line {number}"
-                raise TaskError(f"{path} is not UTF-8 text ({error.reason} at {where})") from None
+                raise TaskError(f"{path} is not UTF-8 text ({error.reason} at {where}); save it as UTF-8") from None
             yield number, text.rstrip("\n")
 
 

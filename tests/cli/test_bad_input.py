@@ -21,6 +21,10 @@ def bare(completions, **columns):
     return "good"
 
 
+def part(data_source, solution_str, ground_truth, extra_info=None):
+    return {"score": 1.0, "deep": 10**400}
+
+
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     return "0.5"
 """
@@ -57,6 +61,32 @@ def test_a_reward_that_returns_a_string(
     said = told([*data(), "--reward", f"mine.py:{reward}"], verb, capsys)
     assert f"the reward {reward} answered {value} for item" in said
     assert said.endswith("not a number; let it return one, as 0.5")
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("latin.jsonl", "latin.jsonl is not UTF-8 text (invalid continuation byte at byte 15 of line 1); save it as"),
+        ("folder.jsonl", "folder.jsonl is a folder; name a file in it"),
+        ("pretty.json", "pretty.json line 1 is not JSON: Expecting value at column 2; write one object a line"),
+        ("good.jsonl?max_tokens=0", "max_tokens is 0, which leaves no room for an answer; give at least 1"),
+        ("good.jsonl?max_tokens=-3", "max_tokens is -3"),
+        ("good.jsonl?reward=leaves.py:f", "leaves.py leaves the program when it is imported (sys.exit); put what it"),
+        ("good.jsonl?reward=mine.py:part", "the part 'deep' of the reward mine.py:part answered a number of 1329 bits"),
+    ],
+)
+def test_files_that_are_not_what_they_should_be(
+    task: str, said: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("latin.jsonl").write_bytes('{"prompt": "café?", "answer": "1"}\n'.encode("latin-1"))
+    Path("folder.jsonl").mkdir()
+    Path("pretty.json").write_text(json.dumps([{"prompt": "1+1=", "answer": "2"}], indent=1))
+    Path("leaves.py").write_text("import sys\nsys.exit(0)\n")
+    assert said in told(["--task", task], "rollout", capsys)
+
+
+def test_nothing_to_sample_is_no_rollout(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--decoded 0 makes no sense" in told(["--decoded", "0"], "rollout", capsys)
 
 
 @pytest.mark.parametrize("verb", ["train", "rollout"])

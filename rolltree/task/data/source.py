@@ -34,6 +34,8 @@ def read_data(source: str, limit: int | None = None) -> list[DataRow]:
     if source.startswith(HUB):
         return list(islice(_hub(source), limit))
     path = Path(source).expanduser()
+    if path.is_dir():
+        raise TaskError(f"{source} is a folder; name a file in it, or hf:{source} for all of them")
     if not path.is_file():
         raise TaskError(f"there is no file {source}: rows come from a JSON-lines or Parquet file")
     rows = list(islice(_parquet(path, source) if path.suffix == ".parquet" else _lines(path, source), limit))
@@ -53,9 +55,9 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
     try:
         row = read_json(line)
     except ValueError as error:
-        raise TaskError(f"{where} is not JSON: {why_not(error)}") from None
+        raise TaskError(f"{where} is not JSON: {why_not(error)}; write one object a line") from None
     if not isinstance(row, dict):
-        raise TaskError(f"{where} must be an object with prompt and answer, not {type(row).__name__}")
+        raise TaskError(f"{where} must be an object with prompt and answer, not {type(row).__name__}; write one a line")
     return cast(Mapping[str, Any], row)
 
 

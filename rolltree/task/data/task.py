@@ -48,6 +48,8 @@ class Data:
         self.max_turns = 0 if self.tools is None else max_turns
         if self.tools is not None and max_turns < 1:
             raise TaskError(f"max_turns is {max_turns}, but a tool answers at least once")
+        if max_tokens < 1:
+            raise TaskError(f"max_tokens is {max_tokens}, which leaves no room for an answer; give at least 1")
         self.rewards = reward_sum(_several("reward", reward) or ("math",), solved_at)
         self.think = think_tags(think)
         self.chat: Chat | None = None
