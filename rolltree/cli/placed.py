@@ -28,8 +28,9 @@ class ClusterArguments:
     cluster: str = ""
     """Run engines, environments and verifiers on Ray: local:N starts N engines on this machine (local:2 when nothing
     follows), auto or HOST:PORT joins a cluster."""
-    cluster_engines: int | None = None
-    """Engines of the pool; N of local:N, else one for each node, when left out."""
+    cluster_engines: str = ""
+    """Engines of the pool: a number, or LOW:HIGH to grow and shrink with the load; N of local:N, else one for each
+    node, when left out."""
     cluster_workers: int | None = None
     """Processes for environments and verifiers; as many as engines when left out."""
 
@@ -65,6 +66,7 @@ def placed(
         raise EngineError(f"the engines of a cluster are local ones: leave out --engine {engine}, or --cluster")
 
     # They load torch, and --help needs none of it.
+    from rolltree.cluster.elastic import parse_engines
     from rolltree.cluster.launch import Sizes, launched
     from rolltree.engine.local import LocalEngine
     from rolltree.policy.load import check_writes_tokens
@@ -74,6 +76,6 @@ def placed(
     def make(threads: int | None) -> partial[LocalEngine]:
         return partial(LocalEngine, policy, threads=threads, version=version)
 
-    sizes = Sizes(asked.cluster_engines, asked.cluster_workers)
+    sizes = Sizes(parse_engines(asked.cluster_engines), asked.cluster_workers)
     with launched(asked.cluster, make, task, sizes) as (pool, remote):
         yield pool, remote

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.cluster.elastic import Elastic
 from rolltree.cluster.errors import ClusterError
 from rolltree.cluster.handover import Handovers
 from rolltree.cluster.jobs import Job, RemoteScoreJob, SampleJob
@@ -77,6 +78,16 @@ class Health:
     """Of these tokens, those that a request has found, once each: at least so many were not read again."""
     not_handed: Mapping[str, int] = field(default_factory=dict[str, int])
     """Hand-overs that brought nothing, by why; their prefixes are read again."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """By the names of metrics."""
+        told = {
+            "budget/engines": self.engines, "budget/moved": self.moved, "budget/handed_prefixes": self.handed_prefixes,
+            "budget/handed_tokens": self.handed_tokens, "budget/spared": self.spared,
+        }  # fmt: skip
+        told |= {f"budget/not_handed/{why}": count for why, count in self.not_handed.items()}
+        return {name: float(value) for name, value in told.items()}
 
 
 class CrashError(RuntimeError):
@@ -188,6 +199,18 @@ class Hub:
             await asyncio.gather(*(self._let_go(member) for member in leaving))
             await self.replicas.fill()
             await self._level()
+
+    def follow_load(self, rule: Elastic) -> None:
+        """Grow and shrink by a rule from now on."""
+        self._begin(self._follow_load(rule))
+
+    async def _follow_load(self, rule: Elastic) -> None:
+        while not self._closed:
+            await asyncio.sleep(rule.every)
+            wanted = rule.wanted(self.replicas.wanted, self.health.in_flight)
+            if wanted != self.replicas.wanted and not self._closed:
+                await self.resize(wanted)
+                await asyncio.sleep(rule.cool)
 
     async def _let_go(self, member: Member) -> None:
         await self.handovers.leave(member)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rolltree.cluster.elastic import Elastic
 from rolltree.cluster.errors import ClusterError
 from rolltree.cluster.pool import PoolEngine
 from rolltree.cluster.rays import RayTransport, joined, parse_where
@@ -20,12 +21,13 @@ from rolltree.task.protocol import Task
 class Sizes:
     """How many processes of each kind; None = what suits the cluster."""
 
-    engines: int | None = None
+    engines: int | Elastic | None = None
+    """Or between how many, by the load."""
     workers: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("engines", self.engines), ("workers", self.workers)):
-            if value is not None and value < 1:
+            if isinstance(value, int) and value < 1:
                 raise ClusterError(f"{value} {name} cannot work; give a whole number of at least 1")
 
 
@@ -41,10 +43,12 @@ def launched(
     where, sizes = parse_where(cluster), sizes or Sizes()
     with joined(where) as ray:
         nodes = sum(bool(node["Alive"]) for node in ray.nodes())
-        engines = sizes.engines or where.engines or nodes
-        threads = None if where.address else max(1, (os.cpu_count() or 1) // engines)
+        rule = sizes.engines if isinstance(sizes.engines, Elastic) else None
+        asked = None if isinstance(sizes.engines, Elastic) else sizes.engines
+        engines = rule.least if rule is not None else asked or where.engines or nodes
+        threads = None if where.address else max(1, (os.cpu_count() or 1) // (engines if rule is None else rule.most))
         each = (1, 0.25) if where.address else (0, 0)
-        pool = PoolEngine(make(threads), engines, RayTransport(num_cpus=each[0]))
+        pool = PoolEngine(make(threads), engines, RayTransport(num_cpus=each[0]), elastic=rule)
         try:
             remote = RemoteTask(task, sizes.workers or engines, RayTransport(num_cpus=each[1]))
             try:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rolltree.cluster.elastic import Elastic
 from rolltree.cluster.errors import ClusterError
 from rolltree.cluster.hub import Health, Hub
 from rolltree.cluster.jobs import SampleJob
@@ -39,7 +40,8 @@ class PoolEngine:
     Increments travel together, at most `latency` seconds late, and only for runs that somebody iterates; `follow` sends
     all of them, so that a death costs the last moments of long samples and not all of them, for some overhead.
     Opening waits `patience` seconds for all engines, and then goes on with those that are there. `handover` is how long
-    an engine that leaves or is new may take to give or get what was read of prefixes; 0 = they are read again.
+    an engine that leaves or is new may take to give or get what was read of prefixes; 0 = they are read again. With
+    `elastic` the pool grows and shrinks with the load, from `size` on.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class PoolEngine:
         slack: float = 1.5,
         seed: int | None = None,
         handover: float = 30.0,
+        elastic: Elastic | None = None,
     ) -> None:
         if size < 1:
             raise ClusterError(f"a pool of {size} engines cannot answer; give at least 1")
@@ -76,6 +79,8 @@ class PoolEngine:
         except BaseException:
             _end(self._loop, self._thread)
             raise
+        if elastic is not None:
+            self._loop.call_soon_threadsafe(self._hub.follow_load, elastic)
         self.codec = self._hub.replicas.codec
         """Their tokenizer."""
         self.capabilities = self._hub.replicas.capabilities
@@ -90,6 +95,11 @@ class PoolEngine:
     def health(self) -> Health:
         """How many are at work and on what, and what became of the others."""
         return self._hub.health
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """How it stands, by the names of metrics."""
+        return self.health.numbers
 
     def submit(self, request: Request) -> PoolRun:
         """Start a request. What only its engine can refuse is raised where the run is awaited."""

@@ -310,6 +310,16 @@ class Forgetful(Protocol):
 
 
 @runtime_checkable
+class Counting(Protocol):
+    """An engine that has numbers of its own for a run's log."""
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """Since it was made, by the names of metrics."""
+        ...
+
+
+@runtime_checkable
 class Sleeper(Protocol):
     """An engine that shares a card with its trainer and gives memory back while that learns."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from rolltree.control.ledger import Spent as BudgetSpent
 from rolltree.credit.fold import Expanded, Folded, expand, fold, leaf_weights, prompt_weighted, write
-from rolltree.engine.protocol import Engine, Forgetful
+from rolltree.engine.protocol import Counting, Engine, Forgetful
 from rolltree.generate.random import mix
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.metrics.policy import staleness
@@ -180,6 +180,8 @@ class Loop:
             numbers["budget/epoch"] = epoch
         numbers |= {f"time/{k}": v for k, v in clock.laps.items()} | {"time/total": self.spent.seconds}
         numbers |= {"time/processor": time.process_time() - processor, "budget/flops": self._flops(numbers)}
+        if isinstance(self.engine, Counting):
+            numbers |= self.engine.numbers
         if self._varying:
             self.told = followed(self._varying, numbers)
         if self.course is not None and self.course.at(self.done, self.told).anchor != self.recipe.anchor:

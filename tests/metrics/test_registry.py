@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import rolltree
+from rolltree.cluster import Health
 from rolltree.control.ledger import Budget
 from rolltree.errors import RolltreeError
 from rolltree.filter.vote import MajorityVote
@@ -101,6 +102,7 @@ def test_every_registered_metric_is_emitted(emitted: set[str]) -> None:
     found |= set(summary(judged, 1))
     # Files of items are gone through again and again; the toy tasks never end (tests/cli/test_data.py reads it).
     found |= emitted | {"budget/epoch"} | set(PER_LEAF) | set(RunTotals().add(spent))
+    found |= set(Health(1, 0, 1, 0, 0, 0, 0, 0, (), (), not_handed={"late": 1}).numbers)
     met = {metric_of(name).name for name in found}
     assert sorted(m.name for m in METRICS if m.name not in met and not m.own) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rolltree.metrics.metric import Metric
 
+POOL = "cluster.hub:Health.numbers"
 SPENT, ALLOCATION, PROBE = "train.totals:RunTotals.add", "rollout.allocation:allocation", "control.probe:in_flight"
 METRICS = (
     Metric("budget/decoded", "tokens", "Tokens decoded in the step, each prefix once.", SPENT),
@@ -52,6 +53,20 @@ METRICS = (
     Metric("budget/scheduled_tokens/<usage>", "tokens",
            "Tokens of scheduled rollouts since the run began, by what became of them.",
            "rollout.underway:Underway.numbers"),
+    Metric("budget/engines", "count", "Engines of the pool at work at the end of the step.", POOL),
+    Metric("budget/moved", "count", "Requests that a pool has handed from one engine to another since the run began.",
+           POOL, sparse=True),
+    Metric("budget/handed_prefixes", "count",
+           "Texts whose keys and values went from one engine of a pool to another since the run began.", POOL,
+           sparse=True),
+    Metric("budget/handed_tokens", "tokens", "Tokens of these texts that the other engine did not have.", POOL,
+           sparse=True),
+    Metric("budget/spared", "tokens",
+           "Of these tokens, those that a request has found, once each: at least so many were not read again.", POOL,
+           "higher", sparse=True),
+    Metric("budget/not_handed/<why>", "count",
+           "Hand-overs of prefixes that brought nothing, by why: refused by the other engine (version, weights, "
+           "shapes, dtype, block, damaged, room), lost, late, or an error's name.", POOL, "lower", sparse=True),
     Metric("budget/probed", "rollouts", "Rollouts that were looked at on the way.", PROBE),
     Metric("budget/probe_pruned", "rollouts", "Rollouts that were stopped after a look.", PROBE),
     Metric("budget/probe_pruned_tokens", "tokens", "Tokens of rollouts that were stopped after a look.", PROBE),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rolltree.cluster.elastic import Elastic
 from studies.clock.engine import SimEngine
 from studies.clock.link import RDMA
 from studies.clock.serving.decode import DecodePool, decode_pool
@@ -27,10 +28,6 @@ SWITCH = 0.2
 """Seconds that engines pause when requests begin to go by the new map. Assumed."""
 UNIT = 8
 """Devices of a replica, which holds all experts."""
-HIGH, LOW = 40, 12
-"""Requests per engine, those that wait included, above which capacity grows and below which it shrinks."""
-COOL = 5.0
-"""Seconds after a change before the next is begun."""
 
 
 def latency(how: Scaling, before: int, after: int) -> float:
@@ -65,8 +62,7 @@ class Scaler:
 
     how: Scaling
     pool: DecodePool
-    least: int
-    most: int
+    rule: Elastic
     until: float
     engines: list[SimEngine[Ask]]
     changes: int = 0
@@ -81,16 +77,15 @@ class Scaler:
         self.largest = max(self.largest, len(self.engines))
         if self.how != "none" and time.now >= self.busy_until:
             at_work = sum(e.load for e in self.pool.pool.engines) + len(self.pool.pool.waiting)
-            step = max(2, len(self.engines) // 4)
-            if self.how == "replica":
-                step = UNIT * -(-step // UNIT)
-            elif self.how == "restart" and at_work > HIGH * len(self.engines):
+            engines = len(self.engines)
+            wanted = self.rule.wanted(engines, at_work)
+            if self.how == "restart" and wanted > engines:
                 # Who must stop everything to grow does so once.
-                step = self.most - len(self.engines)
-            if at_work > HIGH * len(self.engines) and 0 < step <= self.most - len(self.engines):
-                self._grow(step)
-            elif at_work < LOW * len(self.engines) and len(self.engines) - step >= self.least:
-                self._shrink(step)
+                wanted = self.rule.most
+            if wanted > engines:
+                self._grow(wanted - engines)
+            elif wanted < engines:
+                self._shrink(engines - wanted)
         if time.now < self.until:
             time.at(time.now + 1.0, self.look)
 
@@ -123,7 +118,7 @@ class Scaler:
 
     def _changed(self, takes: float) -> None:
         self.changes += 1
-        self.busy_until = self.pool.floor.time.now + takes + COOL
+        self.busy_until = self.pool.floor.time.now + takes + self.rule.cool
 
     def _stop_all(self) -> None:
         stopped, self.engines = self.engines, []
@@ -147,7 +142,8 @@ def scale(how: Scaling, devices: int, seed: int) -> Scaled:
     traffic = tides(devices)
     asks, done = traffic.asks(seed), list[Ask]()
     pool = decode_pool(DEVICE, 0, done.append, prefills=True)
-    scaler = Scaler(how, pool, devices, 3 * devices, traffic.seconds, pool.grow(devices))
+    rule = Elastic(devices, 3 * devices, smallest=2, unit=UNIT if how == "replica" else 1, whole=True)
+    scaler = Scaler(how, pool, rule, traffic.seconds, pool.grow(devices))
     time = pool.floor.time
     time.at(0.0, scaler.look)
     for ask in asks:
