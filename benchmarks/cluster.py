@@ -6,6 +6,9 @@ The embedded policy answers prompts of countdown in groups of eight: asked direc
 (ends only; with every increment streamed; with every increment sent to the driver unasked). One engine of the pool has
 as many threads as the direct one, and sides take turns, so a ratio is what the hop costs: below 1 the pool is slower.
 More engines than processors to spare only share them.
+
+With --shrink an engine leaves a pool in the middle of its work, with prefixes handed over and with prefixes read again
+(`cluster_shrink.py`; its options follow).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import argparse
 import asyncio
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import cluster_shrink
 import numpy as np
 import torch
 from machine import save
@@ -97,6 +102,10 @@ async def measure(sides: Sequence[Side], asked: Sequence[Request], repeats: int)
 
 
 def main() -> None:
+    if "--shrink" in sys.argv:
+        sys.argv.remove("--shrink")
+        cluster_shrink.main()
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=64)

@@ -97,6 +97,15 @@ class PoolEngine:
         return self._hub.health
 
     @property
+    def handover(self) -> float:
+        """Seconds that a hand-over of prefixes may take; 0 = they are read again."""
+        return self._hub.handovers.seconds
+
+    @handover.setter
+    def handover(self, seconds: float) -> None:
+        self._hub.handovers.seconds = seconds
+
+    @property
     def numbers(self) -> dict[str, float]:
         """How it stands, by the names of metrics."""
         return self.health.numbers

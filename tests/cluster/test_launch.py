@@ -39,6 +39,15 @@ def test_sizes_are_checked() -> None:
         Sizes(2, 0)
 
 
+def test_bounds_that_are_none_are_refused_before_a_cluster_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["rollout", "grpo", "--cluster", "local:1", "--cluster-engines", "3:x"]) == 2
+    told = capsys.readouterr().err.strip()
+    assert told == "rolltree: --cluster-engines '3:x' is no number of engines; give N, or LOW:HIGH"
+
+
 def test_the_flag_alone_means_this_machine() -> None:
     assert complete(["--cluster"]) == ["--cluster=local:2"]
     assert complete(["--cluster", "--items", "3"]) == ["--cluster=local:2", "--items", "3"]
