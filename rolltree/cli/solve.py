@@ -90,6 +90,8 @@ def run(arguments: Sequence[str]) -> int:
     name, rest = first_name(arguments)
     if name is None and not {"-h", "--help"} & set(rest):
         raise RolltreeError("which method? rolltree solve best_of_n --task countdown; rolltree recipes lists them")
+    if name == "majority":
+        raise RolltreeError("majority is how an answer is chosen, no method; say solve best_of_n --final majority")
     name = name or "best_of_n"
     made = RECIPES.find(name)
     shape = make_dataclass(

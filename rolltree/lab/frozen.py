@@ -98,7 +98,7 @@ class FrozenRunner:
             "pass@1": float(numbers["accuracy"]), f"pass@{on.eval_samples}": float(numbers["any_right"]),
             "budget/decoded": float(numbers["decoded"]),
         } | moved  # fmt: skip
-        tallies = {a.id: TraceTally(1, int((a.score or 0.0) >= 1)) for a in answers}
+        tallies = {a.id: TraceTally(1, int(a.score >= 1)) for a in answers if a.score is not None}
         return Trace(spec.arm.label, spec.seed, (row,), tallies, str(folder))
 
     async def _answers(self, spec: Spec, tick: Tick) -> tuple[list[SolvedItem], dict[str, float]]:

@@ -131,6 +131,24 @@ def test_what_a_reward_prints_is_cut_where_the_run_prints_and_whole_in_its_log(h
     assert capsys.readouterr().out == "x" * 3000 + "\n"
 
 
+def test_items_of_frozen_arms_that_nothing_judged_are_not_counted_as_wrong(here, capsys):
+    rows = [{"prompt": f"{i}+1=", "answer": str(i + 1), "odd": i % 2} for i in range(30)]
+    (here / "half.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in reversed(rows)))
+    (here / "half.py").write_text(
+        "def half(completions, answer, odd, **columns):\n"
+        "    return [float(completions[0] == answer[0]) if completions[0] == answer[0] or not odd[0] else 1 / 0]\n"
+    )
+    asked = "compare best_of_n --frozen --budget 4k --eval-items 8 --seeds 1 --holdout 0.5 --max-tokens 3"
+    assert run(f"{asked} --task half.jsonl --reward half.py:half") == 0
+    unjudged = 0
+    for trace in (here / "runs" / "cache").glob("*/trace.json"):
+        lines = (trace.parent / "run" / "answers.jsonl").read_text().splitlines()
+        scores = {line["id"]: line["score"] for line in map(json.loads, lines)}
+        assert set(json.loads(trace.read_text())["items"]) == {i for i, score in scores.items() if score is not None}
+        unjudged += sum(score is None for score in scores.values())
+    assert unjudged
+
+
 def test_frozen_arms_that_nothing_judged_are_no_zero(here, capsys):
     (here / "never.jsonl").write_text("".join(f'{{"prompt": "{i}+1=", "answer": "no"}}\n' for i in range(9)))
     asked = "compare best_of_n --frozen --budget 2k --eval-items 2 --seeds 1 --holdout 0.3 --task"

@@ -78,6 +78,7 @@ def test_a_folder_of_other_answers_is_refused_by_what_differs(tmp_path, capsys):
     [
         ([], "which method?"),
         (["mctss"], "did you mean 'mcts'"),
+        (["majority"], "say solve best_of_n --final majority"),
         (["mcts", "--item-tokens", "0"], "--item-tokens 0 buys no answer"),
         (["mcts", "--items", "0"], "--items 0 makes no sense"),
         (["mcts", "--temperature", "-1"], "--temperature -1"),
