@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
-
-from tyro.constructors import PrimitiveConstructorSpec
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rolltree.errors import RolltreeError
 
@@ -44,8 +42,20 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-TOKENS = PrimitiveConstructorSpec[int](
-    nargs=1, metavar="TOKENS", instance_from_str=_whole, is_instance=_is_whole, str_from_instance=lambda n: [str(n)]
-)
-Tokens = Annotated[int, TOKENS]
-"""A knob that counts tokens; on the command line 96k is 96000."""
+def _read() -> Any:
+    """How the command line reads a count of tokens; None where nothing reads command lines, as training needs none."""
+    try:
+        from tyro.constructors import PrimitiveConstructorSpec
+    except ImportError:
+        return None
+    return PrimitiveConstructorSpec[int](
+        nargs=1, metavar="TOKENS", instance_from_str=_whole, is_instance=_is_whole, str_from_instance=lambda n: [str(n)]
+    )
+
+
+TOKENS = _read()
+if TYPE_CHECKING:
+    Tokens = int
+else:
+    Tokens = Annotated[int, TOKENS]
+    """A knob that counts tokens; on the command line 96k is 96000."""

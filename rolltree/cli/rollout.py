@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from time import monotonic
 from typing import Any, Literal, cast
 
 from rolltree.amounts import Tokens
@@ -138,7 +138,7 @@ def _grow(parsed: Any) -> int:
     check_batch(asked.items, parts.strategy)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     draw, placement = parsed.sampling.drawn(), place(asked.device, asked.dtype)
-    began = monotonic()
+    began = time.monotonic()
 
     async def work(pool: PoolEngine | None, task: Task) -> _Grown:
         if pool is not None and asked.speculate != "off":
@@ -151,8 +151,8 @@ def _grow(parsed: Any) -> int:
             check(parts, engine, task)
             peers |= frozen_peers(parts.peers, asked.policy)
             # Its clock runs from here: what it took to start an engine is said apart.
-            budget = Budget(Limits(decoded=asked.decoded), clock=monotonic)
-            start = monotonic() - began
+            budget = Budget(Limits(decoded=asked.decoded), clock=time.monotonic)
+            start = time.monotonic() - began
             forest = await grow(
                 parts.strategy, engine, task, items, seed=asked.seed, budget=budget, sampling=draw, peers=peers,
                 max_tokens=parsed.sampling.max_tokens,

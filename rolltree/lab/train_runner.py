@@ -216,7 +216,9 @@ def _check_kinds(spec: Spec, cls: type[Any], knobs: Mapping[str, Any]) -> None:
             raise LabError(f"{field.name}={value} of {spec.arm.label!r} is no {_KINDS[kind][0].__name__}; give one")
 
 
-_KINDS: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,), "tuple": (tuple, list)}
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "int": (int,), "Tokens": (int,), "float": (float, int), "bool": (bool,), "tuple": (tuple, list)
+}  # fmt: skip
 
 
 def _knobs(spec: Spec, owner: str) -> list[tuple[str, Any]]:
