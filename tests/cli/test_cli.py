@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,7 +180,7 @@ def test_the_seconds_of_rollouts_begin_when_the_engine_stands(
         return engine
 
     monkeypatch.setattr(choose, "choose_engine", slow)
-    monkeypatch.setattr(rollout, "monotonic", lambda: now)
+    monkeypatch.setattr(rollout, "time", SimpleNamespace(monotonic=lambda: now))
     assert main(["rollout", "grpo", "--task", "countdown", "--items", "1", "--group", "2", "--json"]) == 0
     numbers = json.loads(capsys.readouterr().out)
     assert numbers["seconds"] == 0
