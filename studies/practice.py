@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from rolltree.lab.entry import load_entries
 from rolltree.lab.entry_family import counted, together
+from studies.confirmed import ConfirmedFamily, sentence
 from studies.power import LOOKS, SCREEN
 from studies.stored_table import BETTER, StoredCell, StoredTable
 
@@ -108,9 +109,16 @@ def simulated(table: StoredTable) -> Sentences:
 OF_TABLE: tuple[Callable[[StoredTable], Sentences], ...] = (verdicts, collapses, simulated)
 
 
-def page(tables: Sequence[StoredTable], calibrations: Path, errors: Path, evidence: Path) -> str:
+def page(
+    tables: Sequence[StoredTable],
+    calibrations: Path,
+    errors: Path,
+    evidence: Path,
+    sure: Sequence[ConfirmedFamily] = (),
+) -> str:
     """All sentences that have a table."""
     told = [*calibrated(calibrations), *seeds(errors), *claims(evidence)]
+    told += [(sentence(family), f"{TABLES_PAGE}#confirmations") for family in sure]
     told += [sentence for table in tables for of in OF_TABLE for sentence in of(table)]
     lines = [f"{n}. {words} [Table]({where})" for n, (words, where) in enumerate(told, 1)]
     return (

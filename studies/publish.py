@@ -18,6 +18,8 @@ from rolltree.lab.regimes import CALIBRATED
 from rolltree.lab.trace import LabError
 from studies import practice
 from studies.command import run_study
+from studies.confirmed import ConfirmedFamily, families, section, sentence
+from studies.preregistration import FOLDER
 from studies.stored_table import StoredCell, StoredTable, load
 from studies.tables import TABLES
 
@@ -39,6 +41,8 @@ class PublishSettings:
     """Folder of calibrations."""
     evidence: Path = Path("evidence")
     """Folder of stored evidence."""
+    preregistered: Path = FOLDER
+    """Folder of preregistrations and what came of them."""
 
 
 def main(settings: PublishSettings) -> list[str]:
@@ -51,9 +55,11 @@ def main(settings: PublishSettings) -> list[str]:
                 shutil.copyfile(made, kept / made.name)
     tables = [load(kept / f"{name}.json") for name in TABLES if (kept / f"{name}.json").is_file()]
     errors = settings.docs / "error-rates.json"
-    _write(settings.docs / "tables.md", _tables(tables, kept, settings.calibrated))
-    _write(settings.docs / "practice.md", practice.page(tables, settings.calibrated, errors, settings.evidence))
-    _between(settings.readme, [compact(t) for t in tables if t.plan.name in IN_README])
+    sure = families(settings.preregistered)
+    _write(settings.docs / "tables.md", _tables(tables, kept, settings.calibrated, sure))
+    _write(settings.docs / "practice.md", practice.page(tables, settings.calibrated, errors, settings.evidence, sure))
+    told = [f"{sentence(family)} [Table](docs/measured/tables.md#confirmations)" for family in sure]
+    _between(settings.readme, [*(compact(t) for t in tables if t.plan.name in IN_README), *told])
     names = [table.plan.name for table in tables]
     print(f"tables: {', '.join(names) or 'none is finished yet'}")
     return names
@@ -99,7 +105,7 @@ def _short(cell: StoredCell | None) -> str:
     return f"{100 * cell.mean.estimate:.1f}{spread}{apart}{said}{fallen}"
 
 
-def _tables(tables: Sequence[StoredTable], kept: Path, calibrations: Path) -> str:
+def _tables(tables: Sequence[StoredTable], kept: Path, calibrations: Path, sure: list[ConfirmedFamily]) -> str:
     parts = ["# Tables of the studies\n\nWritten by `python -m studies.publish`; the numbers of each seed lie in "
              "`tables/NAME.json`. [How they are made](../howto/regimes.md).\n"]  # fmt: skip
     for table in tables:
@@ -107,6 +113,8 @@ def _tables(tables: Sequence[StoredTable], kept: Path, calibrations: Path) -> st
         text = whole.read_text(encoding="utf-8") if whole.is_file() else compact(table)
         body = text.partition("\n")[2].replace("\n## ", "\n### ")
         parts.append(f"## {table.plan.title} {{ #{table.plan.name} }}\n{body}")
+    if sure:
+        parts.append(section(sure))
     if rows := _calibrations(calibrations):
         about = "The plain baseline at every rate and number of updates, on seeds nothing else uses; bold is what all "
         about += "arms of the regime are trained with."

@@ -29,8 +29,9 @@ def asked(tmp_path):
     told = {"regime": "stale2", "baseline": "grpo", "chosen": {"lr": 1e-4, "updates": 4}, "tried": tried}
     (tmp_path / "calibrated/stale2.json").write_text(json.dumps(told))
     return PublishSettings(
-        tmp_path / "runs", tmp_path / "docs", tmp_path / "README.md", tmp_path / "calibrated", tmp_path / "none"
-    )
+        tmp_path / "runs", tmp_path / "docs", tmp_path / "README.md", tmp_path / "calibrated", tmp_path / "none",
+        tmp_path / "preregistered",
+    )  # fmt: skip
 
 
 def test_one_command_fills_readme_tables_and_practice(asked):
@@ -48,6 +49,23 @@ def test_one_command_fills_readme_tables_and_practice(asked):
     again = readme, page
     main(replace(asked, runs=asked.runs / "gone"))
     assert (asked.readme.read_text(), (asked.docs / "tables.md").read_text()) == again, "what is stored is enough"
+
+
+def test_what_was_confirmed_is_told_beside_the_tables(asked):
+    main(asked)
+    assert "onfirmations" not in (asked.docs / "tables.md").read_text(), "nothing was asked again"
+    asked.preregistered.mkdir()
+    claims = [{"label": "tis", "verdict": "holds", "seeds": 8, "mean": 0.201},
+              {"label": "icepop", "verdict": "open", "seeds": 8, "mean": -0.01}]  # fmt: skip
+    told = {"preregistered": "0123456789ab", "regime": "stale8", "looks": [8, 14, 20], "claims": claims}
+    (asked.preregistered / "stale8-corrections.result.json").write_text(json.dumps(told))
+    main(asked)
+    table = (asked.docs / "tables.md").read_text()
+    assert "| stale8 | tis | +20.1 | 8 of 20 | holds | `01234567` |" in table
+    assert "| stale8 | icepop | -1.0 | 8 of 20 | open | `01234567` |" in table
+    words = "asked again on 8 fresh seeds, `stale8` at the calibrated rate: holds: tis (+20.1); open: icepop (-1.0)."
+    assert words in asked.readme.read_text()
+    assert words in (asked.docs / "practice.md").read_text()
 
 
 def test_sentences_are_those_of_tables_that_stand(asked):
