@@ -114,7 +114,7 @@ def page(
     calibrations: Path,
     errors: Path,
     evidence: Path,
-    sure: Sequence[ConfirmedFamily] = (),
+    sure: Sequence[ConfirmedFamily],
 ) -> str:
     """All sentences that have a table."""
     told = [*calibrated(calibrations), *seeds(errors), *claims(evidence)]
