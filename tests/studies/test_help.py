@@ -11,8 +11,8 @@ import pytest
 import tyro
 
 COMMANDS = (
-    "board.BoardSettings", "calibrate.CalibrateSettings", "confirm.ConfirmSettings", "controllers.ControllerSettings",
-    "fixes.FixesSettings", "majority.MajoritySettings", "power.PowerSettings", "tree_methods.TreeMethodSettings",
+    "board.BoardSettings", "calibrate.CalibrateSettings", "confirm.ConfirmSettings",
+    "fixes.FixesSettings", "majority.MajoritySettings", "power.PowerSettings",
     "variants.VariantSettings", "warm.WarmSettings", "exact.report.Args", "nano.learn.LearnSettings",
     "nano.table.TableSettings",
 )  # fmt: skip
