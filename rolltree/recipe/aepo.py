@@ -27,7 +27,7 @@ class Aepo:
         "aepo", "Agentic entropy-balanced policy optimisation", "2510.14545", 2025,
         "better than seven RL algorithms on 14 sets of web agents' tasks (Qwen3-14B, 1,000 samples)",
         ("generate", "control", "credit", "objective"), "arpo",
-        Evidence("pass@1", "arpo", task="lookup", budget=150_000, settings=("train.prompts=8",)),
+        Evidence("pass@1", "arpo", least=0.04, task="regime:noisy", seeds=6, settings=("leaves=8", "first=4")),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16

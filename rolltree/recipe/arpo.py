@@ -28,8 +28,8 @@ class Arpo:
         "arpo", "Agentic reinforced policy optimisation", "2507.19849", 2025,
         "better than GRPO on 13 benchmarks of tool use at half the tool calls",
         ("generate", "control", "credit"), "grpo",
-        Evidence("env_steps_per_leaf", "grpo", "lower", 0.2, "lookup", 150_000,
-                 settings=("train.prompts=8", "grpo:group=16")),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:noisy", seeds=6,
+                 settings=("arpo:leaves=8", "arpo:first=4")),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16

@@ -25,8 +25,7 @@ class TreePsRag:
         "treeps_rag", "Tree-based process supervision for agentic RAG", "2601.06922", 2026,
         "better than outcome-only RL and process-supervised baselines on seven QA sets at comparable rollout cost",
         ("generate", "control", "credit"), "grpo",
-        Evidence("pass@1", "grpo", task="lookup", budget=150_000,
-                 settings=("train.prompts=8", "grpo:group=16")),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:noisy", seeds=6, settings=("treeps_rag:leaves=8",)),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16
