@@ -27,8 +27,8 @@ class Ettrl:
         "ettrl", "Entropy mechanism for test-time RL", "2508.11356", 2025,
         "AIME 2024 from 10.0 to 16.9 (Llama-3.1-8B) with 60 % of the tokens of plain test-time RL",
         ("generate", "filter", "credit"), "ttrl",
-        Evidence("decoded_per_leaf", "ttrl", "lower", 2.0, "arithmetic", 150_000, level=1,
-                 settings=("train.prompts=8", "ettrl:stems=3", "ttrl:votes=15", "ttrl:samples=15")),
+        Evidence("pass@1", "ttrl", least=0.04, task="regime:fresh", seeds=6,
+                 settings=("ettrl:stems=3", "ttrl:votes=15", "ttrl:samples=15")),
         counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     stems: int = 12
