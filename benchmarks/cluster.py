@@ -5,7 +5,8 @@
 The embedded policy answers prompts of countdown in groups of eight: asked directly in this process, and through a pool
 (ends only; with every increment streamed; with every increment sent to the driver unasked). One engine of the pool has
 as many threads as the direct one, and sides take turns, so a ratio is what the hop costs: below 1 the pool is slower.
-More engines than processors to spare only share them.
+More engines than processors to spare only share them. Samples must be those of the direct engine, up to draws within
+rounding of a boundary (`drawn.py`).
 
 With --shrink an engine leaves a pool in the middle of its work, with prefixes handed over and with prefixes read again
 (`cluster_shrink.py`; its options follow).
@@ -29,12 +30,14 @@ from typing import Any
 import cluster_shrink
 import numpy as np
 import torch
+from drawn import check, differ, doubled
 from machine import save
 
 from rolltree.cluster import PoolEngine
 from rolltree.cluster.rays import RayTransport, Where, joined
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Engine, Request, Sample, Sampling
+from rolltree.policy.load import load_model
 from rolltree.task.registry import load_task
 
 GROUP = 8
@@ -85,17 +88,21 @@ Side = tuple[str, Engine, Callable[[Engine, Sequence[Request]], Any], str]
 
 
 async def measure(sides: Sequence[Side], asked: Sequence[Request], repeats: int) -> dict[str, list[float]]:
-    """Tokens a second by side and repeat, after one warm-up each; the same tokens everywhere, or an error."""
+    """Tokens a second by side and repeat, after one warm-up each; everywhere what the seeds draw, or an error."""
     rates: dict[str, list[float]] = {name: [] for name, *_ in sides}
-    truth: list[Sample] | None = None
+    model = doubled(load_model("nano").model)
+    truth = list[Sample]()
     for repeat in range(repeats + 1):
         for name, engine, how, _ in sides:
             began = time.perf_counter()
             samples = await how(engine, asked)
             seconds = time.perf_counter() - began
-            truth = truth or samples
-            if any(not np.array_equal(a.actions, b.actions) for a, b in zip(samples, truth, strict=True)):
-                raise RuntimeError(f"{name} wrote other tokens than the direct engine")
+            if not truth:
+                truth += samples
+                check(model, asked, truth)
+            if others := [i for i, (a, b) in enumerate(zip(samples, truth, strict=True)) if differ(a, b)]:
+                found = check(model, [asked[i] for i in others], [samples[i] for i in others])
+                print(f"{name}: {len(others)} samples are not the direct engine's, within rounding: {found}")
             if repeat:
                 rates[name].append(sum(len(s.actions) for s in samples) / seconds)
     return rates
