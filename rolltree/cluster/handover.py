@@ -105,7 +105,7 @@ class Handovers:
                 shares = self._shares(jobs, names)
                 await asyncio.gather(*(self._move(leaving, to, share) for to, share in shares.items()))
         except Exception as error:  # whatever it is, prefixes are read again
-            self.counts.failed[_why(error)] += 1
+            self._failed(leaving, error)
         self._go_on(jobs)
 
     def _shares(self, jobs: Sequence[SampleJob], names: Sequence[str]) -> Mapping[Member, _Share]:
@@ -165,8 +165,8 @@ class Handovers:
         offered: Offered
         try:
             offered, blocks = await giver.remote.parted("export", names, texts)
-        except Exception as error:  # who is gone is noticed by its own listener
-            self.counts.failed[_why(error)] += 1
+        except Exception as error:  # prefixes are read again
+            self._failed(giver, error)
             return
         if offered.tokens:
             await asyncio.gather(*(self._take(taker, offered, blocks) for taker in to))
@@ -175,7 +175,7 @@ class Handovers:
         try:
             taken: Taken = await taker.remote.call("take_over", blocks)
         except Exception as error:  # of the engine, or of the way there
-            self.counts.failed[_why(error)] += 1
+            self._failed(taker, error)
             return
         if taken.refused:
             self.counts.failed[taken.refused] += 1
@@ -183,6 +183,13 @@ class Handovers:
         self.counts.prefixes += offered.prefixes
         self.counts.tokens += taken.tokens
         self.counts.nbytes += offered.nbytes
+
+    def _failed(self, member: Member, error: Exception) -> None:
+        self.counts.failed[_why(error)] += 1
+        if isinstance(error, LostError):
+            # Before its own listener hears it, an engine that leaves may be gone from the pool, and one that stays may
+            # be given jobs.
+            self._replicas.lose(member, error)
 
 
 def _why(error: BaseException) -> str:

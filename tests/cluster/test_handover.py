@@ -223,6 +223,21 @@ def test_a_hand_over_that_breaks_costs_only_a_prefill(method: str, do: Any, why:
     assert health.handed_tokens == health.spared == 0
 
 
+@pytest.mark.parametrize("method", ["known", "export", "take_over"])
+def test_a_death_counts_although_the_engines_listener_hears_it_later(method: str) -> None:
+    dead = list[Process]()
+
+    async def dies(process: Process) -> None:
+        if not dead:
+            dead.append(process)
+            process.dead = True  # the call for news that is under way stays without an answer
+
+    samples, health = in_pool(shrunk, size=3, transport=Between(method, dies))
+    assert same(samples)
+    assert (health.lost, health.in_flight) == (1, 0)
+    assert health.not_handed["lost"] >= 1
+
+
 def test_a_hand_over_that_hangs_is_given_up() -> None:
     async def hangs(process: Process) -> None:
         await asyncio.Event().wait()

@@ -158,7 +158,7 @@ def scale(how: Scaling, devices: int, seed: int) -> Scaled:
     )  # fmt: skip
 
 
-def ratios(sizes: Sequence[tuple[int, int]] = ((8, 5), (64, 2))) -> Iterator[Ratio]:
+def ratios(sizes: Sequence[tuple[int, int]] = ((2, 5), (8, 5), (64, 2), (1024, 2))) -> Iterator[Ratio]:
     """Elastic over the other ways."""
     for other in ("restart", "replica"):
         mine, theirs = latency("elastic", 8, 10), latency(other, 8, 10)
@@ -168,7 +168,7 @@ def ratios(sizes: Sequence[tuple[int, int]] = ((8, 5), (64, 2))) -> Iterator[Rat
         for other in ("restart", "replica", "none"):
             for what, of in MEASURES.items():
                 yield over(
-                    f"{what}, elastic over {other}", f"{devices} to {3 * devices} devices",
+                    f"{what}, elastic over {other}", f"{devices:,} to {3 * devices:,} devices",
                     [of(r) for r in runs["elastic"]], [of(r) for r in runs[other]],
                 )  # fmt: skip
 
