@@ -51,14 +51,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     _keep_channels()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(overview())
-        return 0
+        return answered("rolltree", _say_overview)
     if arguments[0] in ("-V", "--version"):
         from rolltree import __version__
 
         print(f"rolltree {__version__}")
         return 0
     return answered("rolltree", lambda: _dispatch(arguments[0], arguments[1:]))
+
+
+def _say_overview() -> int:
+    print(overview(), flush=True)
+    return 0
 
 
 def answered(who: str, act: Callable[[], int]) -> int:

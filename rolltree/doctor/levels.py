@@ -9,7 +9,14 @@ from rolltree.doctor.fix import correction, knob, option, part, recipe
 from rolltree.doctor.level import Level, level
 from rolltree.doctor.run import leaves, roots
 from rolltree.metrics.policy import grafted, log_weights
-from rolltree.metrics.reward import all_solved, all_wrong, split_leaves, wrong_majorities, zero_variance
+from rolltree.metrics.reward import (
+    all_solved,
+    all_wrong,
+    split_answers,
+    split_transcripts,
+    wrong_majorities,
+    zero_variance,
+)
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.shape import LEAST_LEAVES, effective_branches, failed_calls, repeats
 from rolltree.metrics.usage import starved
@@ -183,7 +190,7 @@ LEVELS: tuple[Detector, ...] = (
         "The same transcript, word for word, got different outcomes: the verdict does not depend on the answer alone.",
         Level("reward/split_transcripts", 0.01, 0.1,
               "{value:.1%} of the repeated transcripts got two different outcomes (limit {limit:.1%})",
-              show=lambda r, _: leaves(r, split_leaves(r, r.transcript.view(np.int64), r.judged)[0])),
+              show=lambda r, _: leaves(r, split_transcripts(r)[0])),
         limit="share of the transcripts that stand twice in a tree", fixes=NOISE,
         why="A verifier is a function of item and transcript.",
     ),
@@ -192,7 +199,7 @@ LEVELS: tuple[Detector, ...] = (
         "The same final answer to the same prompt was called right in one rollout and wrong in another.",
         Level("reward/split_answers", 0.25, 0.6,
               "{value:.0%} of the repeated answers were called right and wrong (limit {limit:.0%})",
-              show=lambda r, _: leaves(r, split_leaves(r, r.answer, r.judged & (r.answer >= 0))[0])),
+              show=lambda r, _: leaves(r, split_answers(r)[0])),
         limit="share of the answers that stand twice in a tree", fixes=NOISE,
         why="Fine in small numbers where a task judges more than the answer (hidden tests, steps, formats).",
     ),

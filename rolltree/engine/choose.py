@@ -12,7 +12,7 @@ from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.net import is_flow
 from rolltree.policy.formats import Precision
 from rolltree.policy.load import LoadedModel, check_writes_tokens, load_codec, load_model
-from rolltree.policy.lora import base_of, holds_adapters
+from rolltree.policy.lora import holds_adapters, whole_model
 from rolltree.policy.models import model_folder
 from rolltree.policy.size import check_sampled, size_in
 from rolltree.registry import Registry
@@ -99,7 +99,7 @@ def _local(
 ) -> Engine:  # fmt: skip
     if not isinstance(model, LoadedModel):
         folder = model_folder(str(model))
-        size = size_in(base_of(folder) if holds_adapters(folder) else folder)
+        size = size_in(whole_model(folder))
         if size is not None:
             check_sampled(size, str(model), placement.device, placement.dtype)
     return local_engine(

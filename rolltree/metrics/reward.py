@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rolltree.metrics.rollouts import SAME, Numbers, Rollouts
-from rolltree.tree.shape import Bools, Ints
+from rolltree.tree.shape import Bools, Floats, Ints
 
 NOT_PARTS = frozenset(
     {
@@ -100,20 +100,33 @@ def all_wrong(r: Rollouts) -> Bools:
 
 
 def verdicts(r: Rollouts) -> Numbers:
-    """Whole transcripts, and final answers, that stand more than once in a tree: the share that got two outcomes."""
-    keys = {"reward/split_answers": (r.answer, r.judged & (r.answer >= 0))}
+    """Of what stands more than once in a tree: the share of final answers that are right in one leaf and wrong in
+    another, and of whole transcripts that got two outcomes."""
+    found = {"reward/split_answers": split_answers(r)}
     if len(r.transcript):
-        keys["reward/split_transcripts"] = (r.transcript.view(np.int64), r.judged)
+        found["reward/split_transcripts"] = split_transcripts(r)
     out: Numbers = {}
-    for name, (key, among) in keys.items():
-        _, repeated, differ = split_leaves(r, key, among)
+    for name, (_, repeated, differ) in found.items():
         if repeated:
             out[name] = differ / repeated
     return out
 
 
-def split_leaves(r: Rollouts, key: Ints, among: Bools) -> tuple[Bools, int, int]:
-    """Leaves whose key stands in their tree with two outcomes; how many keys stand twice, how many of them differ."""
+Split = tuple[Bools, int, int]
+"""Leaves whose key stands in their tree with two values; how many keys stand twice, how many of them differ."""
+
+
+def split_answers(r: Rollouts) -> Split:
+    """Final answers that are right in one leaf and wrong in another; rewards of length or form may differ."""
+    return _split(r, r.answer, r.judged & (r.answer >= 0), r.solved.astype(np.float64))
+
+
+def split_transcripts(r: Rollouts) -> Split:
+    """Whole transcripts that got two outcomes."""
+    return _split(r, r.transcript.view(np.int64), r.judged, r.outcome)
+
+
+def _split(r: Rollouts, key: Ints, among: Bools, value: Floats) -> Split:
     split = np.zeros(len(r.leaf), np.bool_)
     rows = np.flatnonzero(among)
     if not len(rows):
@@ -122,7 +135,7 @@ def split_leaves(r: Rollouts, key: Ints, among: Bools) -> tuple[Bools, int, int]
     new = (np.diff(r.leaf_tree[order]) != 0) | (np.diff(key[order]) != 0)
     at = np.concatenate([[0], np.flatnonzero(new) + 1])
     size = np.diff(np.append(at, len(order)))
-    said = r.outcome[order]
+    said = value[order]
     differ = np.maximum.reduceat(said, at) - np.minimum.reduceat(said, at) > SAME
     split[order[np.repeat(differ, size)]] = True
     return split, int((size > 1).sum()), int(differ.sum())

@@ -30,7 +30,10 @@ def from_hub(name: str, folder: Path | None = None) -> Path:
             return Path(snapshot_download(name, allow_patterns=_FILES, local_files_only=True))
         return Path(snapshot_download(name, allow_patterns=_FILES, local_dir=folder))
     except LocalEntryNotFoundError as error:
-        raise ModelError(f"Model {name!r} is not in the local cache and the hub cannot be reached.") from error
+        raise ModelError(
+            f"Model {name!r} is not in the local cache and the hub cannot be reached; download it where it can be and "
+            "give its folder."
+        ) from error
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         why = str(error).strip().splitlines()[0]
         raise ModelError(f"Model {name!r} cannot be had from the hub ({why}).") from error

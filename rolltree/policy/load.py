@@ -18,7 +18,7 @@ from rolltree.policy.codec import HFCodec
 from rolltree.policy.errors import ModelError
 from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.net import is_flow, load_flow
-from rolltree.policy.lora import base_of, holds_adapters, merged
+from rolltree.policy.lora import base_of, merged, whole_model
 from rolltree.policy.models import MODELS, model_folder
 from rolltree.policy.trust import check_code, trusts_code
 from rolltree.policy.weights import check_sizes, refuse_layers_left_out, refuse_missing, tensors_of
@@ -42,7 +42,7 @@ def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedMo
     Adapters of low rank are merged into the model that they belong to. What is to be trained is loaded in float32.
     """
     path = model_folder(str(name))
-    if holds_adapters(path):
+    if whole_model(path) != path:
         base = load_model(base_of(path), dtype)
         return LoadedModel(merged(base.model, path), base.codec, path, str(name))
     if is_flow(path):
@@ -81,8 +81,7 @@ def check_writes_tokens(model: str | Path | LoadedModel, who: str, way: str) -> 
 
 def load_codec(path: Path) -> Any:
     """The codec (or other channel) of a model in a folder, without the weights of a language model."""
-    if holds_adapters(path):
-        return load_codec(base_of(path))
+    path = whole_model(path)
     if is_flow(path):
         return load_flow(path).channel
     check_folder(path)

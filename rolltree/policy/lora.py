@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,7 +32,14 @@ def with_lora(model: PreTrainedModel, *, rank: int, alpha: float, targets: Seque
     place = Path(base.name_or_path)
     if base.name_or_path and place.is_dir():
         base.name_or_path = str(place.resolve())
-    return cast(PreTrainedModel, peft.get_peft_model(base, config))
+    with _without_deprecations():
+        return cast(PreTrainedModel, peft.get_peft_model(base, config))
+
+
+def save_weights(model: Any, folder: Path) -> None:
+    """Save what a model of transformers, a wrapped one or one of ours trains."""
+    # Otherwise peft looks for the model below, on the hub too, to see whether its embedding has grown; none ever does.
+    model.save_pretrained(folder, **({"save_embedding_layers": False} if hasattr(model, "peft_config") else {}))
 
 
 def load_lora(model: PreTrainedModel, folder: Path) -> None:
@@ -49,7 +58,7 @@ def _check_adapters(model: Any, folder: Path) -> None:
     from peft import get_peft_model_state_dict
 
     held = tensors_of(folder / WEIGHTS)
-    wanted: dict[str, Any] = get_peft_model_state_dict(model)
+    wanted: dict[str, Any] = get_peft_model_state_dict(model, save_embedding_layers=False)
     refuse_missing(folder, wanted.keys() - held.keys())
     for name, tensor in wanted.items():
         if held[name] != tuple(tensor.shape):
@@ -61,8 +70,19 @@ def holds_adapters(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
+def whole_model(folder: Path) -> Path:
+    """The folder of a model that is under adapters, of which some may lie on others; itself where it holds none."""
+    below = [folder]
+    while holds_adapters(below[-1]):
+        below.append(base_of(below[-1]))
+        if below[-1] in below[:-1]:
+            place = below[-1] / CONFIG
+            raise ModelError(f"The adapters in {folder} belong to themselves; name their model in {place}.")
+    return below[-1]
+
+
 def base_of(folder: Path) -> Path:
-    """Folder of the model that a folder's adapters belong to."""
+    """Folder of the model that a folder's adapters belong to, or of the adapters that they were trained on."""
     place = folder / CONFIG
     try:
         named = str(read_json(place.read_text())["base_model_name_or_path"])
@@ -83,13 +103,24 @@ def merged(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     """The model with a folder's adapters added to its weights."""
     peft = _peft()
     try:
-        wrapped: Any = peft.PeftModel.from_pretrained(model, str(folder))
+        with _without_deprecations():
+            wrapped: Any = peft.PeftModel.from_pretrained(model, str(folder))
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"The adapters in {folder} do not fit their model ({first}); save them again.") from error
     _check_adapters(wrapped, folder)
     whole: Any = wrapped.merge_and_unload()
+    # Adapters that are trained on it belong to it, not to the model below it.
+    whole.name_or_path = str(folder.resolve())
     return cast(PreTrainedModel, whole.eval().requires_grad_(True))
+
+
+@contextmanager
+def _without_deprecations() -> Generator[None]:
+    """peft reads a name that transformers says it will drop, which is not for who trains to mend."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        yield
 
 
 def _peft() -> Any:

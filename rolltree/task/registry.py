@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
@@ -141,6 +142,11 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     elif colon and (prefix in PREFIXES or not in_file(name)):
         make, fixed = _adapter(prefix), (rest,)
     else:
+        if name not in TASKS and Path(name).exists():
+            raise TaskError(
+                f"{name} is neither a task nor data that is read here; give a .jsonl, .json or .parquet file, or "
+                f"jsonl:{name} where it holds JSON lines"
+            )
         make, fixed = TASKS.find(name), ()
     accepted = _accepted(make)[len(fixed) :]
     if "**" not in accepted:

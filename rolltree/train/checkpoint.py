@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 
 from rolltree.errors import RolltreeError
 from rolltree.policy.load import no_progress_bar
+from rolltree.policy.lora import save_weights
 from rolltree.train.config import TrainError
 from rolltree.tree.atomic import new_folder
 from rolltree.tree.json_text import read_json
@@ -56,7 +57,7 @@ def save_checkpoint(
         for name, each in {"": model, **(peers or {})}.items():
             place = partial / "peers" / name if name else partial
             with no_progress_bar():
-                each.save_pretrained(place)
+                save_weights(each, place)
             if tokenizer is not None:
                 tokenizer.save_pretrained(place)
         torch.save({**state, "torch_rng": torch.get_rng_state(), "step": step}, partial / "training.pt")

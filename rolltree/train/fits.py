@@ -8,7 +8,7 @@ from pathlib import Path
 from rolltree.objective.batch import Objective
 from rolltree.policy.device import HALF, Placement, free_memory, place
 from rolltree.policy.language import most_logits
-from rolltree.policy.lora import base_of, holds_adapters
+from rolltree.policy.lora import whole_model
 from rolltree.policy.models import model_folder
 from rolltree.policy.size import ModelSize, gigabytes, size_in
 from rolltree.recipe.recipe import Parts
@@ -25,7 +25,7 @@ def check_fits(
     """Refuse a run that needs more memory than is free, naming the knob that helps; `engine` = one runs beside it,
     `moving` = its reference is replaced on the way."""
     folder = model_folder(str(model))
-    size = size_in(base_of(folder) if holds_adapters(folder) else folder)
+    size = size_in(whole_model(folder))
     if size is None:
         return
     where = place(config.device, config.dtype)

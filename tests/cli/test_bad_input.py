@@ -127,3 +127,9 @@ def test_a_model_that_does_not_fit_is_not_loaded(verb: str, place: Path, capsys:
     assert "big needs about" in said
     assert "GB are free; " in said
     assert "choose a smaller model" in said
+
+
+def test_a_file_of_another_kind_is_told_what_is_read(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("sums.csv").write_text("question,answer\n1+1=,2\n")
+    said = told(["--task", "sums.csv"], "rollout", capsys)
+    assert "sums.csv is neither a task nor data that is read here; give a .jsonl, .json or .parquet file" in said

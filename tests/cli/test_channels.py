@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,3 +24,13 @@ def test_a_closed_channel_changes_nothing(tmp_path: Path, closed: str, words: st
     line = f'"$0" -c "$1" {words} {closed}'
     subprocess.run(["sh", "-c", line, sys.executable, WORK], cwd=tmp_path, check=True)
     assert (tmp_path / "told").read_text() == f"{code} True"
+
+
+def test_a_reader_of_the_overview_may_leave() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "wb") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "rolltree", "--help"], stdout=gone, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.stderr == ""

@@ -119,6 +119,16 @@ def test_the_same_transcript_with_two_outcomes_is_a_noisy_verifier() -> None:
     assert shown(found([tree], "split_answers")) == {("noisy", 1), ("noisy", 3)}
 
 
+def test_an_answer_whose_length_is_rewarded_is_not_called_right_and_wrong() -> None:
+    tree = group("longer", [0.2, 0.1, 1.1], texts=[[7, 8], [7, 9, 8], [5, 8]])
+    for leaf, answer in zip(tree.leaves(), ("4", "4", "5"), strict=True):
+        leaf.notes["answer"] = answer
+        leaf.scores["solved"] = float(answer == "5")
+    assert numbers([tree])["reward/split_answers"] == 0
+    next(iter(tree.leaves())).scores["solved"] = 1.0
+    assert numbers([tree])["reward/split_answers"] == 1
+
+
 def test_failures_are_counted_by_what_broke() -> None:
     trees = mixed()
     leaf = trees[0].extend(0, [4, 4])

@@ -273,3 +273,10 @@ def test_train_takes_an_agent_and_so_does_rollout(tmp_path, capsys):
     script = Path(__file__).resolve().parents[2] / "examples/agents/calculator_agent.py"
     assert main(["rollout", "grpo", *told, "--agent", f"{sys.executable} {script}", "--items", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["failed"] == 0
+
+
+def test_an_agent_whose_quotation_marks_do_not_close_is_one_sentence(capsys):
+    assert main(["rollout", "grpo", "--task", "calculator", "--agent", "python 'my_agent.py"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "cannot be cut into words" in said
+    assert "\n" not in said

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model
-from rolltree.policy.lora import load_lora, with_lora
+from rolltree.policy.lora import load_lora, save_weights, whole_model, with_lora
 from tests.train.toy import tiny_policy
 
 pytest.importorskip("peft")
@@ -56,3 +58,31 @@ def test_adapters_of_another_rank_are_refused(folders: tuple[Path, Path]) -> Non
     with pytest.raises(ModelError, match="another rank"):
         load_lora(other, adapters)
     shutil.rmtree(adapters)
+
+
+def test_adapters_that_were_trained_on_adapters_keep_them(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    base, first = folders
+    wrapped = with_lora(load_model(first).model, rank=1, alpha=2, targets=["k_proj"])
+    second = tmp_path / "second"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        save_weights(wrapped, second)
+    assert whole_model(second) == base.resolve()
+    below, above = (load_model(place).model.state_dict() for place in (first, second))
+    assert all(torch.equal(below[name], above[name]) for name in below)
+
+
+def test_adapters_of_themselves_are_refused(folders: tuple[Path, Path]) -> None:
+    _, adapters = folders
+    config = adapters / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": str(adapters)}))
+    with pytest.raises(ModelError, match="belong to themselves"):
+        load_model(adapters)
+
+
+def test_wrapping_a_model_repeats_no_warning_of_libraries(folders: tuple[Path, Path]) -> None:
+    base, adapters = folders
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with_lora(load_model(base).model, rank=2, alpha=4, targets=["q_proj"])
+        load_model(adapters)

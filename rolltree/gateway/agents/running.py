@@ -160,7 +160,10 @@ def _end_all() -> None:
 def agent_of(told: str | Callable[..., Any], limits: AgentLimits | None = None) -> Agent:
     """A command, `module:function` or `file.py:function`, or the function itself. Only processes can be limited."""
     limits = limits or AgentLimits()
-    words = [] if callable(told) else shlex.split(told)
+    try:
+        words = [] if callable(told) else shlex.split(told)
+    except ValueError as error:
+        raise TaskError(f"the agent {told!r} cannot be cut into words ({error}); close its quotation marks") from None
     if callable(told) or (len(words) == 1 and ":" in words[0]):
         if limits.boxed:
             raise TaskError("memory, cpu_seconds and sandbox hold processes; give the agent as a command")

@@ -83,7 +83,7 @@ def question(row: DataRow, layout: Layout) -> Question:
     """One row as a question; a field that cannot be used is named by its line."""
     values, where = row.values, row.where
     prompt = find(values, layout.prompt)
-    if prompt is _MISSING or prompt in (None, "", []):
+    if prompt is _MISSING or prompt in (None, []) or (isinstance(prompt, str) and not prompt.strip()):
         raise TaskError(
             f"{where}: field {layout.prompt!r} is missing or empty; leave the row out, or name another column with "
             "--prompt"
@@ -123,7 +123,7 @@ def _answer(values: Mapping[str, Any], layout: Layout, where: str) -> str:
     if answer is _MISSING or answer is None or (isinstance(answer, str) and not answer.strip()):
         raise TaskError(
             f"{where}: field {layout.answer!r} is missing or empty; leave the row out, or name another column with "
-            "--answer; where no reward reads answers, leave --answer out"
+            "--answer; where no reward reads answers, leave --answer out or rename the column"
         )
     if isinstance(answer, list | dict) and layout.kind == "verl":
         return json.dumps(answer)

@@ -32,7 +32,10 @@ def mcp_tools(command: str) -> tuple[Tool, ...]:
     """All tools of the server that a command starts."""
     if find_spec("mcp") is None:
         raise TaskError("tools of MCP servers need the library mcp: pip install 'rolltree[mcp]'")
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise TaskError(f"--mcp {command!r} cannot be cut into words ({error}); close its quotation marks") from None
     if not words:
         raise TaskError("--mcp needs the command that starts the server, as in --mcp 'python server.py'")
     server = _Server(words)

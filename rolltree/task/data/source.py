@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from rolltree.policy.hub import hub_answers
 from rolltree.task.items import TaskError, lines_of
 from rolltree.tree.json_text import read_json, why_not
 
@@ -84,15 +86,33 @@ def _hub(source: str) -> Iterator[DataRow]:
     # A data set of several configurations is named with one of them behind a "#".
     name, _, config = name.partition("#")
     quiet(datasets)
+    alone = not Path(name).expanduser().exists() and not hub_answers()
     try:
-        held: Any = datasets.load_dataset(name, config or None, split=split or "train")
+        with _offline(datasets, alone):
+            held: Any = datasets.load_dataset(name, config or None, split=split or "train")
     except Exception as error:  # the library, its transport and its readers raise many kinds
+        if alone and isinstance(error, OSError):
+            raise TaskError(
+                f"{source} is not in the local cache and the hub cannot be reached; download the data set where it can "
+                "be and give the file, or the folder as hf:FOLDER"
+            ) from None
         first = (str(error).strip().splitlines() or [""])[0][:200]
         raise TaskError(
             f"{source} cannot be had ({type(error).__name__}: {first}); check name and split, or download it and give "
             "the file or folder"
         ) from None
     return (DataRow(row, f"{source} row {number}") for number, row in enumerate(held, 1))
+
+
+@contextmanager
+def _offline(datasets: Any, alone: bool) -> Generator[None]:
+    """Where the hub cannot be reached the library looks into its cache, and not six times for the hub."""
+    before = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = before or alone
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
 
 
 def quiet(datasets: Any) -> None:

@@ -79,8 +79,8 @@ class Data:
     @property
     def about(self) -> str:
         """Items, split, rewards and what is odd, in a line or more."""
-        held, sets = len(self.sets.test), self.sets
-        items = f"{len(sets.train)} training items, {held} held-out item{'s' * (held != 1)} ({sets.rule})"
+        train, held, sets = len(self.sets.train), len(self.sets.test), self.sets
+        items = f"{train} training item{'s' * (train != 1)}, {held} held-out item{'s' * (held != 1)} ({sets.rule})"
         asked = [] if self.chat is None else ["asked in the policy's chat template"]
         asked += [f"after the system message {self._system[:80]!r}"] if self._system and asked else []
         asked += [f"with the tools {', '.join(one.name for one in self.tools.tools)}"] if self.tools else []

@@ -131,12 +131,32 @@ def test_a_folder_is_read_through_datasets(tmp_path, monkeypatch):
         load_task(f"hf:{tmp_path / 'set'}:dev", reward="exact")
 
 
+def test_without_a_network_a_data_set_of_the_hub_is_looked_for_in_the_cache_alone(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    asked = []
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, **__: asked.append("hub"))
+    monkeypatch.setattr("rolltree.task.data.source.hub_answers", lambda: False)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    with pytest.raises(
+        TaskError, match=r"hf:a/b:train is not in the local cache .*give the file, or the folder as hf:"
+    ):
+        load_task("hf:a/b:train", reward="exact")
+    assert not asked
+    assert not datasets.config.HF_HUB_OFFLINE
+
+
+def test_one_item_is_not_named_as_several(tmp_path):
+    task = load_task(sums(tmp_path / "s.jsonl", 2), reward="exact")
+    assert "1 training item, 1 held-out item (" in about(task)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
         ("a.jsonl", "", "has no rows"),
         ("a.parquet", "no parquet", "is no Parquet file that can be read"),
         ("a.jsonl", '{"x": 1}', "no column of"),
+        ("a.jsonl", '{"prompt": " ", "answer": 1}', "line 1: field 'prompt' is missing or empty"),
         ("a.jsonl", '{"prompt": [{"role": "user"}], "answer": 1}', "a message of 'prompt' needs role and content"),
         ("a.jsonl", '{"question": "x", "answer": "#### 1"}\n{"question": "y", "answer": "#### "}',
          "line 2: no answer stands behind ####"),

@@ -209,3 +209,9 @@ def test_a_server_that_does_not_start_is_one_sentence(make):
     pytest.importorskip("mcp")
     with pytest.raises(TaskError, match="the MCP server 'no-such-program' does not answer"):
         make(tools=(), mcp="no-such-program")
+
+
+def test_a_command_whose_quotation_marks_do_not_close_is_one_sentence(make):
+    pytest.importorskip("mcp")
+    with pytest.raises(TaskError, match=r"cannot be cut into words .*; close its quotation marks"):
+        make(tools=(), mcp="python 'server.py")
