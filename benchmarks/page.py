@@ -21,13 +21,20 @@ NAMES = {
     "tree": "trees of depth three, four ways",
 }
 WANTED = {"uniform-256": 1.7, "ragged-256": 3, "forked-256": 8, "tree-256": 10}
-GUESSES = ("ngram", "suffix", "suffix-1+3x4", "adjacent", "heads-3x2", "nano-4", "suffix-auto")
+GUESSES = ("ngram", "suffix", "suffix:1+3x4", "adjacent", "heads:3x2", "nano:4", "suffix:auto")
+LARGE = ("ngram", "suffix")
+"""Drafters that are tried before SmolLM2 too."""
 Record = dict[str, Any]
 
 
 def begin(name: str) -> str:
     """The line before a table."""
     return f"<!-- table {name}: written by benchmarks/page.py -->"
+
+
+def case_of(drafter: str) -> str:
+    """A drafter's name as a part of a file's name."""
+    return drafter.replace(":", "-")
 
 
 def rows(name: str) -> list[Record]:
@@ -98,7 +105,7 @@ def _summary() -> str:
     for name, wanted in WANTED.items():
         case, batch = name.split("-")
         line(f"local engine, {NAMES[case]}, batch {batch}", rows(f"serving/{name}"), wanted, median)
-    training = {(r["case"], r["trees"], r["prompt"]): r for r in rows("training")}
+    training = {(r["case"], r["trees"], r["prompt"]): r for r in (*rows("training"), *rows("step"))}
     for key, what, wanted in (
         (("packed", 1, 256), "packed training, 256, 8 × 64, uniform", 4),
         (("packed ragged", 1, 256), "packed training, 256, 8 × 64, ragged", 4),
@@ -162,15 +169,22 @@ def _shares() -> str:
 
 
 def _guesses() -> str:
-    names = [f"serving/guesses-{drafter}" for drafter in GUESSES]
+    return _guessed([f"serving/guesses-{case_of(drafter)}" for drafter in GUESSES])
+
+
+def _large() -> str:
+    return _guessed([f"serving/large-{case_of(drafter)}" for drafter in LARGE])
+
+
+def _guessed(names: Sequence[str]) -> str:
     found = sorted((r for name in names for r in rows(name)), key=lambda r: r["batch"])
     body = [
         [f"`{r['drafter']}`", str(r["batch"]), f"{r['acceptance']:.0%}".replace("%", " %"),
-         f"{r['tokens_per_forward']:.2f}", _ratio(r)]
+         f"{r['tokens_per_forward']:.2f}", f"{r['without']:,.0f}", _ratio(r)]
         for r in found
     ]  # fmt: skip
     head = ["[drafter and shape](howto/speculate.md)", "batch", "guesses that were right",
-            "tokens per request and forward pass", "ratio to no guesses"]  # fmt: skip
+            "tokens per request and forward pass", "tokens a second without", "ratio to no guesses"]  # fmt: skip
     return _table(head, body) + _measured(names)
 
 
@@ -205,9 +219,9 @@ WAYS = {"rolltree": "Rolltree", "TreeRow": "TRL's `TreeRow`", "prefix-grouper": 
 def _grpo() -> str:
     body = [
         [f"{r['prompt']}, {r['leaves']} × {r['longest']} ({r['trees']} prompts)", _ratio(r), "2"]
-        for r in rows("training") if r["case"] == "grpo step"
+        for r in rows("step")
     ]  # fmt: skip
-    return _table(["prompt, group × longest", "ratio", "wanted"], body) + _measured(["training"])
+    return _table(["prompt, group × longest", "ratio", "wanted"], body) + _measured(["step"])
 
 
 def _overlap() -> str:
@@ -263,6 +277,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "order": _order,
     "cancel": _cancel,
     "guesses": _guesses,
+    "large": _large,
     "packed": _packed,
     "packings": _packings,
     "grpo": _grpo,

@@ -3,7 +3,8 @@
     rolltree bench serving [--only NAME ...] [--repeats 3] [--again] [--folder benchmarks/baselines/serving]
 
 uniform-64 … tree-256    the local engine against `generate` (benchmarks/engine.py)
-guesses-DRAFTER          decoding with guesses against decoding without, at a batch of 1 and 8 (benchmarks/guesses.py)
+guesses-DRAFTER          decoding with guesses against decoding without, at batches of 1 to 64 (benchmarks/guesses.py)
+large-DRAFTER            the same of SmolLM2-135M-Instruct, at batches of 1 and 4
 shared-forked, -tree     shared prefixes against a copy for each request (benchmarks/inside.py)
 order                    trees that have begun first, against first come, first served
 cancel                   steps before and after half of the requests were cancelled
@@ -28,8 +29,6 @@ import page
 import torch
 from machine import clock, save
 
-DRAFTERS = ("ngram", "suffix", "suffix:1+3x4", "adjacent", "heads:3x2", "nano:4", "suffix:auto")
-
 
 def all_cases(repeats: int) -> dict[str, Callable[[], Sequence[Any]]]:
     """What there is to measure, by name."""
@@ -38,7 +37,8 @@ def all_cases(repeats: int) -> dict[str, Callable[[], Sequence[Any]]]:
         for name, batches in (("uniform", (64, 256)), ("ragged", (64, 256)), ("forked", (64, 256)), ("tree", (256,)))
         for batch in batches
     }
-    out |= {f"guesses-{drafter.replace(':', '-')}": partial(_guessed, drafter, repeats) for drafter in DRAFTERS}
+    out |= {f"guesses-{page.case_of(drafter)}": partial(_guessed, drafter, repeats) for drafter in page.GUESSES}
+    out |= {f"large-{page.case_of(drafter)}": partial(_guessed_large, drafter, repeats) for drafter in page.LARGE}
     out |= {f"shared-{name}": lambda name=name: [inside.share(name, 256, repeats)] for name in ("forked", "tree")}
     out["order"] = lambda: [inside.order(named=False), inside.order(named=True)]
     out["cancel"] = lambda: [inside.cancel(name, repeats) for name in ("uniform", "forked")]
@@ -49,8 +49,17 @@ def all_cases(repeats: int) -> dict[str, Callable[[], Sequence[Any]]]:
 def _guessed(drafter: str, repeats: int) -> Sequence[Any]:
     return guesses.compare_all(
         argparse.Namespace(
-            model="nano", task="arithmetic", batch=[1, 8], drafters=[drafter], temperature=1.0, max_tokens=48, rounds=3,
-            repeats=repeats,
+            model="nano", task="arithmetic", batch=[1, 4, 16, 64], drafters=[drafter], temperature=1.0, max_tokens=48,
+            rounds=3, repeats=repeats,
+        )
+    )  # fmt: skip
+
+
+def _guessed_large(drafter: str, repeats: int) -> Sequence[Any]:
+    return guesses.compare_all(
+        argparse.Namespace(
+            model="smollm2-135m", task="arithmetic", batch=[1, 4], drafters=[drafter], temperature=1.0,
+            max_tokens=48, rounds=2, repeats=repeats,
         )
     )  # fmt: skip
 
