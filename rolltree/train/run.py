@@ -48,7 +48,8 @@ Leaves are accounted for in every line: `rollout/submitted` = `rollout/trained` 
 `rollout/running`.
 
 Continue with the same command and `--resume`. Load the latest model with
-`transformers.AutoModelForCausalLM.from_pretrained("checkpoints/step-NNNNNN")`.
+`transformers.AutoModelForCausalLM.from_pretrained("checkpoints/step-NNNNNN")`, or, where adapters were trained on
+adapters, with `rolltree.policy.load.load_model`, which follows them down to the whole model.
 """
 )
 

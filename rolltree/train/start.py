@@ -87,6 +87,11 @@ def train(
         return Result(Path(out), None, [], "the first rank has let go")
     course = course_of(recipe)
     stages = course.corners()
+    for parts in stages:
+        check_width(parts.strategy, parts.control)
+        check_batch(parts.prompts or settings.prompts, parts.strategy)
+        check_peers(parts)
+        check_optim(optim_at(settings, parts), rests="lr" in schedules(settings.optim))
     where = place(settings.device, settings.dtype)
     if not isinstance(model, LoadedModel):
         for parts in stages:
@@ -174,10 +179,6 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     try:
         for parts in job.stages:
             check(parts, engine, job.task)
-            check_width(parts.strategy, parts.control)
-            check_batch(parts.prompts or config.prompts, parts.strategy)
-            check_peers(parts)
-            check_optim(optim_at(config, parts), rests="lr" in schedules(config.optim))
         peers |= {name: _fellow(job, peer, engine) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         read = frozenset[str]().union(*(parts.credit.needs for parts in job.stages))

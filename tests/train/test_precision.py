@@ -131,6 +131,12 @@ def test_rates_that_make_no_sense_are_refused(knobs: dict[str, Any], said: str) 
         check_optim(Optim(**knobs))
 
 
+def test_a_rate_that_cannot_fall_is_refused_before_a_model_is_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match="a run of 3 updates ends before the warm-up's 5 do"):
+        rolltree.train("grpo", "no/such-model", Early(), out=tmp_path / "run", steps=3, lr_schedule="cosine")
+    assert not (tmp_path / "run").exists()
+
+
 def test_under_adapters_the_reference_is_the_model_itself() -> None:
     config = TrainConfig(lora=LoraKnobs(rank=2), optim=Optim(lr=0.1, warmup=1))
     learner = make_learner(Grpo(kl=0.1).build(), tiny_llama(exact=False), config)
