@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from drawn import ROUNDING, Verdict, check, differ, doubled
+from drawn import ROUNDING, Found, check, differ, doubled
 from machine import clock, save
 
 from rolltree.cluster import PoolEngine
@@ -147,7 +147,7 @@ async def shrink(pool: PoolEngine, asked: Sequence[Request], engines: int) -> tu
 async def measure(options: argparse.Namespace, pool: PoolEngine, alone: Engine) -> tuple[dict[float, list[Cost]], Same]:
     """Costs by how long a hand-over may take, after one turn each to warm up, and what samples were held against."""
     costs: dict[float, list[Cost]] = {SECONDS: [], 0.0: []}
-    model, verdicts, seen, unlike = doubled(load_model("nano").model), list[Verdict](), 0, 0
+    model, verdicts, seen, unlike = doubled(load_model("nano").model), list[Found](), 0, 0
     seeds = itertools.count()
     for repeat in range(options.repeats + 1):
         for way, found in costs.items():

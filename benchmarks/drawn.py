@@ -41,7 +41,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Found:
     """Of all samples of a run."""
 
     tokens: int
@@ -65,7 +65,7 @@ def differ(one: Sample, other: Sample) -> bool:
     return not np.array_equal(one.actions, other.actions)
 
 
-def check(model: Any, asked: Sequence[Request], samples: Sequence[Sample]) -> Verdict:
+def check(model: Any, asked: Sequence[Request], samples: Sequence[Sample]) -> Found:
     """Of samples; an error where one is not what its seed draws."""
     found = verdict(judged(model, asked, samples))
     if found.wrong:
@@ -73,11 +73,11 @@ def check(model: Any, asked: Sequence[Request], samples: Sequence[Sample]) -> Ve
     return found
 
 
-def verdict(found: Sequence[Drawn]) -> Verdict:
+def verdict(found: Sequence[Drawn]) -> Found:
     """The worst of all."""
     outside = np.concatenate([one.outside for one in found])
     off = np.concatenate([one.off for one in found])
-    return Verdict(len(outside), int((outside > 0).sum()), float(outside.max()), float(off.max()))
+    return Found(len(outside), int((outside > 0).sum()), float(outside.max()), float(off.max()))
 
 
 def judged(model: Any, asked: Sequence[Request], samples: Sequence[Sample]) -> list[Drawn]:
