@@ -224,6 +224,18 @@ def _grpo() -> str:
     return _table(["prompt, group × longest", "ratio", "wanted"], body) + _measured(["step"])
 
 
+def _parts() -> str:
+    found = [r for r in rows("step_parts") if "linear" in r]
+    body = [
+        [what, *(f"{r[key]:.0f}" for r in found), f"{sum(r[key] for r in found):.0f}"]
+        for what, key in (("linear layers", "linear"), ("products of attention", "attention"), ("the rest", "rest"))
+    ]
+    whole = sum(r[key] for r in found for key in ("linear", "attention", "rest"))
+    body += [["TRL, all", "", "", f"{r['all']:.0f}"] for r in rows("step_parts") if "linear" not in r]
+    body.insert(3, ["all", *(f"{r['linear'] + r['attention'] + r['rest']:.0f}" for r in found), f"{whole:.0f}"])
+    return _table(["µs a token", *(r["part"] for r in found), "both"], body) + _measured(["step_parts"])
+
+
 def _overlap() -> str:
     found = {(r["schedule"], r["sync_threads"]): r for r in rows("overlap")}
     body = [
@@ -281,6 +293,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "packed": _packed,
     "packings": _packings,
     "grpo": _grpo,
+    "parts": _parts,
     "overlap": _overlap,
     "viewing": _viewing,
     "vllm": _vllm,

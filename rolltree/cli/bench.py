@@ -15,6 +15,7 @@ from rolltree.errors import RolltreeError, unknown
 BENCHMARKS = {
     "engine": "local engine against transformers generate: uniform, ragged, forked, trees",
     "training": "packed trees against a flat padded batch; a GRPO step against TRL's trainer",
+    "step_parts": "where the processor time of a GRPO step goes: decoding, learning, products and the rest",
     "packings": "the same trees packed by Rolltree, by TRL's TreeRow and by prefix-grouper; what is possible at most",
     "serving": "everything about decoding in docs/speed.md, case by case, and the page's tables written again",
     "guesses": "the local engine guessing tokens ahead against one token at a time, on the same samples",
