@@ -20,8 +20,8 @@ the forks do can be told from the rest.
 Prints learning curves and a table, and writes a report with a tree for any browser. Run it again and it goes on where
 it was.
 """
-RECIPES = ("grpo", "arpo(first=16)", "arpo")
-"""A flat group, the tree's recipe with all of its sixteen leaves started at the prompt, and the tree."""
+RECIPES = ("grpo", "arpo")
+"""A flat group and a tree, beside which the comparison puts the tree's recipe without forks."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def run(arguments: Sequence[str]) -> int:
     if not asked.json:
         out.print(
             f"The embedded policy learns {asked.task}, {asked.seeds} seeds each, {asked.budget} decoded tokens a run:\n"
-            "  grpo            flat groups\n"
-            "  arpo            trees: a rollout forks after what the environment answered\n"
-            "  arpo(first=16)  the same without forks\n",
+            "  grpo       flat groups\n"
+            "  arpo       trees: a rollout forks after what the environment answered\n"
+            "  arpo flat  the same without forks\n",
             highlight=False,
         )
     code = main(
