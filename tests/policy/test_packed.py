@@ -198,6 +198,18 @@ def test_other_models_are_read_exactly_or_refused(name: str) -> None:
         LanguagePolicy(model)
 
 
+@pytest.mark.parametrize(("std", "dtype"), [(0.02, "float32"), (0.0, "float32"), (0.3, "bfloat16")])
+def test_weights_that_hide_a_wrong_reading_do_not_pass_for_a_right_one(std: float, dtype: str) -> None:
+    model = _model_of(OTHERS["gptj"], std).to(getattr(torch, dtype))
+    with pytest.raises(ModelError, match="cannot train a gptj model"):
+        LanguagePolicy(model)
+
+
+@pytest.mark.parametrize(("std", "dtype"), [(0.02, "float32"), (0.3, "bfloat16")])
+def test_a_right_reading_passes_with_small_weights_and_short_numbers(std: float, dtype: str) -> None:
+    LanguagePolicy(_model_of(OTHERS["gptneox"], std).to(getattr(torch, dtype)))
+
+
 @pytest.mark.parametrize("kind", ["window", "longrope"])
 def test_paths_are_no_longer_than_is_read_exactly(kind: str) -> None:
     if kind == "window":
@@ -224,9 +236,9 @@ def test_paths_are_no_longer_than_is_read_exactly(kind: str) -> None:
         policy.read(pack(view, view.loss_mask))
 
 
-def _model_of(config: Any) -> Any:
+def _model_of(config: Any, std: float = 0.3) -> Any:
     torch.manual_seed(0)
     model: Any = AutoModelForCausalLM.from_config(config).eval()
     for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
+        torch.nn.init.normal_(parameter, std=std)
     return model
