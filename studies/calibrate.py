@@ -19,7 +19,7 @@ from rolltree.lab.kept import KEPT
 from rolltree.lab.regimes import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Spec
-from rolltree.lab.trace import Trace, write_json
+from rolltree.lab.trace import LabError, Trace, write_json
 from studies.again import take_over
 from studies.command import run_study
 from studies.shelf_runs import bill, make, price
@@ -67,6 +67,8 @@ def main(settings: CalibrateSettings, runner: Runner | None = None) -> Calibrate
         from rolltree.lab.train_runner import TrainRunner
 
         runner = TrainRunner()
+    if of := regime(settings.name).rate_of:
+        raise LabError(f"the regime {settings.name!r} takes the rate of {of!r}; calibrate that one")
     chosen, shelf = regime(settings.name), StudyShelf(settings.cache, runner, kept=settings.kept)
     on = chosen.conditions(settings.budget, settings.end_items)
     tried = [Calibrated(lr, n) for n in settings.updates or chosen.updates for lr in settings.rates or chosen.rates]

@@ -53,7 +53,7 @@ class WarmStart:
 
 STARTS: Mapping[str, WarmStart] = {
     "long": WarmStart("grid", 4, 0.2, 0.10, 0.20),
-    "tails": WarmStart("studies/effort.py:Effort", 1, 0.06, 0.40, 0.70),
+    "tails": WarmStart("studies/effort.py:Effort?asked=both", 1, 0.06, 0.40, 0.70),
     "lookup": WarmStart("lookup", 1, 0.6, 0.40, 0.70, clean=0.9, muon=0.006),
 }
 

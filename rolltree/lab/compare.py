@@ -29,7 +29,6 @@ from rolltree.lab.contrast import (
     check_metric,
     common_target,
     contrasts,
-    held_out,
     measures,
 )
 from rolltree.lab.names import is_share, less_is_better
@@ -212,7 +211,7 @@ def conclude(
         raise LabError("no seed was finished by every arm")
     by_arm = {a.label: [t for t in traces if t.label == a.label and t.seed in both] for a in chosen}
     headline = {a: measures(ts, name, conditions.budget, conditions.axis, confidence) for a, ts in by_arm.items()}
-    unit = "points" if held_out(name) or is_share(name) else ""
+    unit = "points" if is_share(name) else ""
     direction = "lower" if less_is_better(name) else "higher"
     made = contrasts(
         headline, chosen[0].label, name, direction=direction, least=least, level=confidence, unit=unit

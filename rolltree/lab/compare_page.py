@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rolltree.lab.compare import Comparison
-from rolltree.lab.contrast import Measure, by_items, held_out, measures, reach_words, reaches, run_means
+from rolltree.lab.contrast import Measure, by_items, measures, reach_words, reaches, run_means
 from rolltree.lab.curves import FEW, band, endpoint
-from rolltree.lab.names import COSTS, cost_name, is_share, less_is_better, row_name
+from rolltree.lab.names import COSTS, cost_name, held_out, is_share, less_is_better, row_name
 from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, ReportTree, duration, shown
 from rolltree.lab.stats import Interval
 from rolltree.lab.stats.verdict import GAIN
@@ -264,7 +264,7 @@ def _number(measure: Measure, kind: str) -> str:
 
 def _difference(effect: Interval, metric: str) -> str:
     """In points for shares, else in the metric's own unit."""
-    points = held_out(metric) or is_share(metric)
+    points = is_share(metric)
 
     def signed(x: float) -> str:
         return f"{100 * x:+.1f}" if points else f"{x:+.4g}"

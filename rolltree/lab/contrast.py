@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.errors import unknown
 from rolltree.lab.curves import area, endpoint
-from rolltree.lab.names import of_rollouts, row_name, short_names
+from rolltree.lab.names import HELD_OUT, held_out, of_rollouts, short_names
 from rolltree.lab.stats import (
     Asked,
     Direction,
@@ -82,18 +82,15 @@ def _hard(traces: Sequence[Trace], level: float) -> Measure:
     return Measure(found, t_interval(list(found.values()), level))
 
 
-def held_out(metric: str) -> bool:
-    """Whether a metric is measured on held-out items, at evaluations; the others are of the training rollouts."""
-    return row_name(metric).startswith("eval/pass@")
-
-
 def check_metric(metric: str, samples: int) -> str:
     """The metric that was asked for, with k put in; one that no run could have is refused before anything is spent."""
     known = [f"{name}{what}" for name in ("pass@1", "pass@k", f"pass@{samples}") for what in ("", " area")]
     known.append(f"pass@1{HARD}")
+    if metric in HELD_OUT:
+        return metric
     asked = metric.removeprefix("eval/")
     if asked not in known and not of_rollouts(metric):
-        raise unknown("metric", metric, [*known, *short_names()])
+        raise unknown("metric", metric, [*known, *HELD_OUT, *short_names()])
     return asked.replace("pass@k", f"pass@{samples}")
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from rolltree.lab.contrast import held_out
 from rolltree.lab.entry import EvidenceEntry
 from rolltree.lab.names import is_share
 from rolltree.lab.stats import Asked, Corrected, Direction, Outcome, corrected, judge
@@ -50,7 +49,7 @@ def counted(verdicts: Mapping[str, FamilyVerdict]) -> dict[str, int]:
 
 def _asked(entry: EvidenceEntry) -> Asked:
     metric = str(entry.question["metric"])
-    share = entry.kind == "training" and (held_out(metric) or is_share(metric))
+    share = entry.kind == "training" and is_share(metric)
     return Asked(
         tuple(r.value - r.baseline for r in entry.results), _direction(entry), float(entry.question["least"]),
         "points" if share else entry.name,

@@ -18,11 +18,11 @@ from rich.console import Console
 
 from rolltree.lab.claim import Claim
 from rolltree.lab.compare import Comparison, compare
-from rolltree.lab.contrast import HARD, held_out
+from rolltree.lab.contrast import HARD
 from rolltree.lab.curves import LAST, endpoint
 from rolltree.lab.entry import Confirmation, EvidenceEntry, SeedResult
 from rolltree.lab.kept import KeptShelf
-from rolltree.lab.names import COSTS, is_share, of_rollouts
+from rolltree.lab.names import COSTS, held_out, is_share, of_rollouts
 from rolltree.lab.report import versions
 from rolltree.lab.runner import Runner, Shelf
 from rolltree.lab.sources import changed
@@ -227,8 +227,11 @@ def _also(card: Card, done: Comparison, seed: int) -> dict[str, tuple[float, flo
     """Other numbers of a seed's two runs, where both measured them."""
     baseline, recipe = (next(t for t in done.of(arm.label) if t.seed == seed) for arm in done.arms)
     budget, out = done.conditions.budget, dict[str, tuple[float, float]]()
+    there = set(baseline.metrics())
     for name in recipe.metrics():
         if held_out(name):
+            if name not in there:
+                continue  # a kept run of before it was kept
             out[name] = (endpoint(recipe, name, budget), endpoint(baseline, name, budget))
         elif of_rollouts(name):
             ours, theirs = recipe.mean(name), baseline.mean(name)
@@ -256,7 +259,7 @@ def judged(
         effect = paired_interval(values, against)
     if why := reasons(card, asked, results) if kind == "training" else idle(results):
         return effect, StatedVerdict("void", f"void: {'; '.join(why)}")
-    points = kind == "training" and (held_out(asked.metric) or is_share(asked.metric))
+    points = kind == "training" and is_share(asked.metric)
     return effect, describe(
         effect, subject=card.name, baseline=asked.baseline, metric=asked.metric, direction=asked.direction,
         least=asked.least, unit="points" if points else "",

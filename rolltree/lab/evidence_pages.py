@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
 from rolltree.lab.claim import Claim, claims
-from rolltree.lab.contrast import held_out
 from rolltree.lab.entry import EvidenceEntry
 from rolltree.lab.entry_family import FamilyVerdict, confirmed, counted, together
 from rolltree.lab.names import COSTS, cost_name, is_share, row_name
@@ -131,7 +130,7 @@ def effect(entry: EvidenceEntry, corrected: Interval | None = None) -> str:
 
 def _in_points(entry: EvidenceEntry) -> bool:
     metric = str(entry.question["metric"])
-    return entry.kind == "training" and (held_out(metric) or is_share(metric))
+    return entry.kind == "training" and is_share(metric)
 
 
 def _question(entry: EvidenceEntry) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.lab.names import COMPARED, COSTS, PER_LEAF
+from rolltree.lab.names import COMPARED, COSTS, PER_LEAF, held_out
 from rolltree.lab.runner import Shelf, Spec, Tick
 from rolltree.lab.sources import ROOT
 from rolltree.lab.trace import AXES, LabError, Trace, TraceTally
@@ -138,7 +138,7 @@ def slim(trace: Trace, counters: Sequence[str], beside: Mapping[str, float]) -> 
     """The evaluations, and one last row with what the steps spent in all and the means of the counters and of what
     comparisons are about; a counter that is a cost too keeps its value of every step, because its sum and its mean are
     both asked for."""
-    rows = [{k: v for k, v in row.items() if k in AXES or k.startswith("eval/pass@")} for row in trace.evaluations]
+    rows = [{k: v for k, v in row.items() if k in AXES or held_out(k)} for row in trace.evaluations]
     last = {axis: trace.cost(axis) for axis in AXES}
     both = set(counters) & set(COSTS)
     last |= {name: total for name in COSTS if name not in both and (total := trace.total(name)) is not None}

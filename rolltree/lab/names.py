@@ -2,6 +2,7 @@
 
 pass@1        eval/pass@1
 length        rollout/length
+eval/length   what held-out samples are long, as its name says
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ COMPARED = (
     "rollout/sharing", "rollout/unique", "policy/entropy",
 )  # fmt: skip
 """Metrics of training rollouts, averaged over a run."""
+HELD_OUT = ("eval/length",)
+"""Metrics of held-out samples beside pass@k, which stand at evaluations."""
 PER_LEAF = ("budget/decoded_per_leaf", "budget/env_steps_per_leaf")
 """What a rollout costs; branches share what stands above them."""
 COSTS = (
@@ -42,6 +45,11 @@ def short_names() -> list[str]:
     return list(_WHOLE)
 
 
+def held_out(asked: str) -> bool:
+    """Whether a metric is measured on held-out items, at evaluations; the others are of the training rollouts."""
+    return row_name(asked).startswith("eval/pass@") or asked in HELD_OUT
+
+
 def of_rollouts(asked: str) -> bool:
     """Whether it is a metric of training rollouts that comparisons know."""
     return row_name(asked) in _WHOLE.values()
@@ -49,7 +57,8 @@ def of_rollouts(asked: str) -> bool:
 
 def is_share(asked: str) -> bool:
     """Whether a metric lies between 0 and 1."""
-    return of_rollouts(asked) and metric_of(row_name(asked)).unit == "share"
+    name = row_name(asked)
+    return name.startswith("eval/pass@") or (of_rollouts(asked) and metric_of(name).unit == "share")
 
 
 def less_is_better(asked: str) -> bool:

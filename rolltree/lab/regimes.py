@@ -49,6 +49,8 @@ class Regime:
     """Learning rates that are tried."""
     updates: tuple[int, ...] = (1, 4)
     """Updates of a step that are tried."""
+    rate_of: str = ""
+    """Another regime whose calibration holds here too: the same policy and nearly the same task."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -88,9 +90,12 @@ REGIMES: Mapping[str, Regime] = {
                "is seen on a language model", "studies/real.jsonl?reward=number&max_tokens=24", 30_000,
                settings=("train.prompts=8",), model="smollm2-135m", seconds=700, rates=(1e-6, 3e-6, 1e-5),
                updates=(1,)),
-        Regime("tails", "answers whose length is asked for by a token and has a heavy tail: for budgets of length and "
-               "schedules; simulated time is a cost", "studies/effort.py:Effort", 150_000,
+        Regime("tails", "answers that begin with an effort which the policy picks, with a heavy tail of lengths: for "
+               "budgets of length and schedules; simulated time is a cost", "studies/effort.py:Effort", 150_000,
                model="studies/policies/tails", seconds=80),
+        Regime("asked", "the same sums, each asked at an effort that the policy was trained to obey: for dials "
+               "of effort", "studies/effort.py:Effort?asked=yes", 150_000, model="studies/policies/tails", seconds=80,
+               rate_of="tails"),
     )
 }  # fmt: skip
 
@@ -121,8 +126,9 @@ def knobs_of(name: str, factor: float = 1.0) -> tuple[str, ...]:
 
 def calibrated(name: str, folder: Path = CALIBRATED) -> Calibrated:
     """What the regime's calibration found; without one it is refused, because any rate would be a guess."""
-    path = folder / f"{name}.json"
+    tried = regime(name).rate_of or name
+    path = folder / f"{tried}.json"
     if not path.is_file():
-        raise LabError(f"the regime {name!r} is not calibrated; run `python -m studies.calibrate {name}` first")
+        raise LabError(f"the regime {name!r} is not calibrated; run `python -m studies.calibrate {tried}` first")
     raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
     return Calibrated(float(raw["chosen"]["lr"]), int(raw["chosen"]["updates"]))

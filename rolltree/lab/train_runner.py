@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from rolltree.control.registry import CONTROLS
-from rolltree.lab.names import COMPARED, COSTS, PER_LEAF
+from rolltree.lab.names import COMPARED, COSTS, HELD_OUT, PER_LEAF
 from rolltree.lab.runner import Spec, Tick
 from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace
@@ -153,7 +153,7 @@ def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int, c
             rows.append({**cost, **_finite({n: value_in(line, n) for n in COMPARED}), **_per_leaf(line), **acted,
                          **_costs(line)})  # fmt: skip
         elif line["kind"] == "eval":
-            names = dict.fromkeys(("eval/pass@1", f"eval/pass@{samples}"))
+            names = dict.fromkeys(("eval/pass@1", f"eval/pass@{samples}", *HELD_OUT))
             rows.append({**cost, **_finite({name: line[name] for name in names})})
     first, last = noted(watched)
     return Trace(label, seed, tuple(rows), last, str(folder), first)

@@ -20,16 +20,15 @@ class ConciseR:
     Groups that were solved and had no gradient are those that learn brevity, so hard prompts never pay for it.
     The stages follow each other (how long the first is, is reconstructed); `stage=2` alone suits a policy that already
     solves some prompts, as in the evidence. The form λ (1 − length / limit) is reconstructed. Centred, not divided by
-    the deviation: a difference of one token would become a unit advantage. Stage 1's entropy bonus is left out. The
-    evidence counts moves on the easiest grid, where right rollouts take 5 moves at first and 3 would do.
+    the deviation: a difference of one token would become a unit advantage. Stage 1's entropy bonus is left out.
     """
 
     card: ClassVar[Card] = Card(
         "conciser", "ConciseR", "2505.21178", 2025,
         "shorter answers at equal or better accuracy (56.1 against 55.3 after stage 1, Qwen2.5-Math-7B)",
         ("filter", "control", "credit"), "dr_grpo",
-        Evidence("length", "dr_grpo", "lower", 0.3, "grid", 45_000, level=1,
-                 settings=("conciser:limit=10", "conciser:stage=2")),
+        Evidence("eval/length", "dr_grpo", "lower", 5.0, "regime:tails", seeds=6,
+                 settings=("conciser:limit=64", "conciser:stage=2")),
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

@@ -23,7 +23,7 @@ class E1:
     card: ClassVar[Card] = Card(
         "e1", "Adaptive effort control", "2510.27042", 2025,
         "two to three times shorter reasoning at equal or better accuracy (1.5B to 32B)", ("control", "credit"), "grpo",
-        Evidence("pass@1", "grpo", task="countdown", budget=150_000),
+        Evidence("eval/length", "grpo", "lower", 10.0, "regime:asked", seeds=6, settings=("e1:column=share",)),
         counter=Counter("budget/arm/effort"),
     )  # fmt: skip
     group: int = 8
@@ -33,6 +33,8 @@ class E1:
     """Largest effort that is asked for."""
     template: str = "effort {effort:.1f}\n"
     """What stands in front of the prompt."""
+    column: str = ""
+    """Where items ask for an effort themselves: the column that holds it, a number above 0, up to 1."""
     floor: float = 1.0
     """Shortest mean length that the effort is multiplied with."""
     clip: float = 0.2
@@ -43,5 +45,5 @@ class E1:
         return Parts(
             "e1", Independent(self.group), load_credit("effort", base="grpo", floor=self.floor),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip), averaging="sequence",
-            control=EffortLevels(self.least, self.most, self.template),
+            control=EffortLevels(self.least, self.most, self.template, self.column),
         )  # fmt: skip

@@ -23,14 +23,15 @@ class Hbpo:
         "hbpo", "Hierarchical budgets", "2507.15844", 2025,
         "60.6 % fewer tokens at 3.14 points more accuracy on four sets (DeepScaleR-1.5B)",
         ("generate", "control", "credit"), "grpo",
-        Evidence("length", "grpo", "lower", 1.0, "countdown", 150_000, 3),
+        Evidence("eval/length", "grpo", "lower", 10.0, "regime:tails", seeds=6,
+                 settings=("hbpo:limit=64", "hbpo:template={arm}:")),
         counter=Counter("rollout/births/forced"),
     )  # fmt: skip
     group: int = 16
     limit: int = 48
     """Length limit in tokens that the budgets and the reward are fractions of (4,096 in the paper)."""
     template: str = "I will answer the question within {budget} tokens. "
-    """What announces the budget, before the answer."""
+    """What announces the budget, before the answer; `{arm}` is its number, from 0."""
     arm: float = 1.0
     """Weight of the comparison within an arm; 2 = as in the released code."""
     clip: float = 0.2

@@ -33,8 +33,8 @@ class Evidence:
     """The smallest honest experiment that could show the mechanism failing."""
 
     metric: str
-    """For training: "pass@1" or "pass@k" at the budget, " area" on the way, or a metric of rollouts averaged over the
-    run (`rolltree.lab.contrast`); for a check the name of its number."""
+    """For training: "pass@1" or "pass@k" at the budget, " area" on the way, a metric of rollouts averaged over the run,
+    or one of held-out samples at the budget (`rolltree.lab.names`); for a check the name of its number."""
     baseline: str
     """The recipe it must beat; for a check, what its number is held against."""
     direction: Literal["higher", "lower", "equal"] = "higher"

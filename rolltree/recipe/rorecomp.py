@@ -24,14 +24,14 @@ class RoRecomp:
     step's prompts whose places the oldest of it take, each once, under the ordinary clip against the distribution they
     were sampled from (`rollout/recalled_groups` counts them). That the share falls, from 0.3, is
     reconstructed; at a steady 0.5 all of it is taught. What has
-    waited `window` steps is forgotten, so that no age is without bound. The evidence counts moves on the easiest grid.
+    waited `window` steps is forgotten, so that no age is without bound.
     """
 
     card: ClassVar[Card] = Card(
         "rorecomp", "Rollout response recomposition", "2509.25958", 2025,
         "27.7 % shorter answers (zero RL) and 46.8 % fewer tool calls at better accuracy",
         ("filter", "replay", "credit"), "grpo",
-        Evidence("length", "grpo", "lower", 0.3, "grid", 45_000, level=1),
+        Evidence("eval/length", "grpo", "lower", 5.0, "regime:tails", seeds=6),
         counter=Counter("rollout/recalled_groups"),
     )  # fmt: skip
     group: int = 8

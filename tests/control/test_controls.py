@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from rolltree.control.methods.seele import Seele
 from rolltree.control.methods.vade import Vade
 from rolltree.control.methods.xrpo import Xrpo
 from rolltree.control.order import PLAIN, ControlError, Order, Prompt
-from rolltree.control.plan import Control, Uniform
+from rolltree.control.plan import Control, Step, Uniform
 from rolltree.control.registry import controls, load_control
 from rolltree.control.shuffled import Shuffled
 from rolltree.errors import RolltreeError
@@ -143,6 +144,30 @@ def test_xrpo_asks_dead_prompts_with_others_answers_out_of_the_budget():
     slots = [(o.brief["examples"], o.prompt.item.prompt) for o in seeded]
     assert all(slot.hidden and slot.before and prompt not in slot.text for slot, prompt in slots)
     assert log.rollouts == 32
+
+
+def test_hbpo_announces_a_budget_by_the_word_of_its_arm():
+    told = load_control("hbpo", budgets=(8, 16, 32), template="{arm}:")
+    log = run(told, PromptWorld(seed=0), 1, prompts=4)[0]
+    said = {(order.brief["budget"].text, order.leaf_marks["budget"]) for order in (d.order for d in log.delivered)}
+    assert said == {("0:", 8.0), ("1:", 16.0), ("2:", 32.0)}
+
+
+def test_e1_takes_the_effort_that_an_item_asks_for_itself():
+    def plan(column, meta):
+        item = Item("a", "2|1+1=", 2, 1, meta)
+        supply = SimpleNamespace(take=lambda count: [item] * count)
+        step = Step(1, 1, 8, np.random.default_rng(0), supply, History())
+        (orders,) = load_control("e1", column=column).plan(step, None)
+        return orders[0]
+
+    order = plan("share", {"share": 0.75})
+    assert order.marks == {"effort": 0.75}
+    assert order.prompt.item.prompt == "2|1+1=", "it says it already"
+    assert plan("", {"share": 0.75}).prompt.item.prompt.endswith("2|1+1=")
+    for wrong in ({}, {"share": 0}, {"share": 1.5}, {"share": "much"}, {"share": True}):
+        with pytest.raises(ControlError, match=r"item 'a' has .* in column 'share'; an effort is a number above 0"):
+            plan("share", wrong)
 
 
 def test_names_and_knobs_that_make_no_sense_are_refused_in_one_sentence():

@@ -150,6 +150,23 @@ def test_metrics_of_rollouts_are_judged_by_their_mean(tmp_path):
         compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="length", console=quiet())
 
 
+def test_the_length_of_held_out_samples_is_judged_where_the_run_ends(tmp_path):
+    def shrinking(spec, folder, tick):
+        end = 10.0 if spec.arm.recipe == "b" else 30.0 + spec.seed
+        rows = tuple({"decoded": c, "trained": c, "seconds": c, "pass@1": 0.5, "pass@8": 0.5, "length": 99.0,
+                      "eval/length": 30.0 if c == 0 else end} for c in (0.0, 8_000.0, 9_000.0, 10_000.0))  # fmt: skip
+        return Trace(spec.arm.label, spec.seed, rows)
+
+    runner = Simulated({"a": 0.1, "b": 0.1})
+    runner.run = shrinking
+    made = compare(arms(["a", "b"]), conditions(), range(3), Shelf(tmp_path, runner), metric="eval/length",
+                   console=quiet())  # fmt: skip
+    assert made.metric == "eval/length"
+    assert made.contrasts[0].effect.estimate == pytest.approx(-21.0)
+    assert "points" not in made.contrasts[0].words
+    assert page(made).charts
+
+
 def test_of_some_metrics_less_is_better(tmp_path):
     def falling(spec, folder, tick):
         rate = 0.6 - (0.3 if spec.arm.recipe == "b" else 0.0) + 0.001 * spec.seed * (spec.arm.recipe == "b")

@@ -11,11 +11,12 @@ from rolltree.task.nano.expert import NanoTask, play
 from rolltree.task.registry import load_task
 from studies.effort import EFFORTS, Effort
 
-TASK = Effort()
+TASK = Effort(asked="yes")
+FREE = Effort()
 
 
-def drawn(count):
-    return list(islice(TASK.items("train", 0), count))
+def drawn(count, task=TASK):
+    return list(islice(task.items("train", 0), count))
 
 
 def judged(item, text):
@@ -27,6 +28,27 @@ def test_the_expert_solves_every_item_and_obeys():
         verdict = judged(item, TASK.act(item, None, Random(0)))
         assert verdict.score == 1.0
         assert verdict.parts == {"passes": float(item.meta["effort"]), "obeyed": 1.0}
+        assert item.prompt.startswith(f"{item.meta['effort']}|")
+        assert item.meta["share"] == (item.meta["effort"] + 1) / 4
+
+
+def test_a_free_answer_begins_with_the_effort_that_it_picks():
+    seen = set()
+    for item in drawn(60, FREE):
+        text = FREE.act(item, None, Random(item.id))
+        verdict = judged(item, text)
+        assert verdict.score == 1.0
+        assert verdict.parts == {"passes": float(text[0]), "obeyed": 1.0}
+        assert "|" not in item.prompt
+        seen.add(text[0])
+    assert seen == set("0123")
+    assert judged(item, text[2:]).parts["obeyed"] == 0.0, "no effort was said"
+    assert judged(item, text[2:]).score == 1.0, "what was prefilled is not needed to judge"
+
+
+def test_half_of_the_items_may_be_asked():
+    share = np.mean(["effort" in item.meta for item in drawn(400, Effort(asked="both"))])
+    assert 0.4 < share < 0.6
 
 
 def test_more_effort_is_right_more_often_and_costs_more():
@@ -55,4 +77,6 @@ def test_the_last_result_counts(text, score):
 def test_it_is_loaded_by_its_file_and_can_be_imitated():
     task = load_task("studies/effort.py:Effort", level=1)
     assert isinstance(task, NanoTask)
-    assert next(task.items("test")).prompt == next(TASK.items("test")).prompt
+    assert next(task.items("test")).prompt == next(FREE.items("test")).prompt
+    asked = load_task("studies/effort.py:Effort?asked=yes", level=1)
+    assert next(asked.items("test")).prompt == next(TASK.items("test")).prompt

@@ -21,7 +21,8 @@ class Itemised(Counting):
 
     def run(self, spec, folder, tick):
         made = super().run(spec, folder, tick)
-        rows = tuple({**row, **dict.fromkeys(COSTS, 3.0)} for row in made.rows)
+        rows = tuple({**row, **dict.fromkeys(COSTS, 3.0), **({"eval/length": 7.0} if "eval/pass@1" in row else {})}
+                     for row in made.rows)  # fmt: skip
         items = {f"i{k}": TraceTally(4, (k + spec.seed) % 5) for k in range(6)}
         return replace(made, rows=rows, items=items, first=items)
 
@@ -38,6 +39,9 @@ def test_a_table_of_kept_runs_is_the_same_and_nothing_is_run(tmp_path, capsys):
     (path,) = (tmp_path / "kept").iterdir()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["kind"] for line in lines].count("run") == 28
+    rows = [row for line in lines if line["kind"] == "run" for row in line["rows"] if "eval/pass@1" in row]
+    assert rows
+    assert all(row["eval/length"] == 7.0 for row in rows)
     assert [line["kind"] for line in lines].count("items") == 1, "names of items are written once"
 
 

@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Nothing, Plan, Step
+from rolltree.task.protocol import Item
 
 
 @dataclass(frozen=True, slots=True)
 class EffortLevels:
-    """Each prompt is asked at an effort r drawn from [least, most]; all its rollouts share it.
+    """Each prompt is asked at an effort r drawn from [least, most], or at its own; all its rollouts share it.
 
     The prompt carries `effort`, which the credit of that name reads: right answers count if they are no longer than r
     times the group's mean. Asked at an effort a prompt is an arm of its own. At r = 1 about half of a group is too
@@ -28,6 +29,8 @@ class EffortLevels:
     """Largest effort that is asked for."""
     template: str = "effort {effort:.1f}\n"
     """What stands in front of the prompt."""
+    column: str = ""
+    """Where items ask for an effort themselves: the column that holds it, as r. Their prompts stay as they are."""
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.least <= self.most:
@@ -46,9 +49,7 @@ class EffortLevels:
         """One round."""
         orders: list[Order] = []
         for prompt in step.take():
-            # What is asked and what is said agree to the digit that is said.
-            effort = round(float(step.rng.uniform(self.least, self.most)), 1)
-            asked = replace(prompt.item, prompt=self.template.format(effort=effort) + prompt.item.prompt)
+            asked, effort = self._own(prompt.item) if self.column else self._drawn(prompt.item, step)
             orders.append(
                 Order(
                     replace(prompt, item=asked), arm="effort", marks={"effort": effort}, why=f"effort {effort}",
@@ -56,3 +57,17 @@ class EffortLevels:
                 )
             )  # fmt: skip
         yield orders
+
+    def _drawn(self, item: Item, step: Step) -> tuple[Item, float]:
+        """What is asked and what is said agree to the digit that is said."""
+        effort = round(float(step.rng.uniform(self.least, self.most)), 1)
+        return replace(item, prompt=self.template.format(effort=effort) + item.prompt), effort
+
+    def _own(self, item: Item) -> tuple[Item, float]:
+        effort = item.meta.get(self.column)
+        if isinstance(effort, bool) or not isinstance(effort, int | float) or not 0 < effort <= 1:
+            raise ControlError(
+                f"e1: item {item.id!r} has {effort!r} in column {self.column!r}; an effort is a number above 0, up to 1"
+                " (leave column out to have one drawn)"
+            )
+        return item, float(effort)

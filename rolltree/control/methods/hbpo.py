@@ -26,15 +26,18 @@ class Budgets:
     budgets: tuple[int, ...] = (512, 1024, 2048, 2560)
     """Lengths that are announced, in tokens; the rollouts of a prompt are split over them."""
     template: str = "I will answer the question within {budget} tokens. "
-    """The sentence that announces one."""
+    """The sentence that announces one; `{arm}` in it is the number of the budget, from 0, for a policy that was
+    trained to obey a word for each."""
 
     def __post_init__(self) -> None:
         if len(self.budgets) < 2 or min(self.budgets) < 1 or len(set(self.budgets)) < len(self.budgets):
             raise ControlError(
                 f"hbpo: budgets={self.budgets} are no arms; give two or more different numbers of tokens"
             )
-        if "{budget}" not in self.template:
-            raise ControlError(f"hbpo: template={self.template!r} does not announce anything; write {{budget}} in it")
+        if "{budget}" not in self.template and "{arm}" not in self.template:
+            raise ControlError(
+                f"hbpo: template={self.template!r} does not announce anything; write {{budget}} or {{arm}} in it"
+            )
 
     def start(self) -> Nothing:
         """It learns nothing across steps."""
@@ -45,8 +48,8 @@ class Budgets:
         widths = proportional([1.0] * len(self.budgets), max(step.width, len(self.budgets)))
         yield [
             Order(
-                prompt, width, f"budget {budget}", brief(self.template.format(budget=budget), "budget"),
+                prompt, width, f"budget {budget}", brief(self.template.format(budget=budget, arm=arm), "budget"),
                 leaf_marks={"budget": float(budget)}, why=f"announces {budget} tokens", last=True,
             )
-            for prompt in step.take() for budget, width in zip(self.budgets, widths, strict=True)
+            for prompt in step.take() for arm, (budget, width) in enumerate(zip(self.budgets, widths, strict=True))
         ]  # fmt: skip
