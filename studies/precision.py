@@ -193,7 +193,7 @@ def jet_rl(seed: int) -> Measured:
                 logp = torch.log_softmax(model(ids).logits[0].double(), -1)[len(prompt) - 1 : -1]
             mine = logp.gather(1, ids[0, len(prompt) :, None])[:, 0].numpy()
             found.append(float(np.abs(mine - sample.logp).mean()))
-        gaps.append(mean(found))
+        gaps.append(round(mean(found), 5))  # below it the order of sums decides, which depends on what shared a batch
     changed = sum(
         float((rounded(layer.weight, "int4") != layer.weight).float().sum())
         for layer in linear_weights(loaded.model).values()
