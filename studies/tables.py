@@ -81,6 +81,14 @@ TABLES: Mapping[str, TablePlan] = {
             STALE, factors=(1.0, 4.0),
         ),
         TablePlan(
+            "stale-parts", "What corrections of stale rollouts are made of",
+            (TableArm("ppo-clip", "grpo"), TableArm("mean over tokens", "dual_clip", ("dual=none", "against=old")),
+             TableArm("ratio against sampled", "dual_clip", ("dual=none",)),
+             TableArm("path weights", "vcpo", ("power=0", "baseline=False")),
+             TableArm("and smaller steps", "vcpo", ("baseline=False",)), TableArm("vcpo", "vcpo")),
+            ("stale8", "fresh"), baseline_seeds=6,
+        ),
+        TablePlan(
             "schedules", "Schedules where lengths have a heavy tail, everything else GRPO's",
             (TableArm("sync", "grpo"), *(TableArm(name, "grpo", (f"train.scheduler={name}",)) for name in SCHEDULES)),
             ("tails",),
