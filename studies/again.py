@@ -9,6 +9,7 @@ share task, policy, recipe and knobs, numbers of knobs aside.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,8 @@ from rolltree.lab.kept import KeptShelf
 from rolltree.lab.runner import Spec
 
 TIMES = ("seconds", "time/")
+ROUNDING = 1e-6
+"""Relative difference up to which two numbers are the same, as for a repeated seed of evidence."""
 
 
 def take_over(specs: Iterable[Spec], shelf: KeptShelf, say: Callable[[str], None]) -> int:
@@ -51,7 +54,10 @@ def kind(spec: Spec) -> str:
 
 
 def differing(was: dict[str, Any], now: dict[str, Any]) -> str:
-    """The first number that is not the same, times aside; nothing where all are."""
+    """The first number that is not the same, times and rounding aside; nothing where all are.
+
+    What shares a batch depends on time, and the order of a sum on what shares a batch.
+    """
     for field in ("items", "first"):
         if was[field] != now[field]:
             return f"{field} differ"
@@ -59,6 +65,12 @@ def differing(was: dict[str, Any], now: dict[str, Any]) -> str:
         return f"{len(was['rows'])} rows, and {len(now['rows'])} now"
     for number, (old, new) in enumerate(zip(was["rows"], now["rows"], strict=True)):
         for name in sorted(old):  # a later version may keep more
-            if not name.startswith(TIMES) and old.get(name) != new.get(name):
+            if not name.startswith(TIMES) and not _same(old.get(name), new.get(name)):
                 return f"{name} of row {number} was {old.get(name)}, and is {new.get(name)}"
     return ""
+
+
+def _same(old: float | None, new: float | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return old == new or math.isclose(old, new, rel_tol=ROUNDING)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from rolltree.lab.arms import Arm, arms
-from rolltree.lab.regimes import PREFIX, knobs_of, regime
+from rolltree.lab.regimes import PREFIX, is_calibrated, knobs_of, regime
 from rolltree.lab.runner import Conditions
 from rolltree.lab.sources import BASE, MACHINERY, ROOT, STAGES, closure, combined, hashes, recipe_sources
 from rolltree.lab.systems import SYSTEMS
@@ -136,7 +136,8 @@ class Claim:
         out = dict[str, str]() if self.name in SYSTEMS else _recipe_hashes(self.recipe)
         if self.regime:
             asked = {name: repr(value) for name, value in self.conditions().told().items()}
-            out[self.question.task] = combined(asked | {"knobs": repr(knobs_of(self.regime))})
+            knobs = repr(knobs_of(self.regime)) if is_calibrated(self.regime) else "not calibrated"
+            out[self.question.task] = combined(asked | {"knobs": knobs})
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)
         module = self.question.check.partition(":")[0]

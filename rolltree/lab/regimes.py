@@ -124,11 +124,16 @@ def knobs_of(name: str, factor: float = 1.0) -> tuple[str, ...]:
     return (*regime(name).settings, *calibrated(name).settings(factor))
 
 
+def is_calibrated(name: str, folder: Path = CALIBRATED) -> bool:
+    """Whether rate and updates of a regime are known."""
+    return (folder / f"{regime(name).rate_of or name}.json").is_file()
+
+
 def calibrated(name: str, folder: Path = CALIBRATED) -> Calibrated:
     """What the regime's calibration found; without one it is refused, because any rate would be a guess."""
     tried = regime(name).rate_of or name
     path = folder / f"{tried}.json"
-    if not path.is_file():
+    if not is_calibrated(name, folder):
         raise LabError(f"the regime {name!r} is not calibrated; run `python -m studies.calibrate {tried}` first")
     raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
     return Calibrated(float(raw["chosen"]["lr"]), int(raw["chosen"]["updates"]))

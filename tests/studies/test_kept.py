@@ -8,6 +8,7 @@ import pytest
 from rolltree.lab.kept import KEPT
 from rolltree.lab.names import COSTS
 from rolltree.lab.trace import TraceTally
+from studies.again import differing
 from studies.board import main, priced
 from studies.shelf_runs import bill
 from studies.study_shelf import StudyShelf
@@ -90,6 +91,16 @@ def test_what_the_repository_keeps_can_be_read(path):
     assert len({run["name"] for run in runs}) == len(runs)
     assert all(run[k]["ids"] in known for run in runs for k in ("items", "first"))
     assert path.stat().st_size < 10_000_000
+
+
+def test_rounding_is_no_difference_between_a_kept_run_and_its_repetition():
+    line = {"items": {}, "first": {}, "rows": [{"eval/pass@1": 0.5, "optim/step_factor": 0.9216899869677931}]}
+    near = {**line, "rows": [{"eval/pass@1": 0.5, "optim/step_factor": 0.9216899639998486}]}
+    apart = {**line, "rows": [{"eval/pass@1": 0.5, "optim/step_factor": 0.9217}]}
+    gone = {**line, "rows": [{"eval/pass@1": 0.5}]}
+    assert differing(line, near) == ""
+    assert "optim/step_factor of row 0" in differing(line, apart)
+    assert "optim/step_factor of row 0" in differing(line, gone)
 
 
 class Moved(Counting):
