@@ -80,7 +80,8 @@ def compact(table: StoredTable) -> str:
         f"seeds; in brackets the difference to {_bases(table)} on the seeds both have, with an interval corrected over "
         "all comparisons; the verdict where there is one, and runs that collapsed "
         f"([whole table](docs/measured/tables.md#{table.plan.name})). A screen: a verdict here waits for its "
-        "[confirmation on fresh seeds](docs/howto/regimes.md#confirmation).\n\n"
+        "[confirmation on fresh seeds](docs/howto/regimes.md#confirmation)."
+        + (f" {table.plan.note}" if table.plan.note else "") + "\n\n"
         + "\n".join("| " + " | ".join(row) + " |" for row in rows)
     )  # fmt: skip
 
@@ -112,7 +113,8 @@ def _tables(tables: Sequence[StoredTable], kept: Path, calibrations: Path, sure:
         whole = kept / f"{table.plan.name}.md"
         text = whole.read_text(encoding="utf-8") if whole.is_file() else compact(table)
         body = text.partition("\n")[2].replace("\n## ", "\n### ")
-        parts.append(f"## {table.plan.title} {{ #{table.plan.name} }}\n{body}")
+        note = f"\n{table.plan.note}\n" if table.plan.note else ""
+        parts.append(f"## {table.plan.title} {{ #{table.plan.name} }}\n{note}{body}")
     if sure:
         parts.append(section(sure))
     if rows := _calibrations(calibrations):

@@ -46,7 +46,7 @@ class TableRuns:
         return dict(measures(found, self.metric[cell.column], self.budget[cell.column], "decoded").per_seed)
 
     def base(self, cell: BoardCell) -> BoardCell:
-        """What a cell is held against: a tree its flat control where that was run, all else the first row."""
+        """What a cell is held against (see `base_of`)."""
         column = {c.row.label: c for c in self.traces if c.column == cell.column}
         return column[base_of(self.plan, cell.row.label, column)]
 
@@ -57,8 +57,9 @@ class TableRuns:
 
     def numbers(self, cell: BoardCell) -> dict[str, Any]:
         """Collapses, the counter, and all costs, means over seeds."""
-        # A flat control is there not to act.
-        traces, counter = self.traces[cell], None if is_flat(cell.row) else counter_of(cell.row.recipe)
+        # A flat control is there not to act, and a row that takes a recipe apart may lack what its counter counts.
+        control = is_flat(cell.row) or cell.row.base
+        traces, counter = self.traces[cell], None if control else counter_of(cell.row.recipe)
         acted = [v for t in traces if counter is not None and (v := t.mean(counter.metric)) is not None]
         spent = {n: [v for t in traces if (v := t.total(n)) is not None] for n in COSTS}
         spent[SIMULATED] = self.simulated.get(cell, [])

@@ -18,6 +18,8 @@ class TableArm:
     recipe: str
     knobs: tuple[str, ...] = ()
     flat: int = 0
+    base: str = ""
+    """The row that it is held against, where that is neither its flat control nor the first row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class TablePlan:
     """Seeds of the first row in each column: its mean, spread and collapses are what all rows are read against."""
     settings: tuple[str, ...] = ()
     """More knobs for all arms."""
+    note: str = ""
+    """What a reader must know of its rows."""
 
     def rows(self) -> tuple[TableArm, ...]:
         """All rows, each tree followed by its flat control."""
@@ -52,10 +56,11 @@ def flat_label(arm: TableArm) -> str:
 
 
 def base_of(plan: TablePlan, label: str, labels: Collection[str]) -> str:
-    """What a row is held against among those that were run: a tree its flat control, all else the first row."""
+    """What a row is held against among those that were run: its own base, a tree its flat control, all else the first
+    row."""
     row = next(row for row in plan.rows() if row.label == label)
-    flat = flat_label(row) if row.flat else ""
-    return flat if flat in labels else plan.rows()[0].label
+    own = row.base or (flat_label(row) if row.flat else "")
+    return own if own in labels else plan.rows()[0].label
 
 
 def is_flat(arm: TableArm) -> bool:
@@ -79,14 +84,21 @@ TABLES: Mapping[str, TablePlan] = {
             (TableArm("ppo-clip", "grpo"), TableArm("dual-clip", "dual_clip"),
              *_named("tis", "icepop", "areal", "minpro", "m2po", "bapo", "vcpo")),
             STALE, factors=(1.0, 4.0),
+            note="ppo-clip is GRPO as most trainers run it: its ratio is against the weights at the start of the "
+            "step. With one update a step (`stale8`, `stale32`) that is 1, and nothing is corrected.",
         ),
         TablePlan(
             "stale-parts", "What corrections of stale rollouts are made of",
-            (TableArm("ppo-clip", "grpo"), TableArm("mean over tokens", "dual_clip", ("dual=none", "against=old")),
-             TableArm("ratio against sampled", "dual_clip", ("dual=none",)),
-             TableArm("path weights", "vcpo", ("power=0", "baseline=False")),
-             TableArm("and smaller steps", "vcpo", ("baseline=False",)), TableArm("vcpo", "vcpo")),
+            (TableArm("ppo-clip", "grpo"),
+             TableArm("mean over tokens", "dual_clip", ("dual=none", "against=old"), base="ppo-clip"),
+             TableArm("ratio against sampled", "dual_clip", ("dual=none",), base="mean over tokens"),
+             TableArm("path weights", "vcpo", ("power=0", "baseline=False"), base="ratio against sampled"),
+             TableArm("and smaller steps", "vcpo", ("baseline=False",), base="path weights"),
+             TableArm("vcpo", "vcpo", base="and smaller steps")),
             ("stale8", "fresh"), baseline_seeds=6,
+            note="Each row is held against the one above it. ppo-clip is GRPO; the second row's mean is over tokens, "
+            "not over responses; in the third the clip's ratio is against the distribution that sampled. Path weights are "
+            "VCPO's loss alone; it adds the step that shrinks with the effective sample size, then its baseline.",
         ),
         TablePlan(
             "schedules", "Schedules where lengths have a heavy tail, everything else GRPO's",
