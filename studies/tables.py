@@ -97,8 +97,8 @@ TABLES: Mapping[str, TablePlan] = {
              TableArm("vcpo", "vcpo", base="and smaller steps")),
             ("stale8", "fresh"), baseline_seeds=6,
             note="Each row is held against the one above it. ppo-clip is GRPO; the second row's mean is over tokens, "
-            "not over responses; in the third the clip's ratio is against the distribution that sampled. Path weights are "
-            "VCPO's loss alone; it adds the step that shrinks with the effective sample size, then its baseline.",
+            "not over responses; in the third the clip's ratio is against the distribution that sampled. Path weights "
+            "are VCPO's loss alone; it adds the step that shrinks with the effective sample size, then its baseline.",
         ),
         TablePlan(
             "schedules", "Schedules where lengths have a heavy tail, everything else GRPO's",
