@@ -85,7 +85,7 @@ TABLES: Mapping[str, TablePlan] = {
              *_named("tis", "icepop", "areal", "minpro", "m2po", "bapo", "vcpo")),
             STALE, factors=(1.0, 4.0),
             note="ppo-clip is GRPO as most trainers run it: its ratio is against the weights at the start of the "
-            "step. With one update a step (`stale8`, `stale32`) that is 1, and nothing is corrected.",
+            "step, so it bounds what the updates of a step do and says nothing of how old the rollouts are.",
         ),
         TablePlan(
             "stale-parts", "What corrections of stale rollouts are made of",

@@ -86,6 +86,10 @@ REGIMES: Mapping[str, Regime] = {
                "calculator?fail_rate=0.3", 80_000, level=3, seconds=90),
         Regime("noisier", "the same with half of the calls failing", "calculator?fail_rate=0.5", 80_000, level=3,
                seconds=95),
+        Regime("records", "JSON records against a schema, right only as a whole: for rewards of structure and of "
+               "several levels", "records", 150_000, seconds=45),
+        Regime("sql", "questions answered by queries that can be tried first: for agents that explore", "sql", 150_000,
+               level=3, seconds=60),
         Regime("real", "SmolLM2-135M-Instruct asked short sums in its chat template: whether what small policies show "
                "is seen on a language model", "studies/real.jsonl?reward=number&max_tokens=24", 30_000,
                settings=("train.prompts=8",), model="smollm2-135m", seconds=700, rates=(1e-6, 3e-6, 1e-5),

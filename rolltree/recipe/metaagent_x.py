@@ -24,7 +24,7 @@ class MetaAgentX:
     card: ClassVar[Card] = Card(
         "metaagent_x", "MetaAgent-X", "2605.14212", 2026,
         "up to 21.7 % above automatic multi-agent systems whose executors stay as they are", ("generate", "credit"),
-        "grpo", Evidence("pass@1 area", "grpo", "higher", 0.01, "countdown", 150_000, settings=("grpo:group=16",)),
+        "grpo", Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6, settings=("grpo:group=16",)),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     designs: int = 4

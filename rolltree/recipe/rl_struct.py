@@ -25,7 +25,7 @@ class RlStruct:
     card: ClassVar[Card] = Card(
         "rl_struct", "RL-Struct", "2512.00319", 2025,
         "89.7 % structural accuracy and 92.1 % valid JSON; syntax is learned before content", ("filter",), "grpo",
-        Evidence("pass@1", "grpo", "higher", 0.02, "records", 180_000, level=4),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:records", seeds=6),
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
