@@ -18,6 +18,7 @@ Sentences = Iterator[tuple[str, str]]
 TABLES_PAGE = "tables.md"
 _ABOUT = {
     "stability": "Corrections of stale rollouts", "schedules": "Schedules", "credits": "Credits",
+    "stale-parts": "What a correction does, each part on top of those before",
     "trees-fresh": "Trees for answers of one turn", "trees": "Trees over turns", "real": "Recipes on a real model",
 }  # fmt: skip
 
@@ -70,6 +71,17 @@ def verdicts(table: StoredTable) -> Sentences:
             yield f"{about}{', ' if rate else ''}{rate}: {'. '.join(told)}.", page
 
 
+def level(tables: Sequence[StoredTable]) -> Sentences:
+    """The tables in which nothing is told apart, in one sentence."""
+    told: list[str] = []
+    for table in tables:
+        name, rows = table.plan.title.partition(",")[0].lower(), len(_own(table)) - 1
+        told.append(f"{name} on {', '.join(f'`{column}`' for column in table.columns)} ({rows} rows)")
+    if told:
+        page = TABLES_PAGE if len(tables) > 1 else f"{TABLES_PAGE}#{tables[0].plan.name}"
+        yield f"Nothing is told apart from what it is held against among {' and '.join(told)}.", page
+
+
 def _column(table: StoredTable, column: str, regime: str) -> list[str]:
     tested = [c for c in table.cells if c.column == column and c.test is not None and c.label in _own(table)]
     if not tested:
@@ -119,13 +131,19 @@ def page(
     """All sentences that have a table."""
     told = [*calibrated(calibrations), *seeds(errors), *claims(evidence)]
     told += [(sentence(family), f"{TABLES_PAGE}#confirmations") for family in sure]
-    told += [sentence for table in tables for of in OF_TABLE for sentence in of(table)]
+    decided = [table for table in tables if _decided(table)]
+    told += [sentence for table in decided for of in OF_TABLE for sentence in of(table)]
+    told += level([table for table in tables if table not in decided])
     lines = [f"{n}. {words} [Table]({where})" for n, (words, where) in enumerate(told, 1)]
     return (
         "# What we would tell a practitioner\n\nWritten by `python -m studies.publish` from stored tables, at the size "
         "of the embedded policy. A\nsentence stands here only where its table does. Tables are screens: better and "
         "worse wait for a [confirmation](../howto/regimes.md#confirmation).\n\n" + "\n".join(lines) + "\n"
     )
+
+
+def _decided(table: StoredTable) -> bool:
+    return any(c.verdict in (*BETTER, "worse") or c.collapsed for c in table.cells)
 
 
 def _own(table: StoredTable) -> list[str]:
