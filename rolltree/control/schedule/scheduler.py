@@ -108,8 +108,9 @@ class Scheduler:
         group = rollout.group
         if rollout.usage:
             self.tokens["carried" if rollout.usage == "carried" else "wasted"] += sum(s.tokens for s in made)
-            # A spare of one part may be the last that a recalled group waits for.
-            if self._carry(group) or (self.phase == "stopping" and not self.running):
+            # A spare of one part may be the last that a recalled group waits for, or the last that stood in the way of
+            # the paused groups that a window waits for.
+            if self._carry(group) or not self.running:
                 self.pump()
             return
         rollout.segments.extend(made)

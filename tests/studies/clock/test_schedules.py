@@ -93,6 +93,12 @@ def check_accounts(world: ClockWorld, told: Scheduler, groups: list[Group]) -> N
     ),
     Workload(LogNormal(60, 1.2), cap=2000, alike=0.0, turns=1, wait=0.0, failing=0.0, seed=0),
 )
+@example(  # the last to be stopped is a spare, and a window waits for what is paused
+    Schedule(
+        OverSample(2.5), Stop("created", 1.0, True, 1), Resume("turn", "interrupt"), StalenessBound(None, "drop", False)
+    ),
+    Workload(LogNormal(60, 1.2), cap=2000, alike=0.75, turns=1, wait=0.0, failing=0.1, seed=17684),
+)
 def test_conservation_under_any_schedule(schedule: Schedule, work: Workload):
     world, told, groups = played(schedule, work)
     check_accounts(world, told, groups)
