@@ -10,6 +10,7 @@ itself, and asked (`asked=yes`), where the digit stands in the prompt, `2|16+12-
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from rolltree.task.protocol import Item, Split, Verdict
 LARGEST, MOST_TERMS, TAIL, EFFORTS = 20, 12, 1.2, 4
 AT_ONCE = 0.12
 """How much likelier each further term makes a slip where nothing is written down."""
+NUMBER = re.compile(r"-?[0-9]+")
 Asked = Literal["no", "yes", "both"]
 
 
@@ -51,7 +53,7 @@ class Effort(SingleTurn):
         effort = str(item.meta["effort"]) if "effort" in item.meta else lead if colon else ""
         passes = 0 if not work else work.count(";")
         parts = {"passes": float(passes), "obeyed": float(str(passes) == effort)}
-        if not equals or not said.lstrip("-").isdigit():
+        if not equals or not NUMBER.fullmatch(said):
             return Verdict(0.0, parts, why="the answer does not end with =NUMBER")
         return Verdict(float(int(said) == item.answer), parts, str(int(said)))
 

@@ -67,7 +67,10 @@ def test_more_effort_is_right_more_often_and_costs_more():
     assert max(worked) <= TASK.max_tokens
 
 
-@pytest.mark.parametrize(("text", "score"), [("=12", 1.0), ("=13", 0.0), ("12", 0.0), ("", 0.0), ("5+7=12;=12", 1.0)])
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [("=12", 1.0), ("=13", 0.0), ("12", 0.0), ("", 0.0), ("=--12", 0.0), ("=1²", 0.0), ("5+7=12;=12", 1.0)],
+)
 def test_the_last_result_counts(text, score):
     item = next(i for i in drawn(50))
     item = type(item)(item.id, "0|5+7=", 12, 1, {"terms": (5, 7), "effort": 0})
