@@ -1,6 +1,8 @@
 """What a person at the command line gets: help that teaches, JSON for machines, one line for bad input."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -258,3 +260,12 @@ def test_any_control_goes_with_any_recipe_and_help_lists_its_knobs(capsys: pytes
     assert "--lr" in told
     assert main(["train", "treepo", "--control", "darss"]) == 2
     assert "did you mean 'dars'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("asked", "told"), [("", "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_that_wait_leave_the_processor_to_others(asked: str, told: str) -> None:
+    program = "from rolltree.cli import main; main(['--version']); import torch"
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"} | {"OMP_DISPLAY_ENV": "TRUE"}
+    environment |= {"OMP_WAIT_POLICY": asked} if asked else {}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert f"OMP_WAIT_POLICY = '{told}'" in done.stderr, "what OpenMP itself says it does"
