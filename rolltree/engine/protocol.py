@@ -348,6 +348,17 @@ def reads_text(channel: Channel) -> TypeGuard[Codec]:
     return _CODECS[kind]
 
 
+_TELL_DRAWS: dict[type, bool] = {}
+
+
+def tells_draws(engine: Engine) -> TypeGuard[TellsDraws]:
+    """Whether an engine is a `TellsDraws`; asked for every request too."""
+    kind = type(engine)
+    if kind not in _TELL_DRAWS:
+        _TELL_DRAWS[kind] = isinstance(engine, TellsDraws)
+    return _TELL_DRAWS[kind]
+
+
 def token_codec(engine: Engine, who: str = "this") -> Codec:
     """The engine's tokenizer; an engine that writes something else than tokens is refused, naming who reads them."""
     channel = engine.codec

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rolltree.engine.protocol import Capabilities, Channel, Codec, EngineError, IntArray
+from rolltree.engine.protocol import Capabilities, Channel, EngineError, IntArray, reads_text
 from rolltree.tree.node import Array, as_actions
 
 CHARACTERS = 32
@@ -33,10 +33,11 @@ def actions_of(engine: Reads, given: Any, what: str) -> Array:
 
     Nothing is cast in silence: what the engine's channel does not know is refused by name.
     """
-    if isinstance(given, str) and isinstance(engine.codec, Codec):
+    codec = engine.codec
+    if not reads_text(codec):
+        return as_actions(codec.encode(given))
+    if isinstance(given, str):
         return tokens_of(engine, given, what)
-    if not isinstance(engine.codec, Codec):
-        return as_actions(engine.codec.encode(given))
     array = np.asarray(given)
     if not array.size and array.ndim == 1:
         return np.zeros(0, np.int32)

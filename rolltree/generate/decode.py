@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rolltree.control.ledger import Hold
-from rolltree.engine.protocol import EngineError, Request, Sample, Sampling, TellsDraws
+from rolltree.engine.protocol import EngineError, Request, Sample, Sampling, tells_draws
 from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import lineage, mix, next_run, tag_rng
 from rolltree.generate.recorder import Recorder, latest_rollout
@@ -73,7 +73,7 @@ def open_requests(hand: Recorder, node: Node, ask: Continuations, *, into: bool 
 def may_fork(hand: Recorder, node: Node) -> bool:
     """Whether what follows a node is drawn at any temperature at all; the last step of a denoiser is not."""
     engine = hand.engine
-    return not isinstance(engine, TellsDraws) or engine.draws(hand.tree.prefix(node), 1.0)
+    return not tells_draws(engine) or engine.draws(hand.tree.prefix(node), 1.0)
 
 
 async def finish_request(hand: Recorder, pending: PendingRequest) -> None:
@@ -186,7 +186,7 @@ def _check_draws(hand: Recorder, node: Node, prefix: Array, ask: Continuations) 
     """Refuse a fork that would be copies of one path: without noise nothing is drawn."""
     temperature = ask.draw.get("temperature", hand.setting.sampling.temperature)
     engine = hand.engine
-    if isinstance(engine, TellsDraws):
+    if tells_draws(engine):
         copies = (ask.n > 1 or bool(node.children)) and not engine.draws(prefix, temperature)
     else:
         copies = ask.n > 1 and temperature == 0

@@ -12,6 +12,11 @@ from transformers import PreTrainedTokenizerBase
 
 from rolltree.policy.errors import ModelError
 
+SHORT = 64
+"""Characters of a text whose ids are kept."""
+KEPT = 4096
+"""Most texts whose ids are kept."""
+
 
 class HFCodec:
     """Codec (see `rolltree.engine.protocol.Codec`) of a Hugging Face tokenizer."""
@@ -23,6 +28,7 @@ class HFCodec:
         self.tokenizer = tokenizer
         self._eos = eos
         self._size = vocab_size or len(tokenizer)
+        self._kept: dict[str, tuple[int, ...]] = {}
 
     @property
     def vocab_size(self) -> int:
@@ -35,9 +41,14 @@ class HFCodec:
         return self._eos
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, with no special tokens added."""
+        """Ids of a text, with no special tokens added. Those of short texts are kept: environments repeat theirs."""
+        if text in self._kept:
+            return list(self._kept[text])
         ids: Any = self.tokenizer.encode(text, add_special_tokens=False)
-        return [int(i) for i in ids]
+        out = [int(i) for i in ids]
+        if len(text) <= SHORT and len(self._kept) < KEPT:
+            self._kept[text] = tuple(out)
+        return out
 
     @cached_property
     def specials(self) -> Mapping[int, str]:
