@@ -1,4 +1,4 @@
-"""Policies that regimes start from: `python -m studies.warm long` (tails, lookup), kept in `studies/policies`.
+"""Policies that regimes start from: `python -m studies.warm tails` (lookup), kept in `studies/policies`.
 
 The embedded policy imitates noisy play of the regime's task, some demonstrations at a time, until its held-out pass@1
 lies in the band that the regime asks for. A policy above the band is refused: it began too well or learned too fast.
@@ -52,7 +52,6 @@ class WarmStart:
 
 
 STARTS: Mapping[str, WarmStart] = {
-    "long": WarmStart("grid", 4, 0.2, 0.10, 0.20),
     "tails": WarmStart("studies/effort.py:Effort?asked=both", 1, 0.06, 0.40, 0.70),
     "lookup": WarmStart("lookup", 1, 0.6, 0.40, 0.70, clean=0.9, muon=0.006),
 }
@@ -63,7 +62,7 @@ class WarmSettings:
     """Which policy is made."""
 
     name: tyro.conf.Positional[str]
-    """long, tails or lookup."""
+    """tails or lookup."""
     chunk: int = 1024
     """Demonstrations between two measurements."""
     most: int = 40_000

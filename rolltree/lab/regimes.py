@@ -77,8 +77,8 @@ REGIMES: Mapping[str, Regime] = {
         Regime("fresh", "every batch is trained at once: the plain case, for credits, objectives and filters",
                "arithmetic", 120_000, seconds=45),
         _stale(2, 125_000, 47), _stale(8, 145_000, 55), _stale(32, 220_000, 80),
-        Regime("long", "many turns and one outcome at the end, from a policy that reaches 10 to 20 %: for step credits "
-               "and trees", "grid", 80_000, level=4, model="studies/policies/long", seconds=150),
+        Regime("long", "up to fifteen turns and one outcome at the end, which the first policy reaches in 23 %: for "
+               "step credits and trees", "grid", 40_000, level=3, seconds=130),
         Regime("mixed", "256 items of all levels, visited again and again, judged on the third that the first policy "
                "solves least: for controls that remember", "mixed:arithmetic", 150_000, settings=("train.items=256",),
                metric="pass@1 hard", seconds=70),

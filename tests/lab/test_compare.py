@@ -281,7 +281,7 @@ def test_a_regime_with_a_task_or_without_its_files_is_refused(tmp_path, monkeypa
     for wrong, says in (
         (CompareConfig(("grpo", "rloo"), regime="fresh", task="grid"), "leave --task grid out"),
         (CompareConfig(("grpo", "rloo"), regime="fresh", eval_samples=2), "leave --eval-samples 2 out"),
-        (CompareConfig(("grpo", "rloo"), regime="long"), "needs studies/policies/long"),
+        (CompareConfig(("grpo", "rloo"), regime="tails"), "needs studies/policies/tails"),
         (CompareConfig(("grpo", "rloo"), regime="frsh"), "frsh"),
     ):
         with pytest.raises(RolltreeError, match=says):

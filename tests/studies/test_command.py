@@ -60,8 +60,8 @@ def test_the_help_of_a_study_says_what_each_option_is(name):
 
 
 def test_a_policy_is_written_without_bars(tmp_path, monkeypatch, capfd):
-    monkeypatch.setitem(STARTS, "long", WarmStart("grid", 1, 0.2, 0.0, 1.0))
+    monkeypatch.setitem(STARTS, "short", WarmStart("grid", 1, 0.2, 0.0, 1.0))
     capfd.readouterr()
-    folder = warm.main(WarmSettings("long", items=1, out=tmp_path))
+    folder = warm.main(WarmSettings("short", items=1, out=tmp_path))
     assert (folder / "model.safetensors").exists()
     assert capfd.readouterr().err == ""
