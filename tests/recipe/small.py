@@ -16,6 +16,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "latr": {"leaves": 6, "absolute": 0.03, "relative": 0.5, "ages": (3,), "chunk": 4},
     "rose": {"leaves": 6, "top": 5},
     "echo": {"leaves": 6, "stems": 3, "entropy": 0.87, "confidence": 0.45, "rise": 0.0, "prune": "none"},
+    "brorl": {"group": 8},
+    "dts": {"rollouts": 12},
     "ets": {"width": 6, "step": 3, "delimiter": ""},
     "mars2": {"nodes": 6, "again": "{prompt}"},
     "mcgs": {"nodes": 8} | dict.fromkeys(("improve", "debug", "evolve", "fuse", "aggregate"), "{prompt}"),
