@@ -19,11 +19,13 @@ from rolltree.lab.trace import LabError
 from studies import practice
 from studies.command import run_study
 from studies.confirmed import ConfirmedFamily, families, section, sentence
+from studies.map_figure import map_figure
 from studies.preregistration import FOLDER
 from studies.stored_table import StoredCell, StoredTable, load
 from studies.tables import TABLES
 
 BEGIN, END = "<!-- tables: written by studies.publish -->", "<!-- end of tables -->"
+SCREEN = "A screen: a verdict here waits for its [confirmation on fresh seeds](docs/howto/regimes.md#confirmation)."
 IN_README = ("stability", "credits", "trees-fresh", "trees")
 
 
@@ -59,10 +61,31 @@ def main(settings: PublishSettings) -> list[str]:
     _write(settings.docs / "tables.md", _tables(tables, kept, settings.calibrated, sure))
     _write(settings.docs / "practice.md", practice.page(tables, settings.calibrated, errors, settings.evidence, sure))
     told = [f"{sentence(family)} [Table](docs/measured/tables.md#confirmations)" for family in sure]
-    _between(settings.readme, [*(compact(t) for t in tables if t.plan.name in IN_README), *told])
+    for table in tables:
+        if table.is_map:
+            _write(settings.docs / f"{table.plan.name}.svg", map_figure(table))
+    _between(settings.readme, [*(shown(t) for t in tables if t.plan.name in IN_README), *told])
     names = [table.plan.name for table in tables]
     print(f"tables: {', '.join(names) or 'none is finished yet'}")
     return names
+
+
+def shown(table: StoredTable) -> str:
+    """A table in the README: a figure where it lies over two conditions, else rows and columns."""
+    if not table.is_map:
+        return compact(table)
+    name, first = table.plan.name, table.rows[0]
+    about = f"{table.plan.title}: held-out pass@1 of {len(table.rows)} rows in {len(table.columns)} columns"
+    return (
+        f"![{about}](docs/measured/{name}.svg)\n\nColumns are [regimes](docs/howto/regimes.md) and rates, as multiples "
+        f"of the one calibrated for {first}; each field is {_seeds(table)} seeds, its difference to {first} one of all "
+        f"comparisons of the map ([every number](docs/measured/tables.md#{name})). "
+        + SCREEN + (f" {table.plan.note}" if table.plan.note else "")
+    )  # fmt: skip
+
+
+def _seeds(table: StoredTable) -> str:
+    return " or ".join(map(str, sorted({len(c.values) for c in table.cells})))
 
 
 def compact(table: StoredTable) -> str:
@@ -74,13 +97,11 @@ def compact(table: StoredTable) -> str:
         cells = [table.at(label, column) for column in table.columns]
         spent = [c.costs.get("time/processor") or 0.0 for c in cells if c is not None]
         rows.append([label, *map(_short, cells), f"{sum(spent) / len(spent):.0f}"])
-    seeds = sorted({len(c.values) for c in table.cells})
     return (
-        f"**{table.plan.title}.** Held-out pass@1 in %, mean and 95 % interval over {' or '.join(map(str, seeds))} "
+        f"**{table.plan.title}.** Held-out pass@1 in %, mean and 95 % interval over {_seeds(table)} "
         f"seeds; in brackets the difference to {_bases(table)} on the seeds both have, with an interval corrected over "
         "all comparisons; the verdict where there is one, and runs that collapsed "
-        f"([whole table](docs/measured/tables.md#{table.plan.name})). A screen: a verdict here waits for its "
-        "[confirmation on fresh seeds](docs/howto/regimes.md#confirmation)."
+        f"([whole table](docs/measured/tables.md#{table.plan.name})). {SCREEN}"
         + (f" {table.plan.note}" if table.plan.note else "") + "\n\n"
         + "\n".join("| " + " | ".join(row) + " |" for row in rows)
     )  # fmt: skip
@@ -114,7 +135,8 @@ def _tables(tables: Sequence[StoredTable], kept: Path, calibrations: Path, sure:
         text = whole.read_text(encoding="utf-8") if whole.is_file() else compact(table)
         body = text.partition("\n")[2].replace("\n## ", "\n### ")
         note = f"\n{table.plan.note}\n" if table.plan.note else ""
-        parts.append(f"## {table.plan.title} {{ #{table.plan.name} }}\n{note}{body}")
+        seen = f"\n![{table.plan.title}]({table.plan.name}.svg)\n" if table.is_map else ""
+        parts.append(f"## {table.plan.title} {{ #{table.plan.name} }}\n{note}{seen}{body}")
     if sure:
         parts.append(section(sure))
     if rows := _calibrations(calibrations):

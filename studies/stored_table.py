@@ -57,6 +57,11 @@ class StoredTable:
         """Labels of the rows."""
         return list(dict.fromkeys(cell.label for cell in self.cells))
 
+    @property
+    def is_map(self) -> bool:
+        """Whether its columns are pairs of conditions."""
+        return len(self.plan.factors) > 1
+
     def at(self, label: str, column: str) -> StoredCell | None:
         """A cell, where it was run."""
         return next((c for c in self.cells if (c.label, c.column) == (label, column)), None)

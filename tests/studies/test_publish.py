@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 from rolltree.lab.trace import LabError
 from studies.board import BoardSettings
 from studies.board import main as board
-from studies.publish import BEGIN, END, PublishSettings, main
+from studies.map_figure import BAD, BEST
+from studies.publish import BEGIN, END, PublishSettings, compact, main
 from studies.stored_table import load
 from tests.studies.test_board import Counting
 
@@ -40,15 +42,33 @@ def test_one_command_fills_readme_tables_and_practice(asked):
     assert readme.startswith(f"# Top\n\n{BEGIN}\n")
     assert readme.endswith(f"{END}\n\n## Below\n")
     assert "stale words" not in readme
-    (tis,) = [line for line in readme.splitlines() if line.startswith("| tis |")]
-    assert tis.count(", holds") == 4
-    assert tis.endswith("| 18 |")
+    assert "](docs/measured/stability.svg)" in readme
+    assert "| tis |" not in readme, "a map over two conditions is a figure"
     page = (asked.docs / "tables.md").read_text()
     assert "## The stability map: corrections of stale rollouts, by staleness and rate { #stability }" in page
     assert "| stale2 | **0.0001** | **4** | 61.0 % | 61.0, 61.0 |" in page
     again = readme, page
     main(replace(asked, runs=asked.runs / "gone"))
     assert (asked.readme.read_text(), (asked.docs / "tables.md").read_text()) == again, "what is stored is enough"
+
+
+def test_a_map_shows_every_cell_and_frames_what_is_told_apart(asked):
+    main(asked)
+    figure = ElementTree.parse(asked.docs / "stability.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    fields = [r.get("stroke") for r in figure.iter(f"{space}rect") if r.get("rx")]
+    assert fields == [None] * 4 + [BEST] * 4 + [BAD] * 4, "the baseline, tis ahead, icepop behind"
+    texts = ["".join(text.itertext()) for text in figure.iter(f"{space}text")]
+    for words in ("rate × 1", "rate × 4", "stale2", "stale8", "tis", "icepop", "ppo-clip", "18"):
+        assert words in texts
+    (apart,) = {t for t in texts if t.startswith("+")}
+    table = load(asked.runs / "stability.json")
+    cell = table.at("tis", table.columns[0])
+    assert float(apart) == pytest.approx(100 * cell.test.effect.estimate, abs=0.1)
+    words = compact(table)
+    (tis,) = [line for line in words.splitlines() if line.startswith("| tis |")]
+    assert tis.count(", holds") == 4
+    assert tis.endswith("| 18 |")
 
 
 def test_what_was_confirmed_is_told_beside_the_tables(asked):
