@@ -26,8 +26,9 @@ Alike = Callable[[Hand, Node, Node], float]
 class ForkAll:
     """Each live path goes on `ways` ways; then siblings that are alike are pruned until `width` paths live.
 
-    Paths that have answered are never pruned; of the others never more live than leaves are missing, so `width` =
-    `leaves` keeps as many as are missing. Up to width·ways − 1 more leaves than asked for can end in the same round.
+    Paths that have answered are never pruned, unless they answered just now and `exact` draws among them too; of the
+    others never more live than leaves are missing, so `width` = `leaves` keeps as many as are missing. Without `exact`
+    up to width·ways − 1 more leaves than asked for can end in the same round.
     """
 
     alike: Alike
@@ -39,6 +40,9 @@ class ForkAll:
     by: Literal["likeness", "chance"] = "likeness"
     """"chance" prunes random paths instead: the control at an equal rate. A path that has a sibling left goes before
     one that has none, so that what came before is not lost."""
+    exact: bool = False
+    """What has just answered is a candidate like the others: with `by="chance"` no end is likelier for being short, and
+    no more than `leaves` are left."""
     first: int = 0
     """Ways of the first step, from the prompt; 0 = `ways`."""
     want: frozenset[str] = frozenset()
@@ -55,7 +59,8 @@ class ForkAll:
         """Turn by turn until all have answered."""
         await grow_rounds(
             hand, leaves=self.leaves, first=self.first or self.ways, widths=self.widths, draw={}, want=self.want,
-            review=self.review, why="every path goes on several ways",
+            review=None if self.exact else self.review, drawn=self.drawn if self.exact else None,
+            why="every path goes on several ways",
         )  # fmt: skip
         if self.decides:
             decide(hand, [leaf for leaf in tree.leaves() if leaf.status == "done"], "vote")
@@ -63,6 +68,16 @@ class ForkAll:
     def widths(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
         """The same for every path."""
         return [self.ways] * len(round.live)
+
+    def drawn(self, hand: Hand, candidates: Sequence[Node], ended: int) -> None:
+        """Keep as many of all candidates as leaves are missing."""
+        kept, room = list(candidates), max(self.leaves - ended, 0)
+        alike = {(a.id, b.id): self.alike(hand, a, b) for a, b in combinations(kept, 2)} if len(kept) > room else {}
+        mates = {(a.id, b.id) for a, b in combinations(kept, 2) if came_from(hand.tree, a) is came_from(hand.tree, b)}
+        while len(kept) > room:
+            victim, numbers = self._victim(hand, kept, alike, mates)
+            kept.remove(victim)
+            hand.prune(victim, why=f"{room} of {len(candidates)} candidates are kept", **numbers)
 
     async def review(self, hand: Hand, live: Sequence[Node]) -> Sequence[Node]:
         """Prune to the width; pairs of siblings go before pairs of cousins, the later of a pair goes."""

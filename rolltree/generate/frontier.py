@@ -53,6 +53,10 @@ Review = Callable[[Hand, Sequence[Node]], Awaitable[Sequence[Node]]]
 """Looks at the live ends before widths are chosen, prunes some through the hand, and returns those that stay."""
 
 
+Draw = Callable[[Hand, Sequence[Node], int], None]
+"""Looks at all ends of a stretch, those that have just ended too, and prunes some; told how many ended before it."""
+
+
 async def grow_rounds(
     hand: Hand,
     *,
@@ -63,11 +67,12 @@ async def grow_rounds(
     rounds: int = 1_000,
     want: frozenset[str] = frozenset(),
     review: Review | None = None,
+    drawn: Draw | None = None,
     why: str = "the rule's width",
 ) -> None:
     """Grow the hand's tree from its root until no path is live; one of so many stretches ends as "depth"."""
     planned: SamplingOptions = {**draw, "forks": "planned"}
-    layers = _Layers(hand, leaves, min(first, leaves), widths, planned, rounds, want, review, why)
+    layers = _Layers(hand, leaves, min(first, leaves), widths, planned, rounds, want, review, drawn, why)
     graph = SearchGraph(hand.tree.root)
     await search(layers, graph, layers.make, turns=rounds, rng=lambda turn: hand.rng.child("layer", turn).generator())
     for node in graph:
@@ -88,6 +93,7 @@ class _Layers:
     rounds: int
     want: frozenset[str]
     review: Review | None
+    drawn: Draw | None
     why: str
     ended: int = 0
     backup: Backup = no_backup
@@ -122,6 +128,8 @@ class _Layers:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._stretched(move)) for move in moves]
         grown = [task.result() for task in tasks]
+        if self.drawn is not None:
+            self.drawn(self.hand, [n for ends in grown for n in ends if n.status in ("open", "done")], self.ended)
         live: Sequence[Node] = [n for ends in grown for n in ends if n.status == "open"]
         if self.review is not None and live and moves[0].node.depth < self.rounds - 1:
             live = await self.review(self.hand, live)

@@ -17,11 +17,12 @@ class Portool:
     """Every unfinished trajectory tries several next calls, some are kept, and a step is worth what it led to.
 
     n first steps are opened at the prompt; then each unfinished trajectory has `ways` candidates for its next one, and
-    as many are kept as are missing of n. Which ones is not published: by chance, a path without siblings last, is
-    reconstructed. A step shared by several trajectories has one reward, the discounted mean outcome below it and
-    `format` where its call worked (reconstructed: the paper's granular terms are read off the environment's word). Its
-    advantage is that among its siblings blended with the trajectory's among all leaves. The evidence samples this
-    generator on an exact chain of tool calls whose first choice decides; `rollout/pruned/…` counts candidates not kept.
+    as many of them are kept as are missing of n, those that end there included. Which ones is not published: by chance,
+    a path without siblings last, is reconstructed. A step shared by several trajectories has one reward, the discounted
+    mean outcome below it and `format` where its call worked (reconstructed: the paper's granular terms are read off the
+    environment's word). Its advantage is that among its siblings blended with the trajectory's among all leaves. The
+    evidence samples this generator on an exact chain of tool calls whose first choice decides; `rollout/pruned/…`
+    counts candidates not kept.
     """
 
     card: ClassVar[Card] = Card(
@@ -51,7 +52,7 @@ class Portool:
         check_group("portool", self.leaves)
         n = self.leaves
         return Parts(
-            "portool", ForkAll(like_look_ups, n, self.ways, width=n, by="chance", first=n),
+            "portool", ForkAll(like_look_ups, n, self.ways, width=n, by="chance", first=n, exact=True),
             load_credit("fork_relative", gamma=self.gamma, w_path=self.w_path, w_fork=self.w_fork),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
             shapers=(CallFormat(self.format),),

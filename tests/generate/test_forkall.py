@@ -18,8 +18,13 @@ from rolltree.tree import Forest, Tree
 
 @pytest.mark.parametrize(
     "strategy",
-    [ForkAll(like_look_ups, 6, 3, 2), ForkAll(like_results, 6, 2, 3, same=1.0), ForkAll(like_look_ups, by="chance")],
-    ids=["likeness", "merged", "chance"],
+    [
+        ForkAll(like_look_ups, 6, 3, 2),
+        ForkAll(like_results, 6, 2, 3, same=1.0),
+        ForkAll(like_look_ups, by="chance"),
+        ForkAll(like_look_ups, 6, 2, 6, by="chance", first=6, exact=True),
+    ],
+    ids=["likeness", "merged", "chance", "exact"],
 )
 def test_keeps_the_strategy_contract(strategy: ForkAll) -> None:
     check_strategy(strategy)
@@ -116,3 +121,15 @@ def test_by_chance_a_path_that_has_siblings_goes_before_one_that_has_none() -> N
                 seen += 1
                 assert all(any(kept) for kept in families.values())
     assert seen > 5
+
+
+def test_drawn_among_all_candidates_no_more_end_than_were_asked_for_and_ends_are_given_up_too() -> None:
+    given_up = over = 0
+    for n in (3, 6):
+        forest = grown(ForkAll(like_look_ups, n, 2, n, by="chance", first=n, exact=True), 30, None)
+        assert {sum(leaf.status == "done" for leaf in tree.leaves()) for tree in forest} == {n}
+        given_up += sum(node.status == "pruned" and "reward" in node.scores for tree in forest for node in tree)
+        loose = grown(ForkAll(like_look_ups, n, 2, n, by="chance", first=n), 30, None)
+        over += sum(sum(leaf.status == "done" for leaf in tree.leaves()) > n for tree in loose)
+    assert given_up > 5
+    assert over > 5, "which the rule without it allows"
