@@ -43,6 +43,16 @@ class Confirmation:
 
 
 @dataclass(frozen=True)
+class EarlierAnswer:
+    """What an entry said before it was asked something else, or made again with other code."""
+
+    question: Mapping[str, Any]
+    seeds: int
+    effect: Interval
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
 class EvidenceEntry:
     """What was claimed, what was found, and what it was found with."""
 
@@ -66,6 +76,8 @@ class EvidenceEntry:
     seconds: float
     format: int = FORMAT
     confirmation: Confirmation | None = None
+    earlier: tuple[EarlierAnswer, ...] = ()
+    """Everything it said before, oldest first: what was tried and dropped counts."""
 
 
 def save_entry(entry: EvidenceEntry, folder: Path) -> Path:
@@ -86,7 +98,8 @@ def load_entry(name: str, folder: Path) -> EvidenceEntry | None:
         results = tuple(_result(r) for r in raw.pop("results"))
         effect = Interval(**raw.pop("effect"))
         again = _confirmation(raw.pop("confirmation", None))
-        return EvidenceEntry(results=results, effect=effect, confirmation=again, **raw)
+        earlier = tuple(_earlier(r) for r in raw.pop("earlier", ()))
+        return EvidenceEntry(results=results, effect=effect, confirmation=again, earlier=earlier, **raw)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"cannot read {path}: {error}; run `rolltree evidence {name}` again") from error
 
@@ -108,6 +121,10 @@ def _confirmation(raw: dict[str, Any] | None) -> Confirmation | None:
         return None
     results = tuple(_result(r) for r in raw["results"])
     return Confirmation(results, Interval(**raw["effect"]), raw["outcome"], str(raw["words"]), float(raw["seconds"]))
+
+
+def _earlier(raw: dict[str, Any]) -> EarlierAnswer:
+    return EarlierAnswer(dict(raw["question"]), int(raw["seeds"]), Interval(**raw["effect"]), raw["outcome"])
 
 
 def _result(raw: dict[str, Any]) -> SeedResult:

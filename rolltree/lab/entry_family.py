@@ -47,6 +47,16 @@ def counted(verdicts: Mapping[str, FamilyVerdict]) -> dict[str, int]:
     return {outcome: found.count(outcome) for outcome in sorted(set(found))}
 
 
+def dropped(entries: Sequence[EvidenceEntry]) -> str:
+    """A sentence on what entries said before they were asked something else or made again: it was tried too."""
+    found = [answer.outcome for e in entries for answer in e.earlier]
+    if not found:
+        return "Nothing was tried and dropped."
+    told = ", ".join(f"{found.count(outcome)} × {outcome}" for outcome in sorted(set(found)))
+    of = sum(bool(e.earlier) for e in entries)
+    return f"Tried and dropped, each by its own interval: {len(found)} earlier answers of {of} entries ({told})."
+
+
 def _asked(entry: EvidenceEntry) -> Asked:
     metric = str(entry.question["metric"])
     share = entry.kind == "training" and is_share(metric)

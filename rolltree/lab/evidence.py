@@ -20,7 +20,7 @@ from rolltree.lab.claim import Claim
 from rolltree.lab.compare import Comparison, compare
 from rolltree.lab.contrast import HARD
 from rolltree.lab.curves import LAST, endpoint
-from rolltree.lab.entry import Confirmation, EvidenceEntry, SeedResult
+from rolltree.lab.entry import Confirmation, EarlierAnswer, EvidenceEntry, SeedResult
 from rolltree.lab.kept import KeptShelf
 from rolltree.lab.names import COSTS, held_out, is_share, of_rollouts
 from rolltree.lab.report import versions
@@ -74,6 +74,25 @@ def measure(
         command=f"rolltree evidence {claim.recipe}",
         seconds=round(time.monotonic() - started, 1),
     )
+
+
+def following(card: Card, made: EvidenceEntry, before: EvidenceEntry | None) -> EvidenceEntry:
+    """The entry that takes the place of another: what that one said is kept, unless this one says the very same."""
+    if before is None:
+        return made
+    now, then = [*map(_values, made.results)], [*map(_values, before.results)]
+    same = made.question == before.question and len(now) == len(then) and np.allclose(now, then, rtol=1e-6, atol=1e-12)
+    return replace(made, earlier=before.earlier if same else (*before.earlier, earlier_answer(card, before)))
+
+
+def earlier_answer(card: Card, entry: EvidenceEntry) -> EarlierAnswer:
+    """What an entry said, by today's rules, about the question it was made for."""
+    _, said = judged(card, _asked(entry), entry.kind, entry.results)
+    return EarlierAnswer(entry.question, len(entry.results), entry.effect, said.outcome)
+
+
+def _values(result: SeedResult) -> tuple[int, float, float]:
+    return result.seed, result.value, result.baseline
 
 
 def confirm(
@@ -271,14 +290,19 @@ def rejudged(claim: Claim, entry: EvidenceEntry) -> EvidenceEntry:
 
     Runs of a question that the card no longer asks are no verdict on what it claims.
     """
-    told: dict[str, Any] = {**entry.question, "settings": tuple(entry.question["settings"])}
-    asked = Evidence(**told)
+    asked = _asked(entry)
     results = tuple(_learned(r) if asked.metric.removesuffix(" area") == "pass@1" else r for r in entry.results)
     effect, said = judged(claim.card, asked, entry.kind, results)
     if fields := _asked_otherwise(claim, entry):
         why = f"the card now asks something else ({', '.join(fields)})"
         said = StatedVerdict("void", f"{said.words}; {why}" if said.outcome == "void" else f"void: {why}")
     return replace(entry, results=results, effect=effect, outcome=said.outcome, words=said.words)
+
+
+def _asked(entry: EvidenceEntry) -> Evidence:
+    """The question it was made for."""
+    told: dict[str, Any] = {**entry.question, "settings": tuple(entry.question["settings"])}
+    return Evidence(**told)
 
 
 def _learned(result: SeedResult) -> SeedResult:

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from rolltree.lab.claim import EVIDENCE, Claim, checkout, claim_of, claims
 from rolltree.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
-from rolltree.lab.entry_family import confirmed, counted, together
-from rolltree.lab.evidence import accept, confirm, measure, problems, rejudged, verify
+from rolltree.lab.entry_family import confirmed, counted, dropped, together
+from rolltree.lab.evidence import accept, confirm, following, measure, problems, rejudged, verify
 from rolltree.lab.evidence_pages import effect, fresh_seeds
 from rolltree.lab.kept import KEPT
 from rolltree.lab.report import ReportTable, duration
@@ -82,7 +82,7 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     for claim in chosen:
         stored = load_entry(claim.name, config.folder)
         if stored is None or config.again or problems(claim, stored):
-            stored = measure(claim, runner, config.cache, kept=config.kept)
+            stored = following(claim.card, measure(claim, runner, config.cache, kept=config.kept), stored)
             save_entry(stored, config.folder)
             if not config.json:
                 out.print(f"{claim.name}: {stored.words}", highlight=False, markup=False, soft_wrap=True)
@@ -177,14 +177,15 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
     if config.json:
         names = ("name", "kind", "verdict", "fresh_seeds", "acted", "stands")
         told_of = [dict(zip(names, row, strict=True)) for row in rows]
-        print(json.dumps({"entries": told_of, "problems": wrong, "verdicts": counted(mine)}))
+        print(json.dumps({"entries": told_of, "problems": wrong, "verdicts": counted(mine),
+                          "dropped": sum(len(e.earlier) for e in stored)}))  # fmt: skip
     else:
         out.print(table(ReportTable("Evidence", ["recipe", "kind", "verdict", "fresh seeds", "acted", "stands"], rows)))
         held = [name for name, v in mine.items() if v.outcome == "holds"]
         sure = sum(name in again and again[name].outcome == "holds" for name in held)
         out.print(
             f"{len(mine) - void} verdicts: {told or 'none'}; {void} void entries are none. Of {len(held)} that hold "
-            f"{sure} do so again on fresh seeds.", highlight=False,
+            f"{sure} do so again on fresh seeds. {dropped(stored)}", highlight=False,
         )  # fmt: skip
         for line in wrong:
             out.print(line, highlight=False, markup=False, soft_wrap=True)

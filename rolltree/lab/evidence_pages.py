@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
+from typing import Any
 
 from rolltree.lab.claim import Claim, claims
 from rolltree.lab.entry import EvidenceEntry
-from rolltree.lab.entry_family import FamilyVerdict, confirmed, counted, together
+from rolltree.lab.entry_family import FamilyVerdict, confirmed, counted, dropped, together
 from rolltree.lab.names import COSTS, cost_name, is_share, row_name
 from rolltree.lab.regimes import PREFIX, regime
 from rolltree.lab.report import shown
@@ -39,6 +40,15 @@ These experiments could not have answered what they ask, so they are no verdicts
 """
 
 
+_DROPPED = """
+## Tried and dropped
+
+What entries said before they were asked something else, or made again with other code. A question that is asked until
+it answers well answers nothing, so all that was asked is counted. Verdicts are today's rules on the numbers of then.
+
+"""
+
+
 def overview(entries: Sequence[EvidenceEntry]) -> str:
     """Every claim in one place: what was asked, what came out, what it cost, and what has not been run."""
     verdicts, cards = together(entries), {c.name: c for c in [*list_recipes(), *(s.card for s in SYSTEMS.values())]}
@@ -54,7 +64,7 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
         parts.append("\n## Training\n\n" + _table(
             ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "pass@1, both",
              "acted", "verdict", "on fresh seeds"],
-            ([_link(e), _question(e), *_sides(e), *_tested(e, verdicts[e.name]), _also(e, "pass@1", share=True),
+            ([_link(e), _asked(e), *_sides(e), *_tested(e, verdicts[e.name]), _also(e, "pass@1", share=True),
               acted(cards[e.name], e.results), verdicts[e.name].outcome, fresh_seeds(e.name, verdicts, again)]
              for e in trained),
         ))  # fmt: skip
@@ -62,14 +72,20 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
         parts.append("\n## Exact and simulated\n\n" + _table(
             ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "acted", "verdict",
              "on fresh seeds"],
-            ([_link(e), _question(e), *_sides(e), *_tested(e, verdicts[e.name]),
+            ([_link(e), _asked(e), *_sides(e), *_tested(e, verdicts[e.name]),
               acted(cards[e.name], e.results, e.kind), verdicts[e.name].outcome,
               fresh_seeds(e.name, verdicts, again)] for e in checked),
         ))  # fmt: skip
     if void:
         parts.append(_VOID + _table(
             ["recipe", "question", "difference", "why it is void"],
-            ([_link(e), _question(e), effect(e), e.words.removeprefix("void: ")] for e in void),
+            ([_link(e), _asked(e), effect(e), e.words.removeprefix("void: ")] for e in void),
+        ))  # fmt: skip
+    if any(e.earlier for e in entries):
+        parts.append(f"{_DROPPED}{dropped(entries)}\n\n" + _table(
+            ["recipe", "asked before", "difference", "verdict then", "verdict now"],
+            ([_link(e), _question(was.question, was.seeds), _span(was.effect, points=_in_points(e.kind, was.question)),
+              was.outcome, verdicts[e.name].outcome] for e in entries for was in e.earlier),
         ))  # fmt: skip
     if open_claims:
         parts.append(
@@ -99,7 +115,7 @@ def found(entry: EvidenceEntry | None) -> str:
         return "Not measured yet. Nothing is claimed here beyond that the parts do what their tests say."
     rows = ([str(r.seed), f"{r.value:.4g}", f"{r.baseline:.4g}"] for r in entry.results)
     seeds = _table(["seed", entry.name, str(entry.question["baseline"])], rows)
-    asked = f"**Question.** {_question(entry)}." + (
+    asked = f"**Question.** {_asked(entry)}." + (
         f" Knobs: `{' '.join(entry.question['settings'])}`." if entry.question["settings"] else ""
     )
     beside = [
@@ -120,28 +136,33 @@ def found(entry: EvidenceEntry | None) -> str:
 
 def effect(entry: EvidenceEntry, corrected: Interval | None = None) -> str:
     """The difference with its interval, its own or that of its family."""
-    e = corrected or entry.effect
+    return _span(corrected or entry.effect, points=_in_points(entry.kind, entry.question))
+
+
+def _span(e: Interval, *, points: bool) -> str:
     if e.low == e.high:
         return f"{e.estimate:.4g}"
-    if _in_points(entry):
+    if points:
         return f"{100 * e.estimate:+.1f} points ({100 * e.low:+.1f} to {100 * e.high:+.1f})"
     return f"{e.estimate:+.3g} ({e.low:+.3g} to {e.high:+.3g})"
 
 
-def _in_points(entry: EvidenceEntry) -> bool:
-    metric = str(entry.question["metric"])
-    return entry.kind == "training" and is_share(metric)
+def _in_points(kind: str, question: Mapping[str, Any]) -> bool:
+    return kind == "training" and is_share(str(question["metric"]))
 
 
-def _question(entry: EvidenceEntry) -> str:
-    q = entry.question
+def _asked(entry: EvidenceEntry) -> str:
+    return _question(entry.question, len(entry.results))
+
+
+def _question(q: Mapping[str, Any], seeds: int) -> str:
     than = f"{q['direction']} {q['metric']} than {q['baseline']}" + (f", by {q['least']:g}" if q["least"] else "")
     task, budget = str(q["task"]), int(q["budget"])
     if task.startswith(PREFIX):
         name = task.removeprefix(PREFIX)
         task, budget = f"regime [{name}](../howto/regimes.md)", regime(name).budget
     where = f", {task}" + (f" level {q['level']}" if q["level"] else "") + f", {budget // 1000}k tokens"
-    return than + (where if q["task"] else "") + f", {len(entry.results)} seeds"
+    return than + (where if q["task"] else "") + f", {seeds} seeds"
 
 
 def _open(claim: Claim) -> str:
@@ -150,7 +171,7 @@ def _open(claim: Claim) -> str:
 
 
 def _sides(entry: EvidenceEntry) -> list[str]:
-    scale, unit = (100, " %") if _in_points(entry) else (1, "")
+    scale, unit = (100, " %") if _in_points(entry.kind, entry.question) else (1, "")
     sides = mean(r.value for r in entry.results), mean(r.baseline for r in entry.results)
     return [f"{scale * side:.3g}{unit}" for side in sides]
 

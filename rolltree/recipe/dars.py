@@ -54,7 +54,8 @@ class DarsB:
     card: ClassVar[Card] = Card(
         "dars_b", "DARS with breadth", "2508.13755", 2025, CLAIM.replace("pass@k", "pass@1 and pass@k"),
         ("control", "credit", "objective"), "dars",
-        Evidence("pass@1", "dars", "higher", 0.0, "countdown", 150_000, 3, settings=("train.prompts=32",)),
+        Evidence("pass@1", "dars", least=0.04, task="regime:fresh", seeds=6,
+                 settings=("train.prompts=32", "dars_b:optim.minibatches=1")),
         counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 8

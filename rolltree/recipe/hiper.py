@@ -29,7 +29,7 @@ class Hiper:
         "hiper", "Hierarchical advantage estimation", "2602.16165", 2026,
         "97.4 on ALFWorld and 83.3 on WebShop (Qwen2.5-7B), 6.6 and 8.3 above the best before", ("credit", "generate"),
         "ppo",
-        Evidence("pass@1 area", "ppo", "higher", 0.02, "grid", 50_000, level=3,
+        Evidence("pass@1", "ppo", least=0.04, task="regime:long", seeds=6,
                  settings=("ppo:decay=1.0", "hiper:subgoals=paid")),
         task="spoken:grid",
         counter=Counter("reward/part/switch"),

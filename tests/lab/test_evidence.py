@@ -178,6 +178,28 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         main(EvidenceConfig(), runner, quiet())
 
 
+def test_what_was_tried_and_dropped_is_kept_and_counted(tmp_path, monkeypatch):
+    runner, base = Simulated({"grpo": 0.1, "rloo": 0.25}), EvidenceConfig(
+        ("rloo",), again=True, folder=tmp_path / "evidence", cache=tmp_path / "cache"
+    )  # fmt: skip
+    stored = []
+    for asked in (training(), training(), training(task="chained"), training(seeds=5)):
+        monkeypatch.setattr("rolltree.lab.evidence_command.claim_of", lambda name, asked=asked: asked)
+        assert main(base, runner, quiet()) == 0
+        stored.append(load_entry("rloo", base.folder))
+    assert [len(e.earlier) for e in stored] == [0, 0, 1, 2], "the very same answer twice is one"
+    assert [(a.question["task"], a.seeds, a.outcome) for a in stored[-1].earlier] == [
+        ("countdown", 4, "holds"), ("chained", 4, "holds"),
+    ]  # fmt: skip
+    assert stored[-1].earlier[0].effect == stored[0].effect
+    page = overview([stored[-1]])
+    assert "Tried and dropped, each by its own interval: 2 earlier answers of 1 entries (2 × holds)." in page
+    assert "| higher pass@1 than grpo, chained, 10k tokens, 4 seeds |" in page
+    out = quiet()
+    main(replace(base, list=True), runner, out)
+    assert "2 earlier answers" in " ".join(out.file.getvalue().split())
+
+
 @pytest.fixture
 def in_a_regime(monkeypatch):
     """A claim in the regime `fresh`, with a rate of its own."""

@@ -14,9 +14,9 @@ from studies.command import run_study
 from studies.warm import STARTS, WarmSettings, WarmStart
 from tests.studies.test_confirm import ASKED
 
-STUDIES = ("board", "calibrate", "clock.__main__", "confirm", "exact.report", "majority", "nano.learn",
-           "nano.table", "power", "publish", "search.codetree", "search.evogit", "search.foresight", "search.frozen",
-           "search.hindsight", "search.nk", "search.pipelines", "search.planner", "search.repair",
+STUDIES = ("board", "calibrate", "clock.__main__", "confirm", "exact.report", "history", "majority",
+           "nano.learn", "nano.table", "power", "publish", "search.codetree", "search.evogit", "search.foresight",
+           "search.frozen", "search.hindsight", "search.nk", "search.pipelines", "search.planner", "search.repair",
            "variants", "warm")  # fmt: skip
 
 

@@ -69,7 +69,8 @@ def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
     # Its first token decides, so that a plan is all there is to learn. Its context holds no long instruction.
     knobs_of = {
         "treepo": {"overlong": False}, "d3s": {"tokens": 0.6}, "mssr": {"group": 8}, "remax": {"group": 4},
-        "himac": {"phase": "macro"}, "maxs": {"answers": 4, "ahead": 1}, "brorl": {"group": 16}, "ppo_million": {"most": 40}, "adadagrad": {"most": 16},
+        "himac": {"phase": "macro"}, "maxs": {"answers": 4, "ahead": 1}, "brorl": {"group": 16},
+        "ppo_million": {"most": 40}, "adadagrad": {"most": 16},
         "arise": {"conclude": ""}, "a2fm": {"tags": ()},
     }  # fmt: skip
     recipe = load_recipe(name, **knobs_of.get(name, {}))
