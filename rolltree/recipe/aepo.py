@@ -20,7 +20,9 @@ class Aepo:
 
     The odds of a fork shrink by `penalty` per round in a row in which the prompt forked. `balance` lets one rollout
     decide how many leaves start at the root (off in the public scripts). Advantages grow with a token's entropy, and
-    beyond the upper clip bound the gradient is kept at its value there instead of cut.
+    beyond the upper clip bound the gradient is kept at its value there instead of cut. Where no path is
+    live and leaves are missing, they all start at the root at once and do not fork, as in `arpo`; released code starts
+    one a round, which may fork.
     """
 
     card: ClassVar[Card] = Card(

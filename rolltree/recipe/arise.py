@@ -24,8 +24,11 @@ class AriseRecipe:
     advantage that is divided by the deviation does not see it: what it moves are the utilities, by which the library
     keeps and drops. Where it differs: a skill stands behind the prompt; the four stages of a document's validation and
     that a group's mean moves a utility are reconstructed; texts are English, so the embedded policy concludes nothing
-    but its own shortest successes. At the published `sigma=1` the gate hardly opens with ten documents; the evidence is
-    on simulated prompts with `sigma=0.1`, and supposes that documents of a prompt's own family are likelier there.
+    but its own shortest successes. The first utility of a new skill compares its trial with the group it was concluded
+    from, where the paper takes unaided rollouts: in the second phase that group may have been shown a skill. Only
+    groups whose outcomes differ conclude one. At the published `sigma=1` the gate hardly opens with ten documents; the
+    evidence is on simulated prompts with `sigma=0.1`, and supposes that documents of a prompt's own family are likelier
+    there.
     """
 
     card: ClassVar[Card] = Card(

@@ -21,7 +21,9 @@ class Arpo:
     The sum of −p ln p over the ten likeliest alternatives of a turn's first twenty tokens, over ln V, is compared with
     the path's first turn: a fork has the odds clip(base + slope·ΔH). "soft" credit leaves every leaf its own advantage,
     "hard" gives shared tokens the mean of theirs. The reward's bonus for using two kinds of tools belongs to tasks
-    that have them and is left out; the task's own score is used.
+    that have them and is left out; the task's own score is used. Where no path is live and leaves are missing,
+    released code starts one fresh rollout a round at the root, which may fork; here all of them start at once and do
+    not fork.
     """
 
     card: ClassVar[Card] = Card(

@@ -22,8 +22,9 @@ class DartRecipe:
     yet they enter the group's mean, as published. Repeated prompts are what it is about: train with `--items N` or on
     data. The system around it (environments that free themselves one by one, engines that reload in turn, the two
     newest versions) is `--scheduler dart`. Left out: a pool of successes collected before, the dual clip at 10 of the
-    released trainer, and its ratios by step. It also leaves the choice of turns out (`turns=1`) and divides the
-    learning rate; evidence is the control alone, on simulated prompts.
+    released trainer, and its ratios by step. Also left out: that a prompt is trained on only with 8 rollouts of the two
+    newest versions, and that prompts never tried come first. The released trainer leaves the choice of turns out
+    (`turns=1`) and divides the learning rate; evidence is the control alone, on simulated prompts.
     """
 
     card: ClassVar[Card] = Card(

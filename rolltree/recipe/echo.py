@@ -26,7 +26,8 @@ class Echo:
     meaning under another number of alternatives; ones that cannot fire are refused, and each tree says on how many
     stems its gate opened. `stems` = `leaves` is the released run: no fork at all. ECHO's clip range per
     sequence, 0.05 + 0.15 σ(4(1 − C)), lies in [0.194, 0.197] because C, a mean over the top five, is at most 1/5;
-    the constant stands in for it. The penalty of pruned paths, which no trainer reads, is left out.
+    the constant stands in for it. The penalty of pruned paths, which no trainer reads, is left out. The paper has
+    a KL loss, which is off here unless `kl` is given.
     """
 
     card: ClassVar[Card] = Card(

@@ -18,7 +18,9 @@ class GrpoRoc:
     """Twice as many rollouts as are trained on; of the right ones those with fewest tool errors and format faults stay.
 
     Nothing is penalised in the reward, so there is nothing to hack; advantages are those of the kept group. The
-    paper's staged lengths and its judge service are not part of the recipe.
+    paper's staged lengths and its judge service are not part of the recipe. The format part of the penalty is 1 − the
+    score `format` (reconstructed); the released one is 1 for a missing answer tag, else
+    min((answers − 1) / turns, 1).
     """
 
     card: ClassVar[Card] = Card(

@@ -22,7 +22,8 @@ class Hiper:
     (the expert's play in that format is a corpus): `subgoals="paid"` begins a segment where the environment pays for a
     subgoal, and the action's advantage is what is left of the method, as in the evidence. The baseline is flat PPO with
     the same critic at λ = 1, the comparison in which its theorem promises less variance, and no bias only while the
-    critic is right. One head stands for three, and penalties for keeping a subgoal are left out.
+    critic is right. One head stands for three; penalties for keeping a subgoal, and the penalty of 0.1
+    for an invalid action, are left out.
     """
 
     card: ClassVar[Card] = Card(

@@ -22,8 +22,9 @@ class Mars2:
     copy, so the two differ only by what they then learn. Attempts are shaped by parent and siblings and normalised
     over the tree. The ratio is that of an attempt as a whole (GSPO); `ratio="token"` clips each token. What asks for
     another attempt says what the one above scored and states the problem again; the wording is ours. The overlong
-    penalty is left out, since attempts end at the task's limit. An attempt below which nothing could be finished does
-    not teach. The events "answers at depth" say where the search went.
+    penalty is left out, since attempts end at the task's limit. An attempt has all attempts above it in its context,
+    where the paper's has its parent alone. An attempt below which nothing could be finished does not teach. The events
+    "answers at depth" say where the search went.
     """
 
     card: ClassVar[Card] = Card(

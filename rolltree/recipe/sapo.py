@@ -17,7 +17,7 @@ class Sapo:
     """A smooth gate in the place of the clip: an action loses its gradient gradually as its ratio leaves 1.
 
     The gate of negative advantages closes faster. This is not "Sharing is Caring" (arXiv 2509.08721), the other SAPO,
-    in which peers share rollouts as text; that one is not a recipe here. `against="sampled"` opens the gate around the
+    in which peers share rollouts as text: that one is the recipe `swarm`. `against="sampled"` opens the gate around the
     distribution sampled from.
     """
 

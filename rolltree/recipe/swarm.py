@@ -21,8 +21,9 @@ class SwarmRecipe:
     Foreign text is encoded, judged and scored here, and treated as if this policy had written it: its ratio is one at
     the first update by construction: a clipped policy gradient on off-policy text without a weight, as published. Nodes
     are runs of `rolltree train swarm` that share `folder`, each with a `node` name of its own; they may have other
-    models and tokenizers, and none waits for another (the released code waits up to ten minutes). This method and the
-    soft objective `soft_sapo` share nothing but four letters.
+    models and tokenizers, and none waits for another (the released code waits up to ten minutes). A foreign group may
+    be drawn again as long as it is read (`newest` steps of the control), and published answer keys are believed. This
+    method and the soft objective `soft_sapo` share nothing but four letters.
     """
 
     card: ClassVar[Card] = Card(
