@@ -56,6 +56,8 @@ class Aepo:
     """Where leaves come from that no fork has made."""
     scale: float = 0.2
     """a of A_t(1 + a z(H_t))."""
+    updates: int = 4
+    """Updates of a step; with one the clip never acts. How many the paper makes was not found."""
     clip_low: float = 0.2
     clip_high: float = 0.2
     dual: float = 10.0
@@ -72,5 +74,5 @@ class Aepo:
             "aepo", Balanced(forks, self.beta, keep=self.keep_probe) if self.balance else forks,
             load_credit("entropy_scaled", base="grpo", a=self.scale),
             load_objective("aepo", clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual),
-            averaging="sequence",
+            averaging="sequence", optim={"minibatches": self.updates},
         )  # fmt: skip

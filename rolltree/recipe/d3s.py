@@ -19,14 +19,17 @@ class D3s:
 
     Selection is over the whole step: within a group normalised advantages already have variance 1. Both shares grow
     over training, because a small fixed one overfits; the ends and the length of the ramps were not found and are
-    reconstructed. `budget/trained` counts what was selected. At an equal budget of decoded tokens the
-    saving in trained tokens does not show: give `rolltree compare --axis trained` for that.
+    reconstructed (a run of the evidence has some 40 steps, and its ramps are as long). `budget/trained` counts what was
+    selected. At an equal budget of decoded tokens the saving in trained tokens does not show: give `rolltree compare
+    --axis trained` for that.
     """
 
     card: ClassVar[Card] = Card(
         "d3s", "Dynamic dual-level down-sampling", "2509.22115", 2025,
         "pass@1 and pass@8 34.3 and 56.8 against 29.8 and 53.1 (Qwen2.5-Math-7B) with a fifth of the tokens trained",
-        ("filter", "credit"), "grpo", Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6),
+        ("filter", "credit"), "grpo",
+        Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6,
+                 settings=("d3s:leaves=0.25->0.5 over 40", "d3s:tokens=0.1->0.2 over 40")),
         counter=Counter("rollout/dropped/no credit"),
     )  # fmt: skip
     group: int = 8

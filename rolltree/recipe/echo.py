@@ -35,7 +35,7 @@ class Echo:
         "0.63 to 12.36 points over test-time baselines (Qwen2.5-7B, Qwen3-8B)",
         ("generate", "control", "filter", "credit"), "ettrl",
         Evidence("pass@1", "ettrl", least=0.04, task="regime:fresh", seeds=6, settings=("ettrl:stems=3",)),
-        counter=Counter("rollout/births/restart"),
+        counter=Counter("rollout/births/forced"),
     )  # fmt: skip
     leaves: int = 16
     stems: int = 8
@@ -59,6 +59,8 @@ class Echo:
     shape: float = 0.1
     """a of A_t(1 + a S_t)."""
     clip: float = 0.196
+    updates: int = 8
+    """Updates of a step; the paper takes one prompt of eight for each."""
     kl: float = 0.0
     ties: Literal["first", "shared", "drop"] = "first"
     """Equal shares: the answer of the earlier leaf wins (released code), every tied answer is right, or no
@@ -95,5 +97,5 @@ class Echo:
             GatedForks(self.leaves, self.stems, gauge, gate, doubt, self.chunk, record=frozenset({"entropy"})),
             load_credit("entropy_confidence", base="grpo", a=self.shape, k=self.confidence_top),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
-            shapers=(MajorityVote(self.ties, self.silent, self.weigh),),
+            shapers=(MajorityVote(self.ties, self.silent, self.weigh),), optim={"minibatches": self.updates},
         )  # fmt: skip

@@ -33,7 +33,7 @@ class Hiper:
         Evidence("pass@1", "ppo", least=0.04, task="regime:long", seeds=6,
                  settings=("ppo:decay=1.0", "hiper:subgoals=paid")),
         task="spoken:grid",
-        counter=Counter("reward/part/switch"),
+        counter=Counter("reward/part/switches"),
     )  # fmt: skip
     group: int = 8
     subgoals: Literal["written", "paid"] = "written"

@@ -54,6 +54,8 @@ class Mars2:
     """Shape in node order, so that children see shaped parents, as the released function does."""
     ratio: Literal["sequence", "token"] = "sequence"
     """Whether the clip bounds the ratio of an attempt as a whole or of each token."""
+    updates: int = 8
+    """Updates of a step: the paper's batch of 128 goes in mini-batches of 16."""
     clip_low: float = 0.0
     clip_high: float = 0.0
     """Bounds of the ratio's clip; 0 = 3e-4 and 4e-4 for sequences (GSPO's), 0.2 for tokens."""
@@ -78,5 +80,5 @@ class Mars2:
             ),
             averaging="sequence" if sequence else "token", multiplicity="once", unit="attempt",
             filters=(Mixed(of="attempts"),), rounds=self.sampling_rounds,
-            peers={"peer": Peer(self.peer, self.train_peer)},
+            peers={"peer": Peer(self.peer, self.train_peer)}, optim={"minibatches": self.updates},
         )  # fmt: skip

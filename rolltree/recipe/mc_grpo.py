@@ -42,6 +42,8 @@ class McGrpo:
     """Added to the deviation that is divided by (eps)."""
     flat: Literal["one", "std", "eps"] = "one"
     """What is divided by where the deviation from the median is 0: "one", "std", or "eps" as released."""
+    passes: int = 2
+    """Passes over the rollouts of a step."""
     clip: float = 0.2
     kl: float = 0.0
     """Weight of the penalty towards the starting policy; 0.04 in the paper."""
@@ -54,5 +56,5 @@ class McGrpo:
         return Parts(
             "mc_grpo", Independent(self.group + 1), load_credit("mc_grpo", eps=self.floor, flat=self.flat),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
-            shapers=(Composite(RECORD),) if self.partial else (),
+            shapers=(Composite(RECORD),) if self.partial else (), optim={"epochs": self.passes},
         )  # fmt: skip

@@ -22,16 +22,20 @@ class Remix:
     every ten steps from step 50 on. At step 100 the base is replaced by the present policy, and fresh rollouts follow
     alone, with one pass, the ordinary clip and the new base's KL (the paper switches at 50 or 100; at 50 its λ would
     never fall). Whole groups are recalled, so their statistics hold; `rollout/recalled_groups` counts them.
-    `phase="mixed"` goes on as it began. The paper keeps an entropy bonus, which is left out. The KL estimator
-    is k2 in the mixed phase and k3, as in GRPO, in the fresh one. The paper counts rollouts, not steps, and so does its
-    evidence.
+    `phase="mixed"` goes on as it began. A run of the evidence has 62 steps, so it takes the paper's other pair at its
+    scale: half mixed, half fresh. The paper keeps an entropy bonus, which is left out. The KL estimator is k2 in the
+    mixed phase and k3, as in GRPO, in the fresh one. The paper counts rollouts, not steps, and so does its evidence.
     """
 
     card: ClassVar[Card] = Card(
         "remix", "Mixed off-policy gradient with reincarnation", "2507.06892", 2025,
         "52.1 points on average (1.5B) from 0.08 million rollouts, where PPO needs 0.23 million for 50.6",
         ("replay", "control", "objective"), "grpo",
-        Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6),
+        Evidence(
+            "pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6,
+            settings=("remix:mixing=1, 0.9 at 16, 0.8 at 19, 0.7 at 22, 0.6 at 25, 0.5 at 28",
+                      "remix:phase=mixed, fresh at 31"),
+        ),
         counter=Counter("rollout/recalled_groups"),
     )  # fmt: skip
     group: int = 8

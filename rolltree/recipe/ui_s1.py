@@ -42,6 +42,8 @@ class UiS1:
     """Standard deviation of the first turn's return that a task must exceed; below 0 every task is trained on."""
     rounds: int = 3
     """Most rounds of sampling in a step."""
+    updates: int = 4
+    """Updates of a step."""
     clip: float = 0.2
     kl: float = 0.0
     """Weight of the penalty towards the starting policy; 0.0001 in the paper."""
@@ -54,4 +56,5 @@ class UiS1:
             load_credit("semi_online", gamma=self.gamma, w_episode=self.w_episode, w_step=self.w_step),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
             multiplicity="once", filters=(FirstReturns(self.spread, self.gamma),), rounds=self.rounds,
+            optim={"minibatches": self.updates},
         )  # fmt: skip

@@ -17,7 +17,8 @@ from rolltree.tree import Node, Tree
 
 @dataclass(frozen=True, slots=True)
 class SubgoalTurns:
-    """Grows as `inner` does and marks each turn: `notes["spans"]`, and score `switch` = 1 where a segment begins.
+    """Grows as `inner` does and marks each turn: `notes["spans"]`, and score `switch` = 1 where a segment begins; each
+    leaf says how many began after the first (`switches`).
 
     `by="written"` reads spans and switches off the turn, by the task's grammar: a missing switch keeps the subgoal, the
     first turn always begins a segment, and what stands in no span teaches nothing (HiPER). `by="paid"` is for policies
@@ -53,6 +54,8 @@ class SubgoalTurns:
                 count["turns"] += 1
                 count["switches"] += int(node.scores["switch"])
                 count["torn"] += "action" not in node.notes["spans"]
+        for leaf in tree.leaves():
+            leaf.scores["switches"] = sum(n.scores.get("switch", 0.0) for n in tree.path(leaf)) - 1.0
         hand.event("note", None, "turns in segments", **count)
 
     def _mark(self, tree: Tree, node: Node, hand: Hand) -> None:
