@@ -6,6 +6,7 @@ written again. `--plan` says how many runs there are and what they cost. Interru
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +28,7 @@ from studies.simulated import simulated
 from studies.study_shelf import StudyShelf
 from studies.table_page import write
 from studies.table_runs import SIMULATED, BoardCell, TableRuns
-from studies.tables import TABLES, TablePlan
+from studies.tables import TABLES, TablePlan, base_of
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
         plan, {c.column: regime(c.regime).metric for c, _ in whole},
         {c.column: p.spec.conditions.budget for c, p in whole},
     )  # fmt: skip
-    apart = differing([p.spec.arm for _, p in whole[: len(plan.rows())]], whole[0][1].spec.conditions, runner)
+    apart = _apart(plan, {cell.row.label: p.spec for cell, p in whole[: len(plan.rows())]}, runner)
     last = set({p.spec.seed: p.spec for _, p in whole}.values())
 
     def kept(trace: Trace, spec: Spec) -> None:
@@ -146,10 +147,21 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
         if (took := trace.total(SIMULATED) or simulated(trace, spec, runner)) is not None:
             found.simulated.setdefault(cell_of[spec], []).append(took)
         if spec in last:  # a seed is whole in every cell
-            write(found, settings.out, dict(apart))
+            write(found, settings.out, apart)
 
     make([p for _, p in whole], shelf, kept, lambda words: print(words, flush=True))
     return found
+
+
+def _apart(plan: TablePlan, rows: Mapping[str, Spec], runner: Runner) -> dict[str, str]:
+    """What each row has that the row it is held against has not."""
+    out: dict[str, str] = {}
+    for label, spec in rows.items():
+        base = base_of(plan, label, set(rows))
+        if base != label:
+            for _, words in differing([rows[base].arm, spec.arm], spec.conditions, runner):
+                out[label] = words
+    return out
 
 
 if __name__ == "__main__":

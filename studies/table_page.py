@@ -36,7 +36,11 @@ def write(found: TableRuns, out: Path, apart: Mapping[str, str]) -> None:
         ]
     lines += _handed_on(found, judged, out)
     if apart:
-        lines += ["\n## Where a difference could come from\n", *(f"- {row}: {words}" for row, words in apart.items())]
+        lines += [
+            "\n## Where a difference could come from\n",
+            "What each row has that the row it is held against has not.\n",
+            *(f"- {row}: {words}" for row, words in apart.items()),
+        ]
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{found.plan.name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     write_json(out / f"{found.plan.name}.json", {

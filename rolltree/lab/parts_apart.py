@@ -27,6 +27,7 @@ def pieces(parts: Parts) -> dict[str, str]:
     objective, clip = _objective(parts.objective)
     out = {
         "strategy": type(parts.strategy).__name__,
+        "knobs of the strategy": _knobs(parts.strategy),
         "width": str(width_of(parts.strategy) or "its own"),
         "credit": _text(parts.credit),
         "objective": objective,
@@ -35,7 +36,8 @@ def pieces(parts: Parts) -> dict[str, str]:
         "shaping": _text(parts.shapers),
         "optimizer": ", ".join(f"{k} {v}" for k, v in parts.optim.items()),
     }
-    for name in ("averaging", "multiplicity", "rounds", "control", "recall", "schedule", "peers"):
+    for name in ("averaging", "unit", "fixed_length", "multiplicity", "rounds", "prompts", "control", "recall",
+                 "anchor", "schedule", "peers"):  # fmt: skip
         out[name] = _text(getattr(parts, name))
     return out
 
@@ -43,6 +45,8 @@ def pieces(parts: Parts) -> dict[str, str]:
 def apart(mine: Parts, base: Parts) -> dict[str, tuple[str, str]]:
     """The pieces in which two compositions differ, each as (mine, the baseline's)."""
     ours, theirs = pieces(mine), pieces(base)
+    if ours["strategy"] != theirs["strategy"]:  # whose knobs are not those of the other
+        ours.pop("knobs of the strategy")
     return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
 
@@ -55,6 +59,14 @@ def said(found: Mapping[str, tuple[str, str]]) -> str:
 
 def _or_none(text: str) -> str:
     return "none" if text in _EMPTY else text
+
+
+def _knobs(strategy: TreeStrategy) -> str:
+    """What a strategy was told besides its width."""
+    if not is_dataclass(strategy):
+        return ""
+    told = {f.name: getattr(strategy, f.name) for f in fields(strategy)}
+    return ", ".join(f"{k} {_text(v)}" for k, v in told.items() if v != width_of(strategy))
 
 
 def _objective(objective: Any) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.recipe.check import check
 from rolltree.recipe.compose import Steered
-from rolltree.recipe.recipe import Card, Parts
+from rolltree.recipe.recipe import Counter, Parts
 from rolltree.recipe.registry import RECIPES, load_recipe
 from rolltree.task.protocol import Task, spoken_by
 from rolltree.task.registry import load_task
@@ -105,7 +105,9 @@ class TrainRunner:
                 break
             _check_idle(result.metrics, spec)
             config = with_knobs(config, {"steps": config.steps + spec.conditions.eval_every})
-        return read_run(folder, watch.path, spec.arm.label, spec.seed, spec.conditions.eval_samples, _counter(spec))
+        return read_run(
+            folder, watch.path, spec.arm.label, spec.seed, spec.conditions.eval_samples, _recipe(spec).card.counter
+        )
 
     def _task(self, spec: Spec) -> Task:
         return self.load(spec.conditions.task, level=spec.conditions.level)
@@ -135,10 +137,10 @@ def settings(spec: Spec) -> TrainConfig:
     return with_knobs(base, own)
 
 
-def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int, counter: str = "") -> Trace:
+def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int, counter: Counter | None = None) -> Trace:
     """A run folder as a trace: costs add up over training steps, evaluations stand at the cost of the step before.
 
-    A step that does not measure the recipe's `counter` is one in which its mechanism did not act.
+    A step that does not measure the recipe's `counter` is one in which its mechanism did not act: it stands at rest.
     """
     rows: list[dict[str, float]] = []
     cost = {"decoded": 0.0, "trained": 0.0, "seconds": 0.0}
@@ -149,7 +151,10 @@ def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int, c
                 "trained": cost["trained"] + float(line.get("budget/trained", 0.0)),
                 "seconds": float(line["time/total"]),
             }
-            acted = {counter: float(value_in(line, counter) or 0.0)} if counter else {}
+            acted: dict[str, float] = {}
+            if counter is not None:
+                seen = value_in(line, counter.metric)
+                acted[counter.metric] = counter.rest if seen is None else float(seen)
             rows.append({**cost, **_finite({n: value_in(line, n) for n in COMPARED}), **_per_leaf(line), **acted,
                          **_costs(line)})  # fmt: skip
         elif line["kind"] == "eval":
@@ -169,12 +174,6 @@ def _per_leaf(line: Mapping[str, Any]) -> dict[str, float]:
 def _costs(line: Mapping[str, Any]) -> dict[str, float]:
     """What a step cost beside what it may be budgeted by; what a step leaves out it did not spend."""
     return {name: float(line.get(name) or 0.0) for name in COSTS}
-
-
-def _counter(spec: Spec) -> str:
-    """The metric that tells whether the recipe's mechanism acted."""
-    card: Card = _recipe(spec).card
-    return "" if card.counter is None else card.counter.metric
 
 
 class _Costs:

@@ -28,6 +28,14 @@ def test_each_piece_is_told_from_the_others():
     assert said({}) == "nothing"
 
 
+def test_what_is_not_a_part_of_its_own_is_told_too():
+    assert apart(made("treepo", segment=4), made("treepo")).keys() == {"knobs of the strategy"}
+    assert "knobs of the strategy" not in apart(made("treepo"), made("grpo")), "they are those of another strategy"
+    assert "knobs of the strategy" not in apart(made("grpo", group=16), made("grpo")), "its width is told as such"
+    assert "prompts" in apart(made("adadagrad"), made("grpo"))
+    assert "unit" in apart(made("mars2"), made("grpo"))
+
+
 def test_a_flat_control_stands_beside_every_tree_arm_and_differs_in_the_strategy_alone():
     chosen = with_flat(arms(["grpo", "treepo"], ["treepo:leaves=6"]), conditions(), TrainRunner())
     assert [a.label for a in chosen] == ["grpo", "treepo", "treepo flat"]

@@ -18,10 +18,11 @@ from rolltree.lab.names import COSTS
 from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.lab.runner import Conditions, Shelf, Spec
 from rolltree.lab.trace import LabError
-from rolltree.lab.train_runner import TrainRunner, settings
+from rolltree.lab.train_runner import TrainRunner, read_run, settings
 from rolltree.metrics.log import read_metrics
 from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model
+from rolltree.recipe.recipe import Counter
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
@@ -189,3 +190,12 @@ def test_the_first_and_the_last_evaluation_may_ask_more_items(tmp_path, model):
     assert made.total("budget/flops") == pytest.approx(weights * (2 * (spent[0] + spent[1]) + 6 * spent[2]))
     assert made.total("optim/updates") > 0
     assert made.mean("budget/trained") is not None, "the counter of grpo's card"
+
+
+def test_a_step_that_does_not_measure_the_counter_stands_at_its_rest(tmp_path, monkeypatch):
+    line = {"kind": "train", "budget/decoded_total": 5.0, "time/total": 1.0, "optim/step_factor": 0.4}
+    lines = [line, {k: v for k, v in line.items() if k != "optim/step_factor"}]
+    monkeypatch.setattr("rolltree.lab.train_runner.read_metrics", lambda path: lines)
+    monkeypatch.setattr("rolltree.lab.train_runner.noted", lambda path: (None, None))
+    read = read_run(tmp_path, tmp_path, "vcpo", 0, 4, Counter("optim/step_factor", rest=1.0))
+    assert [row["optim/step_factor"] for row in read.rows] == [0.4, 1.0]
