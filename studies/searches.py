@@ -99,18 +99,18 @@ def solved(forest: Iterable[Tree]) -> float:
     return float(np.mean([any(n.scores.get("reward", 0.0) >= 1 for n in tree) for tree in forest]))
 
 
-def mars2_arms(seed: int, prompts: int = 150, nodes: int = 8) -> dict[str, float]:
-    """Solve rate of the Thompson tree and of its controls, all with the same number of attempts."""
+def mars2_arms(seed: int, prompts: int = 150, nodes: int = 8) -> dict[str, Forest]:
+    """Forests of the Thompson tree and of its controls, all with the same number of attempts."""
     both = Attempts(nodes)
     wide = replace(both, choose="wide", agents=("policy",))
     alone = replace(both, agents=("policy",))
     return {
-        "two agents, Thompson": solved(grown(both, seed, prompts, drafter(), peer=mender())),
-        "two agents by chance": solved(grown(replace(both, choose="chance"), seed, prompts, drafter(), peer=mender())),
-        "drafter, best of 8": solved(grown(wide, seed, prompts, drafter())),
-        "mender, best of 8": solved(grown(wide, seed, prompts, mender())),
-        "drafter alone, Thompson": solved(grown(alone, seed, prompts, drafter())),
-        "mender alone, Thompson": solved(grown(alone, seed, prompts, mender())),
+        "two agents, Thompson": grown(both, seed, prompts, drafter(), peer=mender()),
+        "two agents by chance": grown(replace(both, choose="chance"), seed, prompts, drafter(), peer=mender()),
+        "drafter, best of 8": grown(wide, seed, prompts, drafter()),
+        "mender, best of 8": grown(wide, seed, prompts, mender()),
+        "drafter alone, Thompson": grown(alone, seed, prompts, drafter()),
+        "mender alone, Thompson": grown(alone, seed, prompts, mender()),
     }
 
 
@@ -118,7 +118,9 @@ def mars2(seed: int) -> Measured:
     """The Thompson tree of both against the best control of the method's card: either alone best of 8, or by chance."""
     arms = mars2_arms(seed)
     controls = ("drafter, best of 8", "mender, best of 8", "two agents by chance")
-    return Measured(arms["two agents, Thompson"], max(arms[name] for name in controls))
+    forest = arms["two agents, Thompson"]
+    acted = counted("mars2", forest, Budget())
+    return Measured(solved(forest), max(solved(arms[name]) for name in controls), acted=acted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ check says so. Samples are counted in rollouts.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,11 +57,16 @@ def grown(seed: int, start: int, most: int, eta: float = ETA, budget: int = 200_
 
 def adadagrad(seed: int) -> Measured:
     """Rollouts to the target with batches that grow, as a share of those with the largest batch from the start."""
-    return Measured(grown(seed, START, MOST)[0] / grown(seed, MOST, MOST)[0], 1.0)
+    spent, _, sizes = grown(seed, START, MOST)
+    larger = sum(b > a for a, b in pairwise(sizes))
+    return Measured(spent / grown(seed, MOST, MOST)[0], 1.0, acted={"batches that grew": float(larger)})
 
 
-def clipped_run(seed: int, envs: int, minibatch: int, samples: int, *, rate: float = 0.2, cut: bool = False) -> float:
-    """Expected reward of a bandit at the end of PPO with `envs` samples a step in updates of `minibatch` samples.
+def clipped_run(
+    seed: int, envs: int, minibatch: int, samples: int, *, rate: float = 0.2, cut: bool = False
+) -> tuple[float, int]:
+    """Expected reward of a bandit at the end of PPO with `envs` samples a step in updates of `minibatch` samples, and
+    samples that an update of a step had moved so far that a later one clipped them.
 
     Arm values 0.2 apart under noise of deviation 2; normalised advantages, clip 0.2, two passes a step, Adam.
     The rate is the lowest of .02, .05, .1, .2, .5 at which 16 environments stand still (.95). `cut` divides it by five
@@ -67,7 +74,7 @@ def clipped_run(seed: int, envs: int, minibatch: int, samples: int, *, rate: flo
     """
     rng = np.random.default_rng([86, seed])
     value = np.linspace(0.0, 1.0, ANSWERS)
-    z, first, second, updates = np.zeros(ANSWERS), np.zeros(ANSWERS), np.zeros(ANSWERS), 0
+    z, first, second, updates, clipped = np.zeros(ANSWERS), np.zeros(ANSWERS), np.zeros(ANSWERS), 0, 0
     for step in range(samples // envs):
         now = rate / 5 if cut and step * envs * 2 >= samples else rate
         old = softmax(z)
@@ -80,17 +87,19 @@ def clipped_run(seed: int, envs: int, minibatch: int, samples: int, *, rate: flo
                 a, adv = arm[mine], advantage[mine]
                 ratio = p[a] / old[a]
                 live = np.where(adv > 0, ratio < 1.2, ratio > 0.8)
+                clipped += int((~live).sum())
                 pushed = np.where(live, ratio * adv, 0.0)
                 gradient = np.bincount(a, pushed, ANSWERS) - p * pushed.sum()
                 gradient, updates = gradient / len(mine), updates + 1
                 first, second = 0.9 * first + 0.1 * gradient, 0.99 * second + 0.01 * gradient**2
                 z = z + now * first / (1 - 0.9**updates) / (np.sqrt(second / (1 - 0.99**updates)) + 1e-8)
-    return float(softmax(z) @ value)
+    return float(softmax(z) @ value), clipped
 
 
 def ppo_million(seed: int) -> Measured:
     """512 environments in updates of 16 samples against the same in updates of 128 (one count of updates a step)."""
     runs = range(8)
-    wide = np.mean([clipped_run(8 * seed + r, 512, 16, 16_384) for r in runs])
-    large = np.mean([clipped_run(8 * seed + r, 512, 128, 16_384) for r in runs])
-    return Measured(float(wide), float(large))
+    wide = [clipped_run(8 * seed + r, 512, 16, 16_384) for r in runs]
+    large = [clipped_run(8 * seed + r, 512, 128, 16_384) for r in runs]
+    value, plain = (float(np.mean([reward for reward, _ in side])) for side in (wide, large))
+    return Measured(value, plain, acted={"samples clipped by the updates of a step": float(sum(n for _, n in wide))})

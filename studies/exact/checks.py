@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rolltree.control.ledger import Budget
 from rolltree.credit.registry import load_credit
+from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
@@ -20,11 +22,21 @@ TREES = 400
 
 def noise(credit: str, group: int, forks: Forks, seed: int, problem: str = "tools") -> tuple[float, float]:
     """Standard deviation of one tree's gradient over its length, rescaled to the true size, and calls per tree."""
+    forest = sampled(group, forks, seed, problem)
+    return noise_of(credit, forest, problem), calls(forest)
+
+
+def sampled(group: int, forks: Forks, seed: int, problem: str = "tools") -> list[Tree]:
+    """Trees of a problem."""
     made = PROBLEMS[problem]()
-    solved = solve(made)
-    forest = sample(made, solved, np.random.default_rng([41, seed]), trees=TREES, group=group, forks=forks)
+    return sample(made, solve(made), np.random.default_rng([41, seed]), trees=TREES, group=group, forks=forks)
+
+
+def noise_of(credit: str, forest: list[Tree], problem: str = "tools") -> float:
+    """Standard deviation of one tree's gradient over its length, rescaled to the true size."""
+    made = PROBLEMS[problem]()
     estimates = gradients(forest, load_credit(credit), made.policy, prompts=0)
-    return summarise(estimates, solved.gradient).noise, calls(forest)
+    return summarise(estimates, solve(made).gradient).noise
 
 
 def calls(forest: list[Tree]) -> float:
@@ -50,9 +62,13 @@ def portool(seed: int) -> Measured:
         for shape in parts.shapers:
             shape(tree, 0)
     found = summarise(gradients(forest, parts.credit, made.policy, prompts=0), solve(made).gradient)
-    return Measured(found.noise, at_equal_calls("grpo", calls(forest), seed))
+    acted = counted("portool", forest, Budget())
+    return Measured(found.noise, at_equal_calls("grpo", calls(forest), seed), acted=acted)
 
 
 def remax(seed: int) -> Measured:
     """Noise of one sampled rollout against a greedy one, and of two sampled ones against each other."""
-    return Measured(noise("remax", 1, "flat", seed)[0], noise("rloo", 2, "flat", seed)[0])
+    forest = sampled(1, "flat", seed)
+    earned = sum(tree.root.scores["greedy_reward"] != 0 for tree in forest)
+    plain = noise("rloo", 2, "flat", seed)[0]
+    return Measured(noise_of("remax", forest), plain, acted={"greedy rollouts that earned": float(earned)})

@@ -52,12 +52,15 @@ def taught(first: Floats, rng: np.random.Generator, steps: int = 600) -> Shared:
     return policy
 
 
-def tuned(objective: Objective, seed: int, steps: int = 400, noise: float = 0.2) -> list[tuple[float, float]]:
+def tuned(
+    objective: Objective, seed: int, steps: int = 400, noise: float = 0.2, likely: list[float] | None = None
+) -> list[tuple[float, float]]:
     """(fit of the second language, nats lost on the first) before each step of fine-tuning and after the last.
 
     The second language has other distributions in half of the contexts and its text only shows those, with a share of
     random words. Fit is the probability of the second language's likeliest words; lost is the rise of the divergence
-    from the first in the contexts the text never shows.
+    from the first in the contexts the text never shows. `likely` takes what each step weighed its words by on average:
+    their probability, where the objective says it.
     """
     rng = np.random.default_rng([29, seed])
     first, second = (rng.dirichlet(np.full(WORDS, 0.1), WORDS) for _ in range(2))
@@ -83,7 +86,10 @@ def tuned(objective: Objective, seed: int, steps: int = 400, noise: float = 0.2)
         share = torch.full((BATCH,), 1 / BATCH, dtype=logp.dtype)
         batch = Batch(logp, logp.detach(), share, torch.zeros_like(share), share, logits=logits)
         optimizer.zero_grad()
-        objective(batch)[0].backward()
+        loss, said = objective(batch)
+        if likely is not None and "data_probability" in said:
+            likely.append(float(said["data_probability"]))
+        loss.backward()
         optimizer.step()
     told()
     before = out[0][1]
@@ -101,11 +107,13 @@ def otr(seed: int) -> Measured:
         "OTR": load_objective("one_token", beta=-0.1, kappa=1.2), "likelihood": load_objective("reinforce"),
         "DFT (OTR at κ = 1, β = 0)": load_objective("one_token", beta=0.0),
     }  # fmt: skip
-    curves = {name: tuned(objective, seed) for name, objective in ways.items()}
+    weighed = {name: list[float]() for name in ways}
+    curves = {name: tuned(objective, seed, likely=weighed[name]) for name, objective in ways.items()}
     start = curves["likelihood"][0][0]
     half = start + 0.5 * (min(max(fit for fit, _ in c) for c in curves.values()) - start)
     shown = {n: ([f for f, _ in c], [lost for _, lost in c]) for n, c in curves.items()}
-    return Measured(lost_at(curves["OTR"], half), lost_at(curves["likelihood"], half), shown)
+    acted = {"policy/data_probability": float(np.mean(weighed["OTR"]))}
+    return Measured(lost_at(curves["OTR"], half), lost_at(curves["likelihood"], half), shown, acted)
 
 
 def corpus(rng: np.random.Generator) -> Floats:

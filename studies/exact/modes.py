@@ -35,9 +35,12 @@ class Cost:
             leaf.scores["reward"] -= self.cost * (calls(tree, leaf) > 0)
 
 
-def trained(seed: int, kinds: Sequence[tuple[float, float]], shape: Shaper | None, credit: Credit) -> list[float]:
-    """Chance to call, by kind of question, after training on one prompt of each kind a step."""
-    rng, logit = np.random.default_rng([101, seed]), np.zeros(len(kinds))
+def trained(
+    seed: int, kinds: Sequence[tuple[float, float]], shape: Shaper | None, credit: Credit
+) -> tuple[list[float], int]:
+    """Chance to call, by kind of question, after training on one prompt of each kind a step, and groups whose forced
+    arms showed that the tool helps or harms."""
+    rng, logit, told = np.random.default_rng([101, seed]), np.zeros(len(kinds)), 0
     for _ in range(STEPS):
         chance = 1 / (1 + np.exp(-logit))
         for kind, (with_tool, without) in enumerate(kinds):
@@ -52,12 +55,13 @@ def trained(seed: int, kinds: Sequence[tuple[float, float]], shape: Shaper | Non
                 called.append(call)
             if shape is not None:
                 shape(tree, 48)
+                told += tree.root.scores["tools_help"] != 0
             value = credit(table([tree])).leaf
             assert value is not None
             free = zip(value[-FREELY:].tolist(), called[-FREELY:], strict=True)
             push = [v * (call - chance[kind]) for v, call in free]
             logit[kind] += RATE / FREELY * sum(push)
-    return (1 / (1 + np.exp(-logit))).tolist()
+    return (1 / (1 + np.exp(-logit))).tolist(), told
 
 
 def routed(seed: int, shape: Shaper | None, credit: Credit) -> tuple[list[float], int]:
@@ -86,10 +90,10 @@ def routed(seed: int, shape: Shaper | None, credit: Credit) -> tuple[list[float]
 
 def adaptive_pixel(seed: int) -> Measured:
     """Chance to call where the tool helps and not to where it harms or does nothing, mean over the three kinds."""
-    ours = trained(seed, KINDS, Necessity(), load_credit("arm_relative"))
-    outcome = trained(seed, KINDS, None, load_credit("arm_relative"))
+    ours, told = trained(seed, KINDS, Necessity(), load_credit("arm_relative"))
+    outcome, _ = trained(seed, KINDS, None, load_credit("arm_relative"))
     right, alone = (float(np.mean([c[0], 1 - c[1], 1 - c[2]])) for c in (ours, outcome))
-    return Measured(right, alone)
+    return Measured(right, alone, acted={"groups in which the tool helps or harms": float(told)})
 
 
 def a2fm(seed: int) -> Measured:

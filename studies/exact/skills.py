@@ -26,12 +26,13 @@ def chances(logits: NDArray[np.float64], held: bool) -> NDArray[np.float64]:
 
 
 def trained(seed: int, bonus: float) -> dict[str, float]:
-    """The policy after `STEPS` steps of policy gradient: how often it saves, calls, and solves the second task."""
+    """The policy after `STEPS` steps of policy gradient: how often it saves, calls, and solves the second task; and how
+    often a bonus was paid on the way."""
     rng, credit = np.random.default_rng([22, seed]), load_credit("skill_chain", bonus=bonus)
     # The first task; the second without anything saved; the second with it.
     logits = np.zeros((3, 3))
     logits[:, SAVE] = logits[:, CALL] = -1.0
-    seen: list[tuple[float, float, float]] = []
+    seen, paid = list[tuple[float, float, float]](), 0
     for step in range(STEPS):
         trees, marks = [], list[tuple[int, NDArray[np.float64], int]]()
         for pair in range(PAIRS):
@@ -48,6 +49,8 @@ def trained(seed: int, bonus: float) -> dict[str, float]:
                     marks.append((row, p, act))
                     if step >= STEPS - 30:
                         seen.append((float(task), float(act), right))
+                    # A skill that is used with success pays twice: for saving it and for the use.
+                    paid += 2 * (bonus > 0 and act == CALL and right == 1.0)
                     held = task == 0 and act == SAVE and right == 1.0
                 here.scores["reward"] = right
             trees.append(tree)
@@ -64,9 +67,11 @@ def trained(seed: int, bonus: float) -> dict[str, float]:
         "saved": float(np.mean([a == SAVE for a, _ in first])),
         "called": float(np.mean([a == CALL for a, _ in second])),
         "second": float(np.mean([r for _, r in second])),
+        "paid": float(paid),
     }
 
 
 def sage_skills(seed: int) -> Measured:
     """Second tasks solved with the bonuses for saving and using, against the same chains without them."""
-    return Measured(trained(seed, 1.0)["second"], trained(seed, 0.0)["second"])
+    ours = trained(seed, 1.0)
+    return Measured(ours["second"], trained(seed, 0.0)["second"], acted={"bonuses paid": ours["paid"]})

@@ -15,8 +15,9 @@ HEAD_START = 3.0
 """Logits by which a node knows the answers of its own two tasks."""
 
 
-def run(seed: int, foreign: int, *, liar: bool = False, trusts: bool = False) -> tuple[float, NDArray[np.float64]]:
-    """Mean reward of own rollouts over the run, and each round's; of `PER_ROUND` groups so many are foreign.
+def run(seed: int, foreign: int, *, liar: bool = False, trusts: bool = False) -> tuple[float, NDArray[np.float64], int]:
+    """Mean reward of own rollouts over the run, each round's, and foreign groups that taught; of `PER_ROUND` groups so
+    many are foreign.
 
     A `liar` among the nodes publishes groups with the rewards turned round; nodes that `trust` believe them.
     """
@@ -24,7 +25,7 @@ def run(seed: int, foreign: int, *, liar: bool = False, trusts: bool = False) ->
     z = np.zeros((NODES, TASKS, ANSWERS))
     for node in range(NODES):
         z[node, [2 * node, 2 * node + 1], 0] += HEAD_START
-    seen = np.zeros(ROUNDS)
+    seen, taught = np.zeros(ROUNDS), 0
     for at in range(ROUNDS):
         published: list[list[tuple[int, NDArray[np.int64], NDArray[np.float64]]]] = []
         p = np.exp(z - z.max(-1, keepdims=True))
@@ -43,15 +44,17 @@ def run(seed: int, foreign: int, *, liar: bool = False, trusts: bool = False) ->
             chosen = [others[i] for i in rng.permutation(len(others))[:foreign]]
             if not trusts:
                 chosen = [(t, s, (s == 0).astype(float)) for t, s, _ in chosen]
+            taught += sum(bool(reward.std()) for _, _, reward in chosen)
             for task, said, reward in [*own, *chosen]:
                 advantage = reward - reward.mean()
                 scale = reward.std()
                 if scale:
                     push = np.bincount(said, advantage / scale, ANSWERS)
                     z[node, task] += RATE / PER_ROUND * (push - p[node, task] * push.sum()) / GROUP
-    return float(seen.mean()), seen
+    return float(seen.mean()), seen, taught
 
 
 def swarm(seed: int) -> Measured:
     """Four own and four foreign groups against eight own, at equal updates."""
-    return Measured(run(seed, 4)[0], run(seed, 0)[0])
+    value, _, taught = run(seed, 4)
+    return Measured(value, run(seed, 0)[0], acted={"foreign groups that taught": float(taught)})

@@ -62,8 +62,11 @@ def success(logits: Floats) -> Floats:
     return np.exp(np.log(_softmax(logits)[..., 0]).sum(-1))
 
 
-def train(way: HintWay, seed: int, steps: int = 80, group: int = 16, rate: float = 4.0) -> list[float]:
-    """Mean unhinted success on the harder half of the prompts, step by step."""
+def train(
+    way: HintWay, seed: int, steps: int = 80, group: int = 16, rate: float = 4.0, shown: list[int] | None = None
+) -> list[float]:
+    """Mean unhinted success on the harder half of the prompts, step by step. `shown` takes the length of the hint of
+    each prompt and step."""
     rng = np.random.default_rng([43, seed])
     logits = start(rng)
     hard = np.argsort(success(logits))[: PROMPTS // 2]
@@ -71,6 +74,8 @@ def train(way: HintWay, seed: int, steps: int = 80, group: int = 16, rate: float
     for _ in range(steps):
         policy = _softmax(logits)
         trees = [_grown(i, policy[i], way, group, rng) for i in range(PROMPTS)]
+        if shown is not None:
+            shown += [sum(len(n) for n in tree if n.role == "hint") for tree in trees]
         logits = logits + rate * PROMPTS * _direction(trees, policy, way)
         out.append(float(success(logits)[hard].mean()))
     return out
@@ -127,6 +132,9 @@ def _softmax(logits: Floats) -> Floats:
 
 def adhint(seed: int) -> Measured:
     """Unhinted success on the harder half of the prompts: ADHint against half of the answer for everybody."""
-    curves = {name: train(way, seed) for name, way in WAYS.items()}
+    hints = {name: list[int]() for name in WAYS}
+    curves = {name: train(way, seed, shown=hints[name]) for name, way in WAYS.items()}
     shown = {name: ([float(i) for i in range(len(c))], c) for name, c in curves.items()}
-    return Measured(curves["ADHint"][-1], curves["half always shown"][-1], shown)
+    other = sum(length != PLACES // 2 for length in hints["ADHint"])
+    acted = {"hints longer or shorter than half": float(other)}
+    return Measured(curves["ADHint"][-1], curves["half always shown"][-1], shown, acted)

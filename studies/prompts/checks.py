@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 
 from rolltree.control.beliefs import Beliefs
 from rolltree.control.history import History
 from rolltree.control.methods.dars import Dars, Schedule
-from rolltree.control.methods.dart import Dart
+from rolltree.control.methods.dart import RESCUE, Dart
 from rolltree.control.methods.dots import Dots
 from rolltree.control.methods.drive import Drive
 from rolltree.control.methods.gdro import PromptGdro, Reading, RolloutGdro
@@ -21,47 +25,80 @@ from rolltree.control.shuffled import Shuffled
 from rolltree.filter.methods.grpo_roc import Cleanest
 from rolltree.lab.claim import Measured
 from rolltree.tree import Tree
-from studies.prompts.world import Floats, Log, PromptWorld, grouped, index, mass, run, sigmoid
+from studies.prompts.world import Floats, Log, PromptWorld, grouped, index, mass, mixed, run, sigmoid
 
 
 def effective_share(control: Control, world: PromptWorld, steps: int = 50, skip: int = 10) -> float:
     """Share of groups with variance, after the first sweep of the pool."""
-    logs = run(control, world, steps)[skip:]
+    return varied(run(control, world, steps)[skip:])
+
+
+def varied(logs: Sequence[Log]) -> float:
+    """Share of groups with variance."""
     return sum(log.effective for log in logs) / sum(log.groups for log in logs)
+
+
+def chosen(control: Control, seed: int, steps: int = 50, skip: int = 10) -> list[Log]:
+    """What a control chose from a pool of 400, after the first sweep of the pool."""
+    return run(control, PromptWorld(400, seed=seed), steps)[skip:]
+
+
+def visits(logs: Sequence[Log]) -> Counter[int]:
+    """How often each prompt was trained."""
+    return Counter(index(g[0].order) for log in logs for g in grouped(log.delivered).values())
+
+
+def favoured(ours: Sequence[Log], even: Sequence[Log]) -> dict[str, float]:
+    """Visits that no prompt gets where all are chosen alike: what is above the most visited one there."""
+    most = max(visits(even).values())
+    return {"visits beyond the most by uniform choice": float(sum(max(n - most, 0) for n in visits(ours).values()))}
+
+
+def moved(logs: Sequence[Log], width: int = 8) -> int:
+    """Rollouts that groups have above this width: what others lack where a step costs as much."""
+    sizes = (sum(d.n for d in g) for log in logs for g in grouped(log.delivered).values())
+    return sum(max(size - width, 0) for size in sizes)
 
 
 def vade(seed: int) -> Measured:
     """Share of groups with variance: VADE against uniform choice from the same pool of 400."""
-    value = effective_share(Vade(400), PromptWorld(400, seed=seed))
-    return Measured(value, effective_share(Shuffled(400), PromptWorld(400, seed=seed)))
+    ours, even = chosen(Vade(400), seed), chosen(Shuffled(400), seed)
+    return Measured(varied(ours), varied(even), acted=favoured(ours, even))
 
 
 def stagent(seed: int) -> Measured:
     """Share of groups with variance: mean × variance against uniform choice from the same pool of 400."""
-    value = effective_share(Stagent(400, rollouts=8), PromptWorld(400, seed=seed))
-    return Measured(value, effective_share(Shuffled(400), PromptWorld(400, seed=seed)))
+    ours, even = chosen(Stagent(400, rollouts=8), seed), chosen(Shuffled(400), seed)
+    return Measured(varied(ours), varied(even), acted=favoured(ours, even))
 
 
-def hardest_quarter(control: Control, seed: int, rollouts: int) -> float:
-    """True pass rate of the prompts that were hardest at the start, once so many rollouts were drawn."""
+def hardest_quarter(control: Control, seed: int, rollouts: int) -> tuple[float, list[Log]]:
+    """True pass rate of the prompts that were hardest at the start, once so many rollouts were drawn, and the steps."""
     world = PromptWorld(200, seed=seed, mean=-1.5, spread=2.0, gain=0.1)
-    history, state, number, spent = History(), control.start(), 0, 0
+    history, state, spent, logs = History(), control.start(), 0, list[Log]()
     while spent < rollouts:
-        number += 1
-        (log,) = run(control, world, 1, prompts=16, width=8, state=state, history=history, first=number)
-        spent += log.rollouts
-    return float(world.rates[np.argsort(world.begun)[:50]].mean())
+        logs += run(control, world, 1, prompts=16, width=8, state=state, history=history, first=len(logs) + 1)
+        spent += logs[-1].rollouts
+    return float(world.rates[np.argsort(world.begun)[:50]].mean()), logs
 
 
 def drive(seed: int) -> Measured:
     """The hardest quarter after 40,000 rollouts: broad, then hard, against the broad stage alone."""
-    value = hardest_quarter(Drive(200, (72, 50, 25), broad=60, each=8, hard=64), seed, 40_000)
-    return Measured(value, hardest_quarter(Shuffled(200), seed, 40_000))
+    value, logs = hardest_quarter(Drive(200, (72, 50, 25), broad=60, each=8, hard=64), seed, 40_000)
+    # Only the sets of hard prompts are asked with a width of their own; measuring rollouts are not in a group.
+    groups = [g for log in logs for g in grouped(log.delivered).values() if g[0].order.width is not None]
+    taught = {"groups of hard sets with variance": float(sum(mixed(g) for g in groups))}
+    return Measured(value, hardest_quarter(Shuffled(200), seed, 40_000)[0], acted=taught)
 
 
 def dart(seed: int) -> Measured:
     """The hardest quarter after 40,000 rollouts: DART's widths and rescues against the same width everywhere."""
-    return Measured(hardest_quarter(Dart(), seed, 40_000), hardest_quarter(Shuffled(200), seed, 40_000))
+    value, logs = hardest_quarter(Dart(), seed, 40_000)
+    served = [d for log in logs for d in log.delivered]
+    rescued = sum(d.order.arm == RESCUE for d in served)
+    saved = sum(8 - d.n for d in served if d.order.arm != RESCUE)
+    acted = {"rollouts saved": float(saved), "groups rescued": float(rescued)}
+    return Measured(value, hardest_quarter(Shuffled(200), seed, 40_000)[0], acted=acted)
 
 
 def hard_share(schedule: Schedule | None, seed: int, width: int = 8) -> tuple[float, float]:
@@ -76,17 +113,19 @@ def hard_share(schedule: Schedule | None, seed: int, width: int = 8) -> tuple[fl
 def dars(seed: int) -> Measured:
     """Σ|A| on hard prompts: even DARS against a uniform width of as many rollouts."""
     value, used = hard_share("even", seed)
-    return Measured(value, hard_share(None, seed, round(used))[0])
+    added = {"rollouts added to a prompt": used - 8}
+    return Measured(value, hard_share(None, seed, round(used))[0], acted=added)
 
 
 def mean_error(control: Control, world: PromptWorld, width: int = 8) -> tuple[float, float, int]:
-    """Mean squared error of the group means, groups with variance, and rollouts, of one step over all prompts."""
+    """Of one step over all prompts: mean squared error of the group means, groups with variance, and rollouts of
+    groups above the width."""
     (log,) = run(control, world, 1, prompts=world.count, width=width)
     errors: list[float] = []
     for group in grouped(log.delivered).values():
         rewards = [r for d in group for r in d.rewards]
         errors.append((float(np.mean(rewards)) - float(world.rates[index(group[0].order)])) ** 2)
-    return float(np.mean(errors)), float(log.effective), log.rollouts
+    return float(np.mean(errors)), float(log.effective), moved([log], width)
 
 
 def bandit(seed: int) -> PromptWorld:
@@ -96,10 +135,10 @@ def bandit(seed: int) -> PromptWorld:
 
 def xrpo(seed: int) -> Measured:
     """Error of group means: XRPO's widths against uniform ones, averaged over ten draws."""
-    worlds = [bandit(100 * seed + k) for k in range(10)]
-    value = np.mean([mean_error(Xrpo(examples=0), w)[0] for w in worlds])
-    again = [bandit(100 * seed + k) for k in range(10)]
-    return Measured(float(value), float(np.mean([mean_error(Uniform(), w)[0] for w in again])))
+    ours = [mean_error(Xrpo(examples=0), bandit(100 * seed + k)) for k in range(10)]
+    even = [mean_error(Uniform(), bandit(100 * seed + k)) for k in range(10)]
+    value, plain = (float(np.mean([error for error, _, _ in draws])) for draws in (ours, even))
+    return Measured(value, plain, acted={"rollouts moved to other prompts": float(sum(n for _, _, n in ours))})
 
 
 def skewed(seed: int) -> PromptWorld:
@@ -108,17 +147,20 @@ def skewed(seed: int) -> PromptWorld:
     return PromptWorld(seed=seed, logits=np.random.default_rng([5, seed]).permutation(logits), gain=0.05)
 
 
-def worst_bin(control: Control, seed: int, steps: int = 100) -> float:
-    """Pass rate of the rarest, hardest prompts after training."""
-    world = skewed(seed)
+def worst_bin(control: Control, seed: int, steps: int = 100) -> tuple[float, int]:
+    """Pass rate of the rarest, hardest prompts after training, and prompts that weighed more than others of a step."""
+    world, weighed = skewed(seed), 0
     hardest = np.flatnonzero(world.logits < -2)
-    run(control, world, steps)
-    return float(world.rates[hardest].mean())
+    for log in run(control, world, steps):
+        weights = [g[0].order.marks.get("prompt_weight", 1.0) for g in grouped(log.delivered).values()]
+        weighed += sum(weight > min(weights) for weight in weights)
+    return float(world.rates[hardest].mean()), weighed
 
 
 def prompt_gdro(seed: int) -> Measured:
     """The worst bin after 100 steps: Prompt-GDRO against uniform weights."""
-    return Measured(worst_bin(PromptGdro(), seed), worst_bin(Uniform(), seed))
+    value, weighed = worst_bin(PromptGdro(), seed)
+    return Measured(value, worst_bin(Uniform(), seed)[0], acted={"prompts that weighed more": float(weighed)})
 
 
 def noise(logs: list[Log], world: PromptWorld) -> float:
@@ -131,15 +173,18 @@ def noise(logs: list[Log], world: PromptWorld) -> float:
     return float(np.mean(out))
 
 
-def group_noise(control: Control, world: PromptWorld, steps: int = 90, last: int = 30) -> float:
-    """The variance of group means once a control has learned; the world must stand still."""
-    return noise(run(control, world, steps)[-last:], world)
+def group_noise(control: Control, world: PromptWorld, steps: int = 90, last: int = 30) -> tuple[float, int]:
+    """The variance of group means once a control has learned, and rollouts of groups above 8 then; the world must
+    stand still."""
+    logs = run(control, world, steps)[-last:]
+    return noise(logs, world), moved(logs)
 
 
 def rollout_gdro(seed: int, reading: Reading = "paper") -> Measured:
     """The variance of group means: Rollout-GDRO's widths against uniform ones."""
-    value = group_noise(RolloutGdro(reading=reading), bandit(seed))
-    return Measured(value, group_noise(Uniform(), bandit(seed)))
+    value, changed = group_noise(RolloutGdro(reading=reading), bandit(seed))
+    plain = group_noise(Uniform(), bandit(seed))[0]
+    return Measured(value, plain, acted={"rollouts moved to other prompts": float(changed)})
 
 
 def topical(seed: int, count: int = 300) -> PromptWorld:
@@ -155,77 +200,89 @@ def topical(seed: int, count: int = 300) -> PromptWorld:
     )
 
 
-def predicted(seed: int, steps: int = 24, references: int = 64) -> tuple[float, float]:
-    """Correlation with the true pass rates: of DOTS's predictions, and of each prompt's last seen rate (else 1/2)."""
+def predicted(seed: int, steps: int = 24, references: int = 64) -> tuple[float, float, int]:
+    """Correlation with the true pass rates: of DOTS's predictions, and of each prompt's last seen rate (else 1/2); and
+    predictions off 1/2 for prompts that were never seen."""
     world, control, history = topical(seed), Dots(300, references=references), History(window=8)
-    state = control.start()
+    state, foretold = control.start(), 0
     found: list[tuple[float, float]] = []
     for number in range(1, steps + 1):
         run(control, world, 1, prompts=32, state=state, history=history, first=number)
         ids = [f"p{i}" for i in range(world.count)]
         guess = [state.predicted[uid] for uid in ids]
-        last = [0.5 if (rate := history.rate(uid)) is None else rate for uid in ids]
+        rates = [history.rate(uid) for uid in ids]
+        last = [0.5 if rate is None else rate for rate in rates]
+        foretold += sum(rate is None and p != 0.5 for rate, p in zip(rates, guess, strict=True))
         found.append((_correlation(guess, world.rates), _correlation(last, world.rates)))
     ours, seen = np.mean(found, 0)
-    return float(ours), float(seen)
+    return float(ours), float(seen), foretold
 
 
 def dots(seed: int) -> Measured:
     """Attention over references against last seen rates."""
-    return Measured(*predicted(seed))
+    ours, seen, foretold = predicted(seed)
+    return Measured(ours, seen, acted={"prompts foretold before they were seen": float(foretold)})
 
 
 PRIORS = ("right", "off by 0.1", "half of them random", "random", "always 0.9")
 
 
-def baseline_error(prior: str, seed: int, count: int = 400) -> tuple[float, float, float]:
-    """Mean squared error of V0.5's baseline, of its shrinkage alone at 4 rollouts, and rollouts per prompt."""
+def baseline_error(prior: str, seed: int, count: int = 400) -> tuple[float, float, float, int]:
+    """Mean squared error of V0.5's baseline, of its shrinkage alone at 4 rollouts, rollouts per prompt, and baselines
+    that are a point or more off their group's mean."""
     rng = np.random.default_rng([13, seed])
     world = PromptWorld(count, seed=seed, mean=0.0, spread=1.5, gain=0.0, drift=0.0)
     guess = _prior(prior, world.rates, rng)
-    errors: list[tuple[float, float]] = []
+    errors, off = list[tuple[float, float]](), 0
     control, state = V05(), Beliefs()
     state.held = {f"p{i}": [200 * v - 1, 199 - 200 * v, 0.0] for i, v in enumerate(guess)}
     (log,) = run(control, world, 1, prompts=count, state=state)
     for group in grouped(log.delivered).values():
         i, rewards = index(group[0].order), [r for d in group for r in d.rewards]
         errors.append(tuple((_shrunk(guess[i], r) - world.rates[i]) ** 2 for r in (rewards, rewards[: control.least])))
+        off += abs(_shrunk(guess[i], rewards) - float(np.mean(rewards))) >= 0.01
     ours, alone = np.mean(errors, 0)
-    return float(ours), float(alone), log.rollouts / count
+    return float(ours), float(alone), log.rollouts / count, off
 
 
 def v05(seed: int) -> Measured:
     """Baseline error with a prior half of which is random, against group means of as many rollouts."""
-    ours, _, used = baseline_error("half of them random", seed)
+    ours, _, used, off = baseline_error("half of them random", seed)
     world = PromptWorld(400, seed=seed, mean=0.0, spread=1.5)
-    return Measured(ours, float((world.rates * (1 - world.rates)).mean() / used))
+    acted = {"baselines moved by the prior": float(off), "rollouts added to a prompt": used - V05().least}
+    return Measured(ours, float((world.rates * (1 - world.rates)).mean() / used), acted=acted)
 
 
-def hint_rounds(control: Control, seed: int, visits: int = 3) -> list[list[float]]:
-    """True accuracies of the rollouts of each round of the last visit."""
+def hint_rounds(control: Control, seed: int, visits: int = 3) -> tuple[list[list[float]], int]:
+    """True accuracies of the rollouts of each round of the last visit, and how often a hint changed between rounds."""
     world = PromptWorld(60, seed=seed, mean=-4.0, spread=2.0, gain=0.0, drift=0.05)
     log = run(control, world, visits, prompts=60, width=32)[-1]
     world_at = world.logits  # within a visit nothing moves; the drift after it is small
-    rounds: list[list[float]] = []
+    rounds, changed = list[list[float]](), 0
     for group in grouped(log.delivered).values():
+        hints = ["" if d.order.brief is None else d.order.brief.text for d in group]
+        changed += sum(a != b for a, b in pairwise(hints))
         for k, d in enumerate(group):
             if k == len(rounds):
                 rounds.append([])
             shown = 0.0 if d.order.brief is None else len(d.order.brief.text) / 10
             rounds[k].append(float(sigmoid(world_at[index(d.order)] + world.per_hint * shown)))
-    return rounds
+    return rounds, changed
 
 
 def seele(seed: int) -> Measured:
     """a(1−a) over the rollouts of the third visit, against half of the answer for everybody."""
     from studies.prompts.oracles import FixedHint
 
-    return Measured(_spread(hint_rounds(Seele(), seed)), _spread(hint_rounds(FixedHint(0.5), seed)))
+    ours, changed = hint_rounds(Seele(), seed)
+    half = _spread(hint_rounds(FixedHint(0.5), seed)[0])
+    return Measured(_spread(ours), half, acted={"hints changed": float(changed)})
 
 
-def kept_flaws(seed: int, rate: float = 0.4, groups: int = 200) -> tuple[float, float, float, float]:
-    """Mean penalty of right rollouts kept and of all, share of right ones kept and of all; penalties Beta(2, 3)."""
-    rng = np.random.default_rng([17, seed])
+def kept_flaws(seed: int, rate: float = 0.4, groups: int = 200) -> tuple[float, float, float, float, int]:
+    """Mean penalty of right rollouts kept and of all, share of right ones kept and of all; penalties Beta(2, 3). And
+    right rollouts left out though they came among the first as many as were kept."""
+    rng, passed = np.random.default_rng([17, seed]), 0
     kept: list[tuple[float, float]] = []
     every: list[tuple[float, float]] = []
     for g in range(groups):
@@ -239,22 +296,25 @@ def kept_flaws(seed: int, rate: float = 0.4, groups: int = 200) -> tuple[float, 
         rows = [(leaf.scores["reward"], 1 - leaf.scores["format"], leaf.usage) for leaf in tree.leaves()]
         every += [(r, f) for r, f, _ in rows]
         kept += [(r, f) for r, f, usage in rows if not usage]
+        right = [not leaf.usage for leaf in sorted(tree.leaves(), key=lambda n: n.id) if leaf.scores["reward"]]
+        passed += right[: sum(right)].count(False)
     both = [np.array(x) for x in (kept, every)]
     flaws = [float(x[x[:, 0] > 0, 1].mean()) for x in both]
-    return flaws[0], flaws[1], float(both[0][:, 0].mean()), float(both[1][:, 0].mean())
+    return flaws[0], flaws[1], float(both[0][:, 0].mean()), float(both[1][:, 0].mean()), passed
 
 
 def grpo_roc(seed: int) -> Measured:
     """Penalty of the right rollouts that teach, against keeping as many at random."""
-    ours, plain, _, _ = kept_flaws(seed)
-    return Measured(ours, plain)
+    ours, plain, _, _, passed = kept_flaws(seed)
+    return Measured(ours, plain, acted={"right rollouts passed over for cleaner ones": float(passed)})
 
 
 def guide(seed: int) -> Measured:
     """Unhinted pass rate after training on one hard prompt: Guide against GRPO with twice the group."""
     from studies.prompts.guided import train
 
-    return Measured(train("guide", seed)[0], train("grpo", seed)[0])
+    value, _, guided = train("guide", seed)
+    return Measured(value, train("grpo", seed)[0], acted={"steps guided": float(guided)})
 
 
 def _spread(rounds: list[list[float]]) -> float:

@@ -17,15 +17,16 @@ GUIDED = 0.4
 CLIP = 0.2
 
 
-def train(method: Method, seed: int, steps: int = 400, group: int = 8, lr: float = 0.5) -> tuple[float, float]:
-    """Unguided and guided pass rate after training; all methods get 2 · `group` rollouts a step where Guide does.
+def train(method: Method, seed: int, steps: int = 400, group: int = 8, lr: float = 0.5) -> tuple[float, float, int]:
+    """Unguided and guided pass rate after training, and steps that were guided; all methods get 2 · `group` rollouts a
+    step where Guide does.
 
     Answers are drawn from softmax(θ); the hint adds φ. "guide" draws `group` more with the hint when all failed and
     divides by the hinted distribution; "in context" trains what it drew under the hint, so φ learns as well; "always"
     guides every step.
     """
     rng = np.random.default_rng([19, seed])
-    theta, phi = np.zeros(ANSWERS), np.zeros(ANSWERS)
+    theta, phi, guided = np.zeros(ANSWERS), np.zeros(ANSWERS), 0
     theta[0] = np.log(START * (ANSWERS - 1) / (1 - START))
     phi[0] = np.log(GUIDED / (1 - GUIDED)) - np.log(START / (1 - START))
     for _ in range(steps):
@@ -34,7 +35,7 @@ def train(method: Method, seed: int, steps: int = 400, group: int = 8, lr: float
         drawn = rng.choice(ANSWERS, n, p=bare)
         distribution = bare[drawn]
         if method != "grpo" and (method == "always" or not (drawn == 0).any()):
-            more = rng.choice(ANSWERS, group, p=hinted)
+            more, guided = rng.choice(ANSWERS, group, p=hinted), guided + 1
             drawn, distribution = np.concatenate([drawn, more]), np.concatenate([distribution, hinted[more]])
         reward = (drawn == 0).astype(float)
         if reward.std() == 0:
@@ -50,7 +51,7 @@ def train(method: Method, seed: int, steps: int = 400, group: int = 8, lr: float
             ratio = bare[drawn] / distribution
             live = np.where(advantage > 0, ratio < 1 + CLIP, ratio > 1 - CLIP)
             theta = theta + lr * _gradient(bare, drawn, advantage * ratio * live)
-    return float(_softmax(theta)[0]), float(_softmax(theta + phi)[0])
+    return float(_softmax(theta)[0]), float(_softmax(theta + phi)[0]), guided
 
 
 def _gradient(policy: Floats, drawn: NDArray[np.int64], weight: Floats) -> Floats:

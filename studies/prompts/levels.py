@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rolltree.control.methods.scaler import Scaler
+from rolltree.control.methods.scaler import Scaler, ScalerState
 from rolltree.control.order import Delivery
 from rolltree.control.plan import Control, Uniform
 from rolltree.lab.claim import Measured
@@ -48,15 +48,19 @@ class Ladders(PromptWorld):
         self.skills = self.logits[::LEVELS].copy()
 
 
-def informative(control: Control, seed: int, steps: int = 60) -> tuple[float, float]:
-    """Share of groups with variance, and what the environments' mean skill gained."""
+def informative(control: Control, seed: int, steps: int = 60, state: object = None) -> tuple[float, float]:
+    """Share of groups with variance, and what the environments' mean skill gained. A `state` that is given learns."""
     world = Ladders(seed=seed)
     before = float(world.skills.mean())
-    logs = run(control, world, steps, prompts=32)
+    logs = run(control, world, steps, prompts=32, state=state)
     share = sum(log.effective for log in logs) / sum(log.groups for log in logs)
     return share, float(world.skills.mean()) - before
 
 
 def scaler(seed: int) -> Measured:
     """Share of groups with variance: levels that follow each environment's skill against all levels evenly."""
-    return Measured(informative(Scaler(), seed)[0], informative(Uniform(), seed)[0])
+    state = ScalerState()
+    value = informative(Scaler(), seed, state=state)[0]
+    risen = sum(env.level > env.levels[0] for env in state.known.values())
+    acted = {"environments above their lowest level": float(risen), "environments that made room": float(state.retired)}
+    return Measured(value, informative(Uniform(), seed)[0], acted=acted)

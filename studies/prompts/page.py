@@ -124,7 +124,7 @@ def page() -> str:
         "of 8 rollouts every other step against each prompt's last seen rate.",
         table(["", "correlation"], [
             ("attention over references", _columns(lambda s: checks.predicted(s)[:1])),
-            ("last seen rate", _columns(lambda s: checks.predicted(s)[1:])),
+            ("last seen rate", _columns(lambda s: checks.predicted(s)[1:2])),
         ]),
         "## Widths (XRPO, GDRO, DARS)",
         "One step over 200 prompts that stand still, 8 rollouts each on average: error of group means.",
@@ -133,7 +133,7 @@ def page() -> str:
         ], 4),
         "Variance of group means, mean p(1−p)/n, in the last 30 of 90 steps of 64 prompts.",
         table(["widths", "variance"], [
-            (n, _columns(lambda s, m=m: (checks.group_noise(m(w := checks.bandit(s)), w),))) for n, m in _games()
+            (n, _columns(lambda s, m=m: checks.group_noise(m(w := checks.bandit(s)), w)[:1])) for n, m in _games()
         ], 4),
         "Share of Σ|A| on prompts solved less than a quarter of the time, at equal rollouts, first round of 8.",
         table(["schedule", "share", "rollouts per prompt", "uniform with as many"], [
@@ -141,7 +141,7 @@ def page() -> str:
         ]),
         "Pass rate of 3 of 300 prompts that start at 0.08 (27 start at 0.27, 270 at 0.73), after 100 steps.",
         table(["weights", "rarest, hardest bin"], [
-            (n, _columns(lambda s, m=m: (checks.worst_bin(m, s),))) for n, m in _weights()
+            (n, _columns(lambda s, m=m: checks.worst_bin(m, s)[:1])) for n, m in _weights()
         ]),
         "## Priors (V0.5)",
         "Squared error of the baseline over 400 prompts, logits N(0, 1.5²).",
@@ -157,12 +157,12 @@ def page() -> str:
         "400 steps of 16 rollouts (8 where nothing is guided). Over 20 seeds. All parameters of the "
         "bare policy are shared with the hinted one.",
         table(["method", "without the hint", "with it"], [
-            (m, _columns(lambda s, m=m: guided.train(m, s), 20)) for m in ("grpo", "guide", "always", "in context")
+            (m, _columns(lambda s, m=m: guided.train(m, s)[:2], 20)) for m in ("grpo", "guide", "always", "in context")
         ]),
         "## Selection (GRPO-RoC)",
         "16 of 32 rollouts kept, penalties Beta(2, 3).",
         table(["pass rate", "penalty kept", "of all right ones", "share right kept", "of all"], [
-            (f"{rate:g}", _columns(lambda s, r=rate: checks.kept_flaws(s, r))) for rate in (0.05, 0.4, 0.9)
+            (f"{rate:g}", _columns(lambda s, r=rate: checks.kept_flaws(s, r)[:4])) for rate in (0.05, 0.4, 0.9)
         ]),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
@@ -237,13 +237,13 @@ def _mass(schedule: str, seed: int) -> tuple[float, float, float]:
 
 
 def _prior(kind: str, seed: int) -> tuple[float, float, float, float]:
-    ours, alone, used = checks.baseline_error(kind, seed)
+    ours, alone, used, _ = checks.baseline_error(kind, seed)
     rates = PromptWorld(400, seed=seed, mean=0.0, spread=1.5).rates
     return ours, float((rates * (1 - rates)).mean() / used), alone, used
 
 
 def _toss(control: Control, seed: int, visits: int) -> float:
-    values = np.array([a for r in checks.hint_rounds(control, seed, visits) for a in r])
+    values = np.array([a for r in checks.hint_rounds(control, seed, visits)[0] for a in r])
     return float((values * (1 - values)).mean())
 
 
