@@ -17,7 +17,8 @@ class ReMax:
     """REINFORCE with one more rollout per prompt: what the most likely answer earns is taken off what samples earn.
 
     No critic and no group; the greedy rollout costs as much as a sampled one. A good baseline where the greedy answer
-    is typical. The evidence is exact, on a chain of tool calls, against leave-one-out over as many rollouts.
+    is typical. The evidence is the noise on an exact tree of decisions whose greedy way earns, against
+    leave-one-out over as many rollouts.
     """
 
     card: ClassVar[Card] = Card(

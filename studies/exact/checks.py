@@ -67,8 +67,11 @@ def portool(seed: int) -> Measured:
 
 
 def remax(seed: int) -> Measured:
-    """Noise of one sampled rollout against a greedy one, and of two sampled ones against each other."""
-    forest = sampled(1, "flat", seed)
+    """Noise of one sampled rollout against a greedy one, and of two sampled ones against each other.
+
+    On the tree, where the greedy way earns; on the chain of tool calls it never does, and nothing is taken off.
+    """
+    forest = sampled(1, "flat", seed, "tree")
     earned = sum(tree.root.scores["greedy_reward"] != 0 for tree in forest)
-    plain = noise("rloo", 2, "flat", seed)[0]
-    return Measured(noise_of("remax", forest), plain, acted={"greedy rollouts that earned": float(earned)})
+    plain = noise("rloo", 2, "flat", seed, "tree")[0]
+    return Measured(noise_of("remax", forest, "tree"), plain, acted={"greedy rollouts that earned": float(earned)})
