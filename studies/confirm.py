@@ -14,18 +14,21 @@ import torch
 import tyro
 
 from rolltree.lab.arms import arms
-from rolltree.lab.contrast import measures
+from rolltree.lab.contrast import by_items, measures
 from rolltree.lab.kept import KEPT
+from rolltree.lab.names import COSTS
 from rolltree.lab.regimes import Calibrated, calibrated, regime
 from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.stats import Asked, corrected, describe
 from rolltree.lab.stats.sequential import look_levels, sequential_holm
 from rolltree.lab.trace import Trace, write_json
+from rolltree.lab.void import CEILING
 from rolltree.recipe.registry import counter_of
 from studies.command import run_study
 from studies.preregistration import FOLDER, Preregistration, committed, read
 from studies.shelf_runs import Priced, bill, make, price
 from studies.study_shelf import StudyShelf
+from studies.table_runs import fell
 from studies.tables import TableArm
 
 
@@ -113,9 +116,10 @@ def _verdicts(
         [Asked(_differences(asked, traces, arm), least=asked.least, pool="points") for arm in asked.claims]
     )
     out: dict[str, str] = {}
+    lost = _unanswerable(asked, traces[asked.baseline.label])
     for arm, held, one in zip(asked.claims, holds, found, strict=True):
-        if _idle(arm, traces[arm.label]):
-            out[arm.label] = "void: the mechanism never acted"
+        if lost or _idle(arm, traces[arm.label]):
+            out[arm.label] = f"void: {lost or 'the mechanism never acted'}"
         elif held:
             out[arm.label] = "claim excluded" if one.effect.high < asked.least else "holds"
         elif last:
@@ -130,6 +134,14 @@ def _verdicts(
     return out
 
 
+def _unanswerable(asked: Preregistration, base: list[Trace]) -> str:
+    """Why nothing could be ahead of the baseline in a way that counts; empty where it could."""
+    ends = list(_values(asked, base).values())
+    if 2 * sum(map(fell, base)) > len(base):
+        return "the baseline collapsed"
+    return "the baseline stands at its ceiling" if sum(ends) / len(ends) >= CEILING else ""
+
+
 def _idle(arm: TableArm, found: list[Trace]) -> bool:
     counter = counter_of(arm.recipe)
     seen = [v for t in found if counter is not None and (v := t.mean(counter.metric)) is not None]
@@ -139,14 +151,26 @@ def _idle(arm: TableArm, found: list[Trace]) -> bool:
 def _write(path: Path, asked: Preregistration, commit: str, traces: dict[str, list[Trace]], told: dict[str, str],
            ended: list[int]) -> None:  # fmt: skip
     rows: list[dict[str, Any]] = []
-    for arm, seeds in zip(asked.claims, ended, strict=True):
-        d = _differences(asked, traces, arm)
+    base = traces[asked.baseline.label]
+    found = corrected([Asked(_differences(asked, traces, arm), least=asked.least, pool="points")
+                       for arm in asked.claims])  # fmt: skip
+    for arm, seeds, one in zip(asked.claims, ended, found, strict=True):
+        d, items = _differences(asked, traces, arm), by_items(traces[arm.label], base)
         rows.append({"label": arm.label, "verdict": told[arm.label], "seeds": len(d), "held_at": seeds or None,
-                     "mean": sum(d) / len(d), "differences": list(d)})  # fmt: skip
+                     "mean": sum(d) / len(d), "differences": list(d), "q": one.p_bh,
+                     "seeds_and_items": None if items is None else [items.estimate, items.low, items.high],
+                     **_spent(traces[arm.label])})  # fmt: skip
     levels = [look_levels(asked.looks, asked.alpha / m) for m in range(len(asked.claims), 0, -1)]
     write_json(path, {"preregistered": commit, "regime": asked.regime, "least": asked.least, "looks": list(asked.looks),
+                      "baseline": {"label": asked.baseline.label, **_spent(base)},
                       "levels_by_open_claims": {str(len(asked.claims) - i): list(one) for i, one in enumerate(levels)},
                       "claims": rows})  # fmt: skip
+
+
+def _spent(found: list[Trace]) -> dict[str, Any]:
+    """How many runs collapsed, and what they cost, means over seeds."""
+    costs = {name: [v for t in found if (v := t.total(name)) is not None] for name in COSTS}
+    return {"collapsed": sum(map(fell, found)), "costs": {k: sum(v) / len(v) for k, v in costs.items() if v}}
 
 
 if __name__ == "__main__":

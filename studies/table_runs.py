@@ -63,8 +63,12 @@ class TableRuns:
         acted = [v for t in traces if counter is not None and (v := t.mean(counter.metric)) is not None]
         spent = {n: [v for t in traces if (v := t.total(n)) is not None] for n in COSTS}
         spent[SIMULATED] = self.simulated.get(cell, [])
-        fallen = [endpoint(t, "pass@1") < COLLAPSED * t.curve("pass@1")[1][0] for t in traces]
         return {
-            "collapsed": float(sum(fallen)), "acted": float(np.mean(acted)) if acted else None,
+            "collapsed": float(sum(map(fell, traces))), "acted": float(np.mean(acted)) if acted else None,
             "rest": 0.0 if counter is None else counter.rest,
         } | {n: float(np.mean(v)) if v else None for n, v in spent.items()}  # fmt: skip
+
+
+def fell(trace: Trace) -> bool:
+    """Whether a run collapsed: it ends below half of where it began."""
+    return bool(endpoint(trace, "pass@1") < COLLAPSED * trace.curve("pass@1")[1][0])

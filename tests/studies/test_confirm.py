@@ -47,11 +47,22 @@ def test_a_clear_effect_ends_early_and_none_is_not_found(folder, capsys):
     stored = json.loads((folder / "mine.result.json").read_text())
     assert stored["preregistered"] == committed(folder / "mine.json")
     assert [row["held_at"] for row in stored["claims"]] == [4, None]
+    assert [row["collapsed"] for row in (*stored["claims"], stored["baseline"])] == [0, 0, 0]
+    assert stored["claims"][0]["q"] < 0.01 < stored["claims"][1]["q"]
     assert (
         main(ConfirmSettings("mine", folder=folder, cache=folder / "cache", kept=folder / "kept", plan=True), runner)
         is None
     )
     assert "at most 24 runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("gain", "why"), [(-0.19, "the baseline collapsed"), (0.85, "the baseline stands at its ceiling")]
+)
+def test_a_baseline_that_cannot_be_beaten_in_a_way_that_counts_is_no_verdict(folder, gain, why):
+    runner = Simulated({"grpo": gain, "rloo": gain + 0.15, "gspo": gain}, noise=0.001)
+    told = main(ConfirmSettings("mine", folder=folder, cache=folder / "cache", kept=folder / "kept"), runner)
+    assert set(told.values()) == {f"void: {why}"}
 
 
 def test_what_is_not_committed_as_it_stands_is_refused(folder):
