@@ -1,4 +1,5 @@
-"""The tables of the README: `python -m studies.board stability` (schedules, credits, trees-fresh, trees, real).
+"""The tables of the README: `python -m studies.board stability` (schedules, stale-parts, credits-long, credits-noisy,
+trees-fresh, trees-long, trees-noisy, real).
 
 Runs are made seed by seed over all cells, so what is finished is paired at any time; after each seed the table is
 written again. `--plan` says how many runs there are and what they cost. Interrupted, the same command goes on.
@@ -36,7 +37,7 @@ class BoardSettings:
     """Which table, and how much of it."""
 
     name: tyro.conf.Positional[str]
-    """stability, schedules, credits, trees-fresh, trees or real."""
+    """stability, stale-parts, schedules, credits-long, credits-noisy, trees-fresh, trees-long, trees-noisy or real."""
     plan: bool = False
     """Say how many runs there are and what is left to pay, and stop."""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None

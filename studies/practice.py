@@ -17,9 +17,11 @@ Sentences = Iterator[tuple[str, str]]
 """Each with the page that has its table."""
 TABLES_PAGE = "tables.md"
 _ABOUT = {
-    "stability": "Corrections of stale rollouts", "schedules": "Schedules", "credits": "Credits",
+    "stability": "Corrections of stale rollouts", "schedules": "Schedules",
+    "credits-long": "Credits over many turns", "credits-noisy": "Credits where tools fail",
     "stale-parts": "What a correction does, each part on top of those before",
-    "trees-fresh": "Trees for answers of one turn", "trees": "Trees over turns", "real": "Recipes on a real model",
+    "trees-fresh": "Trees for answers of one turn", "trees-long": "Trees over many turns",
+    "trees-noisy": "Trees where tools fail", "real": "Recipes on a real model",
 }  # fmt: skip
 
 
@@ -68,7 +70,7 @@ def verdicts(table: StoredTable) -> Sentences:
         of_rate.setdefault(rate, []).extend(_column(table, column, regime))
     for rate, told in of_rate.items():
         if told:
-            yield f"{about}{', ' if rate else ''}{rate}: {'. '.join(told)}.", page
+            yield f"{about}{', ' if rate else ''}{rate}: {'. '.join(told)}.{_fallen(table, rate)}", page
 
 
 def level(tables: Sequence[StoredTable]) -> Sentences:
@@ -95,13 +97,12 @@ def _column(table: StoredTable, column: str, regime: str) -> list[str]:
     return [f"`{regime}`: {'; '.join(words for words in said if words)}"]
 
 
-def collapses(table: StoredTable) -> Sentences:
-    """Which columns bring the first row down."""
+def _fallen(table: StoredTable, rate: str) -> str:
+    """Where the first row comes down."""
     first = table.plan.rows()[0].label
-    down = [f"{cell.collapsed} of {len(cell.values)} runs at {cell.column}"
-            for cell in table.cells if cell.label == first and cell.collapsed]  # fmt: skip
-    if down:
-        yield f"{first} collapses in {'; '.join(down)}.", f"{TABLES_PAGE}#{table.plan.name}"
+    down = [f"{cell.collapsed} of {len(cell.values)} runs at `{cell.column.partition(', ')[0]}`" for cell in table.cells
+            if cell.label == first and cell.collapsed and cell.column.partition(", ")[2] == rate]  # fmt: skip
+    return f" {first} collapses in {', '.join(down)}." if down else ""
 
 
 def simulated(table: StoredTable) -> Sentences:
@@ -118,7 +119,7 @@ def simulated(table: StoredTable) -> Sentences:
             yield f"Simulated time beside {first}, {column}: {told}.", f"{TABLES_PAGE}#{table.plan.name}"
 
 
-OF_TABLE: tuple[Callable[[StoredTable], Sentences], ...] = (verdicts, collapses, simulated)
+OF_TABLE: tuple[Callable[[StoredTable], Sentences], ...] = (verdicts, simulated)
 
 
 def page(

@@ -26,7 +26,7 @@ from studies.tables import TABLES
 
 BEGIN, END = "<!-- tables: written by studies.publish -->", "<!-- end of tables -->"
 SCREEN = "A screen: a verdict here waits for its [confirmation on fresh seeds](docs/howto/regimes.md#confirmation)."
-IN_README = ("stability", "credits", "trees-fresh", "trees")
+IN_README = ("stability", "credits-long", "credits-noisy", "trees-fresh", "trees-long", "trees-noisy")
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,14 @@ def _credits(*names: str) -> tuple[TableArm, ...]:
     return tuple(TableArm(name, "grpo", (f"use_credit={name}",)) for name in names)
 
 
+CREDITS = _credits("grpo", "rloo", "dr_grpo", "opo", "reinforce_pp_baseline", "gigpo(std=True)", "hgpo")
+TREES = (
+    TableArm("grpo", "grpo"), TableArm("arpo", "arpo", ("leaves=8", "first=4"), 8),
+    TableArm("aepo", "aepo", ("leaves=8", "first=4"), 8), TableArm("treeps_rag", "treeps_rag", ("leaves=8",), 8),
+    TableArm("portool", "portool", (), 8),
+)  # fmt: skip
+"""Not poly_ppo: it gives pass@1 away for more ways."""
+
 TABLES: Mapping[str, TablePlan] = {
     t.name: t
     for t in (
@@ -105,25 +113,20 @@ TABLES: Mapping[str, TablePlan] = {
             (TableArm("sync", "grpo"), *(TableArm(name, "grpo", (f"train.scheduler={name}",)) for name in SCHEDULES)),
             ("tails",),
         ),
-        TablePlan(
-            "credits", "Credits, everything else GRPO's",
-            _credits("grpo", "rloo", "dr_grpo", "opo", "reinforce_pp_baseline", "gigpo(std=True)", "hgpo"),
-            ("long", "noisy"),
-        ),
+        TablePlan("credits-long", "Credits over many turns, everything else GRPO's", CREDITS, ("long",),
+                  baseline_seeds=6),
+        TablePlan("credits-noisy", "Credits where tools fail, everything else GRPO's", CREDITS, ("noisy",)),
         TablePlan(
             "trees-fresh", "Tree strategies for answers of one turn, beside flat groups of as many rollouts",
             (TableArm("grpo", "grpo"), TableArm("treepo", "treepo", ("leaves=8", "segment=8"), 8),
              TableArm("latr", "latr", (), 8), TableArm("rose", "rose", (), 8)),
             ("fresh",),
         ),
-        TablePlan(
-            "trees", "Tree strategies over turns, beside flat groups of as many rollouts",
-            (TableArm("grpo", "grpo"), TableArm("arpo", "arpo", ("leaves=8", "first=4"), 8),
-             TableArm("aepo", "aepo", ("leaves=8", "first=4"), 8),
-             TableArm("treeps_rag", "treeps_rag", ("leaves=8",), 8),
-             TableArm("portool", "portool", (), 8)),  # not poly_ppo: it gives pass@1 away for more ways
-            ("long", "noisy"),
-        ),
+        TablePlan("trees-long", "Tree strategies over many turns, beside flat groups of as many rollouts", TREES,
+                  ("long",), baseline_seeds=6),
+        TablePlan("trees-noisy", "Tree strategies where tools fail, beside flat groups of as many rollouts", TREES,
+                  ("noisy",), note="The rows of portool wait to be made again: they are of a generator that gave up no "
+                  "path that had ended, so that short ones were likelier; it now keeps n - n_c of all candidates."),
         TablePlan(
             "real", "Recipes on SmolLM2-135M-Instruct", _named("grpo", "rloo", "dr_grpo", "gspo", "dapo"), ("real",),
             seeds=6, baseline_seeds=6,
