@@ -337,26 +337,25 @@ class Sleeper(Protocol):
         ...
 
 
-_CODECS: dict[type, bool] = {}
+_CONFORMS: dict[tuple[type, type], bool] = {}
+
+
+def _conforms(thing: object, protocol: type) -> bool:
+    """`isinstance` of a protocol, which reads both anew each time, once for each kind of thing."""
+    key = (type(thing), protocol)
+    if key not in _CONFORMS:
+        _CONFORMS[key] = isinstance(thing, protocol)
+    return _CONFORMS[key]
 
 
 def reads_text(channel: Channel) -> TypeGuard[Codec]:
-    """Whether a channel is a `Codec`; asked for every request, and `isinstance` reads a protocol anew each time."""
-    kind = type(channel)
-    if kind not in _CODECS:
-        _CODECS[kind] = isinstance(channel, Codec)
-    return _CODECS[kind]
-
-
-_TELL_DRAWS: dict[type, bool] = {}
+    """Whether a channel is a `Codec`; asked for every request."""
+    return _conforms(channel, Codec)
 
 
 def tells_draws(engine: Engine) -> TypeGuard[TellsDraws]:
     """Whether an engine is a `TellsDraws`; asked for every request too."""
-    kind = type(engine)
-    if kind not in _TELL_DRAWS:
-        _TELL_DRAWS[kind] = isinstance(engine, TellsDraws)
-    return _TELL_DRAWS[kind]
+    return _conforms(engine, TellsDraws)
 
 
 def token_codec(engine: Engine, who: str = "this") -> Codec:
