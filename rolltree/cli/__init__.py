@@ -64,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _wait_quietly() -> None:
     """Let the threads of a product sleep while they wait for each other, unless the user chose otherwise.
 
-    By default they spin, and where another program takes a core each waits for one that cannot run: a step of a run
-    took twenty times as long. OpenMP reads this once, when torch is loaded.
+    By default they spin, and where another program takes a core each waits for one that cannot run, so a step takes
+    many times as long. OpenMP reads this once, when torch is loaded.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

@@ -55,7 +55,8 @@ class SubgoalTurns:
                 count["switches"] += int(node.scores["switch"])
                 count["torn"] += "action" not in node.notes["spans"]
         for leaf in tree.leaves():
-            leaf.scores["switches"] = sum(n.scores.get("switch", 0.0) for n in tree.path(leaf)) - 1.0
+            begun = sum(n.scores.get("switch", 0.0) for n in tree.path(leaf))
+            leaf.scores["switches"] = max(begun - 1.0, 0.0)
         hand.event("note", None, "turns in segments", **count)
 
     def _mark(self, tree: Tree, node: Node, hand: Hand) -> None:
