@@ -213,11 +213,19 @@ def test_from_a_token_to_new_branches_in_the_browser(started: Callable[..., View
     # An address alone, which another site could open, starts nothing.
     window.open(f"/whatif?{place}&token=2&n=3&begin=1&saved=")
     assert not (copied / "whatif").exists()
-    page.fill(".from-token input", "9999")
-    page.click(".begin")
-    page.wait_for_selector(".trouble:has-text('none numbered 9999')")
+    # What stands in a field is refused as it stands, also where the field has been left: nothing is put right unseen.
+    for field, value, said in (
+        (".from-token", "9999", "none numbered 9999"), (".from-token", "1.5", "1.5 is no whole number"),
+        (".from-token", "", "nothing is no whole number"), (".how-many", "0", "give 1 to 512"),
+    ):  # fmt: skip
+        page.fill(".from-token input", "2")
+        page.fill(f"{field} input", value)
+        page.focus(".which-engine input")
+        page.evaluate("() => new Promise(done => setTimeout(done))")  # until the field has told that it was left
+        page.click(".begin")
+        page.wait_for_selector(f".trouble:has-text('{said}')")
+        assert page.input_value(f"{field} input") == value
     assert not (copied / "whatif").exists()
-    page.fill(".from-token input", "2")
     page.fill(".how-many input", "3")
     page.focus(".begin")
     page.keyboard.press("Enter")

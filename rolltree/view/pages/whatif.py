@@ -12,7 +12,7 @@ from rolltree.analysis.whatif import kept_tokens
 from rolltree.credit.registry import credits
 from rolltree.errors import RolltreeError
 from rolltree.generate.requests import WRITTEN
-from rolltree.view.links import link, whole
+from rolltree.view.links import ViewError, link, whole
 from rolltree.view.model import path_strip
 from rolltree.view.outline import outline
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
@@ -24,6 +24,8 @@ from rolltree.view.whatif_jobs import WhatIfJobs
 from rolltree.view.whatif_saved import saved_whatifs
 
 OWN = "the run's own"
+MOST = 512
+"""Continuations that are sampled at once from the page."""
 ELSEWHERE = (
     "Nothing is sampled from a viewer that others can reach; on the machine of the run: rolltree whatif RUN --node ID"
 )
@@ -82,14 +84,14 @@ async def _form(jobs: WhatIfJobs | None, source: RunSource, step: int | None, as
     archive = source.archive(step)
     tree = await asyncio.to_thread(outline, archive, asked.tree or archive.ids[0])
     row = tree.row(asked.node or 0)
-    node, length = int(tree.ids[row]), int(tree.length[row])
+    node = int(tree.ids[row])
     written = tree.word("role", row) in WRITTEN
     heading(f"What if {tree.id} had gone on otherwise at node {node}", 1)
     token = (asked.token or 0) if written else None
     if jobs is None:
         says(ELSEWHERE)
     else:
-        await _asking(jobs, source, step, tree.id, node, token, length, asked.credit)
+        await _asking(jobs, source, step, tree.id, node, token, asked.credit)
     pieces = await asyncio.to_thread(pieces_of, source)
     strip, _ = await asyncio.to_thread(path_strip, tree, tree.path(row), pieces, "author")
     heading("The path to it")
@@ -109,16 +111,17 @@ async def _form(jobs: WhatIfJobs | None, source: RunSource, step: int | None, as
 
 
 async def _asking(
-    jobs: WhatIfJobs, source: RunSource, step: int | None, tree: str, node: int, token: int | None, length: int,
+    jobs: WhatIfJobs, source: RunSource, step: int | None, tree: str, node: int, token: int | None,
     credit: str,
 ) -> None:  # fmt: skip
     known = await asyncio.to_thread(credits)
     with ui.element("div").classes("bar asking"):
         at: Any = None
         if token is not None:
-            at = ui.number("from token", value=token, min=0, max=max(0, length - 1), precision=0)
-            at.props("dense outlined").classes("from-token")
-        many: Any = ui.number("continuations", value=8, min=1, max=512, precision=0).props("dense outlined")
+            # Without bounds of its own: a field moves a value that is out of them without a word, at times after the
+            # click that sends it.
+            at = ui.number("from token", value=token).props("dense outlined").classes("from-token")
+        many: Any = ui.number("continuations", value=8).props("dense outlined")
         many.classes("how-many")
         by: Any = ui.select([OWN, *sorted(known)], value=credit or OWN, label="credit").props("dense outlined")
         by.classes("which-credit")
@@ -127,15 +130,17 @@ async def _asking(
 
         async def begin() -> None:
             refused.clear()
-            options = {
-                "step": "" if step is None else str(step), "tree": tree, "node": str(node),
-                "token": "" if at is None else str(int(at.value or 0)), "n": str(int(many.value or 0)),
-                "credit": "" if by.value == OWN else str(by.value), "engine": str(engine.value),
-            }  # fmt: skip
             try:
-                given = source.archive(step).tree(tree)
-                kept_tokens(given, node, None if at is None else int(at.value or 0))
-                job = jobs.start(source, options)
+                first = None if at is None else _number(at.value, "from token")
+                n = _number(many.value, "continuations")
+                if not 1 <= n <= MOST:
+                    raise ViewError(f"{n} continuations are asked for; give 1 to {MOST}")
+                kept_tokens(source.archive(step).tree(tree), node, first)
+                job = jobs.start(source, {
+                    "step": "" if step is None else str(step), "tree": tree, "node": str(node),
+                    "token": "" if first is None else str(first), "n": str(n),
+                    "credit": "" if by.value == OWN else str(by.value), "engine": str(engine.value),
+                })  # fmt: skip
             except RolltreeError as error:
                 with refused:
                     trouble(str(error))
@@ -143,3 +148,10 @@ async def _asking(
             ui.navigate.to(link("whatif", run=source.name, saved=job.name))
 
         button("sample", begin, name="begin")
+
+
+def _number(value: float | None, name: str) -> int:
+    """What stands in a field; refused where it is no whole number."""
+    if value is None or value % 1 != 0:
+        raise ViewError(f"{name}: {'nothing' if value is None else f'{value:g}'} is no whole number")
+    return int(value)
