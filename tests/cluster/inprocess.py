@@ -22,6 +22,7 @@ class Process:
         self._live = live
         self._calls: set[asyncio.Task[Any]] = set()
         self.dead = False
+        self.killed = asyncio.Event()
 
     async def call(self, method: str, *args: Any) -> Any:
         if self.dead:
@@ -47,6 +48,7 @@ class Process:
 
     def kill(self) -> None:
         self.dead = True
+        self.killed.set()
         for task in self._calls:
             task.cancel()
         for task in getattr(self.host, "_tasks", ()):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rolltree.cluster import host
+from rolltree.cluster.errors import LostError
 from rolltree.cluster.hub import Hub
 from rolltree.cluster.member import Member
 from rolltree.cluster.pool import PoolEngine
@@ -34,7 +35,8 @@ class Elsewhere(InProcess):
         async def other(method: str, *args: Any) -> Any:
             answer = await call(method, *args)
             if process.stopped.is_set():  # type: ignore[attr-defined]
-                await asyncio.Event().wait()
+                await process.killed.wait()
+                raise LostError("the process was killed")
             if method == "open":
                 object.__setattr__(answer, "pid", os.getpid() + 1)
             return answer
