@@ -43,7 +43,7 @@ class PowerSettings:
     methods: int = 28
     """Methods that a study screens."""
     spread: float = 3.7
-    """Standard deviation of a paired difference, in points: the median of the stored entries."""
+    """Standard deviation of a paired difference, in points."""
     effect: float = 4.0
     """What a true effect is, in points."""
     true: int = 4

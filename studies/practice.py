@@ -10,7 +10,7 @@ from typing import Any, cast
 from rolltree.lab.entry import load_entries
 from rolltree.lab.entry_family import counted, together
 from studies.confirmed import ConfirmedFamily, sentence
-from studies.power import LOOKS, SCREEN
+from studies.power import LOOKS, SCREEN, PowerSettings
 from studies.stored_table import BETTER, StoredCell, StoredTable
 
 Sentences = Iterator[tuple[str, str]]
@@ -41,24 +41,36 @@ def calibrated(folder: Path) -> Sentences:
 def seeds(path: Path) -> Sentences:
     """What a study of this size can see."""
     found = cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
-    seen = [(r["effect"], r["power"]) for r in found if r["noise"] == "normal" and r["power"] is not None]
+    told_of = PowerSettings()
+    power = {(r["noise"], r["effect"]): r["power"] for r in found if r["power"] is not None}
+    seen = sorted((effect, found) for (noise, effect), found in power.items() if noise == "normal")
     if seen:
-        told = ", ".join(f"{100 * power:.0f} % of effects of {effect:g} points" for effect, power in sorted(seen))
+        told = ", ".join(f"{100 * found:.0f} % of effects of {effect:g} points" for effect, found in seen)
+        fallen = "".join(
+            f"; where one run in fifty collapses, {100 * found:.0f} % of those of {effect:g}"
+            for (noise, effect), found in sorted(power.items()) if noise == "collapses" and effect == told_of.effect
+        )  # fmt: skip
         most = LOOKS[-1]
         yield (
-            f"Count seeds: a screen on {SCREEN} and a confirmation on up to {most} fresh ones find {told}.",
+            f"Count seeds: a screen on {SCREEN} and a confirmation on up to {most} fresh ones find {told}, where a "
+            f"paired difference spreads by {told_of.spread:g} points{fallen}.",
             "error-rates.md",
         )
 
 
 def claims(folder: Path) -> Sentences:
     """What became of published claims at this size."""
-    verdicts = together(load_entries(folder))
-    told = counted(verdicts)
-    if verdicts:
-        void, rest = told.pop("void", 0), ", ".join(f"{n} × {verdict}" for verdict, n in told.items())
-        yield (f"Expect little of a single method: of {len(verdicts)} published claims asked here {void} could not be "
-               f"answered, and the others are {rest}.", "evidence.md")  # fmt: skip
+    entries = load_entries(folder)
+    verdicts, told = together(entries), list[str]()
+    for kinds, by in ((("training",), "in training"), (("exact", "simulated"), "on simulated or exact problems")):
+        names = {e.name for e in entries if e.kind in kinds}
+        found = counted({name: verdict for name, verdict in verdicts.items() if name in names})
+        if found:
+            void, rest = found.pop("void", 0), ", ".join(f"{n} × {verdict}" for verdict, n in found.items())
+            told.append(f"of {len(names)} published claims asked {by} {void or 'none'} could not be answered, and the "
+                        f"others are {rest}")  # fmt: skip
+    if told:
+        yield f"Expect little of a single method: {'; '.join(told)}.", "evidence.md"
 
 
 def verdicts(table: StoredTable) -> Sentences:

@@ -88,6 +88,14 @@ def _seeds(table: StoredTable) -> str:
     return " or ".join(map(str, sorted({len(c.values) for c in table.cells})))
 
 
+def _more(table: StoredTable) -> str:
+    """Whose mean is over more seeds than those that the others are compared on."""
+    first = [c for c in table.cells if c.label == table.rows[0]]
+    if len({len(c.values) for c in table.cells}) == 1 or len({len(c.values) for c in first}) > 1:
+        return ""
+    return f" (all {len(first[0].values)} are {table.rows[0]}'s, of which the first are compared)"
+
+
 def compact(table: StoredTable) -> str:
     """A table with a row for each method: mean and interval, the paired difference, the verdict where it is decided,
     collapses, processor seconds."""
@@ -99,7 +107,7 @@ def compact(table: StoredTable) -> str:
         rows.append([label, *map(_short, cells), f"{sum(spent) / len(spent):.0f}"])
     return (
         f"**{table.plan.title}.** Held-out pass@1 in %, mean and 95 % interval over {_seeds(table)} "
-        f"seeds; in brackets the difference to {_bases(table)} on the seeds both have, with an interval corrected over "
+        f"seeds{_more(table)}; in brackets the difference to {_bases(table)} on the seeds both have, with an interval corrected over "
         "all comparisons; the verdict where there is one, and runs that collapsed "
         f"([whole table](docs/measured/tables.md#{table.plan.name})). {SCREEN}"
         + (f" {table.plan.note}" if table.plan.note else "") + "\n\n"

@@ -76,16 +76,21 @@ def _whole(found: TableRuns, cell: BoardCell) -> TableArm:
 def _lead(found: TableRuns, contrasts: int) -> str:
     return (
         f"Written by `python -m studies.board {found.plan.name}`. Rate and updates are those calibrated for the "
-        f"baseline of each regime, the same for every row. {contrasts} comparisons are one family: the ends of their "
-        "intervals stand where Holm's procedure puts them, at 95 % for all together, with moderated variances; p asks "
+        "baseline of each regime, the same for every row but those of recipes that are made of several updates a step "
+        "(docs/howto/regimes.md#calibration); the costs say how many there were. "
+        f"{contrasts} comparisons are one family: the ends of their "
+        "intervals stand where Holm's procedure puts them, at 95 % for all together, from six comparisons on with "
+        "moderated variances; p asks "
         "from one side whether a row is ahead, and 0.025 is where its interval leaves 0; q is Benjamini and "
-        "Hochberg's. Differences are paired over the seeds that both have, and the mean of the first row is over "
-        "more. A tree is held against its flat control, which is the same recipe with as many "
+        "Hochberg's. Differences are paired over the seeds that both have; a mean, and behind ± the standard deviation "
+        "over seeds, is of all seeds of a row. x is 0. A tree is held against its flat control, which is the same "
+        "recipe with as many "
         "independent rollouts; everything else against the row that the column *to* names. A run collapsed that ends "
         "below half of where it "
         "began; it counts in every mean. A row whose counter never moved is void. Seeds and "
         "items: the difference at the last evaluation alone, with a bootstrap interval that draws seeds and, within "
-        "each, held-out items again. Simulated seconds are those of the run's own lengths under its own schedule on "
+        "each, held-out items again; it is corrected for nothing, too narrow with few seeds, and decides nothing. "
+        "Simulated seconds are those of the run's own lengths under its own schedule on "
         "the stated cluster of docs/measured/scheduling.md.\n"
     )
 

@@ -80,7 +80,7 @@ CREDITS = _credits("grpo", "rloo", "dr_grpo", "opo", "reinforce_pp_baseline", "g
 TREES = (
     TableArm("grpo", "grpo"), TableArm("arpo", "arpo", ("leaves=8", "first=4"), 8),
     TableArm("aepo", "aepo", ("leaves=8", "first=4"), 8), TableArm("treeps_rag", "treeps_rag", ("leaves=8",), 8),
-    TableArm("portool", "portool", (), 8),
+    TableArm("portool", "portool", (), 16),
 )  # fmt: skip
 """Not poly_ppo: it gives pass@1 away for more ways."""
 

@@ -99,6 +99,11 @@ class Claim:
             f"the claim of {self.name!r} names neither a check nor a regime nor a task and a budget; complete its card"
         )
 
+    @property
+    def uncalibrated(self) -> bool:
+        """Whether it asks in a regime whose rate nobody has calibrated yet, so that it cannot be measured."""
+        return bool(self.regime) and not is_calibrated(self.regime)
+
     def sides(self) -> tuple[Arm, Arm]:
         """Baseline and recipe as arms of a comparison."""
         shared = knobs_of(self.regime) if self.regime else ()

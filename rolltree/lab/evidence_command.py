@@ -78,8 +78,18 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     runner = runner or _trainer()
     if config.verify:
         return max((_verify(claim, config, runner, out) for claim in chosen), default=0)
+    return _make(chosen, config, runner, out)
+
+
+def _make(chosen: Sequence[Claim], config: EvidenceConfig, runner: Runner, out: Console) -> int:
+    """Measure what does not stand; of all claims those are left out that wait for a calibration."""
+    waiting = [] if config.names else [claim for claim in chosen if claim.uncalibrated]
+    for claim in waiting:
+        said = (f"{claim.name}: left out, because its regime {claim.regime!r} is not calibrated; run "
+                f"`python -m studies.calibrate {claim.regime}` first")  # fmt: skip
+        out.print(said, highlight=False, markup=False, soft_wrap=True)
     made: list[EvidenceEntry] = []
-    for claim in chosen:
+    for claim in (claim for claim in chosen if claim not in waiting):
         stored = load_entry(claim.name, config.folder)
         if stored is None or config.again or problems(claim, stored):
             stored = following(claim.card, measure(claim, runner, config.cache, kept=config.kept), stored)
@@ -91,7 +101,7 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
         print(json.dumps([asdict(e) for e in made]))
     else:
         out.print(table(entries_grid(made)))
-    return 0
+    return 1 if waiting else 0
 
 
 def _played(claim: Claim, config: EvidenceConfig) -> Claim:

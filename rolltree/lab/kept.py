@@ -1,7 +1,7 @@
 """Finished runs as lines of files in the repository: tables and evidence may grow over many sittings and machines.
 
 Of a run its evaluations, its costs, its counter, the means of what comparisons are about and what each held-out item
-got are kept, some three kilobytes. A kept run is used where everything that decided it is the same, code and libraries
+got are kept, some five kilobytes. A kept run is used where everything that decided it is the same, code and libraries
 included; `counted` says how many are not.
 """
 

@@ -273,6 +273,16 @@ def test_the_command_confirms_what_waits_once(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["entries"][0]["fresh_seeds"] == "holds"
 
 
+def test_of_all_claims_those_are_left_out_whose_regime_waits_for_its_calibration(tmp_path, monkeypatch):
+    asked = [made_of(task="regime:sql", seeds=2), training()]
+    monkeypatch.setattr("rolltree.lab.evidence_command.claims", lambda: asked)
+    monkeypatch.setattr("rolltree.lab.claim.is_calibrated", lambda name: False)
+    base, told = EvidenceConfig(all=True, folder=tmp_path / "evidence", cache=tmp_path / "cache"), quiet()
+    assert main(base, Simulated({"grpo": 0.1, "rloo": 0.25}), told) == 1
+    assert "`python -m studies.calibrate sql`" in told.file.getvalue()  # type: ignore[attr-defined]
+    assert load_entry("rloo", base.folder).outcome == "holds"
+
+
 def test_a_confirmation_that_is_lost_is_stored_and_told(tmp_path, monkeypatch):
     claim, runner = training(), Simulated({"grpo": 0.1, "rloo": 0.25})
     monkeypatch.setattr("rolltree.lab.evidence_command.claims", lambda: [claim])
