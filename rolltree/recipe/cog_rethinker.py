@@ -23,7 +23,7 @@ class CogRethinkerRecipe:
     and what a rescue wrote is taken as it is, where the paper rewrites it for the direct prompt. A hard step costs up
     to three times the rollouts, so compare it with `dapo` at equal tokens. Its evidence is on simulated prompts and
     supposes what a rescue adds to a logit: N(1.5, 1.5²), a draw for each prompt and rescue. Of 1,000 rollouts it makes
-    39 to 42 prompts teach, where `dapo` has 33 to 35 with other prompts; where a rescue adds nothing on average 28 to
+    37 to 42 prompts teach, where `dapo` has 31 to 35 with other prompts; where a rescue adds nothing on average 26 to
     30, and fewer where it harms.
     """
 
