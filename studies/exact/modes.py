@@ -85,7 +85,8 @@ def routed(seed: int, shape: Shaper | None, credit: Credit) -> tuple[list[float]
                 here.scores = {"reward": float(rng.random() < works[tag]), MODE: mode, "mode": float(tag)}
             if shape is not None:
                 shape(tree, 48)
-                shaped += sum(leaf.scores["reward"] < leaf.scores.get("outcome", 0.0) for leaf in tree.leaves())
+                now = [leaf.scores for leaf in tree.leaves()]
+                shaped += sum(scores["reward"] < scores.get("outcome", scores["reward"]) for scores in now)
             value = credit(table([tree])).leaf
             assert value is not None
             for (_, tag), worth in list(zip(tags, value.tolist(), strict=True))[-FREELY:]:
