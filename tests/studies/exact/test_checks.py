@@ -12,7 +12,7 @@ from rolltree.objective.registry import load_objective
 from rolltree.recipe.brorl import BroRl
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
-from studies.exact import broad, checks, judged, languages, modes, play
+from studies.exact import broad, checks, judged, languages, modes, play, swarm, votes
 from studies.exact.checks import noise
 from studies.exact.languages import BAD, TOKENS, bad_rate, corpus, lost_at, mended, written
 from studies.exact.problem import solve
@@ -151,3 +151,29 @@ def test_what_the_arms_of_modes_count_rests_under_a_fixed_cost(monkeypatch: pyte
         parts = load_recipe(name).build()
         assert run(0, parts.shapers[0], parts.credit)[1] > 0
         assert run(0, modes.Cost(), parts.credit)[1] == 0
+
+
+def test_nodes_that_read_their_past_are_a_swarm_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arms differ in whose groups stand in the other half: no foreign group is in either baseline."""
+    monkeypatch.setattr(swarm, "ROUNDS", 4)
+    found = {reads: swarm.trained(0, reads) for reads in ("others", "its past", "nothing")}
+    foreign = {reads: sum(node.foreign for node in nodes) for reads, nodes in found.items()}
+    assert foreign["others"] > 0
+    assert foreign["its past"] == foreign["nothing"] == 0
+    drawn = {reads: sum(node.drawn for node in nodes) for reads, nodes in found.items()}
+    full = swarm.NODES * swarm.ROUNDS * swarm.PER_ROUND * swarm.GROUP
+    assert drawn["nothing"] == full
+    assert full / 2 <= drawn["others"] < full
+    assert full / 2 <= drawn["its past"] < full
+
+
+def test_labels_that_say_nothing_cost_as_many_rollouts_and_are_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(votes, "STEPS", 2)
+    runs = [votes.trained(0, voted=voted) for voted in (True, False)]
+    assert runs[0][1] == runs[1][1] == 2 * votes.VOTES
+    assert runs[0][0] != runs[1][0]
+    tree = Tree("t", [0])
+    for answer in "aabc":
+        tree.extend(0, [1], status="done", scores={"reward": 0.0}, notes={"answer": answer})
+    votes.AnyAnswer(np.random.default_rng(0))(tree, 1)
+    assert len({leaf.notes["answer"] for leaf in tree.leaves() if leaf.scores["reward"]}) == 1
