@@ -6,10 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rolltree.filter.methods.tablegpt_r1 import TABLES
-from rolltree.filter.overlong import Shaper
-from rolltree.filter.parts import Composite
-from rolltree.filter.weights import weighed
 from rolltree.generate.judge.habits import StepsTaken
 from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
@@ -68,12 +64,12 @@ class Tables:
         gloss = min(sum(WORDS[w] in GLOSS for w in words) / 3, 1.0)
         return (self.truth(prompt, words) if injected else gloss) + NOISE * float(self.rng.normal())
 
-    def unrouted(self, prompt: int, words: Words) -> Mapping[str, float]:
+    def unrouted(self, prompt: int, words: Words, *, silent: bool = False) -> Mapping[str, float]:
         """The same six parts, each read off every text: rules look at its last word, a judge at all of it (with
-        criteria where there are some), and calls are paid whatever was asked."""
+        criteria where there are some; otherwise for its sound, or `silent`), and calls are paid whatever was asked."""
         kind, said = prompt // EACH, [WORDS[w] for w in words]
         rules = float(words[-1] == self.right[prompt]) if kind == 1 else self.truth(prompt, words)
-        criteria = self.grade(prompt, words, injected=kind == 1)
+        criteria = 0.0 if silent and kind != 1 else self.grade(prompt, words, injected=kind == 1)
         return {**self.parts(prompt, words), "rules": rules, "criteria": criteria, "steps": steps(said)}
 
 
@@ -89,31 +85,33 @@ def steps(said: list[str]) -> float:
 
 def tablegpt_r1(seed: int) -> Measured:
     """Truth after training with a route for each kind, against the same parts, criteria and steps among them, read off
-    every text; the curves have it without pay for steps, and all arms by kind."""
+    every text: the better of a judge that says something about every text and one that is silent without criteria.
+    The curves have all arms, by kind too."""
     recipe = load_recipe("tablegpt_r1").build()
     routes, left = recipe.shapers[0], 0
 
-    def arm(shaper: Shaper, *, route: bool = True) -> tuple[list[float], list[float]]:
+    def arm(*, route: bool = True, silent: bool = False) -> tuple[list[float], list[float]]:
         world = Tables(seed)
 
         def graded(prompt: int, words: Words) -> Mapping[str, float]:
             nonlocal left
-            parts = world.parts(prompt, words) if route else world.unrouted(prompt, words)
-            left += shaper is routes and parts["steps"] != steps([WORDS[w] for w in words])
+            parts = world.parts(prompt, words) if route else world.unrouted(prompt, words, silent=silent)
+            left += route and parts["steps"] != steps([WORDS[w] for w in words])
             return parts
 
-        done = train(world.start, graded, (shaper,), recipe.credit, mean_of(world.truth, seed), seed=seed)
+        done = train(world.start, graded, (routes,), recipe.credit, mean_of(world.truth, seed), seed=seed)
         kinds = [float(np.mean([mean_of(lambda _, t, p=p: world.truth(p, t), seed)(done.policy[p : p + 1])
                                 for p in range(k * EACH, (k + 1) * EACH)])) for k in range(3)]  # fmt: skip
         return done.curve, kinds
 
     arms = {
-        "routed": arm(routes),
-        "unrouted": arm(routes, route=False),
-        "routed, steps unpaid": arm(Composite(weighed(TABLES, {"steps": 0.0}))),
+        "routed": arm(),
+        "unrouted": arm(route=False),
+        "unrouted, silent without criteria": arm(route=False, silent=True),
     }
     curves = shown({name: curve for name, (curve, _) in arms.items()})
     for k, kind in enumerate(("verifiable", "open", "agentic")):
         curves[f"{kind}, by arm"] = ([float(i) for i in range(len(arms))], [found[k] for _, found in arms.values()])
     acted = {"texts whose calls earned nothing, as none were asked for": float(left)}
-    return Measured(arms["routed"][0][-1], arms["unrouted"][0][-1], curves, acted)
+    ends = [curve[-1] for curve, _ in arms.values()]
+    return Measured(ends[0], max(ends[1:]), curves, acted)

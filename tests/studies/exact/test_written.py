@@ -115,5 +115,7 @@ def test_a_table_answer_is_right_by_its_kind_and_each_kind_has_its_own_parts() -
         assert {name for name in ("rules", "criteria", "steps") if graded[name]} == parts
         every = world.unrouted(prompt, of("open crash sum sum wait one"))
         assert 0 not in (every["steps"], every["criteria"])
+        silent = world.unrouted(prompt, of("open crash sum sum wait one"), silent=True)
+        assert (silent["criteria"] != 0) == (prompt == open_prompt)
         assert {name: every[name] for name in ("fresh", "calm", "no_plot")}.items() <= graded.items()
     assert routed.steps(["open", "sum", "sum", "crash", "wait"]) == pytest.approx(-0.1)
