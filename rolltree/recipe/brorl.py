@@ -18,12 +18,12 @@ from rolltree.varying import Knob
 class BroRl:
     """ProRL's training with groups 32 times as wide (512 rollouts where it had 16).
 
-    A step takes mass from right answers only through what it did not sample, and of that a wide group leaves little.
-    The rest is ProRLv2: the upper clip higher, prompts all right or all wrong replaced, advantages around the group's
-    mean over the step's deviation, truncated weights of trainer over sampler, and a KL whose reference is replaced now
-    and then (its weight, its form and the steps are reconstructed; beyond step 300 write `reset` on). Give few prompts
-    a step, or its rollouts fit no budget. Its evidence is a bandit of 300 answers, 3 of them right, with the recipe's
-    filter and credit: two steps of 128 rollouts against 16 steps of 16.
+    A step takes mass from right answers only through what it did not sample, and of that a wide group leaves little (a
+    property test). The rest is ProRLv2: the upper clip higher, prompts all right or all wrong replaced, advantages
+    around the group's mean over the step's deviation, truncated weights of trainer over sampler, and a KL whose
+    reference is replaced now and then (its weight, its form and the steps are reconstructed; beyond step 300 write
+    `reset` on). Give few prompts a step, or its rollouts fit no budget. Its evidence is a bandit of 300 answers, 3 of
+    them right, with the recipe's filter and credit: two steps of 128 rollouts against 16 steps of 16.
     """
 
     card: ClassVar[Card] = Card(
