@@ -25,14 +25,14 @@ class A2fm:
     at once. Where it differs: what a mode's template asks beside its tag is that tools are called in the last alone;
     routing is not fine-tuned first (the expert's play of `tagged:calculator` is a corpus); the judge is the task's
     verifier. Without such a start no rollout begins with a tag and none earns anything, so the evidence is an exact
-    bandit over the three.
+    bandit over the three, against a fixed cost of 0.2 for whatever is not at once.
     """
 
     card: ClassVar[Card] = Card(
         "a2fm", "Adaptive policy optimisation of modes", "2510.12838", 2025,
         "right answers 45.2 % cheaper than by reasoning alone; 50.2 to 58.6 % answered at once for 0.9 points",
         ("control", "filter"), "grpo",
-        Evidence("free rollouts that choose the cheapest mode which solves", "the same arms paid by outcome alone",
+        Evidence("free rollouts that choose the cheapest mode which solves", "the same arms at a fixed cost",
                  "higher", 0.05, seeds=5, check="studies.exact.modes:a2fm"),
         task="tagged:calculator", counter=Counter("reward/reshaped"),
     )  # fmt: skip

@@ -20,15 +20,14 @@ class AdaptivePixel:
     The paper's tool crops images and its arms are 4, 4 and 8 rollouts after fine-tuning on both kinds of traces; here
     any tool of a task will do. It does not print its coefficients, so those of the reward are reconstructed, as are the
     margin between the arms and that each arm is compared within itself. A model that does not heed what an arm is told
-    earns no obedience and tells nothing. The evidence is an exact bandit, where a fixed cost of 0.2 a call does as
-    well.
+    earns no obedience and tells nothing. The evidence is an exact bandit, against a fixed cost of 0.2 a call.
     """
 
     card: ClassVar[Card] = Card(
         "adaptive_pixel", "Rollout-guided use of a tool", "2510.01681", 2025,
         "73.4 % on HR-Bench 4K with the tool in 20.1 % of the answers, 66.5 % fewer than before",
         ("control", "filter"), "grpo",
-        Evidence("free rollouts that use the tool where it helps and only there", "the same arms paid by outcome alone",
+        Evidence("free rollouts that use the tool where it helps and only there", "the same arms at a fixed cost",
                  "higher", 0.05, seeds=5, check="studies.exact.modes:adaptive_pixel"),
         task="calculator", counter=Counter("reward/reshaped"),
     )  # fmt: skip

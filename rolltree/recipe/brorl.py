@@ -18,19 +18,20 @@ from rolltree.varying import Knob
 class BroRl:
     """ProRL's training with groups 32 times as wide (512 rollouts where it had 16).
 
-    A step takes mass from right answers only through what it did not sample, and of that a wide group leaves little.
-    The rest is ProRLv2: the upper clip higher, prompts all right or all wrong replaced, advantages around the group's
-    mean over the step's deviation, truncated weights of trainer over sampler, and a KL whose reference is replaced now
-    and then (its weight, its form and the steps are reconstructed; beyond step 300 write `reset` on). Give few prompts
-    a step, or its rollouts fit no budget.
+    A step takes mass from right answers only through what it did not sample, and of that a wide group leaves little (a
+    property test). The rest is ProRLv2: the upper clip higher, prompts all right or all wrong replaced, advantages
+    around the group's mean over the step's deviation, truncated weights of trainer over sampler, and a KL whose
+    reference is replaced now and then (its weight, its form and the steps are reconstructed; beyond step 300 write
+    `reset` on). Give few prompts a step, or its rollouts fit no budget. Its evidence is a bandit of 300 answers, 3 of
+    them right, with the recipe's filter and credit: two steps of 128 rollouts against 16 steps of 16.
     """
 
     card: ClassVar[Card] = Card(
         "brorl", "Broadened exploration", "2510.01180", 2025,
         "a 1.5B model that stood still after 3,000 steps goes on to learn, at nearly twice the throughput",
         ("control", "credit", "objective"), "dapo",
-        Evidence("share of steps that take mass from right answers", "4 rollouts of a prompt", "lower", 0.02, seeds=5,
-                 check="studies.exact.broad:brorl"),
+        Evidence("mass of right answers after as many rollouts, each width at its best rate", "groups of 16", "higher",
+                 0.02, seeds=5, check="studies.exact.broad:brorl"),
         counter=Counter("rollout/group_size", rest=16.0),
     )  # fmt: skip
     group: int = 128

@@ -19,13 +19,14 @@ CLAIM = "pass@k of hard problems rises without more inference at convergence (Qw
 class DarsRecipe:
     """Group-centred rewards whose hard prompts get more rollouts, in the sum over all samples (divided by a constant).
 
-    Prompts all right or all wrong after both rounds are dropped, as released.
+    Prompts all right or all wrong after both rounds are dropped, as released. That Σ|A| of hard prompts rises is how
+    widths are chosen (a property test), so its evidence asks what simulated prompts learn from it.
     """
 
     card: ClassVar[Card] = Card(
         "dars", "Difficulty-adaptive rollout sampling", "2508.13755", 2025, CLAIM, ("control", "credit", "objective"),
         "dr_grpo",
-        Evidence("share of Σ|A| on prompts below 1/4, equal rollouts", "uniform width", "higher", 0.02, seeds=5,
+        Evidence("pass@128 of all prompts after training on as many rollouts", "uniform width", "higher", 0.02, seeds=5,
                  check="studies.prompts.checks:dars"),
         counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip

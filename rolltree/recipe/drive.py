@@ -19,14 +19,15 @@ class DriveRecipe:
     Where it differs: the pool is the first prompts of the stream, where the paper's is of even difficulty (give a task
     that is, as `mixed:NAME`); rollouts are as long in both stages, where the paper's grow longer; the paper's first
     step, fine-tuning on distilled answers, is another program's. Few prompts with many rollouts are soon known by
-    heart: judge it on held-out items.
+    heart: judge it on held-out items. Its evidence is on simulated prompts that do not help one another: there the
+    hardest are paid for with all others.
     """
 
     card: ClassVar[Card] = Card(
         "drive", "Data curation in two stages", "2511.06307", 2025,
         "weekly Codeforces contests from pass@1 0.115 to 0.182 (+58 %) over supervised fine-tuning (Qwen2.5-32B)",
         ("control",), "grpo",
-        Evidence("pass rate of the hardest quarter at equal rollouts", "the broad stage alone", "higher", 0.02,
+        Evidence("pass rate of all prompts after training on as many rollouts", "the broad stage alone", "higher", 0.02,
                  seeds=5, check="studies.prompts.checks:drive"),
         counter=Counter("budget/arm/measured"),
     )  # fmt: skip

@@ -23,16 +23,16 @@ class Fapo:
     negative once clean ones outnumber errors, without a schedule. The judge is the part of the verdict that checks the
     steps (`arithmetic` has it); with `judge="likelihood"` it is a frozen copy of the first policy that looks for the
     first unlikely step of right answers, where the paper asks a generative reward model. No metric of a run says how
-    clean right answers are, so the evidence is the bandit of its card: clean 0.1, flawed 0.2, wrong 0.7 at the start. A
-    judge of one's own learns by `--reward first_error` from rows whose answer is the first wrong step.
+    clean right answers are, so the evidence is a bandit: clean 0.1, flawed 0.2, wrong 0.7 at the start, and a baseline
+    that sees the same flaws and calls them wrong. A judge of one's own learns by `--reward first_error` from rows whose
+    answer is the first wrong step.
     """
 
     card: ClassVar[Card] = Card(
         "fapo", "Flawed-aware policy optimisation", "FAPO", 2025,
         "more answers right for the right reasons at no more tokens", ("filter", "credit"), "grpo",
-        Evidence(
-            "clean share", "grpo on the outcome alone", "higher", 0.1, seeds=5, check="studies.exact.bandit:fapo"
-        ),
+        Evidence("clean share", "grpo that calls flawed answers wrong", "higher", 0.1, seeds=5,
+                 check="studies.exact.bandit:fapo"),
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

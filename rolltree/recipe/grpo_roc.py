@@ -18,17 +18,17 @@ class GrpoRoc:
     """Twice as many rollouts as are trained on; of the right ones those with fewest tool errors and format faults stay.
 
     Nothing is penalised in the reward, so there is nothing to hack; advantages are those of the kept group. The
-    paper's staged lengths and its judge service are not part of the recipe. The format part of the penalty is 1 − the
-    score `format` (reconstructed); the released one is 1 for a missing answer tag, else
-    min((answers − 1) / turns, 1).
+    evidence is a bandit, whose baseline knows the penalties too and takes half of them off its reward. The paper's
+    staged lengths and its judge service are not part of the recipe. The format part of the penalty is 1 − the score
+    `format` (reconstructed); the released one is 1 for a missing answer tag, else min((answers − 1) / turns, 1).
     """
 
     card: ClassVar[Card] = Card(
         "grpo_roc", "Resample on correct", "2508.20722", 2025,
         "80.6 on AIME 2024 with 14B in 510 steps, with shorter answers than much larger models",
         ("generate", "filter"), "dapo",
-        Evidence("mean penalty of the right rollouts kept", "as many at random", "lower", 0.05, seeds=5,
-                 check="studies.prompts.checks:grpo_roc"),
+        Evidence("right answers after training, times how clean they are", "as many at random, penalised",
+                 "higher", 0.02, seeds=5, check="studies.exact.clean:grpo_roc"),
         counter=Counter("rollout/dropped/enough cleaner rollouts of its kind"),
     )  # fmt: skip
     group: int = 32

@@ -33,14 +33,15 @@ class SlideForge:
     left out; the released trainer leaves episodes out too and rewards one call, −2 where it cannot be read and −1 where
     it fails, which a task's verifier may say. A component that breaks is a failed rollout here and 0 for a whole batch
     there. Rewards of single edits as change of quality (`rolltree.filter.rewards.delta`) sum to the last quality less
-    the first; the bonus for each call (0.01, −0.02, 0.1 for the last) goes with the environment.
+    the first; the bonus for each call (0.01, −0.02, 0.1 for the last) goes with the environment. The evidence is a
+    writer of six words and an exact reader, who is paid for with all words and measures with the brief's own covered.
     """
 
     card: ClassVar[Card] = Card(
         "slideforge", "Inverse specification rewards", "SlideForge", 2026,
         "a 7B model reaches 91.2 % of its teacher's quality, 33.1 % above its start", ("generate", "filter"), "grpo",
-        Evidence("brief read back by an exact reader", "the five parts that do not read it back", "higher", 0.05,
-                 seeds=5, check="studies.exact.slides:slideforge"),
+        Evidence("brief read back with its names covered", "the better of the brief alone and the five other parts",
+                 "higher", 0.05, seeds=5, check="studies.exact.slides:slideforge"),
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

@@ -18,15 +18,16 @@ class StagentRecipe:
 
     This is the choice of prompts for its last stage. The funnel of queries, the difficulty gauge and fine-tuning on
     what is certain come before any rollout of RL and are not part of it; nor are the rubric's judge with its veto, for
-    which any graded reward stands.
+    which any graded reward stands. Its evidence counts the rollouts that measure: in simulation the share of groups
+    with variance is higher, and there are fewer of them for each rollout drawn.
     """
 
     card: ClassVar[Card] = Card(
         "stagent", "Selection by mean and variance", "2512.24957", 2025,
         "prompts chosen by mean reward × reward variance train an agentic planner where most queries teach nothing",
         ("control", "filter"), "grpo",
-        Evidence("share of groups with variance", "uniform choice from the same pool", "higher", 0.05, seeds=5,
-                 check="studies.prompts.checks:stagent"),
+        Evidence("groups with variance per 1,000 rollouts, measuring ones counted", "uniform choice from the same pool",
+                 "higher", 5.0, seeds=5, check="studies.prompts.checks:stagent"),
         counter=Counter("budget/arm/measured"),
     )  # fmt: skip
     group: int = 8

@@ -19,13 +19,15 @@ class Ttrl:
     More rollouts vote than are trained on, which are the first `samples`. It is what tree methods without labels
     (ETTRL, ECHO) are to be held against, at as many votes. Where the majority is wrong, training makes it certain;
     `reward/vote_wrong` says how often it is, `solved` and `true_reward` report the truth. The evidence is tabular: it
-    says what majorities teach where most of them are right, and nothing of a language model.
+    says whether training knows more than one vote of the same rollouts would have said, and nothing of a language
+    model, in which one question's labels teach another.
     """
 
     card: ClassVar[Card] = Card(
         "ttrl", "Test-time reinforcement learning", "2504.16084", 2025,
         "AIME 2024 pass@1 of Qwen2.5-Math-7B up by about 211 % without a label", ("filter", "control"), "grpo",
-        Evidence("pass@1 after training", "pass@1 before", "higher", 0.02, seeds=5, check="studies.exact.votes:ttrl"),
+        Evidence("right answers after training on majorities", "one vote of as many rollouts before training",
+                 "higher", 0.02, seeds=5, check="studies.exact.votes:ttrl"),
         task="arithmetic",
         counter=Counter("reward/vote_share"),
     )  # fmt: skip

@@ -13,7 +13,9 @@ import numpy as np
 from rolltree.credit.advantage import Credit
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.registry import load_credit
+from rolltree.filter.overlong import Shaper
 from rolltree.lab.claim import Measured
+from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Node, Tree
 from rolltree.tree.table import Floats, table
 
@@ -28,9 +30,10 @@ def softmax(logits: Floats) -> Floats:
 
 
 def train(
-    credit: Credit, start: Floats, judge: Judge, *, group: int = 8, steps: int = 200, rate: float = 1.0, seed: int = 0
-) -> list[Floats]:
-    """The policies (prompts, answers) before each step and after the last."""
+    credit: Credit, start: Floats, judge: Judge, *, group: int = 8, steps: int = 200, rate: float = 1.0, seed: int = 0,
+    shapers: Sequence[Shaper] = (),
+) -> list[Floats]:  # fmt: skip
+    """The policies (prompts, answers) before each step and after the last; `shapers` see each group before credit."""
     rng = np.random.default_rng(seed)
     logits = np.array(start, np.float64)
     out = [softmax(logits)]
@@ -42,6 +45,8 @@ def train(
             for answer in rng.choice(len(row), group, p=row):
                 leaf = tree.extend(0, [int(answer)], status="done")
                 judge(leaf, int(answer))
+            for shaper in shapers:
+                shaper(tree, 1)
             trees.append(tree)
         view = table(trees)
         advantage = credit(view)
@@ -58,32 +63,32 @@ def train(
 
 
 def fapo(seed: int) -> Measured:
-    """Share of clean answers after training with FAPO against the outcome alone (clean 0.1, flawed 0.2, wrong 0.7).
+    """Share of clean answers after training with FAPO against a reward that sees the same flaws and calls them wrong.
 
-    Answers of 16 prompts are clean, flawed (right, by wrong steps) or wrong. The curves are the clean share step by
-    step, and that of a reward which calls flawed answers wrong from the start.
+    Answers of 16 prompts are clean 0.1, flawed (right, by wrong steps) 0.2 or wrong 0.7 at the start. The curves are
+    the clean share step by step, and that of the outcome alone, which sees no flaw.
     """
     start = np.tile(np.log([0.1, 0.2, 0.7]), (16, 1))
+    halved = 0
 
-    def graded(flawed: float) -> Judge:
+    def graded(flawed: float, *, counts: bool = False) -> Judge:
         def judge(leaf: Node, answer: int) -> None:
+            nonlocal halved
             leaf.scores.update(reward=(1.0, flawed, 0.0)[answer], flawed=float(answer == 1))
-            marked[flawed] += answer == 1
+            halved += counts and answer == 1
 
         return judge
 
-    marked = dict.fromkeys((1.0, 0.0), 0)
-
     arms: dict[str, tuple[Credit, Judge]] = {
-        "FAPO": (load_credit("flawed_positive", penalty=0.5), graded(1.0)),
-        "outcome alone": (load_credit("grpo"), graded(1.0)),
+        "FAPO": (load_recipe("fapo").build().credit, graded(1.0, counts=True)),
         "flawed is wrong": (load_credit("grpo"), graded(0.0)),
+        "outcome alone": (load_credit("grpo"), graded(1.0)),
     }
-    clean, acted = dict[str, list[float]](), dict[str, float]()
+    clean = dict[str, list[float]]()
     for name, (credit, judge) in arms.items():
         clean[name] = [float(policy[:, 0].mean()) for policy in train(credit, start, judge, rate=0.1, seed=seed)]
-        acted = acted or {"flawed answers that were worth less": float(marked[1.0])}
-    return Measured(clean["FAPO"][-1], clean["outcome alone"][-1], {n: _curve(c) for n, c in clean.items()}, acted)
+    acted = {"flawed answers that were worth half": float(halved)}
+    return Measured(clean["FAPO"][-1], clean["flawed is wrong"][-1], {n: _curve(c) for n, c in clean.items()}, acted)
 
 
 def _curve(values: Sequence[float]) -> tuple[list[float], list[float]]:

@@ -9,10 +9,10 @@ import numpy as np
 
 from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE, THOUGHT
 from rolltree.credit.advantage import Credit
-from rolltree.credit.registry import load_credit
-from rolltree.filter.modes import Adaptive, Necessity, calls
+from rolltree.filter.modes import calls
 from rolltree.filter.overlong import Shaper
 from rolltree.lab.claim import Measured
+from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
@@ -22,25 +22,27 @@ KINDS = ((0.9, 0.1), (0.3, 0.8), (0.8, 0.8))
 DIFFICULTY = tuple((alone, (1 + alone) / 2, 0.95) for alone in (0.05, 0.3, 0.6, 0.95))
 """Answers at once that work ever more often, thought that errs half as much, and a tool that nearly always works."""
 
+BY_REWARD = "by reward: own, at a fixed cost, outcome alone"
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Every call costs the same: what does as well here, where its price is known."""
+    """Every call costs the same, and so does thought: the plain way to say that neither is free."""
 
-    cost: float
+    cost: float = 0.2
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """Take it off; `limit` is not used."""
         for leaf in tree.leaves():
-            leaf.scores["reward"] -= self.cost * (calls(tree, leaf) > 0)
+            leaf.scores["reward"] -= self.cost * (calls(tree, leaf) > 0 or leaf.scores.get("mode", 0.0) > 0)
 
 
 def trained(
     seed: int, kinds: Sequence[tuple[float, float]], shape: Shaper | None, credit: Credit
 ) -> tuple[list[float], int]:
-    """Chance to call, by kind of question, after training on one prompt of each kind a step, and groups whose forced
-    arms showed that the tool helps or harms."""
-    rng, logit, told = np.random.default_rng([101, seed]), np.zeros(len(kinds)), 0
+    """Chance to call, by kind of question, after training on one prompt of each kind a step, and free rollouts that
+    were paid for leaving a tool that makes no difference."""
+    rng, logit, paid = np.random.default_rng([101, seed]), np.zeros(len(kinds)), 0
     for _ in range(STEPS):
         chance = 1 / (1 + np.exp(-logit))
         for kind, (with_tool, without) in enumerate(kinds):
@@ -55,17 +57,20 @@ def trained(
                 called.append(call)
             if shape is not None:
                 shape(tree, 48)
-                told += tree.root.scores["tools_help"] != 0
+                if tree.root.scores.get("tools_help") == 0:
+                    free = zip(tree.leaves()[-FREELY:], called[-FREELY:], strict=True)
+                    paid += sum(leaf.scores["outcome"] > 0 and not call for leaf, call in free)
             value = credit(table([tree])).leaf
             assert value is not None
             free = zip(value[-FREELY:].tolist(), called[-FREELY:], strict=True)
             push = [v * (call - chance[kind]) for v, call in free]
             logit[kind] += RATE / FREELY * sum(push)
-    return (1 / (1 + np.exp(-logit))).tolist(), told
+    return (1 / (1 + np.exp(-logit))).tolist(), paid
 
 
 def routed(seed: int, shape: Shaper | None, credit: Credit) -> tuple[list[float], int]:
-    """Chance of an answer at once, by kind of question, after training the tag on the free rollouts; shaped leaves."""
+    """Chance of an answer at once, by kind of question, after training the tag on the free rollouts, and rollouts
+    that earned less because answers at once succeed."""
     rng, logits, shaped = np.random.default_rng([132, seed]), np.zeros((len(DIFFICULTY), 3)), 0
     forced = [(mode, tag) for tag, mode in enumerate((FORBIDDEN, THOUGHT, FORCED)) for _ in range(FORCE)]
     for _ in range(STEPS):
@@ -80,7 +85,8 @@ def routed(seed: int, shape: Shaper | None, credit: Credit) -> tuple[list[float]
                 here.scores = {"reward": float(rng.random() < works[tag]), MODE: mode, "mode": float(tag)}
             if shape is not None:
                 shape(tree, 48)
-                shaped += sum(leaf.scores["reward"] != leaf.scores["outcome"] for leaf in tree.leaves())
+                now = [leaf.scores for leaf in tree.leaves()]
+                shaped += sum(scores["reward"] < scores.get("outcome", scores["reward"]) for scores in now)
             value = credit(table([tree])).leaf
             assert value is not None
             for (_, tag), worth in list(zip(tags, value.tolist(), strict=True))[-FREELY:]:
@@ -89,16 +95,24 @@ def routed(seed: int, shape: Shaper | None, credit: Credit) -> tuple[list[float]
 
 
 def adaptive_pixel(seed: int) -> Measured:
-    """Chance to call where the tool helps and not to where it harms or does nothing, mean over the three kinds."""
-    ours, told = trained(seed, KINDS, Necessity(), load_credit("arm_relative"))
-    outcome, _ = trained(seed, KINDS, None, load_credit("arm_relative"))
-    right, alone = (float(np.mean([c[0], 1 - c[1], 1 - c[2]])) for c in (ours, outcome))
-    return Measured(right, alone, acted={"groups in which the tool helps or harms": float(told)})
+    """Chance to call where the tool helps and not to where it harms or does nothing, mean over the three kinds: rewards
+    by what forced arms show, against the same arms at a fixed cost of a call. The curve has the outcome alone too."""
+    parts = load_recipe("adaptive_pixel").build()
+    shapers = (parts.shapers[0], Cost(), None)
+    found = [trained(seed, KINDS, shape, parts.credit) for shape in shapers]
+    ours, priced, outcome = (float(np.mean([c[0], 1 - c[1], 1 - c[2]])) for c, _ in found)
+    acted = {"free rollouts paid for leaving a tool that makes no difference": float(found[0][1])}
+    return Measured(ours, priced, {BY_REWARD: ([0.0, 1.0, 2.0], [ours, priced, outcome])}, acted)
 
 
 def a2fm(seed: int) -> Measured:
-    """Chance of the mode that is right: at once where that works in .95, anything else in .05 and .3 of the cases."""
-    ours, shaped = routed(seed, Adaptive(tagged=True), load_credit("grpo"))
-    outcome, _ = routed(seed, None, load_credit("grpo"))
-    right, alone = (float(np.mean([1 - c[0], 1 - c[1], c[3]])) for c in (ours, outcome))
-    return Measured(right, alone, acted={"reward/reshaped": float(shaped)})
+    """Chance of the mode that is right: at once where that works in .95, anything else in .05 and .3 of the cases.
+
+    Rewards by how often answers at once succeed, against the same arms at a fixed cost of whatever is not at once; the
+    curve has the outcome alone too.
+    """
+    parts = load_recipe("a2fm").build()
+    found = [routed(seed, shape, parts.credit) for shape in (parts.shapers[0], Cost(), None)]
+    ours, priced, outcome = (float(np.mean([1 - c[0], 1 - c[1], c[3]])) for c, _ in found)
+    acted = {"reward/reshaped": float(found[0][1])}
+    return Measured(ours, priced, {BY_REWARD: ([0.0, 1.0, 2.0], [ours, priced, outcome])}, acted)

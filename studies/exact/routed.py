@@ -6,13 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rolltree.credit.registry import load_credit
-from rolltree.filter.methods.tablegpt_r1 import TABLES
-from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import RewardPart, Rewards
-from rolltree.filter.weights import weighed
 from rolltree.generate.judge.habits import StepsTaken
 from rolltree.lab.claim import Measured
+from rolltree.recipe.registry import load_recipe
 from studies.exact.written import Words, mean_of, shown, train
 
 EACH, PLACES = 3, 6
@@ -50,13 +46,13 @@ class Tables:
         said = iter(WORDS[w] for w in words)
         return number * float(all(call in said for call in NEEDED))
 
-    def parts(self, prompt: int, words: Words, *, injected: bool = True) -> Mapping[str, float]:
-        """The six parts: those of other kinds are 0; grades are noisy, and without criteria about gloss."""
+    def parts(self, prompt: int, words: Words) -> Mapping[str, float]:
+        """The six parts: those of other kinds are 0; grades are noisy."""
         kind, said = prompt // EACH, [WORDS[w] for w in words]
         runs = [tuple(said[i : i + 2]) for i in range(PLACES - 1)]
         return {
             "rules": self.truth(prompt, words) if kind != 1 else 0.0,
-            "criteria": self.grade(prompt, words, injected=injected) if kind == 1 else 0.0,
+            "criteria": self.grade(prompt, words, injected=True) if kind == 1 else 0.0,
             "steps": steps(said) if kind == 2 else 0.0,
             "fresh": len(set(runs)) / len(runs),
             "calm": 1 / max(said.count("wait"), 1),
@@ -64,16 +60,17 @@ class Tables:
         }
 
     def grade(self, prompt: int, words: Words, *, injected: bool) -> float:
-        """A noisy reading of what the prompt asks for, or of how well it sounds."""
+        """A noisy reading of what the prompt asks for, or without criteria of how well it sounds."""
         gloss = min(sum(WORDS[w] in GLOSS for w in words) / 3, 1.0)
         return (self.truth(prompt, words) if injected else gloss) + NOISE * float(self.rng.normal())
 
-    def averaged(self, prompt: int, words: Words, *, injected: bool) -> Mapping[str, float]:
-        """One reward for all: rules read the last word of every text, and a judge reads all of it, with criteria or not
-        where there are some."""
-        opened = prompt // EACH == 1
-        rules = float(words[-1] == self.right[prompt]) if opened else self.truth(prompt, words)
-        return {"rules": rules, "criteria": self.grade(prompt, words, injected=injected and opened)}
+    def unrouted(self, prompt: int, words: Words, *, silent: bool = False) -> Mapping[str, float]:
+        """The same six parts, each read off every text: rules look at its last word, a judge at all of it (with
+        criteria where there are some; otherwise for its sound, or `silent`), and calls are paid whatever was asked."""
+        kind, said = prompt // EACH, [WORDS[w] for w in words]
+        rules = float(words[-1] == self.right[prompt]) if kind == 1 else self.truth(prompt, words)
+        criteria = 0.0 if silent and kind != 1 else self.grade(prompt, words, injected=kind == 1)
+        return {**self.parts(prompt, words), "rules": rules, "criteria": criteria, "steps": steps(said)}
 
 
 def steps(said: list[str]) -> float:
@@ -87,33 +84,34 @@ def steps(said: list[str]) -> float:
 
 
 def tablegpt_r1(seed: int) -> Measured:
-    """Truth after training with a route for each kind against one average; other curves leave something out."""
-    both = Rewards((RewardPart("rules"), RewardPart("criteria")), "mean")
+    """Truth after training with a route for each kind, against the same parts, criteria and steps among them, read off
+    every text: the better of a judge that says something about every text and one that is silent without criteria.
+    The curves have all arms, by kind too."""
+    recipe = load_recipe("tablegpt_r1").build()
+    routes, left = recipe.shapers[0], 0
 
-    def arm(rewards: Rewards, *, injected: bool = True) -> tuple[list[float], list[float], float]:
+    def arm(*, route: bool = True, silent: bool = False) -> tuple[list[float], list[float]]:
         world = Tables(seed)
-        measured = world.averaged if rewards is both else world.parts
 
         def graded(prompt: int, words: Words) -> Mapping[str, float]:
-            return measured(prompt, words, injected=injected)
+            nonlocal left
+            parts = world.parts(prompt, words) if route else world.unrouted(prompt, words, silent=silent)
+            left += route and parts["steps"] != steps([WORDS[w] for w in words])
+            return parts
 
-        done = train(world.start, graded, (Composite(rewards),), load_credit("grpo"), mean_of(world.truth, seed),
-                     seed=seed)  # fmt: skip
+        done = train(world.start, graded, (routes,), recipe.credit, mean_of(world.truth, seed), seed=seed)
         kinds = [float(np.mean([mean_of(lambda _, t, p=p: world.truth(p, t), seed)(done.policy[p : p + 1])
                                 for p in range(k * EACH, (k + 1) * EACH)])) for k in range(3)]  # fmt: skip
-        return done.curve, kinds, done.reshaped
+        return done.curve, kinds
 
-    habits: dict[str, float] = dict.fromkeys(("fresh", "calm", "no_plot"), 0.0)
     arms = {
-        "routed": arm(TABLES),
-        "averaged": arm(both, injected=False),
-        "averaged, with criteria": arm(both),
-        "routed, without criteria": arm(TABLES, injected=False),
-        "routed, steps unpaid": arm(weighed(TABLES, {"steps": 0.0})),
-        "routed, habits free": arm(weighed(TABLES, habits)),
+        "routed": arm(),
+        "unrouted": arm(route=False),
+        "unrouted, silent without criteria": arm(route=False, silent=True),
     }
-    curves = shown({name: curve for name, (curve, _, _) in arms.items()})
+    curves = shown({name: curve for name, (curve, _) in arms.items()})
     for k, kind in enumerate(("verifiable", "open", "agentic")):
-        curves[f"{kind}, by arm"] = ([float(i) for i in range(len(arms))], [found[k] for _, found, _ in arms.values()])
-    own = arms["routed"]
-    return Measured(own[0][-1], arms["averaged"][0][-1], curves, {"reward/reshaped": own[2]})
+        curves[f"{kind}, by arm"] = ([float(i) for i in range(len(arms))], [found[k] for _, found in arms.values()])
+    acted = {"texts whose calls earned nothing, as none were asked for": float(left)}
+    ends = [curve[-1] for curve, _ in arms.values()]
+    return Measured(ends[0], max(ends[1:]), curves, acted)

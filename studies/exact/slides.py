@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, pairwise
 
 import numpy as np
 
-from rolltree.credit.registry import load_credit
+from rolltree.filter.overlong import Shaper
 from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import SLIDES, Rewards, brief_recovered
+from rolltree.filter.rewards import SLIDES, brief_recovered
 from rolltree.filter.weights import weighed
 from rolltree.lab.claim import Measured
+from rolltree.recipe.registry import load_recipe
+from rolltree.tree import Tree
 from rolltree.tree.table import Floats
 from studies.exact.written import Words, draw, mean_of, shown, train
 
@@ -96,24 +99,49 @@ def copied(policy: Floats, seed: int) -> float:
     return float(((words < CONTENT) | ((words >= READER) & (words < TONE))).mean())
 
 
+def covered(words: Words) -> Words:
+    """A deck whose names of topics and readers nobody can read: what is left must say it."""
+    return tuple(WORDS.index("so") if w < CONTENT or READER <= w < TONE else w for w in words)
+
+
+@dataclass
+class Compromises:
+    """Counts groups whose best deck is neither the best by the brief alone nor by all other parts."""
+
+    found: int = 0
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """Behind the shaper that made the reward; `limit` is not used."""
+        rest = [part for part in SLIDES.parts if part.name != "brief"]
+        scores = [leaf.scores for leaf in tree.leaves()]
+        brief, others = [s["brief"] for s in scores], [sum(p.weight * s[p.name] for p in rest) for s in scores]
+        best = max(range(len(scores)), key=lambda i: scores[i]["reward"])
+        self.found += brief[best] < max(brief) - 1e-9 and others[best] < max(others) - 1e-9
+
+
 def slideforge(seed: int) -> Measured:
-    """Brief read back after training on six parts, against the other five; and how much of decks is only names."""
-
-    def arm(rewards: Rewards) -> tuple[list[float], float, float]:
-        world = Briefs(seed)
-        start = np.zeros((BRIEFS, PLACES, len(WORDS)))
-        done = train(start, world.graded, (Composite(rewards),), load_credit("grpo"), mean_of(world.recovered, seed),
-                     seed=seed)  # fmt: skip
-        return done.curve, done.reshaped, copied(done.policy, seed)
-
+    """Brief read back with its names covered, which no part of the reward measures: the recipe's six parts against the
+    better of the brief alone and the five others alone. The curves have the brief with names, and how much of decks is
+    only names."""
+    own = load_recipe("slideforge").build()
     others = {part.name: 0.0 for part in SLIDES.parts if part.name != "brief"}
-    arms = {
-        "six parts": arm(SLIDES),
-        "without the brief": arm(weighed(SLIDES, {"brief": 0.0})),
-        "the brief alone": arm(weighed(SLIDES, others)),
-        "the brief and content": arm(weighed(SLIDES, {**others, "content": 2.0})),
+    arms: dict[str, tuple[Shaper, ...]] = {
+        "six parts": tuple(own.shapers),
+        "the brief alone": (Composite(weighed(SLIDES, others)),),
+        "without the brief": (Composite(weighed(SLIDES, {"brief": 0.0})),),
     }
-    curves = shown({name: curve for name, (curve, _, _) in arms.items()})
-    curves["share of names, by arm"] = ([float(i) for i in range(len(arms))], [names for _, _, names in arms.values()])
-    own = arms["six parts"]
-    return Measured(own[0][-1], arms["without the brief"][0][-1], curves, {"reward/reshaped": own[1]})
+    curves, read_back, names, met = dict[str, list[float]](), list[float](), list[float](), Compromises()
+    for name, shapers in arms.items():
+        world = Briefs(seed)
+        measured = mean_of(lambda brief, words, w=world: w.recovered(brief, covered(words)), seed)
+        watched = (*shapers, met) if name == "six parts" else shapers
+        start = np.zeros((BRIEFS, PLACES, len(WORDS)))
+        done = train(start, world.graded, watched, own.credit, measured, seed=seed)
+        curves[name] = done.curve
+        read_back.append(mean_of(world.recovered, seed)(done.policy))
+        names.append(copied(done.policy, seed))
+    by_arm = [float(i) for i in range(len(arms))]
+    known = {**shown(curves), "with names, by arm": (by_arm, read_back), "share of names, by arm": (by_arm, names)}
+    ends = [curve[-1] for curve in curves.values()]
+    acted = {"groups whose best deck neither the brief nor the rest would choose": float(met.found)}
+    return Measured(ends[0], max(ends[1:]), known, acted)

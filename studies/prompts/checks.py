@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from rolltree.control.methods.stagent import Stagent
 from rolltree.control.methods.v05 import V05, shrinkage
 from rolltree.control.methods.vade import Vade
 from rolltree.control.methods.xrpo import Xrpo
-from rolltree.control.plan import Control, Uniform
+from rolltree.control.plan import Control, Plan, Step, Uniform
 from rolltree.control.shuffled import Shuffled
 from rolltree.filter.methods.grpo_roc import Cleanest
 from rolltree.lab.claim import Measured
@@ -66,39 +68,62 @@ def vade(seed: int) -> Measured:
     return Measured(varied(ours), varied(even), acted=favoured(ours, even))
 
 
+def yielded(logs: Sequence[Log]) -> float:
+    """Groups with variance per 1,000 rollouts drawn, measuring ones included."""
+    return 1000 * sum(log.effective for log in logs) / sum(log.rollouts for log in logs)
+
+
 def stagent(seed: int) -> Measured:
-    """Share of groups with variance: mean × variance against uniform choice from the same pool of 400."""
+    """Groups with variance per 1,000 rollouts, those that measure counted: mean × variance against uniform choice from
+    the same pool of 400."""
     ours, even = chosen(Stagent(400, rollouts=8), seed), chosen(Shuffled(400), seed)
-    return Measured(varied(ours), varied(even), acted=favoured(ours, even))
+    shares = ([0.0, 1.0], [varied(ours), varied(even)])
+    return Measured(yielded(ours), yielded(even), {"share of groups with variance, by arm": shares},
+                    favoured(ours, even))  # fmt: skip
 
 
-def hardest_quarter(control: Control, seed: int, rollouts: int) -> tuple[float, list[Log]]:
-    """True pass rate of the prompts that were hardest at the start, once so many rollouts were drawn, and the steps."""
-    world = PromptWorld(200, seed=seed, mean=-1.5, spread=2.0, gain=0.1)
+def until(control: Control, world: PromptWorld, rollouts: int, width: int = 8) -> list[Log]:
+    """Steps of 16 prompts until so many rollouts are drawn."""
     history, state, spent, logs = History(), control.start(), 0, list[Log]()
     while spent < rollouts:
-        logs += run(control, world, 1, prompts=16, width=8, state=state, history=history, first=len(logs) + 1)
+        logs += run(control, world, 1, prompts=16, width=width, state=state, history=history, first=len(logs) + 1)
         spent += logs[-1].rollouts
-    return float(world.rates[np.argsort(world.begun)[:50]].mean()), logs
+    return logs
+
+
+def mostly_hard(seed: int) -> PromptWorld:
+    """200 prompts, of which half are solved less than one time in five."""
+    return PromptWorld(200, seed=seed, mean=-1.5, spread=2.0, gain=0.1)
+
+
+def hardest_quarter(world: PromptWorld) -> float:
+    """True pass rate of the 50 prompts that were hardest at the start."""
+    return float(world.rates[np.argsort(world.begun)[:50]].mean())
 
 
 def drive(seed: int) -> Measured:
-    """The hardest quarter after 40,000 rollouts: broad, then hard, against the broad stage alone."""
-    value, logs = hardest_quarter(Drive(200, (72, 50, 25), broad=60, each=8, hard=64), seed, 40_000)
+    """All prompts after 40,000 rollouts: broad, then hard, against the broad stage alone; the curve has what was bought
+    with it, the hardest quarter."""
+    ours, plain = mostly_hard(seed), mostly_hard(seed)
+    logs = until(Drive(200, (72, 50, 25), broad=60, each=8, hard=64), ours, 40_000)
+    until(Shuffled(200), plain, 40_000)
     # Only the sets of hard prompts are asked with a width of their own; measuring rollouts are not in a group.
     groups = [g for log in logs for g in grouped(log.delivered).values() if g[0].order.width is not None]
     taught = {"groups of hard sets with variance": float(sum(mixed(g) for g in groups))}
-    return Measured(value, hardest_quarter(Shuffled(200), seed, 40_000)[0], acted=taught)
+    hard = ([0.0, 1.0], [hardest_quarter(ours), hardest_quarter(plain)])
+    return Measured(float(ours.rates.mean()), float(plain.rates.mean()), {"hardest quarter, by arm": hard}, taught)
 
 
 def dart(seed: int) -> Measured:
     """The hardest quarter after 40,000 rollouts: DART's widths and rescues against the same width everywhere."""
-    value, logs = hardest_quarter(Dart(), seed, 40_000)
+    ours, plain = mostly_hard(seed), mostly_hard(seed)
+    logs = until(Dart(), ours, 40_000)
+    until(Shuffled(200), plain, 40_000)
     served = [d for log in logs for d in log.delivered]
     rescued = sum(d.order.arm == RESCUE for d in served)
     saved = sum(8 - d.n for d in served if d.order.arm != RESCUE)
     acted = {"rollouts saved": float(saved), "groups rescued": float(rescued)}
-    return Measured(value, hardest_quarter(Shuffled(200), seed, 40_000)[0], acted=acted)
+    return Measured(hardest_quarter(ours), hardest_quarter(plain), acted=acted)
 
 
 def hard_share(schedule: Schedule | None, seed: int, width: int = 8) -> tuple[float, float]:
@@ -110,11 +135,33 @@ def hard_share(schedule: Schedule | None, seed: int, width: int = 8) -> tuple[fl
     return hard / sum(masses.values()), log.rollouts / 2000
 
 
+def solvable(world: PromptWorld, tries: int = 128) -> float:
+    """Mean pass@k of all prompts, k the paper's 128."""
+    return float((1 - (1 - world.rates) ** tries).mean())
+
+
 def dars(seed: int) -> Measured:
-    """Σ|A| on hard prompts: even DARS against a uniform width of as many rollouts."""
-    value, used = hard_share("even", seed)
-    added = {"rollouts added to a prompt": used - 8}
-    return Measured(value, hard_share(None, seed, round(used))[0], acted=added)
+    """pass@128 of all prompts after 40,000 rollouts: even DARS against a uniform width of as many rollouts a step.
+
+    At the start some 31 % of single answers are right and 70 % of the prompts are solved within 128. The curves have
+    pass@1 of all prompts, and of those that began below 1/4.
+    """
+    ours, plain = (PromptWorld(200, seed=seed, mean=-2.5, spread=4.5, gain=0.5) for _ in range(2))
+    logs = until(Dars(), ours, 40_000)
+    until(Uniform(), plain, 40_000, round(sum(log.rollouts for log in logs) / (16 * len(logs))))
+    hard = ours.begun < np.log(1 / 3)
+    curves = {
+        "pass@1, by arm": ([0.0, 1.0], [float(w.rates.mean()) for w in (ours, plain)]),
+        "pass@1 of hard prompts, by arm": ([0.0, 1.0], [float(w.rates[hard].mean()) for w in (ours, plain)]),
+    }
+    acted = {"rollouts of groups wider than others of their step": float(sum(widened(log) for log in logs))}
+    return Measured(solvable(ours), solvable(plain), curves, acted)
+
+
+def widened(log: Log) -> int:
+    """Rollouts that groups of a step have above its narrowest."""
+    sizes = [sum(d.n for d in group) for group in grouped(log.delivered).values()]
+    return sum(sizes) - len(sizes) * min(sizes)
 
 
 def mean_error(control: Control, world: PromptWorld, width: int = 8) -> tuple[float, float, int]:
@@ -157,9 +204,36 @@ def worst_bin(control: Control, seed: int, steps: int = 100) -> tuple[float, int
     return float(world.rates[hardest].mean()), weighed
 
 
+@dataclass(frozen=True, slots=True)
+class MeanOne:
+    """A control whose prompt weights are divided by their mean over the step, so that none learns at a higher rate."""
+
+    inner: Control
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def start(self) -> object:
+        """The control's own."""
+        return self.inner.start()
+
+    def plan(self, step: Step, state: object) -> Plan:
+        """The control's rounds with other weights."""
+        plan, answer = self.inner.plan(step, state), None
+        while True:
+            try:
+                orders = next(plan) if answer is None else plan.send(answer)
+            except StopIteration:
+                return
+            assert isinstance(orders, Sequence)
+            weights = [order.marks.get("prompt_weight", 1.0) for order in orders]
+            answer = yield [
+                replace(order, marks={**order.marks, "prompt_weight": weight / float(np.mean(weights))})
+                for order, weight in zip(orders, weights, strict=True)
+            ]
+
+
 def prompt_gdro(seed: int) -> Measured:
-    """The worst bin after 100 steps: Prompt-GDRO against uniform weights."""
-    value, weighed = worst_bin(PromptGdro(), seed)
+    """The worst bin after 100 steps: Prompt-GDRO's weights, of mean 1 in every step, against uniform ones."""
+    value, weighed = worst_bin(MeanOne(PromptGdro()), seed)
     return Measured(value, worst_bin(Uniform(), seed)[0], acted={"prompts that weighed more": float(weighed)})
 
 
@@ -301,12 +375,6 @@ def kept_flaws(seed: int, rate: float = 0.4, groups: int = 200) -> tuple[float, 
     both = [np.array(x) for x in (kept, every)]
     flaws = [float(x[x[:, 0] > 0, 1].mean()) for x in both]
     return flaws[0], flaws[1], float(both[0][:, 0].mean()), float(both[1][:, 0].mean()), passed
-
-
-def grpo_roc(seed: int) -> Measured:
-    """Penalty of the right rollouts that teach, against keeping as many at random."""
-    ours, plain, _, _, passed = kept_flaws(seed)
-    return Measured(ours, plain, acted={"right rollouts passed over for cleaner ones": float(passed)})
 
 
 def guide(seed: int) -> Measured:

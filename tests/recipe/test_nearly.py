@@ -18,7 +18,6 @@ from rolltree.metrics.shape import masked
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import table
-from studies.exact.broad import falls
 from studies.prompts.world import PromptWorld, run
 
 
@@ -153,12 +152,25 @@ def test_stagent_takes_the_upper_frontier() -> None:
     assert all(d.n == 400 for d in measured)
 
 
+def _falls(rollouts: int, seed: int, trials: int = 200, answers: int = 300, right: int = 30) -> float:
+    """Share of steps z ← z + (0.1 / N) Σ r (e_a − p), r = ±1, in which the probability of a right answer falls."""
+    rng, count = np.random.default_rng([31, seed]), 0
+    for _ in range(trials):
+        z = rng.normal(0, 2, answers)
+        p = np.exp(z - z.max())
+        p /= p.sum()
+        signed = rng.multinomial(rollouts, p) * np.where(np.arange(answers) < right, 1.0, -1.0)
+        new = np.exp(z + 0.1 / rollouts * (signed - p * signed.sum()))
+        count += new[:right].sum() / new.sum() < p[:right].sum()
+    return count / trials
+
+
 def test_brorl_is_wide_and_what_it_counts_rests_at_the_usual_width() -> None:
     recipe = load_recipe("brorl")
     assert recipe.build().strategy.n == 128
     assert recipe.card.counter is not None
     assert (recipe.card.counter.metric, recipe.card.counter.rest) == ("rollout/group_size", 16.0)
     assert metric_of(recipe.card.counter.metric).name == "rollout/group_size"
-    few, many = (np.mean([falls(n, seed, 200) for seed in range(3)]) for n in (4, 64))
+    few, many = (np.mean([_falls(n, seed) for seed in range(3)]) for n in (4, 64))
     assert few > 0.05
     assert many < few / 2

@@ -5,7 +5,7 @@ import pytest
 from rolltree.lab.claim import EVIDENCE, claim_of, claims
 from rolltree.lab.entry import load_entry
 
-CHEAP = ("brorl", "dars", "dots", "grpo_roc", "guide", "remax", "scaler", "swarm", "v05")
+CHEAP = ("dars", "dots", "guide", "remax", "scaler", "v05")
 """Checks that take a second or less."""
 
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from rolltree.credit.registry import load_credit
+from rolltree.filter.groups import live_leaves
+from rolltree.filter.methods.grpo_roc import Cleanest
+from rolltree.filter.overlong import Shaper
+from rolltree.tree import Tree
+from studies.exact import clean
 from studies.exact.bandit import fapo, softmax, train
 
 
@@ -27,8 +33,29 @@ def test_one_step_of_a_bandit_is_the_sampled_policy_gradient() -> None:
     np.testing.assert_allclose(after, softmax(logits), atol=1e-12)
 
 
-def test_fapo_ends_cleaner_than_the_outcome_alone() -> None:
+def test_both_arms_of_fapo_see_the_flaws_and_one_halves_them() -> None:
     found = fapo(1)
-    assert found.value > found.baseline + 0.1
     assert set(found.curves) == {"FAPO", "outcome alone", "flawed is wrong"}
     assert all(y[0] == found.curves["FAPO"][1][0] for _, y in found.curves.values())
+    assert found.baseline == found.curves["flawed is wrong"][1][-1]
+    assert min(found.value, found.baseline) > found.curves["outcome alone"][1][-1] + 0.5
+    assert all(count > 0 for count in found.acted.values())
+
+
+def test_as_many_rollouts_teach_at_random_as_the_cleanest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clean, "STEPS", 3)
+    kept = dict[str, list[int]]()
+
+    def counted(name: str, shaper: Shaper) -> Shaper:
+        def shape(tree: Tree, limit: int) -> None:
+            shaper(tree, limit)
+            kept.setdefault(name, []).append(len(live_leaves(tree)))
+
+        return shape
+
+    random = clean.AtRandom(clean.KEPT, np.random.default_rng(0))
+    own = clean.Watched(Cleanest(clean.KEPT))
+    for name, shaper in (("own", own), ("random", random)):
+        clean.trained(0, counted(name, shaper))
+    assert set(kept["own"]) == set(kept["random"]) == {clean.KEPT}
+    assert own.passed > 0

@@ -9,7 +9,10 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.forkall import ForkAll
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from studies.exact import checks, judged, languages, play
+from rolltree.recipe.brorl import BroRl
+from rolltree.recipe.registry import load_recipe
+from rolltree.tree import Tree
+from studies.exact import broad, checks, judged, languages, modes, play, swarm, votes
 from studies.exact.checks import noise
 from studies.exact.languages import BAD, TOKENS, bad_rate, corpus, lost_at, mended, written
 from studies.exact.problem import solve
@@ -109,3 +112,68 @@ def test_masked_hints_are_not_unlearned() -> None:
     assert (pushes[0] >= 0).all()
     assert np.abs(pushes[0] - pushes[1]).max() > 0
     np.testing.assert_allclose(chain.success(np.zeros((1, 8, 10))), 1e-8)
+
+
+def test_wide_and_usual_groups_cost_as_many_rollouts_and_learn_from_variance_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = dict[int, int]()
+
+    def counted(logits, parts, group, rng):  # type: ignore[no-untyped-def]
+        drawn[group] = drawn.get(group, 0) + group
+        return original(logits, parts, group, rng)
+
+    original = broad.step
+    monkeypatch.setattr(broad, "step", counted)
+    for group in (BroRl().group, broad.USUAL):
+        broad.learned(group, 1.0, 0)
+    assert set(drawn.values()) == {broad.ROLLOUTS}
+    wrong = np.zeros((2, broad.ANSWERS))
+    wrong[:, broad.RIGHT + 1] = 100.0
+    push, seen = original(wrong, load_recipe("brorl").build(), 16, np.random.default_rng(0))
+    assert not push.any()
+    assert seen == 1
+
+
+def test_a_fixed_cost_is_told_to_calls_and_to_thought_alone() -> None:
+    tree = Tree("t", [0])
+    for mode in (0.0, 1.0):
+        tree.extend(0, [1], status="done", scores={"reward": 1.0, "mode": mode})
+    called = tree.extend(tree.extend(0, [1], status="done"), [2], role="env", status="done")
+    tree.extend(called, [3], status="done", scores={"reward": 1.0})
+    modes.Cost()(tree, 48)
+    assert [leaf.scores["reward"] for leaf in tree.leaves()] == pytest.approx([1.0, 0.8, 0.8])
+
+
+def test_what_the_arms_of_modes_count_rests_under_a_fixed_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modes, "STEPS", 5)
+    for name, run in (("a2fm", modes.routed), ("adaptive_pixel", lambda *a: modes.trained(a[0], modes.KINDS, *a[1:]))):
+        parts = load_recipe(name).build()
+        assert run(0, parts.shapers[0], parts.credit)[1] > 0
+        assert run(0, modes.Cost(), parts.credit)[1] == 0
+
+
+def test_nodes_that_read_their_past_are_a_swarm_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arms differ in whose groups stand in the other half: no foreign group is in either baseline."""
+    monkeypatch.setattr(swarm, "ROUNDS", 4)
+    found = {reads: swarm.trained(0, reads) for reads in ("others", "its past", "nothing")}
+    foreign = {reads: sum(node.foreign for node in nodes) for reads, nodes in found.items()}
+    assert foreign["others"] > 0
+    assert foreign["its past"] == foreign["nothing"] == 0
+    drawn = {reads: sum(node.drawn for node in nodes) for reads, nodes in found.items()}
+    full = swarm.NODES * swarm.ROUNDS * swarm.PER_ROUND * swarm.GROUP
+    assert drawn["nothing"] == full
+    assert full / 2 <= drawn["others"] < full
+    assert full / 2 <= drawn["its past"] < full
+
+
+def test_labels_that_say_nothing_cost_as_many_rollouts_and_are_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(votes, "STEPS", 2)
+    runs = [votes.trained(0, voted=voted) for voted in (True, False)]
+    assert runs[0][1] == runs[1][1] == 2 * votes.VOTES
+    assert runs[0][0] != runs[1][0]
+    tree = Tree("t", [0])
+    for answer in "aabc":
+        tree.extend(0, [1], status="done", scores={"reward": 0.0}, notes={"answer": answer})
+    votes.AnyAnswer(np.random.default_rng(0))(tree, 1)
+    assert len({leaf.notes["answer"] for leaf in tree.leaves() if leaf.scores["reward"]}) == 1

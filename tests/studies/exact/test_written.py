@@ -9,7 +9,8 @@ import pytest
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import RewardPart, Rewards, delta
+from rolltree.filter.rewards import SLIDES, RewardPart, Rewards, delta
+from rolltree.tree import Tree
 from studies.exact import rebuttal, replies, routed, slides
 from studies.exact.written import Words, train
 
@@ -39,6 +40,29 @@ def test_the_reader_finds_what_is_named_and_guesses_the_rest() -> None:
     assert found["num_slides"] == 3
     told = slides.read(ids(slides.WORDS, "grid grid port port chart |"))
     assert (told["topic"], told["audience"]) == ("energy trade", "managers")
+
+
+def test_a_covered_deck_is_read_by_its_content_alone() -> None:
+    told = slides.read(slides.covered(ids(slides.WORDS, "energy grid port port chart |")))
+    assert (told["topic"], told["audience"], told["num_slides"]) == ("energy trade", "managers", 2)
+    names = slides.covered(ids(slides.WORDS, "trade health managers trade health managers"))
+    assert names == slides.covered(ids(slides.WORDS, "energy cities experts cities energy experts"))
+
+
+def test_a_compromise_is_counted_where_both_rewards_would_choose_otherwise() -> None:
+    def group(*decks: tuple[float, float]) -> Tree:
+        tree = Tree("t", [0])
+        for brief, content in decks:
+            parts = dict.fromkeys((part.name for part in SLIDES.parts), 0.0) | {"brief": brief, "content": content}
+            tree.extend(0, [1], status="done", scores={"reward": 0.0, **parts})
+        Composite(SLIDES)(tree, 1)
+        return tree
+
+    met = slides.Compromises()
+    met(group((1.0, 0.0), (0.0, 1.0), (0.7, 0.7)), 1)
+    assert met.found == 1
+    met(group((1.0, 0.0), (0.0, 0.5)), 1)
+    assert met.found == 1
 
 
 def test_changes_of_quality_sum_to_the_last_less_the_first() -> None:
@@ -89,4 +113,9 @@ def test_a_table_answer_is_right_by_its_kind_and_each_kind_has_its_own_parts() -
     for prompt, parts in ((number, {"rules"}), (open_prompt, {"criteria"}), (agentic, {"rules", "steps"})):
         graded = world.parts(prompt, of(f"open crash sum sum wait {routed.NUMBERS[world.right[prompt]]}"))
         assert {name for name in ("rules", "criteria", "steps") if graded[name]} == parts
+        every = world.unrouted(prompt, of("open crash sum sum wait one"))
+        assert 0 not in (every["steps"], every["criteria"])
+        silent = world.unrouted(prompt, of("open crash sum sum wait one"), silent=True)
+        assert (silent["criteria"] != 0) == (prompt == open_prompt)
+        assert {name: every[name] for name in ("fresh", "calm", "no_plot")}.items() <= graded.items()
     assert routed.steps(["open", "sum", "sum", "crash", "wait"]) == pytest.approx(-0.1)
