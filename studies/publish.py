@@ -107,8 +107,8 @@ def compact(table: StoredTable) -> str:
         rows.append([label, *map(_short, cells), f"{sum(spent) / len(spent):.0f}"])
     return (
         f"**{table.plan.title}.** Held-out pass@1 in %, mean and 95 % interval over {_seeds(table)} "
-        f"seeds{_more(table)}; in brackets the difference to {_bases(table)} on the seeds both have, with an interval corrected over "
-        "all comparisons; the verdict where there is one, and runs that collapsed "
+        f"seeds{_more(table)}; in brackets the difference to {_bases(table)} on the seeds both have, with an interval "
+        "corrected over all comparisons; the verdict where there is one, and runs that collapsed "
         f"([whole table](docs/measured/tables.md#{table.plan.name})). {SCREEN}"
         + (f" {table.plan.note}" if table.plan.note else "") + "\n\n"
         + "\n".join("| " + " | ".join(row) + " |" for row in rows)

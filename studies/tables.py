@@ -93,7 +93,8 @@ TABLES: Mapping[str, TablePlan] = {
              *_named("tis", "icepop", "areal", "minpro", "m2po", "bapo", "vcpo")),
             STALE, factors=(1.0, 4.0),
             note="ppo-clip is GRPO as most trainers run it: its ratio is against the weights at the start of the "
-            "step, so it bounds what the updates of a step do and says nothing of how old the rollouts are.",
+            "step, so it bounds what the updates of a step do and says nothing of how old the rollouts are. areal is "
+            "made of four updates a step, also on stale32, where the calibration gives the others one.",
         ),
         TablePlan(
             "stale-parts", "What corrections of stale rollouts are made of",
@@ -125,8 +126,9 @@ TABLES: Mapping[str, TablePlan] = {
         TablePlan("trees-long", "Tree strategies over many turns, beside flat groups of as many rollouts", TREES,
                   ("long",), baseline_seeds=6),
         TablePlan("trees-noisy", "Tree strategies where tools fail, beside flat groups of as many rollouts", TREES,
-                  ("noisy",), note="The rows of portool wait to be made again: they are of a generator that gave up no "
-                  "path that had ended, so that short ones were likelier; it now keeps n - n_c of all candidates."),
+                  ("noisy",), note="portool has no row until its runs are made again: those that were here are of a "
+                  "generator that gave up no path that had ended, so that short ones were likelier; it keeps n - n_c "
+                  "of all candidates now."),
         TablePlan(
             "real", "Recipes on SmolLM2-135M-Instruct", _named("grpo", "rloo", "dr_grpo", "gspo", "dapo"), ("real",),
             seeds=6, baseline_seeds=6,
