@@ -80,7 +80,11 @@ class ForkAll:
             hand.prune(victim, why=f"{room} of {len(candidates)} candidates are kept", **numbers)
 
     async def review(self, hand: Hand, live: Sequence[Node]) -> Sequence[Node]:
-        """Prune to the width; pairs of siblings go before pairs of cousins, the later of a pair goes."""
+        """Prune to the width; pairs of siblings go before pairs of cousins, the later of a pair goes.
+
+        Cousins that ask the same stand at different places, so that a path never ends for what another one asks while
+        some path still has siblings: else all that live soon come from one.
+        """
         kept = list(live)
         alike = {(a.id, b.id): self.alike(hand, a, b) for a, b in combinations(kept, 2)}
         mates = {(a.id, b.id) for a, b in combinations(kept, 2) if came_from(hand.tree, a) is came_from(hand.tree, b)}
@@ -109,7 +113,7 @@ class ForkAll:
             return kept[0], {}
         first, second = max(
             combinations(kept, 2),
-            key=lambda p: ((p[0].id, p[1].id) in mates and alike[p[0].id, p[1].id] > 0, alike[p[0].id, p[1].id]),
+            key=lambda p: ((p[0].id, p[1].id) in mates, alike[p[0].id, p[1].id]),
         )
         return second, {"alike": alike[first.id, second.id], "sibling": first.id}
 

@@ -60,6 +60,24 @@ def test_pruning_the_like_searches_on_from_more_different_queries_than_pruning_b
     assert different["likeness"] > 0.9 > different["chance"]
 
 
+def test_paths_that_ask_the_same_at_different_places_all_go_on() -> None:
+    """While a path has siblings no other one ends for what it asks: every path that can go on has one that does."""
+
+    def either_way(prefix: tuple[int, ...]) -> list[float]:
+        row = asks(prefix)
+        return row if row[STOP] else [0.25 * (i in (0, 1, 20, 21)) for i in range(27)]
+
+    seen = 0
+    for tree in grown(ForkAll(like_look_ups, 20, 4, 2), policy=either_way):
+        turns = {n.id: sum(x.role == "env" for x in tree.path(n)) for n in tree}
+        for n in (n for n in tree if n.role == "env" and turns[n.id] == 1 and n.children):
+            second = [x for x in tree if x.role == "env" and turns[x.id] == 2 and n in tree.path(x)]
+            able = [x for x in second if x.children or x.status == "pruned"]
+            seen += bool(able)
+            assert not able or any(x.children for x in able)
+    assert seen > 40
+
+
 def test_the_frontier_never_exceeds_its_width_and_answers_are_never_pruned() -> None:
     for tree in grown(ForkAll(like_look_ups, 10, 3, 2), policy=None):
         went_on = [n for n in tree if n.role == "env" and n.children]
