@@ -17,7 +17,6 @@ import numpy as np
 
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward
 from rolltree.generate.judge.measured import Confidence, MeasuredJudge
 from rolltree.generate.judge.votes import Votes
@@ -38,6 +37,7 @@ from studies.questions import Questions
 LETTERS = Letters("abcdefgh?!|&")
 ASK, END, BAR, NOT = (LETTERS.alphabet.index(c) for c in "?!|&")
 ALONE, FOLLOWS = 0.3, 0.9
+BANKS = (EXPERIENCE, GUIDELINES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +166,15 @@ class Letter(RecordWriter):
 
 
 def tmas(seed: int) -> Found:
-    """Four rounds of four attempts over two banks against a majority of sixteen; the policy trusts what it is shown."""
+    """Four rounds of four attempts over two banks against the same without banks; the policy trusts what it sees.
+
+    Both arms have as many attempts and the same noisy judge: of a right and a wrong attempt the mean of its eight
+    words prefers the wrong one once in six, so what enters the experience may be wrong, and is believed.
+    """
     account = Budget()
-    forest = grown(banked(0.5), seed, items=150, engine=reader(trusts=True), account=account)
-    flat = grown(Independent(16), seed, items=150, engine=reader(trusts=True))
-    votes = float(np.mean([_majority(tree) for tree in flat]))
-    return Found(right(forest), votes, acted=counted("tmas", forest, account))
-
-
-def _majority(tree: Any) -> bool:
-    said = [leaf.notes["answer"] for leaf in tree.leaves()]
-    return max(said, key=said.count) == tree.notes["expected"]
+    shown = grown(banked(2.0), seed, items=150, engine=reader(trusts=True), account=account)
+    plain = grown(banked(2.0, hide=BANKS), seed, items=150, engine=reader(trusts=True))
+    return Found(right(shown), right(plain), acted=counted("tmas", shown, account))
 
 
 def backwards(knows: float = 0.8) -> TabularEngine:

@@ -37,7 +37,20 @@ from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.node import Array
 from rolltree.tree.table import table
-from studies.roles import ALONE, FOLLOWS, Echo, backwards, banked, grown, reader, repeated, right, waves, winner_right
+from studies.roles import (
+    ALONE,
+    BANKS,
+    FOLLOWS,
+    Echo,
+    backwards,
+    banked,
+    grown,
+    reader,
+    repeated,
+    right,
+    waves,
+    winner_right,
+)
 
 ITEM = Item("q", "ab", "x")
 
@@ -221,6 +234,21 @@ def test_banks_hold_what_they_say_and_a_judge_at_chance_makes_experience_harm() 
     assert later(0.0, ()) > later(0.0, ("experience",)) + 0.1
     chance = later(50.0, (), keep=-1e9), later(50.0, ("experience",), keep=-1e9)
     assert chance[0] < chance[1] - 0.05, "a judge that tells nothing lets errors in, and they are believed"
+
+
+def test_answers_of_all_rounds_count_and_both_arms_of_tmas_have_the_same_budget() -> None:
+    spent: list[Budget] = []
+    for hide in ((), BANKS):
+        spent.append(Budget())
+        forest = grown(banked(0.5, hide=hide), 0, 24, reader(trusts=True), account=spent[-1])
+        for tree in (t for t in forest if not is_side(t)):
+            grades: dict[str, float] = {}
+            for leaf in [n for t in forest if t.id.split("/")[0] == tree.id for n in t.leaves()]:
+                grades[leaf.notes["answer"]] = grades.get(leaf.notes["answer"], 0.0) + leaf.scores["value"]
+            assert tree.notes["answer"] == max(grades, key=lambda a: grades[a])
+    one, two = (account.spent for account in spent)
+    assert one.judge_calls == two.judge_calls == 24 * 4 * 4 * 8
+    assert one.by_role.get("experience", 0) > two.by_role.get("experience", 0) == 0
 
 
 def test_the_way_back_chooses_where_answers_tell_their_question_and_not_where_they_do_not() -> None:
