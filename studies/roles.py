@@ -17,7 +17,7 @@ import numpy as np
 
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.judge.backward import Backward
+from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence, MeasuredJudge
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.methods.best_judged import BestJudged
@@ -29,8 +29,9 @@ from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured as Found
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.waves import waves as waves_of
+from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Split, Verdict
-from rolltree.tree import Forest
+from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
 from studies.questions import Questions
 
@@ -177,8 +178,10 @@ def tmas(seed: int) -> Found:
     return Found(right(shown), right(plain), acted=counted("tmas", shown, account))
 
 
-def backwards(knows: float = 0.8) -> TabularEngine:
-    """A policy that answers as `reader` does, and after an answer names the letter it belongs to with `knows`."""
+def backwards(knows: float = 0.8, fits: int = 1) -> TabularEngine:
+    """A policy that answers as `reader` does, and after an answer names one of the `fits` questions it may belong to
+    with `knows`: with 2, a and b belong to both of their questions, and so do c and d, and so on.
+    """
     first = reader()
 
     def row(prefix: tuple[int, ...]) -> list[float]:
@@ -186,9 +189,10 @@ def backwards(knows: float = 0.8) -> TabularEngine:
             return [float(np.exp(x)) for x in first.row(prefix)]
         out = [0.0] * len(LETTERS.alphabet)
         if len(prefix) < 3:
-            said = prefix[0] if prefix else -1
+            said = prefix[0] // fits if prefix else -1
             for letter in range(8):
-                out[letter] = (knows if letter == said else (1 - knows) / 7) if knows > 1 / 8 else 1 / 8
+                mine, other = knows / fits, (1 - knows) / (8 - fits)
+                out[letter] = (mine if letter // fits == said else other) if knows > 1 / 8 else 1 / 8
         else:
             out[ASK] = 1.0
         return out
@@ -197,12 +201,21 @@ def backwards(knows: float = 0.8) -> TabularEngine:
 
 
 def st_raptor(seed: int) -> Found:
-    """The answer from which the question is found again, of four, against a random one of them."""
-    account = Budget()
-    forest = grown(BestJudged(4, Backward("{text}")), seed, items=200, engine=backwards(), account=account)
-    main = [tree for tree in forest if "/" not in tree.id]
-    drawn = float(np.mean([leaf.scores["reward"] for tree in main for leaf in tree.leaves()]))
-    return Found(right(forest), drawn, acted=counted("st_raptor", forest, account))
+    """The answer from which the question is found again, of eight, against the majority of sixteen: a reading is a call
+    as an attempt is. An answer leads back to two questions, so that a wrong one may score as well as the right one.
+    """
+    account, policy = Budget(), backwards(fits=2)
+    strategy = load_recipe("st_raptor", ask="{text}").build().strategy
+    assert isinstance(strategy, BestJudged)
+    forest = grown(strategy, seed, items=200, engine=policy, account=account)
+    votes = grown(Independent(2 * strategy.n), seed, items=200, engine=policy)
+    return Found(right(forest), float(np.mean([_majority(tree) for tree in votes])),
+                 acted=counted("st_raptor", forest, account))  # fmt: skip
+
+
+def _majority(tree: Tree) -> bool:
+    said = [leaf.notes["answer"] for leaf in tree.leaves()]
+    return max(said, key=said.count) == tree.notes["expected"]
 
 
 def repeated(forest: Forest) -> float:

@@ -262,6 +262,9 @@ def test_the_way_back_chooses_where_answers_tell_their_question_and_not_where_th
     assert known == (1.0, pytest.approx(1 - (1 - ALONE) ** 4, abs=0.17))
     assert blind[0] == 0.5
     assert blind[1] == pytest.approx(ALONE, abs=0.17)
+    two = [t for t in grown(BestJudged(8, Backward("{text}")), 1, 40, backwards(0.8, 2)) if not is_side(t)]
+    leaves = [leaf for tree in two for leaf in tree.leaves()]
+    assert 0.8 < auc(*zip(*graded(leaves), strict=True)) < 1.0, "a wrong answer leads to the question too"  # type: ignore[arg-type]
     with pytest.raises(JudgeError, match="and never"):
         Backward("{prompt}{text}")
     assert [alike("abc", other) for other in ("abc", "xyz")] == [1.0, 0.0]
