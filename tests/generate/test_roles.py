@@ -21,6 +21,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward, alike
 from rolltree.generate.judge.calibration import auc
 from rolltree.generate.judge.engine_judges import Likelihood, WrittenJudge
+from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import JudgeError, entries
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.judged import graded
@@ -29,6 +30,7 @@ from rolltree.generate.random import Stream
 from rolltree.generate.roles import RoleAnswer, is_side
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.setting import HandError
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.turns import play
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.waves import waves as waves_of
@@ -207,6 +209,24 @@ def test_a_tournament_of_a_policys_attempts_is_won_as_the_oracle_says() -> None:
     assert exact == pytest.approx(0.841, abs=1e-3)
     assert right(forest) == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 80) ** 0.5)
     assert all(sum("chosen" in leaf.scores for leaf in tree.leaves()) == 1 for tree in forest)
+
+
+@pytest.mark.parametrize(
+    ("two", "one", "votes"), [(waves(), waves(32, waves=1), (232, 248)),
+                              (waves(1, keep=1), BestJudged(2, Confidence()), (0, 0))],
+)  # fmt: skip
+def test_a_second_wave_is_held_against_as_many_attempts_at_once(
+    two: TreeStrategy, one: TreeStrategy, votes: tuple[int, int]
+) -> None:
+    spent: list[Budget] = []
+    for strategy in (two, one):
+        spent.append(Budget())
+        grown(strategy, 0, 5, reader(trusts=True), account=spent[-1])
+    ours, flat = (account.spent for account in spent)
+    assert ours.leaves == flat.leaves
+    assert ours.decoded == flat.decoded
+    assert (ours.judge_calls, flat.judge_calls) == (5 * votes[0], 5 * votes[1])
+    assert ours.by_role["again"] > flat.by_role.get("again", 0) == 0
 
 
 def last(forest: Forest) -> float:
