@@ -63,13 +63,14 @@ _ALL = (
         "goose", "Goose", "2604.02047", 2026,
         "a spine of copies with branches of adjacent tokens keeps more guesses than copies alone",
         ("generate",), _SPECULATE,
-        Evidence("tokens per request and pass", "copies of the own text", seeds=3, check="studies.speculation:goose"),
+        Evidence("tokens per request and pass", "a balanced tree or copies alone, as many guesses", seeds=3,
+                 check="studies.speculation:goose"),
     ),
     _system(
         "tlt", "TLT", "2511.16665", 2025,
         "a drafter trained on the rollouts while the engine is idle makes them 1.7 to 2.1 times faster",
         ("generate",), _SPECULATE,
-        Evidence("tokens per request and pass", "no guesses", seeds=3,
+        Evidence("tokens per request and pass", "as many guesses from earlier texts", seeds=3,
                  check="studies.speculation:tlt"),
     ),
     _system(
