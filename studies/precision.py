@@ -9,12 +9,13 @@ calibrated for the regime `fresh`. Finished runs are kept, so an interrupted cal
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ from rolltree.lab.trace import Trace, write_json
 from rolltree.lab.train_runner import TrainRunner
 from rolltree.metrics.log import read_metrics
 from rolltree.policy.load import load_model
-from rolltree.policy.precision import linear_weights, round_forward, rounded
+from rolltree.policy.precision import Precision, linear_weights, round_forward, rounded
 from rolltree.task.registry import load_task
 from studies.command import run_study
 
@@ -178,22 +179,25 @@ def made(arm: Arm, seed: int, settings: PrecisionSettings) -> PrecisionRow:
 def jet_rl(seed: int) -> Measured:
     """Held-out pass@1 after training with integers of four bits on both sides, or in the engine alone.
 
-    What is counted is what rounding moves in the trainer's forward pass, where the baseline rounds nothing.
+    What is counted is what rounding moves in the trainer's forward pass, where the baseline rounds nothing. Nothing is
+    found again here: whoever repeats a seed trains it.
     """
-    ours, theirs = (made(arm, seed, PrecisionSettings()) for arm in (BOTH, ENGINE_ALONE))
+    with tempfile.TemporaryDirectory() as folder:
+        settings = PrecisionSettings(cache=Path(folder))
+        ours, theirs = (made(arm, seed, settings) for arm in (BOTH, ENGINE_ALONE))
     return Measured(ours.last, theirs.last, acted={"weights rounded in training": moved(BOTH)})
 
 
 def moved(arm: Arm) -> float:
     """Weights that the trainer's rounding moves before the first step."""
-    how = str(dict(arm.knobs)["train.train_precision"])
+    how = cast(Precision, dict(arm.knobs)["train.train_precision"])
     if how == "full":
         return 0.0
     layers = linear_weights(load_model("nano").model).values()
     return sum(float((rounded(layer.weight, how) != layer.weight).float().sum()) for layer in layers)
 
 
-def mismatch(seed: int, trainer: str) -> float:
+def mismatch(seed: int, trainer: Precision) -> float:
     """Nats per token between what the engine samples with weights rounded to four bits and the trainer's log-probs."""
     torch.set_num_threads(1)
     loaded = load_model("nano")
