@@ -3,7 +3,8 @@
 An answer must hold three parts: a diagnosis, a plan and an assessment. An exact policy writes the parts that its prompt
 asks for, each with a chance that falls by `crowding` for every further part asked for at once, copies what it sees, and
 seldom writes what nobody asked for. The quality weighs the three parts .4, .3 and .3 (reconstructed). Where asking for
-several things at once costs nothing, the chain's whole gain is that somebody asked.
+several things at once costs nothing, the chain's whole gain is that somebody asked. A chain costs the tokens of several
+answers, so it is held against the vote of as many as its tokens buy.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.methods.stages import Stage, Staged
+from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
 from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
@@ -82,24 +84,36 @@ def writer(crowding: float) -> TabularEngine:
 
 
 def quality(
-    arm: Arm, crowding: float, seed: int, items: int = 300, account: Budget | None = None
+    arm: Arm, crowding: float, seed: int, items: int = 300, account: Budget | None = None, answers: int = 1
 ) -> tuple[float, float]:
-    """Mean quality of an answer, and tokens it cost over all roles."""
+    """Mean quality of the answer that is voted for, and tokens it cost over all roles and answers."""
     stages = (Stage("diagnoser", "A?"), Stage("planner", "{said}B?"), Stage("assessor", "{said}C?"))
-    strategy = Staged(stages if arm == "chain" else (), 1, stage_tokens=4)
+    strategy = Staged(stages if arm == "chain" else (), answers, stage_tokens=4)
     task, budget = Incident("ABC" if arm == "one role, asked for all" else ""), account or Budget()
     forest = asyncio.run(
         grow(strategy, writer(crowding), task, islice(task.items("test", seed), items), seed=seed, budget=budget)
     )
-    found = [n.scores["reward"] for tree in forest for n in tree if "reward" in n.scores]
+    chosen = [str(tree.notes["answer"]) for tree in forest if not is_side(tree)]
+    found = [sum(w for part, w in WEIGHTS.items() if part in answer) for answer in chosen]
     return float(np.mean(found)), (budget.spent.decoded + budget.spent.prefilled) / items
 
 
+def voted(crowding: float, seed: int, tokens: float, items: int = 300) -> tuple[float, float]:
+    """The vote of as many answers of one role that is asked for all as these tokens buy, and what they cost."""
+    found = quality("one role, asked for all", crowding, seed, items)
+    for answers in range(2, int(tokens)):
+        more = quality("one role, asked for all", crowding, seed, items, answers=answers)
+        if more[1] > tokens:
+            break
+        found = more
+    return found
+
+
 def chained(seed: int) -> Measured:
-    """The chain against one role that is asked for all, where further parts cost a tenth of the chance each."""
+    """The chain against the vote of one role asked for all, where further parts cost a tenth of the chance each."""
     account = Budget()
-    chain = quality("chain", 0.9, seed, account=account)[0]
-    return Measured(chain, quality("one role, asked for all", 0.9, seed)[0], acted=counted("myantfarm", (), account))
+    chain, tokens = quality("chain", 0.9, seed, account=account)
+    return Measured(chain, voted(0.9, seed, tokens)[0], acted=counted("myantfarm", (), account))
 
 
 @dataclass(frozen=True)
@@ -113,9 +127,13 @@ class IncidentsSettings:
 def main(settings: IncidentsSettings) -> None:
     """Quality and tokens by arm."""
     for crowding in settings.crowding:
+        tokens = 0.0
         for arm in ARMS:
             found, tokens = quality(arm, crowding, 0)
             print(f"crowding {crowding:.1f}  {arm:24s} quality {found:.3f}  tokens {tokens:.1f}")
+        # The chain is the last arm.
+        found, tokens = voted(crowding, 0, tokens)
+        print(f"crowding {crowding:.1f}  {'one role, vote':24s} quality {found:.3f}  tokens {tokens:.1f}")
 
 
 if __name__ == "__main__":

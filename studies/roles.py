@@ -8,7 +8,7 @@ wrong. `rolltree evidence rtv`, `sage`, `tmas` and `st_raptor` run these. Same s
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import comb
 from typing import Any
@@ -18,7 +18,6 @@ import numpy as np
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
-from rolltree.generate.judge.backward import Backward
 from rolltree.generate.judge.measured import Confidence, MeasuredJudge
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.methods.best_judged import BestJudged
@@ -30,14 +29,16 @@ from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured as Found
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.waves import waves as waves_of
+from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Split, Verdict
-from rolltree.tree import Forest
+from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
 from studies.questions import Questions
 
 LETTERS = Letters("abcdefgh?!|&")
 ASK, END, BAR, NOT = (LETTERS.alphabet.index(c) for c in "?!|&")
 ALONE, FOLLOWS = 0.3, 0.9
+BANKS = (EXPERIENCE, GUIDELINES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,9 @@ class Bare(Digests):
         return [type(e)(e.tree, e.node, e.text.rstrip("!")) for e in made]
 
 
+SHOWN = Bare(shown="{digest}|")
+
+
 def grown(strategy: TreeStrategy, seed: int, items: int = 200, engine: TabularEngine | None = None,
           account: Budget | None = None) -> Forest:  # fmt: skip
     """A forest of echo trees."""
@@ -124,28 +128,43 @@ def winner_right(p: float, q: float, votes: int, rounds: int) -> float:
 def waves(n: int = 16, votes: int = 8, q: float = 0.65, **knobs: Any) -> Waves:
     """Waves with a judge of known accuracy."""
     judge = Votes(MeasuredJudge(accuracy=q), votes, "shuffled")
-    return Waves(n, judge=judge, digests=Bare(shown="{digest}|"), **knobs)
+    return Waves(n, judge=judge, digests=SHOWN, **knobs)
+
+
+def _published(recipe: str, **knobs: Any) -> Waves:
+    """A recipe's own waves, with digests that letters can write."""
+    strategy = load_recipe(recipe, **knobs).build().strategy
+    assert isinstance(strategy, Waves)
+    return replace(strategy, digests=SHOWN)
 
 
 def rtv(seed: int) -> Found:
-    """A tournament of 16 by 8 votes of accuracy .65, against the exact chance that a right one wins (.841)."""
-    account = Budget()
-    forest = grown(waves(waves=1), seed, items=400, account=account)
-    return Found(right(forest), winner_right(ALONE, 0.65, 8, 4), acted=counted("rtv", forest, account))
+    """Two waves of 16 with tournaments between against one tournament of 32 (232 and 248 votes of accuracy .65).
+
+    The policy trusts what it is shown, so a wrong winner of the first wave misleads the second.
+    """
+    ours, account = _published("rtv", judge="measured"), Budget()
+    flat = replace(ours, n=2 * ours.n, waves=1)
+    forest = grown(ours, seed, items=200, engine=reader(trusts=True), account=account)
+    one = grown(flat, seed, items=200, engine=reader(trusts=True))
+    return Found(right(forest), right(one), acted=counted("rtv", forest, account))
 
 
 def sage(seed: int) -> Found:
-    """Second attempts with the first in sight, against first ones; exact: p·f + (1 − p)·p against p."""
-    strategy = Waves(1, keep=1, judge=Confidence(), digests=Bare(shown="{digest}|"))
+    """Second attempts with the first in sight against the more confident of two; exact: p·f + (1 − p)·p, 1 − (1 − p)².
+
+    Reading an attempt and choosing between two both tell right from wrong here, so what is compared is what a second
+    attempt makes of it.
+    """
     account = Budget()
-    forest = grown(strategy, seed, items=400, account=account)
-    first = float(np.mean([t.root.scores["first_wave"] for t in forest if "/" not in t.id]))
-    return Found(right(forest), first, acted=counted("sage", forest, account))
+    forest = grown(_published("sage"), seed, items=400, account=account)
+    two = grown(BestJudged(2, Confidence()), seed, items=400)
+    return Found(right(forest), right(two), acted=counted("sage", forest, account))
 
 
 def regressed(follows: float, seed: int, items: int = 400) -> dict[str, float]:
     """P(second wrong | first right) and P(second right | first wrong); exact: 1 − `follows`, and `ALONE`."""
-    strategy = Waves(1, keep=1, judge=Confidence(), digests=Bare(shown="{digest}|"))
+    strategy = Waves(1, keep=1, judge=Confidence(), digests=SHOWN)
     forest = grown(strategy, seed, items, reader(follows=follows))
     return waves_of(Rollouts(table([tree for tree in forest if "/" not in tree.id])))
 
@@ -166,21 +185,21 @@ class Letter(RecordWriter):
 
 
 def tmas(seed: int) -> Found:
-    """Four rounds of four attempts over two banks against a majority of sixteen; the policy trusts what it is shown."""
+    """Four rounds of four attempts over two banks against the same without banks; the policy trusts what it sees.
+
+    Both arms have as many attempts and the same noisy judge: of a right and a wrong attempt the mean of its eight
+    words prefers the wrong one once in six, so what enters the experience may be wrong, and is believed.
+    """
     account = Budget()
-    forest = grown(banked(0.5), seed, items=150, engine=reader(trusts=True), account=account)
-    flat = grown(Independent(16), seed, items=150, engine=reader(trusts=True))
-    votes = float(np.mean([_majority(tree) for tree in flat]))
-    return Found(right(forest), votes, acted=counted("tmas", forest, account))
+    shown = grown(banked(2.0), seed, items=150, engine=reader(trusts=True), account=account)
+    plain = grown(banked(2.0, hide=BANKS), seed, items=150, engine=reader(trusts=True))
+    return Found(right(shown), right(plain), acted=counted("tmas", shown, account))
 
 
-def _majority(tree: Any) -> bool:
-    said = [leaf.notes["answer"] for leaf in tree.leaves()]
-    return max(said, key=said.count) == tree.notes["expected"]
-
-
-def backwards(knows: float = 0.8) -> TabularEngine:
-    """A policy that answers as `reader` does, and after an answer names the letter it belongs to with `knows`."""
+def backwards(knows: float = 0.8, fits: int = 1) -> TabularEngine:
+    """A policy that answers as `reader` does, and after an answer names one of the `fits` questions it may belong to
+    with `knows`: with 2, a and b belong to both of their questions, and so do c and d, and so on.
+    """
     first = reader()
 
     def row(prefix: tuple[int, ...]) -> list[float]:
@@ -188,9 +207,10 @@ def backwards(knows: float = 0.8) -> TabularEngine:
             return [float(np.exp(x)) for x in first.row(prefix)]
         out = [0.0] * len(LETTERS.alphabet)
         if len(prefix) < 3:
-            said = prefix[0] if prefix else -1
+            said = prefix[0] // fits if prefix else -1
             for letter in range(8):
-                out[letter] = (knows if letter == said else (1 - knows) / 7) if knows > 1 / 8 else 1 / 8
+                mine, other = knows / fits, (1 - knows) / (8 - fits)
+                out[letter] = (mine if letter // fits == said else other) if knows > 1 / 8 else 1 / 8
         else:
             out[ASK] = 1.0
         return out
@@ -199,12 +219,21 @@ def backwards(knows: float = 0.8) -> TabularEngine:
 
 
 def st_raptor(seed: int) -> Found:
-    """The answer from which the question is found again, of four, against a random one of them."""
-    account = Budget()
-    forest = grown(BestJudged(4, Backward("{text}")), seed, items=200, engine=backwards(), account=account)
-    main = [tree for tree in forest if "/" not in tree.id]
-    drawn = float(np.mean([leaf.scores["reward"] for tree in main for leaf in tree.leaves()]))
-    return Found(right(forest), drawn, acted=counted("st_raptor", forest, account))
+    """The answer from which the question is found again, of eight, against the majority of sixteen: a reading is a call
+    as an attempt is. An answer leads back to two questions, so that a wrong one may score as well as the right one.
+    """
+    account, policy = Budget(), backwards(fits=2)
+    strategy = load_recipe("st_raptor", ask="{text}").build().strategy
+    assert isinstance(strategy, BestJudged)
+    forest = grown(strategy, seed, items=200, engine=policy, account=account)
+    votes = grown(Independent(2 * strategy.n), seed, items=200, engine=policy)
+    return Found(right(forest), float(np.mean([_majority(tree) for tree in votes])),
+                 acted=counted("st_raptor", forest, account))  # fmt: skip
+
+
+def _majority(tree: Tree) -> bool:
+    said = [leaf.notes["answer"] for leaf in tree.leaves()]
+    return max(said, key=said.count) == tree.notes["expected"]
 
 
 def repeated(forest: Forest) -> float:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
 from rolltree.engine.local import LocalEngine
+from rolltree.engine.local.speculate.shapes import Growth, GuessWidths, Space, Spine
 from rolltree.engine.local.speculate.spec import Speculation
 from rolltree.engine.local.speculate.speculator import SpeculationCounts
+from rolltree.engine.local.speculate.tree import DraftTree
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.lab.claim import Measured
 from rolltree.policy.load import load_model
@@ -24,9 +26,22 @@ from rolltree.task.registry import load_task
 PROMPTS, GROUP, ROUNDS, TOKENS = 2, 4, 4, 48
 
 
-async def _counted(how: str, seed: int) -> SpeculationCounts:
+@dataclass(frozen=True, slots=True)
+class WatchedSpine(Spine):
+    """The spine with branches, which tells of every tree whether it holds both copies and branches."""
+
+    mixed: list[bool] = field(default_factory=list[bool])
+
+    def grow(self, tree: DraftTree, space: Space) -> Growth:
+        """As it does."""
+        yield from Spine.grow(self, tree, space)
+        sure = [chance >= 1 for chance in tree.chances[1:]]
+        self.mixed.append(any(sure) and not all(sure))
+
+
+async def _counted(how: str | Speculation, seed: int) -> SpeculationCounts:
     loaded, task = load_model("nano"), load_task("arithmetic")
-    shape = Speculation.of(how)
+    shape = Speculation.of(how) if isinstance(how, str) else how
     assert shape is not None
     # It never rests: shapes are compared, and not the rule that leaves them out.
     engine = LocalEngine(loaded, speculate=replace(shape, least=0.0), seed=seed, lockstep=True)
@@ -44,7 +59,7 @@ async def _counted(how: str, seed: int) -> SpeculationCounts:
     return engine.speculation
 
 
-def counted(how: str, seed: int) -> SpeculationCounts:
+def counted(how: str | Speculation, seed: int) -> SpeculationCounts:
     """What came of the guesses of all rounds."""
     torch.set_num_threads(1)
     return asyncio.run(_counted(how, seed))
@@ -56,13 +71,21 @@ def delayed_trees(seed: int) -> Measured:
     return Measured(mine.per_row, theirs.per_row, acted={"right guesses": mine.accepted})
 
 
+BALANCED = Speculation("adjacent", GuessWidths((2, 2, 2, 2, 2)))
+"""A tree of the same adjacency with as many guesses at every place: 62, and the spine with its branches has 60."""
+
+
 def goose(seed: int) -> Measured:
-    """A spine of copies with branches, against copies alone."""
-    mine, theirs = counted("adjacent:spine", seed), counted("ngram", seed)
-    return Measured(mine.per_row, theirs.per_row, acted={"right guesses": mine.accepted})
+    """A spine of copies with branches, against the better of its two sources alone: a balanced tree of adjacency with
+    as many guesses, and copies as long as the budget.
+    """
+    spine = WatchedSpine()
+    mine = counted(Speculation("adjacent", spine), seed)
+    theirs = max(counted(how, seed).per_row for how in (BALANCED, f"ngram:{spine.budget}"))
+    return Measured(mine.per_row, theirs, acted={"trees of copies and branches": float(np.mean(spine.mixed))})
 
 
 def tlt(seed: int) -> Measured:
-    """Heads that learn between rounds, against no guesses."""
-    mine = counted("heads:2", seed)
-    return Measured(mine.per_row, 1.0, acted={"training steps": mine.trained, "right guesses": mine.accepted})
+    """Heads that learn between rounds, against chains of as many guesses from earlier texts, which learn nothing."""
+    mine, theirs = counted("heads:2", seed), counted("suffix:2", seed)
+    return Measured(mine.per_row, theirs.per_row, acted={"training steps": float(mine.trained)})

@@ -21,14 +21,16 @@ class CodeTreeRecipe:
     score of 0 to 5, are reconstructed. What the paper runs are tests; here it is the verifier, so ask it only where it
     may be asked. Answers are sampled, where the paper decodes greedily and differs by its strategies alone; a policy
     that lists none (`plan=""`) has `ways` first tries that differ by chance. A critic's words never stand in a prompt,
-    only scores. Breadth-first mode is left out.
+    only scores. Breadth-first mode is left out. Its evidence pays critic and thinker in both arms, and its baseline may
+    edit as well: what is asked is what leaving a strategy is worth.
     """
 
     card: ClassVar[Card] = Card(
         "codetree", "Agent-guided tree search", "2411.04329", 2024,
         "95.1 on HumanEval, 98.7 on MBPP and 43.0 on CodeContests (GPT-4o)", ("generate", "filter", "control"),
         "best_of_n",
-        Evidence("programs solved", "as many independent programs", check="studies.search.codetree:codetree", seeds=5),
+        Evidence("programs solved", "one program edited again and again, as many calls", least=0.02,
+                 check="studies.search.codetree:codetree", seeds=5),
         counter=Counter("rollout/group_size"),
     )  # fmt: skip
     generations: int = 20

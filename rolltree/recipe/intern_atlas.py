@@ -29,8 +29,8 @@ class InternAtlas:
         "intern_atlas", "Temporal tree search over a graph of methods", "Intern-Atlas", 2026,
         "strong agreement of evolution chains with those of experts (no number in the abstract)",
         ("generate", "control"), "grpo",
-        Evidence("planted chain found", "the same queue without an order of time",
-                 check="studies.search.lineage:chained", seeds=5),
+        Evidence("planted chain found, a tenth of the times wrong", "the same queue without an order of time",
+                 least=0.02, check="studies.search.lineage:chained", seeds=5),
         counter=Counter("rollout/pruned/not followed"),
     )  # fmt: skip
     expansions: int = 20

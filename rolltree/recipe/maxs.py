@@ -25,8 +25,8 @@ class Maxs:
         "maxs", "Meta-adaptive exploration", "2601.09259", 2026,
         "63.46 against 57.04 by trees of thoughts with a 65th of the tokens (MiMo-VL-7B, five sets)",
         ("generate", "control"), "best_of_n",
-        Evidence("steps off the trap", "foresight without the variance terms", check="studies.search.foresight:traps",
-                 seeds=5),
+        Evidence("steps off the trap", "foresight without the variance terms", least=0.02, seeds=10,
+                 check="studies.search.foresight:traps"),
         counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     answers: int = 1

@@ -17,14 +17,16 @@ class MyAntFarm:
     The study found 100 % of such answers actionable against 1.7 % of a single role's, with no variance at all, which
     suggests one scenario decoded greedily. What such a gap is due to is to be asked first: a single role that is asked
     for all that the three are asked for (`stages=""`, and the requirements in the prompt). Texts are the user's; only
-    the abstract was read, and the order of three is the paper's.
+    the abstract was read, and the order of three is the paper's. Its evidence has such a role answer as often as the
+    chain's tokens allow, and vote; every further part that is asked for at once costs it a tenth of the chance of each.
+    Where it costs nothing, the vote is ahead (`python -m studies.incidents`).
     """
 
     card: ClassVar[Card] = Card(
         "myantfarm", "A chain of diagnoser, planner and assessor", "MyAntFarm", 2025,
         "100 % against 1.7 % actionable recommendations in 348 trials, at equal latency", ("generate",), "best_of_n",
-        Evidence("quality of the chain", "a single role that is asked for the same", check="studies.incidents:chained",
-                 seeds=5),
+        Evidence("quality of the chain", "the vote of a single role that is asked for the same, as many tokens",
+                 least=0.02, check="studies.incidents:chained", seeds=5),
         counter=Counter("budget/role/diagnoser"),
     )  # fmt: skip
     diagnose: str = "{prompt}"

@@ -22,16 +22,17 @@ class Rtv:
     side tree of the same forest. Fresh attempts carry nothing over but text. The judge is the policy's own likelihood
     of the digest, which does not depend on the order; `judge="measured"` is one of a known accuracy. How many digests
     are kept is not published (2 is reconstructed), nor are byes and ties (one alone passes; chance among the tied). A
-    judge of likelihood says the same at every vote, so more votes help only judges that draw.
+    judge of likelihood says the same at every vote, so more votes help only judges that draw. Its evidence asks what
+    the second wave is worth; that the tournament chooses as often right as its closed form says is a test.
     """
 
     card: ClassVar[Card] = Card(
         "rtv", "Recursive tournament voting with refinement", "2604.16529", 2026,
         "SWE-Bench Verified 70.9 to 77.6 and Terminal-Bench 46.9 to 59.1 (Claude 4.5 Opus), 5 to 12 points by votes",
         ("generate", "filter"), "grpo",
-        Evidence("right answers chosen", "the exact chance that a right one wins", "equal", 0.03, seeds=5,
+        Evidence("right answers chosen", "one tournament of as many attempts", "higher", 0.02, seeds=5,
                  check="studies.roles:rtv"),
-        counter=Counter("budget/judge_calls"),
+        counter=Counter("budget/role/again"),
     )  # fmt: skip
     attempts: int = 16
     """N: attempts of each wave."""

@@ -25,7 +25,8 @@ class Sage:
     card: ClassVar[Card] = Card(
         "sage", "Self-abstraction from grounded experience", "2511.05931", 2025,
         "SWE-Bench Verified up by 7.2 % relative (GPT-5, Mini-SWE-Agent)", ("generate",), "rtv",
-        Evidence("right second attempts", "a first attempt", "higher", 0.02, seeds=5, check="studies.roles:sage"),
+        Evidence("right answers submitted", "the surer of two attempts", "higher", 0.02, seeds=5,
+                 check="studies.roles:sage"),
         counter=Counter("budget/role/again"),
     )  # fmt: skip
     ask: str = ""

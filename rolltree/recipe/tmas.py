@@ -22,16 +22,17 @@ class Tmas:
     its prompts showed stands in their notes with its sources. The judge is the policy's own likelihood, or one of known
     errors ("measured"). Without `learn` and `avoid` an attempt is its own record. The paper's reports of verifications
     are condensed by a role of their own; here their mean is what counts. How the answer is chosen (most grades in all)
-    is reconstructed. The hybrid reward of its training is not published in what could be read, and is left out.
+    is reconstructed. The hybrid reward of its training is not published in what could be read, and is left out. Its
+    evidence has as many attempts and judge calls in both arms; what is asked is what the banks are worth.
     """
 
     card: ClassVar[Card] = Card(
         "tmas", "Multi-agent synergy for test-time scaling", "2605.10344", 2026,
         "keeps improving to iteration 19 where refinement plateaus (HLE-Math-100, IMO-AnswerBench-50)",
         ("generate", "filter", "replay"), "rtv",
-        Evidence("right answers after four rounds", "the same attempts without banks, by majority", "higher", 0.02,
+        Evidence("right answers after four rounds", "the same attempts and judge without banks", "higher", 0.02,
                  seeds=5, check="studies.roles:tmas"),
-        counter=Counter("budget/judge_calls"),
+        counter=Counter("budget/role/experience"),
     )  # fmt: skip
     attempts: int = 8
     """N: attempts of a round."""

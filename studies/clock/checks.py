@@ -7,7 +7,7 @@ from dataclasses import replace
 from rolltree.lab.claim import Measured
 from studies.clock import rollart as agents
 from studies.clock.hardware import Hardware
-from studies.clock.hybrid.flow import Batch, Way, cheapest, mapped, others, seconds
+from studies.clock.hybrid.flow import Batch, cheapest, mapped, others, seconds
 from studies.clock.serving.elastic import scale
 from studies.clock.serving.pdserve import traffic
 from studies.clock.serving.serve import Disaggregated, serve
@@ -24,9 +24,9 @@ def pd_serve(seed: int) -> Measured:
 
 
 def elastic_moe(seed: int) -> Measured:
-    """Requests in time over a tide, from 8 devices on."""
-    mine, theirs = scale("elastic", 8, seed), scale("replica", 8, seed)
-    return Measured(mine.in_time, theirs.in_time, acted={"changes": mine.changes, "moved requests": mine.moved})
+    """Requests in time over a tide, from 8 devices on; new processes stand ready on both sides."""
+    mine, theirs = scale("elastic", 8, seed), scale("standby", 8, seed)
+    return Measured(mine.in_time, theirs.in_time, acted={"moved requests": float(mine.moved)})
 
 
 def rollart(seed: int) -> Measured:
@@ -38,12 +38,18 @@ def rollart(seed: int) -> Measured:
 
 
 def hybridflow(seed: int) -> Measured:
-    """Iterations a minute with the placement that was searched, on 64 devices and lengths it has not seen."""
-    known, new = Batch.of(64, 1000), Batch.of(64, seed)
+    """Iterations a minute with the placement that was searched, on 64 devices and lengths it has not seen, against the
+    best of the fixed ways on the lengths that the search knew.
+    """
+    known, new = Batch.of(64, 1000 + seed), Batch.of(64, seed)
     _, placement, way = mapped(64, known)
-    fixed, _ = others(64)["a pool for each, weights copied"]
-    other = cheapest([fixed], Way(copy=True), known)[2]
+    # Who generates in the layout of training has no choice of a step's devices.
+    each = [
+        cheapest([p], w, known) if w.generate == 1 else (seconds(p, known, w), p, w) for p, w in others(64).values()
+    ]
+    _, fixed, other = min(each, key=lambda one: one[0])
     differs = placement != fixed or way != other
     return Measured(
-        60 / seconds(placement, new, way), 60 / seconds(fixed, new, other), acted={"placements changed": float(differs)}
+        60 / seconds(placement, new, way), 60 / seconds(fixed, new, other),
+        acted={"placements or layouts changed": float(differs)},
     )  # fmt: skip

@@ -3,6 +3,7 @@
 A program has eight sub-problems, of which six are seen by the tests. It follows one of several strategies; each
 sub-problem is right with the strategy's chance, and an edit keeps what is right with `keeps` and draws the rest anew. A
 critic of known accuracy says whether the strategy is a good one, or, where all tests pass, whether all of it is right.
+Programs, reviews and lists of strategies or edits are one call each, and all arms have as many calls.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from rolltree.generate.search.loop import search
 from rolltree.lab.claim import Measured
 from studies.command import run_study
 
-PARTS, SEEN, GENERATIONS = 8, 6, 20
+PARTS, SEEN, CALLS = 8, 6, 60
+TURN = 3
+"""Calls of a program with its review and its reflection: one is begun where all three can be paid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +50,24 @@ class Editor:
 class Coding:
     """One search's programs."""
 
-    def __init__(self, world: Editor, seed: int) -> None:
+    def __init__(self, world: Editor, seed: int, calls: int = CALLS) -> None:
         self.world = world
+        self.calls = calls
+        self.spent = 0
         self.rng = np.random.default_rng(mix("coding", seed))
 
     async def strategies(self, most: int) -> list[Program]:
         """Every strategy once in a drawn order, and again as often as is asked for."""
+        self.spent += 1
         count = len(self.world.chances)
         orders = [self.rng.permutation(count) for _ in range(-(-most // count))]
         return [Program(int(i)) for i in np.concatenate(orders)[:most]]
 
-    async def write(self, node: SearchNode[Program]) -> Made[Program]:
+    async def write(self, node: SearchNode[Program]) -> Made[Program] | None:
         """Write or edit, and run the tests."""
+        if self.spent + TURN > self.calls:
+            return None
+        self.spent += 1
         plan, above = node.payload, node.parent
         fresh = self.rng.random(PARTS) < self.world.chances[plan.strategy]
         if above is not None and above.payload.right and self.world.keeps is not None:
@@ -68,12 +77,14 @@ class Coding:
 
     async def review(self, made: Made[Program]) -> float:
         """Right with the critic's accuracy."""
+        self.spent += 1
         right = made.payload.right
         good = all(right) if all(right[:SEEN]) else self.world.chances[made.payload.strategy] == max(self.world.chances)
         return float(good if self.rng.random() < self.world.accuracy else not good)
 
     async def reflect(self, made: Made[Program], most: int) -> list[Program]:
         """Edits of the same strategy."""
+        self.spent += 1
         return [Program(made.payload.strategy)] * min(self.world.ideas, most)
 
 
@@ -85,27 +96,30 @@ class Found:
     passes: bool
     """Whether the answer passes the tests that are seen."""
     written: int
-    mended: int
-    """Programs that were edits of others."""
+    strategies: int
+    """Strategies of which a program was written."""
+    calls: int
+    """Programs, reviews, and lists of strategies or edits."""
 
 
-def found(rules: CodeTreeRules, world: Editor, seed: int, generations: int = GENERATIONS) -> Found:
+def found(rules: CodeTreeRules, world: Editor, seed: int, calls: int = CALLS) -> Found:
     """The answer: what was accepted, else the best value."""
-    plan = CodeTree(rules, Coding(world, seed))
+    coding = Coding(world, seed, calls)
+    plan = CodeTree(rules, coding)
     graph: SearchGraph[Program] = SearchGraph(Program(-1))
-    asyncio.run(search(plan, graph, plan.make, turns=generations + 1, rng=np.random.default_rng))
+    asyncio.run(search(plan, graph, plan.make, turns=calls, rng=np.random.default_rng))
     made = written(graph)
     answer = plan.accepted or graph.best(made)
     right = answer.payload.right if answer is not None else ()
     return Found(bool(right) and all(right), bool(right) and all(right[:SEEN]), len(made),
-                 sum(node.depth > 1 for node in made))  # fmt: skip
+                 sum(node.depth == 1 for node in made), coding.spent)  # fmt: skip
 
 
 ARMS: Mapping[str, CodeTreeRules] = {
     "CodeTree": CodeTreeRules(5),
     "without pruning": CodeTreeRules(5, prune=False),
-    "one line": CodeTreeRules(1, GENERATIONS, critic=False, prune=False),
-    "independent": CodeTreeRules(GENERATIONS, 1),
+    "one line": CodeTreeRules(1, CALLS, critic=False, prune=False),
+    "independent": CodeTreeRules(CALLS, 1),
 }
 
 
@@ -116,12 +130,15 @@ def rates(arm: str, world: Editor, seeds: Sequence[int]) -> tuple[float, float]:
 
 
 def codetree(seed: int) -> Measured:
-    """CodeTree against as many independent programs."""
+    """CodeTree against one program that is edited again and again, from as many calls.
+
+    What only the tree does, and is counted, is to leave a strategy for the next one.
+    """
     seeds = range(400 * seed, 400 * (seed + 1))
-    ours, alone = ([found(ARMS[arm], Editor(), s) for s in seeds] for arm in ("CodeTree", "independent"))
-    mended = float(np.mean([r.mended for r in ours]))
-    return Measured(float(np.mean([r.solved for r in ours])), float(np.mean([r.solved for r in alone])),
-                    acted={"programs mended a search": mended})  # fmt: skip
+    ours, line = ([found(ARMS[arm], Editor(), s) for s in seeds] for arm in ("CodeTree", "one line"))
+    left = float(np.mean([r.strategies - 1 for r in ours]))
+    return Measured(float(np.mean([r.solved for r in ours])), float(np.mean([r.solved for r in line])),
+                    acted={"strategies left a search": left})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,17 @@ traps both look the same.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.methods.maxs import Foresight, LookAheadSteps
 from rolltree.generate.runner import grow
-from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
+from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest
 from studies.command import run_study
@@ -59,14 +58,13 @@ def policy(*, trap: bool = True) -> TabularEngine:
     return TabularEngine(row, LETTERS)
 
 
-def grown(rule: Foresight, seed: int, items: int = 200, *, trap: bool = True, account: Budget | None = None,
-          **knobs: Any) -> Forest:  # fmt: skip
+def grown(rule: Foresight, seed: int, items: int = 200, *, trap: bool = True, **knobs: Any) -> Forest:
     """A forest of paths."""
     asked, strategy = (
         islice(Path().items("train", seed), items),
         LookAheadSteps(1, step=1, delimiter="", rule=rule, **knobs),
     )
-    return asyncio.run(grow(strategy, policy(trap=trap), Path(), asked, seed=seed, budget=account))
+    return asyncio.run(grow(strategy, policy(trap=trap), Path(), asked, seed=seed))
 
 
 def good(forest: Forest) -> float:
@@ -74,12 +72,19 @@ def good(forest: Forest) -> float:
     return float(np.mean([tree.notes.get("answer") == "g" for tree in forest]))
 
 
+def told_apart(forest: Forest) -> float:
+    """Share of the answers whose first candidates had different rewards; as a whole all paths are equally likely."""
+    first = [next(e for e in tree.events if e.kind == "select").numbers["rewards"] for tree in forest]
+    return float(np.mean([max(rewards) - min(rewards) > 1e-3 for rewards in first]))
+
+
 def traps(seed: int) -> Measured:
-    """Foresight with the variance terms and without, over the first step and at a low temperature of the choice."""
-    rules = (Foresight(0.1, delta=-1.0), Foresight(0.1, 0.0, 0.0, -1.0))
-    account = Budget()
-    with_, without = grown(rules[0], seed, 150, account=account, steps=1), grown(rules[1], seed, 150, steps=1)
-    return Measured(good(with_), good(without), acted=counted("maxs", with_, account))
+    """Foresight with the variance terms and without, all other constants as published."""
+    published = load_recipe("maxs", step=1, delimiter="").build().strategy
+    assert isinstance(published, LookAheadSteps)
+    rules = (published.rule, replace(published.rule, alpha=0.0, beta=0.0))
+    with_, without = (grown(rule, seed, 300) for rule in rules)
+    return Measured(good(with_), good(without), acted={"first steps told apart": told_apart(with_)})
 
 
 RULES = {

@@ -6,21 +6,26 @@ search that asks it is held against independent rollouts that are chosen among b
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rolltree.errors import unknown
+from rolltree.generate.runner import grow
 from rolltree.lab.arms import Arm
 from rolltree.lab.claim import Measured
 from rolltree.lab.frozen import BASELINES, MANY, FrozenRunner
 from rolltree.lab.runner import Conditions, Spec
 from rolltree.lab.stats.paired import paired_interval
-from rolltree.recipe.registry import counter_of
+from rolltree.recipe.registry import counter_of, load_recipe
+from rolltree.task.registry import load_task
+from rolltree.tree import Forest, Tree
 from studies.command import run_study
 
 TOKENS, ITEMS = 250, 48
@@ -77,9 +82,39 @@ def _best(names: Sequence[str], seed: int) -> float:
     return max(accuracy(ARMS[name], seed) for name in names)
 
 
+def drawn(seed: int, items: int = 96) -> Forest:
+    """Held-out items answered by the recipe with its defaults: eight rollouts and a majority."""
+    asked = list(islice(load_task("countdown").items("test", seed), items))
+
+    async def run() -> Forest:
+        from rolltree.engine.local import LocalEngine
+
+        engine = LocalEngine("nano")
+        try:
+            strategy = load_recipe("best_of_n").build().strategy
+            return await grow(strategy, engine, load_task("countdown"), asked, seed=seed)
+        finally:
+            await engine.close()
+
+    return asyncio.run(run())
+
+
+def voted(tree: Tree) -> tuple[float, float, float]:
+    """Whether the chosen answer is right, the share of the answers that are, and whether the vote left the first."""
+    said = [leaf for leaf in tree.leaves() if leaf.notes.get("answer") is not None]
+    if not said:
+        return 0.0, 0.0, 0.0
+    right = [leaf.scores.get("reward", 0.0) >= 1 for leaf in said]
+    answers = [leaf.notes["answer"] for leaf in said]
+    won = right[answers.index(tree.notes["answer"])]
+    return float(won), float(np.mean(right)), float(answers[0] != tree.notes["answer"])
+
+
 def best_of_n(seed: int) -> Measured:
-    """The most confident of as many rollouts as the tokens buy against one rollout."""
-    return held("most confident", accuracy(ARMS["one"], seed), seed)
+    """The majority of eight rollouts against a random one of those of the eight that have an answer."""
+    rows = [voted(tree) for tree in drawn(seed)]
+    chosen, one, left = (float(np.mean(column)) for column in zip(*rows, strict=True))
+    return Measured(chosen, one, acted={"answers that the vote changed": left})
 
 
 def mcts(seed: int) -> Measured:

@@ -1,9 +1,10 @@
 """SCOPE's repairs on chains of steps: `python -m studies.search.repair`.
 
 An answer has six steps; the policy errs at each with the same chance and says how sure it was, so a step judge with no
-errors finds the first wrong step, and one that gives false alarms cuts too early. The corrector never errs. What counts
-is the share of groups that hold right and wrong rollouts, which is what group credit learns from, and the tokens that
-the corrector wrote.
+errors finds the first wrong step, and one that gives false alarms cuts too early. The table has the share of groups
+with right and wrong rollouts, which is what group credit learns from, and the tokens of a corrector that never errs.
+The claim is about what is learned: a policy with a chance for each step is trained on repaired groups, or on groups in
+which a corrector that errs too wrote whole rollouts, from as many of its tokens.
 """
 
 from __future__ import annotations
@@ -16,15 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.judge.protocol import Opinion, Question
 from rolltree.generate.methods.scope import CORRECTOR, Repaired
 from rolltree.generate.runner import grow
-from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
+from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Verdict
-from rolltree.tree import Forest
+from rolltree.tree import Forest, Tree
 from rolltree.tree.steps import solved
 from studies.command import run_study
 from studies.questions import Questions
@@ -48,14 +48,15 @@ class Chain(Questions):
         return Verdict(float(text == ",".join("g" * STEPS) + "!"), answer=text)
 
 
-def chain(wrong: float) -> TabularEngine:
-    """A policy that errs at each step with that chance."""
+def chain(*wrong: float) -> TabularEngine:
+    """A policy that errs at each step with that chance: one for all steps, or one for each."""
 
     def row(prefix: tuple[int, ...]) -> list[float]:
         at = len(prefix) - 1
         if at % 2:
             return [0.0, 0.0, 0.0, 1.0, 0.0] if at == 2 * STEPS - 1 else [0.0, 0.0, 1.0, 0.0, 0.0]
-        return [1 - wrong, wrong, 0.0, 0.0, 0.0]
+        errs = wrong[at // 2 % len(wrong)]
+        return [1 - errs, errs, 0.0, 0.0, 0.0]
 
     return TabularEngine(row, LETTERS)
 
@@ -85,11 +86,11 @@ class Reader:
         ]
 
 
-def grown(strategy: Repaired, seed: int, items: int = 60, wrong: float = 0.4, account: Budget | None = None) -> Forest:
-    """A forest of repaired groups."""
+def grown(strategy: Repaired, seed: int, items: int = 60, wrong: Sequence[float] = (0.4,), errs: float = 0.0) -> Forest:
+    """A forest of repaired groups; the corrector `errs` at each step with that chance."""
     task = Chain()
-    asked, roles = islice(task.items("train", seed), items), {CORRECTOR: chain(0.0)}
-    return asyncio.run(grow(strategy, chain(wrong), task, asked, seed=seed, roles=roles, budget=account))
+    asked, roles = islice(task.items("train", seed), items), {CORRECTOR: chain(errs)}
+    return asyncio.run(grow(strategy, chain(*wrong), task, asked, seed=seed, roles=roles))
 
 
 def varied(forest: Forest) -> float:
@@ -106,11 +107,91 @@ def corrected(forest: Forest) -> float:
 REPAIR = Repaired(8, Reader(), most=0.5)
 
 
-def groups(seed: int) -> Measured:
-    """Groups with both kinds, with half of the failed rollouts repaired and with none; same rollouts otherwise."""
-    account = Budget()
-    forest, plain = grown(REPAIR, seed, account=account), grown(replace(REPAIR, threshold=-1.0), seed)
-    return Measured(varied(forest), varied(plain), acted=counted("scope", forest, account))
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a policy learned, and from what."""
+
+    accuracy: float
+    """Of the policy by itself, exactly."""
+    tokens: tuple[int, ...]
+    """The corrector's, refused ones included, by update."""
+    kept: int
+    """Rollouts whose own first steps stand before a correction."""
+
+
+Rows = tuple[np.ndarray, np.ndarray]
+"""Of a group's rollouts, which steps are good, and which were not the policy's."""
+
+
+def trained(
+    strategy: Repaired, seed: int, whole: Sequence[int] | None = None, updates: int = 20, items: int = 4,
+    rate: float = 1.0, errs: float = 0.1, gamma: float = 0.1,
+) -> Trained:  # fmt: skip
+    """A policy trained by group credit, policy gradient and the shaped weight of what was not sampled.
+
+    With `whole`, nothing is repaired: failed rollouts are replaced by the corrector's own, as long as these tokens
+    last; what an update does not need is left to the next.
+    """
+    logits, rng, left = np.full(STEPS, np.log(0.6 / 0.4)), np.random.default_rng([seed, 37]), 0
+    spent, kept = list[int](), 0
+    for update in range(updates):
+        right = 1 / (1 + np.exp(-logits))
+        how = strategy if whole is None else replace(strategy, threshold=-1.0)
+        forest = grown(how, seed * updates + update, items, tuple(1 - right), errs)
+        groups = [_rows(tree) for tree in forest]
+        if whole is None:
+            spent.append(round(items * corrected(forest)))
+            kept += sum(int((forced.any(1) & ~forced.all(1)).sum()) for _, forced in groups)
+        else:
+            before = left + whole[update]
+            left = before
+            for good, forced in groups:
+                left = _replaced(good, forced, left, errs, rng)
+            spent.append(before - left)
+        slope = np.zeros(STEPS)
+        for good, forced in groups:
+            reward = good.all(1).astype(float)
+            advantage = (reward - reward.mean()) / (reward.std() + 1e-6)
+            chance = np.where(good, right, 1 - right)
+            weight = np.where(forced, gamma * chance / (chance + gamma) ** 2, 1.0)
+            slope += (advantage[:, None] * weight * (good - right)).mean(0) / items
+        logits += rate * slope
+    return Trained(float(np.prod(1 / (1 + np.exp(-logits)))), tuple(spent), kept)
+
+
+def _rows(tree: Tree) -> Rows:
+    good, forced = [], []
+    for leaf in tree.leaves():
+        if leaf.status == "done":
+            said = str(leaf.notes["answer"]).rstrip("!").split(",")
+            good.append([step == "g" for step in said])
+            own = STEPS - (len(leaf) // 2 if leaf.forced else 0)
+            forced.append([i >= own for i in range(STEPS)])
+    return np.array(good), np.array(forced)
+
+
+def _replaced(good: np.ndarray, forced: np.ndarray, tokens: int, errs: float, rng: np.random.Generator) -> int:
+    """Whole rollouts of the corrector for the failed ones, one try each; those that are right stay. The tokens left."""
+    for i in np.flatnonzero(~good.all(1)):
+        if tokens < 2 * STEPS:
+            break
+        tokens -= 2 * STEPS
+        if (rng.random(STEPS) >= errs).all():
+            good[i], forced[i] = True, True
+    return tokens
+
+
+def learned(seed: int) -> Measured:
+    """The policy's own accuracy after 20 updates with repairs, against whole rollouts of the corrector from as many of
+    its tokens. The judge has a false word about one step in ten, and the corrector errs as often.
+    """
+    strategy = load_recipe("scope").build().strategy
+    assert isinstance(strategy, Repaired)
+    ours = trained(replace(strategy, judge=Reader(0.1)), seed)
+    theirs = trained(strategy, seed, whole=ours.tokens)
+    return Measured(
+        ours.accuracy, theirs.accuracy, acted={"rollouts repaired behind their own steps": float(ours.kept)}
+    )
 
 
 @dataclass(frozen=True)

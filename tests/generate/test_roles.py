@@ -21,6 +21,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward, alike
 from rolltree.generate.judge.calibration import auc
 from rolltree.generate.judge.engine_judges import Likelihood, WrittenJudge
+from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import JudgeError, entries
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.judged import graded
@@ -29,6 +30,7 @@ from rolltree.generate.random import Stream
 from rolltree.generate.roles import RoleAnswer, is_side
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.setting import HandError
+from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.turns import play
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.waves import waves as waves_of
@@ -37,7 +39,20 @@ from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.node import Array
 from rolltree.tree.table import table
-from studies.roles import ALONE, FOLLOWS, Echo, backwards, banked, grown, reader, repeated, right, waves, winner_right
+from studies.roles import (
+    ALONE,
+    BANKS,
+    FOLLOWS,
+    Echo,
+    backwards,
+    banked,
+    grown,
+    reader,
+    repeated,
+    right,
+    waves,
+    winner_right,
+)
 
 ITEM = Item("q", "ab", "x")
 
@@ -196,6 +211,24 @@ def test_a_tournament_of_a_policys_attempts_is_won_as_the_oracle_says() -> None:
     assert all(sum("chosen" in leaf.scores for leaf in tree.leaves()) == 1 for tree in forest)
 
 
+@pytest.mark.parametrize(
+    ("two", "one", "votes"), [(waves(), waves(32, waves=1), (232, 248)),
+                              (waves(1, keep=1), BestJudged(2, Confidence()), (0, 0))],
+)  # fmt: skip
+def test_a_second_wave_is_held_against_as_many_attempts_at_once(
+    two: TreeStrategy, one: TreeStrategy, votes: tuple[int, int]
+) -> None:
+    spent: list[Budget] = []
+    for strategy in (two, one):
+        spent.append(Budget())
+        grown(strategy, 0, 5, reader(trusts=True), account=spent[-1])
+    ours, flat = (account.spent for account in spent)
+    assert ours.leaves == flat.leaves
+    assert ours.decoded == flat.decoded
+    assert (ours.judge_calls, flat.judge_calls) == (5 * votes[0], 5 * votes[1])
+    assert ours.by_role["again"] > flat.by_role.get("again", 0) == 0
+
+
 def last(forest: Forest) -> float:
     return float(np.mean([t.root.scores["last_wave"] for t in forest if not is_side(t)]))
 
@@ -223,6 +256,21 @@ def test_banks_hold_what_they_say_and_a_judge_at_chance_makes_experience_harm() 
     assert chance[0] < chance[1] - 0.05, "a judge that tells nothing lets errors in, and they are believed"
 
 
+def test_answers_of_all_rounds_count_and_both_arms_of_tmas_have_the_same_budget() -> None:
+    spent: list[Budget] = []
+    for hide in ((), BANKS):
+        spent.append(Budget())
+        forest = grown(banked(0.5, hide=hide), 0, 24, reader(trusts=True), account=spent[-1])
+        for tree in (t for t in forest if not is_side(t)):
+            grades: dict[str, float] = {}
+            for leaf in [n for t in forest if t.id.split("/")[0] == tree.id for n in t.leaves()]:
+                grades[leaf.notes["answer"]] = grades.get(leaf.notes["answer"], 0.0) + leaf.scores["value"]
+            assert tree.notes["answer"] == max(grades, key=lambda a: grades[a])
+    one, two = (account.spent for account in spent)
+    assert one.judge_calls == two.judge_calls == 24 * 4 * 4 * 8
+    assert one.by_role.get("experience", 0) > two.by_role.get("experience", 0) == 0
+
+
 def test_the_way_back_chooses_where_answers_tell_their_question_and_not_where_they_do_not() -> None:
     def found(knows: float) -> tuple[float, float]:
         forest = grown(BestJudged(4, Backward("{text}")), 1, 60, backwards(knows))
@@ -234,6 +282,9 @@ def test_the_way_back_chooses_where_answers_tell_their_question_and_not_where_th
     assert known == (1.0, pytest.approx(1 - (1 - ALONE) ** 4, abs=0.17))
     assert blind[0] == 0.5
     assert blind[1] == pytest.approx(ALONE, abs=0.17)
+    two = [t for t in grown(BestJudged(8, Backward("{text}")), 1, 40, backwards(0.8, 2)) if not is_side(t)]
+    leaves = [leaf for tree in two for leaf in tree.leaves()]
+    assert 0.8 < auc(*zip(*graded(leaves), strict=True)) < 1.0, "a wrong answer leads to the question too"  # type: ignore[arg-type]
     with pytest.raises(JudgeError, match="and never"):
         Backward("{prompt}{text}")
     assert [alike("abc", other) for other in ("abc", "xyz")] == [1.0, 0.0]

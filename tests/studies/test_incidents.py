@@ -10,7 +10,7 @@ import pytest
 from rolltree.control.ledger import Budget
 from rolltree.generate.methods.stages import Stage, Staged
 from rolltree.generate.runner import grow
-from studies.incidents import LETTERS, Incident, quality, writer
+from studies.incidents import LETTERS, Incident, quality, voted, writer
 
 
 def test_every_role_sees_those_before_it_and_the_answer_is_judged_by_itself() -> None:
@@ -39,3 +39,11 @@ def test_where_asking_for_all_at_once_costs_nothing_the_chain_gains_nothing() ->
     assert alone < 0.2
     assert chain < all_ + 0.05
     assert quality("chain", 0.7, 0, 200)[0] > quality("one role, asked for all", 0.7, 0, 200)[0] + 0.2
+
+
+def test_the_vote_costs_no_more_tokens_than_the_chain_and_asks_no_other_role() -> None:
+    tokens = quality("chain", 0.9, 0, 20)[1]
+    assert quality("one role, asked for all", 0.9, 0, 20)[1] < voted(0.9, 0, tokens, 20)[1] <= tokens
+    account = Budget()
+    quality("one role, asked for all", 0.9, 0, 5, account, answers=3)
+    assert not account.spent.by_role

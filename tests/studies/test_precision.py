@@ -1,13 +1,15 @@
 """The comparison of precisions: what its page says of runs, and that the check sees the mismatch where it is."""
 
-from studies.precision import ARMS, PrecisionRow, jet_rl, page
+from studies.precision import ARMS, BOTH, ENGINE_ALONE, PrecisionRow, mismatch, moved, page
 
 
 def test_the_same_rounding_on_both_sides_leaves_no_mismatch():
-    found = jet_rl(3)
-    assert found.value < 1e-5
-    assert found.baseline > 1e-3
-    assert found.acted["weights that rounding moves"] > 0
+    assert mismatch(3, "int4") < 1e-5
+    assert mismatch(3, "full") > 1e-3
+
+
+def test_the_trainer_rounds_in_one_arm_alone():
+    assert moved(BOTH) > moved(ENGINE_ALONE) == 0
 
 
 def test_the_page_counts_collapses_and_pairs_by_seed():

@@ -7,17 +7,18 @@ or take one of the two away and see what it was worth.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from rolltree.control.brief import Brief, Slot, brief
-from rolltree.generate.decide import decide
 from rolltree.generate.forkall import overlap
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.engine_judges import Likelihood
+from rolltree.generate.judge.measured import answer_of
 from rolltree.generate.judge.protocol import Entry, Judge
 from rolltree.generate.judge.recorded import Recorded
 from rolltree.generate.judge.votes import Votes
@@ -118,14 +119,27 @@ class Banked(Recorded):
             solved = float(np.mean(known)) if known else None
             hand.event("select", None, f"round {number + 1} over two banks", experience=len(learned.records),
                        guidelines=len(tried.records), solved=solved)  # fmt: skip
-        decide(hand, [entry.node for entry in everything], "vote")
+        self._decide(hand, everything)
+
+    def _decide(self, hand: Hand, entries: Sequence[Entry]) -> None:
+        """The answer with most grades in all. Attempts stand in several trees, so ids of nodes tell no two apart."""
+        grades: defaultdict[str, float] = defaultdict(float)
+        for entry in entries:
+            if (answer := answer_of(entry.node)) is not None:
+                grades[answer] += entry.node.scores["value"]
+        if not grades:
+            hand.event("note", None, "no attempt has an answer to choose")
+            return
+        answer = max(grades, key=lambda a: grades[a])
+        hand.tree.notes["answer"] = answer
+        hand.event("note", None, f"the answer by grades is {answer!r}", grades=grades[answer], answers=len(grades))
 
     async def _round(self, hand: Hand, number: int, learned: Bank, tried: Bank) -> list[Entry]:
         """Attempts of a round, graded, and their records in the banks."""
         draws = [hand.rng.child("explore", number, i).uniform() < self.epsilon for i in range(self.n)]
         exploit, explore = self._brief(learned, EXPERIENCE), self._brief(tried, GUIDELINES)
         counts = [(exploit, self.n - sum(draws)), (explore, sum(draws))]
-        if number == 0:
+        if exploit == explore:  # nothing is shown, or everything is hidden: one group, in one tree
             counts = [(Brief(), self.n)]
         parts = await asyncio.gather(*(self._attempts(hand, brief, n, number) for brief, n in counts if n))
         entries = [entry for part in parts for entry in part]

@@ -1,5 +1,6 @@
 """ElasticMoE (arXiv 2510.02613) on the clock: capacity follows the load by restarts, by whole replicas, or device by
-device with weights from the neighbours and requests that keep their keys and values."""
+device with weights from the neighbours and requests that keep their keys and values. Replicas start from nothing, or
+from processes that stand ready as those of the elastic way do ("standby"), and then get their weights the same way."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from studies.clock.serving.ratio import Ratio, over
 from studies.clock.serving.serve import DEVICE, LIMITS
 from studies.clock.serving.traffic import Ask, Traffic
 
-Scaling = Literal["restart", "replica", "elastic", "none"]
+Scaling = Literal["restart", "replica", "standby", "elastic", "none"]
 EXPERTS, LAYERS = 256, 48
 EXPERT_BYTES = 12e6
 """Weights of one expert of a layer; all of them are 147 GB."""
@@ -34,6 +35,9 @@ def latency(how: Scaling, before: int, after: int) -> float:
     """Seconds from the decision until the new devices serve."""
     if how in ("restart", "replica"):
         return START
+    if how == "standby":
+        each = EXPERTS // UNIT
+        return STANDBY + RDMA.seconds(each * LAYERS * EXPERT_BYTES, each * LAYERS)
     old = round_robin(EXPERTS, before)
     each = max(moved(old, fewest_moves(old, after)) // max(after - before, 1), 1)
     # New devices fetch their experts at once, each over a link of its own.
@@ -111,7 +115,7 @@ class Scaler:
             return
         del self.engines[-step:]
         for engine in leaving:
-            if self.how == "replica":
+            if self.how in ("replica", "standby"):
                 self.pool.drain(engine)
             else:
                 self.pool.hand_over(engine)
@@ -142,7 +146,7 @@ def scale(how: Scaling, devices: int, seed: int) -> Scaled:
     traffic = tides(devices)
     asks, done = traffic.asks(seed), list[Ask]()
     pool = decode_pool(DEVICE, 0, done.append, prefills=True)
-    rule = Elastic(devices, 3 * devices, smallest=2, unit=UNIT if how == "replica" else 1, whole=True)
+    rule = Elastic(devices, 3 * devices, smallest=2, unit=UNIT if how in ("replica", "standby") else 1, whole=True)
     scaler = Scaler(how, pool, rule, traffic.seconds, pool.grow(devices))
     time = pool.floor.time
     time.at(0.0, scaler.look)
@@ -160,12 +164,12 @@ def scale(how: Scaling, devices: int, seed: int) -> Scaled:
 
 def ratios(sizes: Sequence[tuple[int, int]] = ((2, 5), (8, 5), (64, 2), (1024, 2))) -> Iterator[Ratio]:
     """Elastic over the other ways."""
-    for other in ("restart", "replica"):
+    for other in ("restart", "replica", "standby"):
         mine, theirs = latency("elastic", 8, 10), latency(other, 8, 10)
         yield over(f"seconds until new devices serve, {other} over elastic", "8 to 10 devices", [theirs], [mine])
     for devices, seeds in sizes:
         runs = {how: [scale(how, devices, s) for s in range(seeds)] for how in HOW}
-        for other in ("restart", "replica", "none"):
+        for other in ("restart", "replica", "standby", "none"):
             for what, of in MEASURES.items():
                 yield over(
                     f"{what}, elastic over {other}", f"{devices:,} to {3 * devices:,} devices",
@@ -173,7 +177,7 @@ def ratios(sizes: Sequence[tuple[int, int]] = ((2, 5), (8, 5), (64, 2), (1024, 2
                 )  # fmt: skip
 
 
-HOW: tuple[Scaling, ...] = ("restart", "replica", "elastic", "none")
+HOW: tuple[Scaling, ...] = ("restart", "replica", "standby", "elastic", "none")
 MEASURES = {
     "requests in time": lambda r: r.in_time,
     "tokens per second at the tide": lambda r: r.answered,

@@ -98,9 +98,10 @@ def test_weak_evidence_is_not_followed() -> None:
 
 
 def test_times_help_where_they_are_right_and_harm_where_they_are_not() -> None:
-    with_time, without = (recall(arm, 0, 12) for arm in ("best first, forward", "best first"))
+    (with_time, barred), (without, none) = (recall(arm, 0, 12) for arm in ("best first, forward", "best first"))
     assert with_time > without
-    assert recall("best first, forward", 0, 12, shuffled=True) < without
+    assert barred > none == 0
+    assert recall("best first, forward", 0, 12, wrong=1.0)[0] < without
 
 
 def test_a_broken_expression_is_refused() -> None:

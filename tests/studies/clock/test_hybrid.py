@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from studies.clock.checks import hybridflow
 from studies.clock.hybrid.flow import MODELS, Batch, Way, cheapest, mapped, others, partitions, placements, seconds
 from studies.clock.hybrid.layout import LayoutError, Resharding
 from studies.clock.hybrid.protocols import PROTOCOLS, Grid
@@ -60,3 +61,9 @@ def test_the_search_sees_all_pools_and_is_not_beaten_by_a_fixed_placement():
 def test_the_longest_rollout_bounds_an_iteration():
     batch = Batch(tokens=1000, longest=1000, rollouts=1)
     assert seconds(((MODELS, 8),), batch, Way(generate=1)) > 1000 * 0.02
+
+
+def test_what_is_searched_is_held_against_the_fastest_fixed_way():
+    batch = Batch.of(64, 3)
+    fixed = [60 / cheapest([placement], way, batch)[0] for placement, way in others(64).values() if way.generate == 1]
+    assert hybridflow(3).baseline == pytest.approx(max(fixed), rel=1e-3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rolltree.generate.methods.maxs import Foresight
-from studies.search.foresight import good, grown
+from studies.search.foresight import good, grown, told_apart
 
 
 def test_the_rewards_are_the_papers_formulas() -> None:
@@ -40,3 +40,8 @@ def test_looking_ahead_ends_where_candidates_are_alike_and_what_was_looked_at_is
         assert [leaf.status for leaf in tree.leaves() if leaf.status != "pruned"] == ["done"]
         looked = [e for e in tree.events if e.kind == "prune" and e.why == "looked ahead"]
         assert len(looked) == 4
+
+
+def test_without_the_variance_terms_no_first_step_is_told_apart() -> None:
+    assert told_apart(grown(Foresight(), 0, 10)) > 0.5
+    assert told_apart(grown(Foresight(alpha=0.0, beta=0.0), 0, 10)) == 0

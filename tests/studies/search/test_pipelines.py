@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from studies.search.pipelines import RUNS, best_worth, means
+from studies.search.pipelines import RUNS, best_worth, means, out_of_order, searched
 
 CARD = {-0.5: 0.612, 0.0: 0.641, 0.5: 0.676, 0.9: 0.701}
 """Best worth after ten runs by a quick simulation of the method's card, 2000 seeds."""
@@ -26,3 +26,10 @@ def test_a_wrong_prior_hurts_the_descent_more_than_the_flat_argmax() -> None:
 def test_no_more_runs_than_asked_for() -> None:
     assert RUNS == 10
     assert best_worth(0.5, 3) == best_worth(0.5, 3)
+
+
+def test_plain_uct_runs_siblings_as_they_were_proposed() -> None:
+    blended, plain = ([searched(0.5, seed, prior=prior) for seed in range(20)] for prior in (0.2, 0.0))
+    for graphs in (blended, plain):
+        assert all(sum(node.value is not None for node in graph) == RUNS for graph in graphs)
+    assert sum(map(out_of_order, blended)) > sum(map(out_of_order, plain)) == 0

@@ -10,7 +10,7 @@ import torch
 
 from rolltree.objective.shaped import ShapedForced
 from rolltree.tree.steps import solved
-from studies.search.repair import REPAIR, Reader, grown, varied
+from studies.search.repair import REPAIR, STEPS, Reader, grown, trained, varied
 from tests.objective.test_hint import hinted
 
 
@@ -39,6 +39,14 @@ def test_groups_get_both_kinds_and_a_judge_that_errs_gives_less() -> None:
         replace(REPAIR, threshold=-1.0), REPAIR, replace(REPAIR, judge=Reader(0.4))))  # fmt: skip
     assert good > none + 0.3
     assert none < bad < good
+
+
+def test_both_arms_have_the_correctors_tokens_and_only_repairs_keep_own_steps() -> None:
+    ours = trained(replace(REPAIR, judge=Reader(0.1)), 0, updates=4)
+    theirs = trained(REPAIR, 0, whole=ours.tokens, updates=4)
+    assert 0 <= sum(ours.tokens) - sum(theirs.tokens) < 2 * STEPS
+    assert ours.kept > theirs.kept == 0
+    assert trained(REPAIR, 0, whole=(0,) * 4, updates=4).tokens == (0,) * 4
 
 
 def test_corrected_tokens_have_the_shaped_weight_and_others_their_own() -> None:
