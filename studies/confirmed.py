@@ -52,7 +52,9 @@ def sentence(family: ConfirmedFamily) -> str:
     """What came out, verdict by verdict."""
     told: dict[str, list[str]] = {}
     for c in family.claims:
-        told.setdefault(c.verdict, []).append(f"{c.label} ({c.points:+.1f} points)")
+        told.setdefault("not decided yet" if c.verdict == "open" else c.verdict, []).append(
+            f"{c.label} ({c.points:+.1f} points)"
+        )
     said = "; ".join(f"{verdict}: {', '.join(who)}" for verdict, who in told.items())
     most = max(c.seeds for c in family.claims)
     return f"Preregistered and asked again on {most} fresh seeds, `{family.regime}` at the calibrated rate: {said}."

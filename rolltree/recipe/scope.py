@@ -20,16 +20,16 @@ class Scope:
     not sampled, and its credit has the shaped weight π/(π + γ) instead of an importance ratio. `corrector` is another
     model with the policy's tokens; without one the policy itself writes again, and only what is right is kept. τ, the
     share that is repaired, γ and the group are reconstructed. A judge that cuts at a low step which is not the wrong
-    one keeps the error, and then the verifier refuses what follows. Its evidence is a small policy's accuracy, with as
-    many tokens of the corrector in both arms; plain groups without a corrector are no third arm of it.
+    one keeps the error, and then the verifier refuses what follows. Its evidence is a small policy's accuracy,
+    against the better of plain groups and whole rollouts from as many tokens of the corrector, which do harm there.
     """
 
     card: ClassVar[Card] = Card(
         "scope", "Step-wise correction of failed rollouts", "SCOPE", 2025,
         "46.6 on average on mathematics, 53.4 out of distribution, 13.5 % more diversity",
         ("filter", "generate", "replay", "objective"), "grpo",
-        Evidence("accuracy of the trained policy", "whole rollouts of the corrector, as many tokens", least=0.02,
-                 seeds=10, check="studies.search.repair:learned"),
+        Evidence("accuracy of the trained policy", "the better of plain groups and a corrector's whole rollouts",
+                 least=0.02, seeds=10, check="studies.search.repair:learned"),
         counter=Counter("rollout/births/forced"),
     )  # fmt: skip
     group: int = 8

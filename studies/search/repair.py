@@ -182,16 +182,18 @@ def _replaced(good: np.ndarray, forced: np.ndarray, tokens: int, errs: float, rn
 
 
 def learned(seed: int) -> Measured:
-    """The policy's own accuracy after 20 updates with repairs, against whole rollouts of the corrector from as many of
-    its tokens. The judge has a false word about one step in ten, and the corrector errs as often.
+    """The policy's own accuracy after 20 updates with repairs, against the better of two: whole rollouts of the
+    corrector from as many of its tokens, and groups without a corrector. The judge has a false word about one step in
+    ten, and the corrector errs as often. The curve has both.
     """
     strategy = load_recipe("scope").build().strategy
     assert isinstance(strategy, Repaired)
     ours = trained(replace(strategy, judge=Reader(0.1)), seed)
-    theirs = trained(strategy, seed, whole=ours.tokens)
+    whole, plain = (trained(strategy, seed, whole=w).accuracy for w in (ours.tokens, (0,) * len(ours.tokens)))
     return Measured(
-        ours.accuracy, theirs.accuracy, acted={"rollouts repaired behind their own steps": float(ours.kept)}
-    )
+        ours.accuracy, max(whole, plain), {"whole rollouts, no corrector": ([0.0, 1.0], [whole, plain])},
+        {"rollouts repaired behind their own steps": float(ours.kept)},
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
