@@ -83,7 +83,8 @@ def test_what_was_confirmed_is_told_beside_the_tables(asked):
     table = (asked.docs / "tables.md").read_text()
     assert "| stale8 | tis | +20.1 | 8 of 20 | holds | `01234567` |" in table
     assert "| stale8 | icepop | -1.0 | 8 of 20 | open | `01234567` |" in table
-    words = "on 8 fresh seeds, `stale8` at the calibrated rate: holds: tis (+20.1 points); not decided yet: icepop (-1.0 points)."
+    words = "on 8 fresh seeds, `stale8` at the calibrated rate: "
+    words += "holds: tis (+20.1 points); not decided yet: icepop (-1.0 points)."
     assert words in asked.readme.read_text()
     assert words in (asked.docs / "practice.md").read_text()
 
