@@ -1,4 +1,4 @@
-"""Rewards changed before any credit: flaws, length, budgets, skills."""
+"""Rewards changed before any credit: flaws, and length against an effort asked for."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ from typing import Literal
 import numpy as np
 
 from rolltree.credit import partition
-from rolltree.credit.advantage import Advantage, Credit, CreditError
+from rolltree.credit.advantage import Advantage, Credit
 from rolltree.credit.outcome import leaf_scores, outcomes, root_scores
 from rolltree.credit.registry import register, resolve
-from rolltree.tree.table import Bools, Floats, Table
+from rolltree.tree.table import Floats, Table
 
 
 def path_length(table: Table) -> Floats:
     """Number of trained actions on each leaf's path: what length rewards count, masked or not."""
     return table.down(np.where(table.trainable, table.length, 0).astype(np.float64))[table.leaf]
-
-
-def right_and_marked(table: Table, reward: Floats, mark: str, correct: float) -> Bools:
-    """Correct leaves whose score `mark` is above a half; leaves without that score are not marked."""
-    return (leaf_scores(table, mark, missing=0.0) > 0.5) & (reward > correct)
 
 
 @register("flawed_positive", paper="FAPO, flawed-aware policy optimisation (no id recorded)", family="shaping")
@@ -47,7 +42,7 @@ class FlawedPositive:
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage of the corrected rewards."""
         reward = outcomes(table)
-        flawed = right_and_marked(table, reward, "flawed", self.correct)
+        flawed = (leaf_scores(table, "flawed", missing=0.0) > 0.5) & (reward > self.correct)
         return resolve(self.base)(table.with_reward(reward - self.penalty * flawed))
 
 
@@ -82,61 +77,3 @@ class EffortReward:
         mean[: len(means)] = np.fmax(means, self.floor)
         limit = (root_scores(table, "effort") * mean)[table.leaf_tree]
         return resolve(self.base)(table.with_reward(np.where(length <= limit, reward, 0.0)))
-
-
-@register("concise", paper="ConciseR, arXiv:2505.21178", family="shaping")
-@dataclass(frozen=True, slots=True)
-class Concise:
-    """r_i ← r_i + λ (1 − length_i / limit) where ALL leaves of the prompt are correct, then the base (ConciseR, stage
-    two; the remaining-budget form is reconstructed).
-
-    Groups without a gradient because all succeeded learn brevity; others never pay for it. With a std in the base a
-    tiny length difference becomes a unit advantage: prefer `dr_grpo`. λ = 0 is the base.
-    """
-
-    base: Credit | str = "dr_grpo"
-    weight: float = 0.2
-    """Most that a right answer earns for being short; 0 is the base credit."""
-    limit: int = 1024
-    """Length at which nothing is earned for being short."""
-    correct: float = 0.5
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The base's."""
-        return resolve(self.base).needs
-
-    def __call__(self, table: Table) -> Advantage:
-        """The base's advantage of rewards with the length term."""
-        if self.limit < 1:
-            raise CreditError(f"concise: limit must be at least 1 action, got {self.limit}")
-        reward = outcomes(table)
-        wrong = partition.total((reward <= self.correct).astype(np.float64), partition.leaf_groups(table, "tree"))
-        solved = table.live & (np.append(wrong, np.zeros(len(table.trees)))[table.leaf_tree] == 0)
-        spare = 1 - path_length(table) / self.limit
-        return resolve(self.base)(table.with_reward(np.where(solved, reward + self.weight * spare, reward)))
-
-
-@register("skill_bonus", paper="ARISE, arXiv:2603.16060", family="shaping")
-@dataclass(frozen=True, slots=True)
-class SkillBonus:
-    """r ← r + bonus where the leaf is correct and its score `skill_used` > 0.5, then the base (ARISE).
-
-    In a group that mixes aided and unaided leaves this rewards using a skill even when it did not matter.
-    """
-
-    base: Credit | str = "grpo"
-    bonus: float = 1.0
-    """What a right answer that used a skill earns on top."""
-    correct: float = 0.5
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The base's."""
-        return resolve(self.base).needs
-
-    def __call__(self, table: Table) -> Advantage:
-        """The base's advantage of the raised rewards."""
-        reward = outcomes(table)
-        used = right_and_marked(table, reward, "skill_used", self.correct)
-        return resolve(self.base)(table.with_reward(reward + self.bonus * used))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
+from rolltree.filter.brevity import Brevity
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
@@ -26,7 +27,7 @@ class ConciseR:
     card: ClassVar[Card] = Card(
         "conciser", "ConciseR", "2505.21178", 2025,
         "shorter answers at equal or better accuracy (56.1 against 55.3 after stage 1, Qwen2.5-Math-7B)",
-        ("filter", "control", "credit"), "dr_grpo",
+        ("filter", "control"), "dr_grpo",
         Evidence("eval/length", "dr_grpo", "lower", 5.0, "regime:tails", seeds=6,
                  settings=("conciser:limit=64", "conciser:stage=2")),
         counter=Counter("reward/reshaped"),
@@ -45,14 +46,14 @@ class ConciseR:
 
     @at_start
     def build(self) -> Parts:
-        """Independent rollouts, mean-centred credit with the length term of the stage, asymmetric clip."""
+        """Independent rollouts, the length term in stage 2, mean-centred credit, asymmetric clip."""
         check_group("conciser", self.group)
         if self.stage not in (1, 2):
             raise RecipeError(f"conciser: there is no stage={self.stage}; give 1 or 2")
         first = self.stage == 1
         return Parts(
-            "conciser", Independent(self.group),
-            load_credit("concise", weight=0.0 if first else self.weight, limit=self.limit),
+            "conciser", Independent(self.group), load_credit("dr_grpo"),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high), averaging="fixed",
             filters=(Mixed(),) if first else (), rounds=self.rounds if first else 1,
+            shapers=() if first else (Brevity(self.weight, self.limit),),
         )  # fmt: skip

@@ -51,8 +51,7 @@ SHAPED: Mapping[str, Credit] = {
     "entropy_response": load_credit("entropy_response"), "entropy_confidence": load_credit("entropy_confidence", k=2),
     "novelty": load_credit("novelty"),
     "recomposed": load_credit("recomposed"), "flawed_positive": load_credit("flawed_positive"),
-    "skill_bonus": load_credit("skill_bonus"), "effort": load_credit("effort"),
-    "concise": load_credit("concise", limit=8), "budget": load_credit("budget", limit=8),
+    "effort": load_credit("effort"), "budget": load_credit("budget", limit=8),
     "length_calibrated": load_credit("length_calibrated"),
 }  # fmt: skip
 ATTEMPTS: Mapping[str, Credit] = {
@@ -85,7 +84,7 @@ g of a tabular problem, computed through the same table, fold and weights as in 
   ("–") none is seen at this sample size.
 
 Shapings change what is wanted on purpose (brevity, doubt, preference); their "bias" is how far that turns the gradient
-away from the outcome's. What has nothing to act on here says so: no hints, no flaws, no skills, all turns match.
+away from the outcome's. What has nothing to act on here says so: no hints, no flaws, all turns match.
 """
 
 

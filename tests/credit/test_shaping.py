@@ -21,8 +21,7 @@ from rolltree.tree.table import table
 NEUTRAL = [
     ("entropy_scaled", {"a": 0.0}), ("entropy_confidence", {"a": 0.0}), ("entropy_bonus", {"a": 0.0, "base": "grpo"}),
     ("redistributed", {"beta": 0.0, "base": "grpo"}), ("ace", {"alpha": 0.0}), ("flawed_positive", {"penalty": 0.0}),
-    ("novelty", {"weight": 0.0}), ("concise", {"weight": 0.0, "base": "grpo"}), ("skill_bonus", {"bonus": 0.0}),
-    ("downsampled", {"leaves": 1.0, "tokens": 1.0}), ("recomposed", {"share": 1.0}),
+    ("novelty", {"weight": 0.0}), ("downsampled", {"leaves": 1.0, "tokens": 1.0}), ("recomposed", {"share": 1.0}),
 ]  # fmt: skip
 
 
@@ -162,12 +161,6 @@ def test_length_rewards_by_hand():
     tree = flat([1, 1, 1], [2, 4, 6])
     tree[0].scores["effort"] = 1.0
     np.testing.assert_allclose(load_credit("effort", base="dr_grpo")(table([tree])).leaf, [1 / 3, 1 / 3, -2 / 3])
-    short = load_credit("concise", limit=10, weight=0.5)(table([tree])).leaf
-    np.testing.assert_allclose(short, [0.1, 0, -0.1], atol=1e-12)
-    mixed = flat([1, 1, 0], [2, 4, 6])
-    np.testing.assert_array_equal(
-        load_credit("concise", limit=10)(table([mixed])).leaf, load_credit("dr_grpo")(table([mixed])).leaf
-    )
 
 
 def test_budget_reward_peaks_at_the_arm_and_the_arm_term_is_never_positive():
