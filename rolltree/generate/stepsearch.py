@@ -73,7 +73,7 @@ class StepSearch:
             want=self.want, review=search.review, why=f"share of the width by {self.select}",
         )  # fmt: skip
         done = [leaf for leaf in tree.leaves() if leaf.status == "done" and "reward" in leaf.scores]
-        for leaf, value in zip(done, await grades(hand, self.scorer, done), strict=True):
+        for leaf, value in zip(done, await _scores(hand, self.scorer, done), strict=True):
             leaf.scores["value"] = value
         decide(hand, done, self.final)
 
@@ -88,7 +88,7 @@ class _Search:
 
     async def review(self, hand: Hand, live: Sequence[Node]) -> Sequence[Node]:
         """Score the live paths; the rule below decides."""
-        self.scores = await grades(hand, self.knobs.scorer, live)
+        self.scores = await _scores(hand, self.knobs.scorer, live)
         return live
 
     def widths(self, hand: Hand, round: GrowthRound) -> Sequence[int]:
@@ -147,6 +147,12 @@ class _Search:
         if self.table is None:
             return clusters(np.array([hand.hidden(step) for step in steps]), self.knobs.cut)
         return clusters(np.array([self.table[step.actions].mean(0) for step in steps]), self.knobs.cut)
+
+
+async def _scores(hand: Hand, scorer: Judge, nodes: Sequence[Node]) -> Sequence[float]:
+    """Grades to six places: the last bits of a log-prob change with the batch that it was computed in, and paths that
+    wrote the same must not be told apart by them."""
+    return [round(grade, 6) for grade in await grades(hand, scorer, nodes)]
 
 
 async def _table(hand: Hand) -> Floats:
