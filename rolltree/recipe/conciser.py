@@ -29,7 +29,7 @@ class ConciseR:
         "shorter answers at equal or better accuracy (56.1 against 55.3 after stage 1, Qwen2.5-Math-7B)",
         ("filter", "control"), "dr_grpo",
         Evidence("eval/length", "dr_grpo", "lower", 5.0, "regime:tails", seeds=6,
-                 settings=("conciser:limit=64", "conciser:stage=2")),
+                 settings=("conciser:limit=64", "conciser:stage=2", "conciser:clip_high=0.2")),
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
@@ -38,7 +38,7 @@ class ConciseR:
     weight: float = 0.2
     """λ: reward of saying nothing at all where all are right."""
     limit: int = 48
-    """Actions at which the reward of brevity is 0; give the run's limit of tokens."""
+    """Tokens at which the reward of brevity is 0: what long answers take, at most the run's limit."""
     clip_low: float = 0.2
     clip_high: float = 0.28
     rounds: int = 4

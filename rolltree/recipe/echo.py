@@ -34,7 +34,8 @@ class Echo:
         "echo", "Entropy-confidence hybrid optimisation", "2602.02150", 2026,
         "0.63 to 12.36 points over test-time baselines (Qwen2.5-7B, Qwen3-8B)",
         ("generate", "control", "filter", "credit"), "ettrl",
-        Evidence("pass@1", "ettrl", least=0.04, task="regime:fresh", seeds=6, settings=("ettrl:stems=3",)),
+        Evidence("pass@1", "ettrl", least=0.04, task="regime:fresh", seeds=6,
+                 settings=("ettrl:stems=3", "echo:updates=4")),
         counter=Counter("rollout/births/forced"),
     )  # fmt: skip
     leaves: int = 16

@@ -20,14 +20,17 @@ class MasaRecipe:
     Both groups train the same weights in one batch. Meta rollouts are tokens too: at an equal number of decoded tokens
     a run without `efficient` sees about half of the solutions that its baseline sees. Prompts here hold no concepts, so
     `parts` leaves notions out; give all three, and a `template` that asks for JSON
-    (`rolltree.control.methods.masa.asks_for`), to a policy that can name them.
+    (`rolltree.control.methods.masa.asks_for`), to a policy that can name them. A length is foretold right strictly
+    between those of the right solutions; where these are alike, as in the evidence's task, nothing is, so its evidence
+    scores the pass rate alone.
     """
 
     card: ClassVar[Card] = Card(
         "masa", "Meta-awareness by self-alignment", "2510.03259", 2025,
         "GRPO's score 1.28 times faster; +19.3 % on AIME25 and +6.2 % on average over six mathematics sets",
         ("generate", "control"), "grpo",
-        Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6),
+        Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6,
+                 settings=("masa:parts=('pass',)", "masa:clip_high=0.2")),
         counter=Counter("budget/arm/meta"),
     )  # fmt: skip
     group: int = 8

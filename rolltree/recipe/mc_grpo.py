@@ -30,7 +30,8 @@ class McGrpo:
         "grpo",
         Evidence(
             "pass@1", "rl_struct", least=0.04, task="regime:records", seeds=6,
-            settings=("mc_grpo:partial=True", "mc_grpo:group=2", "rl_struct:group=3", "train.prompts=40"),
+            settings=("mc_grpo:partial=True", "mc_grpo:group=2", "rl_struct:group=3", "rl_struct:optim.epochs=2",
+                      "train.prompts=40"),
         ),
         counter=Counter("policy/credit_apart"),
     )  # fmt: skip

@@ -23,7 +23,8 @@ class ReExSql:
     are (reconstructed). `decode="tree"` is for a frozen policy: each path goes on `ways` ways after each result,
     siblings that saw the same result are merged, and up to `width` paths live; the answer, in the tree's notes, is the
     majority of `group` leaves. A merged sibling has no vote, so the majority is over different ways and not over
-    samples.
+    samples. The embedded policy asks once and submits what it asked, so its evidence is about the five-part reward
+    rather than about finding out.
     """
 
     card: ClassVar[Card] = Card(
@@ -32,7 +33,7 @@ class ReExSql:
         "51.9 % off the inference time",
         ("generate", "filter"), "grpo",
         Evidence("pass@1", "grpo", least=0.04, task="regime:sql", seeds=6),
-        counter=Counter("reward/part/exploration"),
+        counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
     decode: Literal["linear", "tree"] = "linear"
@@ -43,9 +44,9 @@ class ReExSql:
     format: float = 2.0
     """Weight of the answer's form in the reward."""
     execution: float = 3.0
-    """Weight of queries that run."""
+    """Weight of a right result: on the database and on a second one, where the verifier has one."""
     exact: float = 1.0
-    """Weight of a right result."""
+    """Weight of the very words of the reference query."""
     entities: float = 1.0
     """Weight of the overlap of schema items."""
     exploration: float = 2.0

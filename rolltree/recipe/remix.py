@@ -22,9 +22,11 @@ class Remix:
     every ten steps from step 50 on. At step 100 the base is replaced by the present policy, and fresh rollouts follow
     alone, with one pass, the ordinary clip and the new base's KL (the paper switches at 50 or 100; at 50 its λ would
     never fall). Whole groups are recalled, so their statistics hold; `rollout/recalled_groups` counts them.
-    `phase="mixed"` goes on as it began. A run of the evidence has 62 steps, so it takes the paper's other pair at its
-    scale: half mixed, half fresh. The paper keeps an entropy bonus, which is left out. The KL estimator is k2 in the
-    mixed phase and k3, as in GRPO, in the fresh one. The paper counts rollouts, not steps, and so does its evidence.
+    `phase="mixed"` goes on as it began. A run of the evidence has some 50 steps, of which the mixed ones decode less,
+    so it takes the paper's other pair at its scale: half of the tokens mixed, half fresh. Where a step has several
+    updates, recalled groups are in the last ones. The paper keeps an entropy bonus, which is left out. The KL estimator
+    is k2 in the mixed phase and k3, as in GRPO, in the fresh one. The paper counts rollouts, not steps, and so does its
+    evidence.
     """
 
     card: ClassVar[Card] = Card(

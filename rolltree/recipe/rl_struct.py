@@ -18,8 +18,8 @@ class RlStruct:
     """GRPO on keys, types, values and validity of a record, each rewarded by itself; values count only if it parses.
 
     Partial credit gives groups a variance long before one answer is right, so cheap levels are learned first. Weights
-    are not published (1 each is reconstructed). The task's verifier must measure the parts, as `records` does. At its
-    hardest level the embedded policy is right 2 times in 100, where the outcome alone says little.
+    are not published (1 each is reconstructed). The task's verifier must measure the parts, as `records` does: there
+    structure is all or nothing, and nothing is measured of a text that does not parse.
     """
 
     card: ClassVar[Card] = Card(

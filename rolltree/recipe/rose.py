@@ -29,8 +29,8 @@ class Rose:
         "rose", "Semantically diverse exploration", "2601.05053", 2026,
         "pass@8 averages from 49.64 (GRPO) to 55.75 (Qwen3-8B) and from 28.35 to 31.67 (Llama-3.2-3B)",
         ("generate", "control", "credit"), "dr_grpo",
-        Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6),
-        counter=Counter("rollout/births/restart"),
+        Evidence("pass@1", "dr_grpo", least=0.04, task="regime:fresh", seeds=6),
+        counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     leaves: int = 8
     restart: float = 0.5

@@ -79,6 +79,7 @@ def test_half_of_the_groups_foretell_and_are_graded_by_the_other_half():
     metas = [t for t in batch.kept if any(leaf.notes.get("arm") == "meta" for leaf in t.leaves())]
     plain = [t for t in batch.kept if t not in metas]
     assert (len(plain), len(metas)) == (3, 2)
+    assert [t in metas for t in batch.kept] == [False, True, False, True, False], "each update learns from both"
     by_item = {t.item: t for t in plain}
     for tree in metas:
         assert all(leaf.notes["arm"] == "meta" for leaf in tree.leaves())

@@ -82,8 +82,7 @@ class Masa:
 
     def plan(self, step: Step, state: MasaState) -> Plan:
         """Meta group and solutions, at once or in this order; then the grades of the meta group."""
-        prompts = step.take(math.ceil(step.prompts / 2))
-        asked = self._asked(step, prompts[: step.prompts - len(prompts)])
+        prompts, asked = self._taken(step)
         about = {meta.place: prompt for prompt, meta in zip(prompts, asked, strict=False)}
         metas = [Order(meta, self.width or None, META, judged=False, why="foretells") for meta in asked]
         if self.efficient and metas:
@@ -96,10 +95,17 @@ class Masa:
             told, solved = [d for d in both if not d.order.judged], [d for d in both if d.order.judged]
         yield self._graded(state, about, told, {d.order.prompt.place: d for d in solved if d.n})
 
-    def _asked(self, step: Step, prompts: Sequence[Prompt]) -> list[Prompt]:
-        """The prompts once more, as meta prompts in places of their own."""
-        items = [replace(p.item, prompt=self.template.replace("{prompt}", p.item.prompt)) for p in prompts]
-        return step.prompts_of(items)
+    def _taken(self, step: Step) -> tuple[list[Prompt], list[Prompt]]:
+        """Prompts, and the same once more as meta prompts. A place follows its prompt's, so that each of a step's
+        updates learns from both."""
+        prompts, asked = list[Prompt](), list[Prompt]()
+        metas = step.prompts // 2
+        while len(prompts) + metas < step.prompts and (taken := step.take(1)):
+            prompts += taken
+            if len(asked) < metas:
+                item = taken[0].item
+                asked += step.prompts_of([replace(item, prompt=self.template.replace("{prompt}", item.prompt))])
+        return prompts, asked
 
     def _solving(self, step: Step, state: MasaState, prompt: Prompt, said: Agreed | None) -> Order | None:
         """The order of a prompt under what was foretold of it; None = it is skipped."""
