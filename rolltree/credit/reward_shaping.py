@@ -1,15 +1,13 @@
-"""Rewards changed before any credit: flaws, and length against an effort asked for."""
+"""Rewards changed before any credit: flaws; and the length that rewards of length count."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, Credit
-from rolltree.credit.outcome import leaf_scores, outcomes, root_scores
+from rolltree.credit.outcome import leaf_scores, outcomes
 from rolltree.credit.registry import register, resolve
 from rolltree.tree.table import Floats, Table
 
@@ -44,36 +42,3 @@ class FlawedPositive:
         reward = outcomes(table)
         flawed = (leaf_scores(table, "flawed", missing=0.0) > 0.5) & (reward > self.correct)
         return resolve(self.base)(table.with_reward(reward - self.penalty * flawed))
-
-
-@register("effort", paper="e1 / Adaptive Effort Control, arXiv:2510.27042", family="shaping")
-@dataclass(frozen=True, slots=True)
-class EffortReward:
-    """r ← r · 1[length ≤ effort · mean length of the group], then the base (e1).
-
-    The effort stands on the prompt as score `effort`. `over` says whose mean: "all" (long failures loosen the limit)
-    or "correct". `floor` keeps the mean from shrinking step by step. Truncated leaves pull the mean down.
-    """
-
-    base: Credit | str = "grpo"
-    over: Literal["all", "correct"] = "all"
-    """Whose mean length counts: all rollouts of the group, or the correct ones."""
-    floor: float = 1.0
-    """Least mean length, in tokens."""
-    correct: float = 0.5
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The base's, and an effort per prompt."""
-        return resolve(self.base).needs | {"root:effort"}
-
-    def __call__(self, table: Table) -> Advantage:
-        """The base's advantage of the gated rewards."""
-        reward, length = outcomes(table), path_length(table)
-        use = table.live & (reward > self.correct) if self.over == "correct" else table.live
-        group = partition.leaf_groups(table, "tree", use)
-        mean = np.full(len(table.trees), self.floor)
-        means = partition.mean(length, group)
-        mean[: len(means)] = np.fmax(means, self.floor)
-        limit = (root_scores(table, "effort") * mean)[table.leaf_tree]
-        return resolve(self.base)(table.with_reward(np.where(length <= limit, reward, 0.0)))

@@ -51,7 +51,7 @@ SHAPED: Mapping[str, Credit] = {
     "entropy_response": load_credit("entropy_response"), "entropy_confidence": load_credit("entropy_confidence", k=2),
     "novelty": load_credit("novelty"),
     "recomposed": load_credit("recomposed"), "flawed_positive": load_credit("flawed_positive"),
-    "effort": load_credit("effort"), "budget": load_credit("budget", limit=8),
+    "budget": load_credit("budget", limit=8),
     "length_calibrated": load_credit("length_calibrated"),
 }  # fmt: skip
 ATTEMPTS: Mapping[str, Credit] = {

@@ -157,12 +157,6 @@ def test_flawed_positives_turn_from_reward_to_punishment(clean, flawed, wrong, s
     assert np.sign(round(got, 9)) == sign
 
 
-def test_length_rewards_by_hand():
-    tree = flat([1, 1, 1], [2, 4, 6])
-    tree[0].scores["effort"] = 1.0
-    np.testing.assert_allclose(load_credit("effort", base="dr_grpo")(table([tree])).leaf, [1 / 3, 1 / 3, -2 / 3])
-
-
 def test_budget_reward_peaks_at_the_arm_and_the_arm_term_is_never_positive():
     credit = load_credit("budget", limit=100)
     length = np.arange(1.0, 101)

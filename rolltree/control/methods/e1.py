@@ -14,9 +14,9 @@ from rolltree.task.protocol import Item
 class EffortLevels:
     """Each prompt is asked at an effort r drawn from [least, most], or at its own; all its rollouts share it.
 
-    The prompt carries `effort`, which the credit of that name reads: right answers count if they are no longer than r
-    times the group's mean. Asked at an effort a prompt is an arm of its own. At r = 1 about half of a group is too
-    long; whether r may exceed 1 is not published.
+    The root carries `effort`, which `rolltree.filter.effort.WithinEffort` reads: right answers count if they are no
+    longer than r times the group's mean. Asked at an effort a prompt is an arm of its own. At r = 1 about half of a
+    group is too long; whether r may exceed 1 is not published.
     """
 
     name: ClassVar[str] = "e1"
@@ -38,8 +38,10 @@ class EffortLevels:
                 f"e1: efforts from {self.least} to {self.most} make no sense; give 0.1 <= least <= most (an effort is "
                 "asked with one digit after the point)"
             )
-        if "{effort" not in self.template:
-            raise ControlError(f"e1: template={self.template!r} does not say the effort; write {{effort}} in it")
+        if self.template and "{effort" not in self.template:
+            raise ControlError(
+                f"e1: template={self.template!r} does not say the effort; write {{effort}} in it, or leave it empty"
+            )
 
     def start(self) -> Nothing:
         """It learns nothing across steps."""
