@@ -126,10 +126,7 @@ TABLES: Mapping[str, TablePlan] = {
         TablePlan("trees-long", "Tree strategies over many turns, beside flat groups of as many rollouts", TREES,
                   ("long",), baseline_seeds=6),
         TablePlan("trees-noisy", "Tree strategies where tools fail, beside flat groups of as many rollouts", TREES,
-                  ("noisy",), note="portool has no row until its runs are made again: those that were here are of a "
-                  "generator that gave up no path that had ended, so that short ones were likelier; it keeps n - n_c "
-                  "of all candidates now. treeps_rag is of before its frontier kept its lineages; made again, its "
-                  "evidence is as far below grpo."),
+                  ("noisy",)),
         TablePlan(
             "real", "Recipes on SmolLM2-135M-Instruct", _named("grpo", "rloo", "dr_grpo", "gspo", "dapo"), ("real",),
             seeds=6, baseline_seeds=6,
