@@ -141,7 +141,7 @@ def test_the_anchor_moves_where_its_name_changes(tmp_path: Path) -> None:
 
 def test_the_papers_stages_and_ramps_are_the_defaults() -> None:
     shares = [compose(load_recipe("d3s"), step).credit.leaves for step in (0, 50, 100)]  # type: ignore[attr-defined]
-    assert shares == pytest.approx([0.25, 0.375, 0.5])
+    assert shares == pytest.approx([0.25, 0.5, 0.75])
     latr = load_recipe("latr")
     assert [compose(latr, s).strategy.share for s in (0, 10, 25, 100, 300)] == [1, 0.75, 0.5, 0.25, 0]  # type: ignore[union-attr]
     stages = [compose(load_recipe("conciser"), step) for step in (0, 100)]
