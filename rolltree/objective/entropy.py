@@ -105,7 +105,7 @@ class Hapo:
         return frozenset({"entropy"})
 
     def fit(self, batches: Sequence[Batch]) -> Objective:
-        """The entropy scale of the whole step."""
+        """The entropy scale of what is learned from at once: of an update."""
         entropy = torch.cat([need(batch.entropy, "entropy", "hapo").detach() for batch in batches])
         return replace(self, scale=entropy_scale(entropy, self.quantile))
 
