@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rolltree.filter.groups import live_leaves
+from rolltree.filter.lengths import written
 from rolltree.filter.rewards import RewardError
 from rolltree.tree import Tree
 
@@ -37,6 +38,5 @@ class Brevity:
             leaf.scores.setdefault("outcome", leaf.scores["reward"])
         solved = all(leaf.scores["outcome"] > self.correct for leaf in leaves)
         for leaf in leaves:
-            length = sum(len(n) for n in tree.path(leaf) if n.trainable)
-            spare = 1 - length / self.most
+            spare = 1 - written(tree, leaf) / self.most
             leaf.scores["reward"] = leaf.scores["outcome"] + self.weight * spare * solved

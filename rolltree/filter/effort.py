@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rolltree.filter.groups import live_leaves
+from rolltree.filter.lengths import written
 from rolltree.filter.rewards import RewardError
 from rolltree.tree import Tree
 
@@ -36,7 +37,7 @@ class WithinEffort:
                 "on the root"
             )
         leaves = live_leaves(tree)
-        lengths = [sum(len(n) for n in tree.path(leaf) if n.trainable) for leaf in leaves]
+        lengths = [written(tree, leaf) for leaf in leaves]
         said = [leaf.scores.setdefault("outcome", leaf.scores["reward"]) for leaf in leaves]
         among = [
             length for length, outcome in zip(lengths, said, strict=True)
