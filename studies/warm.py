@@ -1,4 +1,4 @@
-"""Policies that regimes start from: `python -m studies.warm tails` (lookup), kept in `studies/policies`.
+"""Policies that regimes start from: `python -m studies.warm tails`, kept in `studies/policies`.
 
 The embedded policy imitates noisy play of the regime's task, some demonstrations at a time, until its held-out pass@1
 lies in the band that the regime asks for. A policy above the band is refused: it began too well or learned too fast.
@@ -54,6 +54,8 @@ class WarmStart:
 STARTS: Mapping[str, WarmStart] = {
     "tails": WarmStart("studies/effort.py:Effort?asked=both", 1, 0.06, 0.40, 0.70),
     "lookup": WarmStart("lookup", 1, 0.6, 0.40, 0.70, clean=0.9, muon=0.006),
+    "planned": WarmStart("planned:grid", 3, 0.15, 0.12, 0.30),
+    "spoken": WarmStart("spoken:grid", 3, 0.15, 0.12, 0.30),
 }
 
 
@@ -62,7 +64,7 @@ class WarmSettings:
     """Which policy is made."""
 
     name: tyro.conf.Positional[str]
-    """tails or lookup."""
+    """tails, lookup, planned or spoken."""
     chunk: int = 1024
     """Demonstrations between two measurements."""
     most: int = 40_000
@@ -115,7 +117,8 @@ def main(settings: WarmSettings) -> Path:
         model.save_pretrained(folder)
         loaded.codec.tokenizer.save_pretrained(folder)
     note = {**asdict(start), "demonstrations": seen, "pass@1": rate, "seed": settings.seed, "lr": settings.lr,
-            "batch": settings.batch, "processor_seconds": round(time.process_time() - began)}  # fmt: skip
+            "batch": settings.batch, "chunk": settings.chunk,
+            "processor_seconds": round(time.process_time() - began)}  # fmt: skip
     (folder / "made.json").write_text(json.dumps(note, indent=2) + "\n")
     return folder
 

@@ -16,13 +16,18 @@ from rolltree.credit.registry import register
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
 
-def plans(table: Table, name: str) -> Ints:
-    """Per leaf, the row of the nearest trained node of level 1 or more at or above it; every live leaf needs one."""
+def _nearest(table: Table) -> Ints:
+    """Per leaf, the row of the nearest trained node of level 1 or more at or above it; -1 where there is none."""
     is_plan = table.trainable & np.fromiter((n.level >= 1 for n in table.nodes), np.bool_, len(table.nodes))
     nearest = np.where(is_plan, np.arange(len(table.nodes)), -1)
     for level in table.levels[1:]:
         nearest[level] = np.where(nearest[level] < 0, nearest[table.parent[level]], nearest[level])
-    per_leaf = nearest[table.leaf]
+    return nearest[table.leaf]
+
+
+def plans(table: Table, name: str) -> Ints:
+    """Per live leaf, the plan it executes; every live leaf needs one."""
+    per_leaf = _nearest(table)
     if (table.live & (per_leaf < 0)).any():
         row = int(table.leaf[table.live & (per_leaf < 0)][0])
         raise CreditError(f"{name} needs a plan above {where(table, row)}: a trained node of level 1")
@@ -57,15 +62,19 @@ def plan_values(
 ) -> Floats:  # fmt: skip
     """Per node: on plans the mean outcome of their executions against the other plans of the tree; 0 elsewhere.
 
-    With `failures` an execution that failed counts as one of outcome 0.
+    With `failures` an execution that failed counts as one of outcome 0, also where no other of its plan stands.
     """
     rows = np.unique(plan[plan >= 0])
     value, group = np.zeros(len(table.nodes)), np.full(len(table.nodes), -1, np.int64)
     value[rows] = backup(table, outcomes(table), "leaf_mean")[rows]
     if failures:
-        done = table.below(table.live.astype(np.float64))[rows]
-        broken = table.below(np.array([table.nodes[i].status == "failed" for i in table.leaf], np.float64))[rows]
-        value[rows] *= done / (done + broken)
+        of = _nearest(table)
+        failed = np.fromiter((table.nodes[i].status == "failed" for i in table.leaf), np.bool_, len(table.leaf))
+        failed &= (of >= 0) & (of != table.leaf)
+        done = np.bincount(plan[plan >= 0], minlength=len(value))
+        broken = np.bincount(of[failed], minlength=len(value))
+        rows = np.flatnonzero(done + broken)
+        value[rows] *= done[rows] / (done + broken)[rows]
     group[rows] = table.tree[rows]
     return normalised(value, group, std, ddof, eps)
 
@@ -128,8 +137,9 @@ class DesignerExecutor:
 
     `group="auto"` takes "question" up to two executions per design, else "design". With "question" the executor's
     advantage contains the design's quality. Executions that failed count as 0 for their design, whose program broke
-    (`failures=False` leaves them out, where ours did); they have no advantage of their own, and a design of which
-    none stands none either. Fold with multiplicity "once", or a design is trained once per execution.
+    (`failures=False` leaves them out, where ours did), also where all of its executions did; they have no advantage of
+    their own, and a design without one that stands is compared with, not trained on. Fold with multiplicity "once", or
+    a design is trained once per execution.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward", "level:1"})

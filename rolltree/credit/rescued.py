@@ -18,7 +18,8 @@ from rolltree.tree.table import Table
 @register("rescued", paper="Cog-Rethinker, arXiv:2510.15979", family="shaping")
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """Leaves with a score `rescued`: A = weight where right, left out where wrong. The others: GRPO among themselves.
+    """Leaves with a score `rescued`: A = weight where right, left out where wrong. The others: GRPO among themselves,
+    and left out where all have the same outcome, so that what a rescued prompt failed thins nothing out.
 
     Under a ratio to the weights at the start of the step, ∇ of weight · π/π_old is weight · ∇ log π in the first
     update: supervised fine-tuning on the rescued answers. Later updates stop where the clip does.
@@ -38,4 +39,5 @@ class Rescued:
         own = np.where(rescued, -1, group)
         plain = scaled(centred(reward, own, "mean"), reward, own, "std", ddof=self.ddof, eps=self.eps)
         right = rescued & (reward > self.correct)
-        return Advantage(leaf=np.where(rescued, self.weight * right, plain), counted=~rescued | right)
+        differs = partition.spread(-partition.lowest(-reward, own) > partition.lowest(reward, own), own) > 0
+        return Advantage(leaf=np.where(rescued, self.weight * right, plain), counted=np.where(rescued, right, differs))

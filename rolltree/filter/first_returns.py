@@ -13,8 +13,8 @@ from rolltree.tree import Node, Tree
 class FirstReturns:
     """Keeps a task where the standard deviation over rollouts of the first turn's return exceeds `least`.
 
-    The return is the one that semi-online credit compares: rewards of turns, discounted, up to and without the first
-    turn that left the demonstration. A patched rollout is therefore counted to its patch.
+    The return is the one that semi-online credit compares: rewards of turns, the environment's among them, discounted,
+    up to the first turn that left the demonstration. A patched rollout is therefore counted to its patch.
     """
 
     least: float = 0.3
@@ -31,9 +31,10 @@ class FirstReturns:
         return f"returns of the first turn have a standard deviation of {spread:.2f}, not above {self.least:g}"
 
     def _return(self, tree: Tree, turn: Node) -> float:
-        own = turn.scores.get("step_reward", 0.0)
+        answers = tree.children(turn)
+        own = sum(node.scores.get("step_reward", 0.0) for node in (turn, *answers))
         if turn.scores["match"] <= 0.5:
             return own
-        after = (later for answer in tree.children(turn) for later in tree.children(answer) if "match" in later.scores)
+        after = (later for answer in answers for later in tree.children(answer) if "match" in later.scores)
         later = next(after, None)
         return own + (0.0 if later is None else self.gamma * self._return(tree, later))

@@ -98,9 +98,10 @@ class OnlyVoted:
 
 @dataclass(frozen=True, slots=True)
 class WeighedVote:
-    """Says what a prompt's leaves agree on under another weight of votes, and changes nothing.
+    """Says what a prompt's leaves agree on under another weight of votes, and changes no reward.
 
-    The event has how often the most frequent answer and the heaviest one are right: 1 or 0 each.
+    The event, and parts of every voter's outcome, have whether the most frequent answer (`vote_frequent`) and the
+    heaviest one (`vote_heavy`) are right; their means over a step are metrics of the run.
     """
 
     weigh: Weigh = "posterior"
@@ -113,6 +114,8 @@ class WeighedVote:
         right = {answer_of(leaf): leaf.scores.get("outcome", leaf.scores["reward"]) for leaf in voters}
         plain, heavy = (max(shares, key=lambda a: shares[a]) for shares in
                         (tally(tree, voters, "leaf"), tally(tree, voters, self.weigh)))  # fmt: skip
+        for leaf in voters:
+            leaf.scores |= {"vote_frequent": right[plain], "vote_heavy": right[heavy]}
         tree.event(
             "note", None, f"votes weighed by {self.weigh} say {heavy!r}", frequent=right[plain], heavy=right[heavy],
             voters=len(voters),

@@ -79,6 +79,11 @@ REGIMES: Mapping[str, Regime] = {
         _stale(2, 125_000, 47), _stale(8, 145_000, 55), _stale(32, 220_000, 80),
         Regime("long", "up to fifteen turns and one outcome at the end, which the first policy reaches in 23 %: for "
                "step credits and trees", "grid", 40_000, level=3, seconds=130),
+        Regime("planned", "the grid of long behind a plan in words: subgoals in order, of which each reply names the "
+               "one in force; for credit by level", "planned:grid", 120_000, level=3, model="studies/policies/planned",
+               seconds=110),
+        Regime("spoken", "the grid of long in turns that say whether they switch the subgoal, to which, and the move; "
+               "for credit by span", "spoken:grid", 300_000, level=3, model="studies/policies/spoken", seconds=170),
         Regime("mixed", "256 items of all levels, visited again and again, judged on the third that the first policy "
                "solves least: for controls that remember", "mixed:arithmetic", 150_000, settings=("train.items=256",),
                metric="pass@1 hard", seconds=70),

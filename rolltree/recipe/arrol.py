@@ -20,9 +20,10 @@ class ArrolRecipe:
     """GRPO on the survivors of groups from which half of the rollouts were pruned in flight.
 
     Advantages are of survivors alone. `rule="signed"` mends the published rule where fewer than half of the rollouts
-    are right. The head's posterior is also the weight of a rollout's vote: each group says in an event what its
-    frequent and its heavy answer are worth. In the evidence's short run the head has a warm-up of a few steps instead
-    of 20, and fewer bins, which few outcomes can fill. `budget/probe_pruned_tokens` counts what that cost.
+    are right. The head's posterior is also the weight of a rollout's vote: each group says what its frequent and its
+    heavy answer are worth (`reward/part/vote_frequent`, `vote_heavy`). In the evidence's short run the head has a
+    warm-up of a few steps instead of 20, and fewer bins, which few outcomes can fill. `budget/probe_pruned_tokens`
+    counts what that cost.
     """
 
     card: ClassVar[Card] = Card(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rolltree.control.horizon import Horizon
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.filter.methods.grpo_roc import Cleanest
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
+from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,8 @@ class GrpoRoc:
 
     Nothing is penalised in the reward, so there is nothing to hack; advantages are those of the kept group. The
     evidence is a bandit, whose baseline knows the penalties too and takes half of them off its reward. The paper's
-    staged lengths and its judge service are not part of the recipe. The format part of the penalty is 1 − the score
+    stages of length (8k, 12k, 12k) are `tokens="8192, 12288 at 300"`, off by default, and when they change is
+    reconstructed; its judge service is not part of the recipe. The format part of the penalty is 1 − the score
     `format` (reconstructed); the released one is 1 for a missing answer tag, else min((answers − 1) / turns, 1).
     """
 
@@ -35,9 +39,12 @@ class GrpoRoc:
     """Rollouts sampled."""
     keep: int = 16
     """Rollouts that are trained on."""
+    tokens: Knob = 0
+    """Most policy tokens of a rollout, by the step; 0 = as many as the run allows."""
     clip_low: float = 0.2
     clip_high: float = 0.28
 
+    @at_start
     def build(self) -> Parts:
         """Oversampled rollouts, mixed groups, selection, group credit on what is kept."""
         if self.keep < 3:
@@ -48,4 +55,5 @@ class GrpoRoc:
             "grpo_roc", Independent(self.group), load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high), averaging="token",
             filters=(Mixed(),), shapers=(Cleanest(self.keep),),
+            control=Horizon(turns=0, tokens=round(float(self.tokens))),
         )  # fmt: skip

@@ -19,9 +19,9 @@ class Himac:
     The two phases take turns (`phase`, a schedule): in "macro" each of the plans is executed once, greedily, and plans
     alone learn; in "micro" the best of them is fixed, executed anew by sampling, and all these executions learn. A plan
     is what the task calls one: in `planned:grid` the subgoals in order, of which each reply names the one in force,
-    with a mark that ends it and a budget of moves. The embedded policy has not learned to write it (the expert's play
-    in that format is a corpus), so the evidence takes the first `turns` turns for a plan. Cutting the context to the
-    active subgoal is left out. The event "the best plan is fixed" says what it earned.
+    with a mark that ends it and a budget of moves. The evidence starts from a policy that has imitated such play
+    (`planned`), where a wrong order of subgoals mostly leads nowhere. Elsewhere the first `turns` turns are taken for a
+    plan. Cutting the context to the active subgoal is left out. The event "the best plan is fixed" says what it earned.
     """
 
     card: ClassVar[Card] = Card(
@@ -29,7 +29,7 @@ class Himac:
         "89.9 on ALFWorld (1.5B) against 86.1 for GiGPO; without the hierarchy 14.5 points less",
         ("generate", "credit"), "grpo",
         Evidence(
-            "pass@1", "grpo", least=0.04, task="regime:long", seeds=6, settings=("grpo:group=12",),
+            "pass@1", "grpo", least=0.04, task="regime:planned", seeds=6, settings=("grpo:group=12",),
         ),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip

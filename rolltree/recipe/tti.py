@@ -10,7 +10,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
-from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 from rolltree.replay.buffer import Recall
 from rolltree.varying import Knob
 
@@ -50,6 +50,8 @@ class Tti:
     def build(self) -> Parts:
         """Independent rollouts of a bounded horizon, the outcome as credit, likelihood, replay of successes."""
         check_group("tti", self.group, 1)
+        if round(float(self.horizon)) < 1:
+            raise RecipeError(f"tti: horizon={self.horizon} lets no environment answer; give 1 or more")
         return Parts(
             "tti", Independent(self.group), load_credit("raw", right=True), load_objective("reinforce"),
             averaging="sequence", control=Horizon(round(float(self.horizon))),

@@ -17,6 +17,8 @@ from rolltree.filter.vote import MajorityVote, WeighedVote
 from rolltree.generate.methods.treepo_repetition import repeats
 from rolltree.generate.runner import grow
 from rolltree.lab.claim import claim_of
+from rolltree.metrics.reward import parts
+from rolltree.metrics.rollouts import Rollouts
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
@@ -108,6 +110,10 @@ def test_ui_s1_wants_tasks_whose_first_returns_spread() -> None:
     # 1.75 and 0, whatever stands behind the patch: 0.875.
     assert rule(along([[True, True, True], [False, True, True]])) is None
     assert "0.00" in (rule(along([[False, True], [False, False]])) or "")
+    # The environment pays for the first step of one of them: 2.5 and 1.5, as the credit's returns have it.
+    paid = along([[True, True], [True, True]])
+    next(node for node in paid if node.role == "env").scores["step_reward"] = 1.0
+    assert rule(paid) is None
     recipe = load_recipe("ui_s1")
     assert recipe.build().filters == (rule,)
     assert recipe.build().rounds > 1
@@ -129,6 +135,8 @@ def test_arrols_vote_weighs_rollouts_by_their_chance_of_being_right() -> None:
     assert isinstance(load_recipe("arrol").build().shapers[0], WeighedVote)
     said = tree.events[-1].numbers
     assert (said["frequent"], said["heavy"]) == (0.0, 1.0)
+    told = parts(Rollouts(table([tree])))
+    assert (told["reward/part/vote_frequent"], told["reward/part/vote_heavy"]) == (0.0, 1.0)
     assert [leaf.scores["reward"] for leaf in tree.leaves()] == [0, 0, 0, 1, 1], "it changes nothing"
     for weigh, right in (("leaf", "a"), ("posterior", "b")):
         MajorityVote(weigh=weigh)(tree := judged(votes), 8)  # type: ignore[arg-type]
@@ -158,6 +166,20 @@ def test_a_design_whose_executions_break_is_worth_less() -> None:
     first, second = (action[table([tree]).start[i]] for i in (1, 4))
     assert first == pytest.approx(-second)
     assert first > 0.5
+
+
+def test_a_design_of_which_no_execution_stands_is_what_the_others_are_compared_with() -> None:
+    """Two designs that always work and one that never runs: left out, the two had nothing to learn from."""
+    tree = Tree("t", [0])
+    for broken in (False, False, True):
+        design = tree.extend(tree.root, [1, 2], level=1, status="done")
+        for _ in range(2):
+            tree.extend(design, [3], status="failed" if broken else "done", scores={} if broken else {"reward": 1.0})
+    tree.extend(tree.root, [1], level=1, status="failed")  # no design: the engine broke while it was being written
+    tab = table([tree])
+    action = load_recipe("metaagent_x").build().credit(tab).action
+    assert action is not None
+    assert action[tab.start[1]] == action[tab.start[4]] == pytest.approx(1 / 3 / np.std([1, 1, 0], ddof=1), rel=1e-4)
 
 
 def test_mars2_tells_the_next_attempt_what_the_one_above_scored() -> None:

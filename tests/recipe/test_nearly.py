@@ -106,7 +106,15 @@ def test_rescued_answers_are_imitated_and_stay_out_of_the_groups_mean() -> None:
     made = parts.credit(table([tree]))
     half = 0.5**0.5
     assert made.leaf == pytest.approx([half, -half, 0.25, 0.0], abs=1e-5)
+    assert made.counted is not None
     assert list(made.counted) == [True, True, True, False]
+    dead = Tree("u", [0], task="t", item="u")
+    for rescued in (0, 0, 1, 1):
+        scores = {"reward": float(rescued)} | ({"rescued": 1.0} if rescued else {})
+        dead.extend(dead.root, [1], logp=np.zeros(1, np.float32), status="done", finish="stop", scores=scores)
+    made = parts.credit(table([tree, dead]))
+    assert made.counted is not None
+    assert list(made.counted[4:]) == [False, False, True, True], "what a rescued prompt failed thins nothing out"
 
 
 def test_drive_keeps_the_hardest_and_gives_them_more_rollouts() -> None:

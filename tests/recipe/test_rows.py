@@ -26,6 +26,7 @@ from rolltree.filter.uncertain import UncertainTurns
 from rolltree.generate.independent import Independent
 from rolltree.metrics.registry import metric_of
 from rolltree.recipe.compose import compose
+from rolltree.recipe.recipe import RecipeError
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import Recall, ReplayBuffer, RolloutBatch, recent
 from rolltree.task.items import TaskError
@@ -69,8 +70,23 @@ def test_a_horizon_ends_rollouts_and_an_evaluation_has_none() -> None:
     leaves = [leaf for g in flown.groups for leaf in g.item.tree.leaves()]
     assert {leaf.finish for leaf in leaves} <= {"depth", "eos", "length"}
     assert any(leaf.finish == "depth" for leaf in leaves)
-    with pytest.raises(ControlError, match="turns=0"):
-        Horizon(0)
+    with pytest.raises(ControlError, match="turns=-1 is below 0"):
+        Horizon(-1)
+    with pytest.raises(RecipeError, match="lets no environment answer"):
+        load_recipe("tti", horizon=0).build()
+
+
+def test_a_horizon_in_tokens_bounds_what_the_policy_writes_and_may_grow() -> None:
+    recipe = load_recipe("grpo_roc", tokens="2, 3 at 1")
+    longest: list[int] = []
+    for step in (0, 1):
+        control: Any = compose(recipe, step).control
+        flown = fly(preset("sync"), control=control, strategy=Independent(8))
+        leaves = [leaf for g in flown.groups for leaf in g.item.tree.leaves()]
+        longest.append(max(len(leaf) for leaf in leaves))
+        assert any(leaf.finish == "length" for leaf in leaves)
+    assert longest == [2, 3]
+    assert isinstance(load_recipe("grpo_roc").build().control, Horizon)
 
 
 def test_successes_are_drawn_by_lateness_and_by_the_rarity_of_their_domain() -> None:

@@ -16,7 +16,7 @@ from random import Random
 from rolltree.task.grammar import Grammar, Tag
 from rolltree.task.items import TaskError
 from rolltree.task.nano.grid import Grid
-from rolltree.task.nano.world import Walker, parse
+from rolltree.task.nano.world import MOVES, Walker, parse
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 
 TURN = Grammar((Tag("switch", "[", "]", 2), Tag("subgoal", "{", "}", 1), Tag("action", "(", ")")))
@@ -27,6 +27,35 @@ def missing(item: Item, walker: Walker) -> tuple[str, ...]:
     """Subgoals not reached yet, in an order in which they can be, the goal last."""
     held = walker.keys | walker.opened
     return (*sorted((g for g in parse(item.meta["size"], item.prompt).subgoals if g not in held), key=_rank), "*")
+
+
+def towards(item: Item, walker: Walker, goal: str) -> list[str]:
+    """The moves that begin a shortest way to a subgoal and to no other; none where there is no such way, or no need."""
+    world, held = parse(item.meta["size"], item.prompt), walker.keys | walker.opened
+    if goal in held:
+        return []
+    edge: dict[Walker, set[str]] = {walker: set()}
+    seen: set[Walker] = set()
+    while edge:
+        found = [begun for at, begun in edge.items() if (at.home if goal == "*" else goal in at.keys | at.opened)]
+        if found:
+            return sorted(set[str]().union(*found))
+        seen |= edge.keys()
+        beyond: dict[Walker, set[str]] = {}
+        for at, begun in edge.items():
+            if at.home or at.keys | at.opened != held:
+                continue
+            for arrow in MOVES:
+                after, _ = world.move(at, arrow)
+                if after not in seen:
+                    beyond.setdefault(after, set()).update(begun or {arrow})
+        edge = beyond
+    return []
+
+
+def _walk(ways: list[str], rng: Random, noise: float) -> str:
+    """One of these moves; any where there is none, and with probability `noise`."""
+    return rng.choice(ways if ways and rng.random() >= noise else sorted(MOVES))
 
 
 def _rank(letter: str) -> tuple[str, bool]:
@@ -81,9 +110,12 @@ class SpokenGrid:
         return await self.inner.verify(item, state[0], text)
 
     def act(self, item: Item, state: tuple[Walker, str], rng: Random, noise: float = 0.0) -> str:
-        """The expert's move for the next subgoal that is missing; with `noise` any move."""
-        goal = missing(item, state[0])[0]
-        move = self.inner.act(item, state[0], rng, noise)
+        """Keep to a subgoal until it is reached, then the next one missing; with `noise` another, or any move."""
+        (walker, before), left = state, missing(item, state[0])
+        goal = before
+        if before not in left or not towards(item, walker, before):
+            goal = rng.choice(left) if rng.random() < noise else left[0]
+        move = _walk(towards(item, walker, goal), rng, noise)
         return TURN.write(switch=KEEP if goal == state[1] else SWITCH, subgoal=goal, action=move)
 
 
@@ -154,9 +186,13 @@ class PlannedGrid:
         return await self.inner.verify(item, state.walker, text.partition(";")[2])
 
     def act(self, item: Item, state: Blueprint, rng: Random, noise: float = 0.0) -> str:
-        """Plan the subgoals in an order that works, then walk; with `noise` another order, or any move."""
+        """Plan the subgoals in an order that works, then walk to the one in force; with `noise` any order, or any move.
+
+        Where it cannot be reached the moves are at random: what a plan is worth shows.
+        """
         if state.plan is not None:
-            return f"({self.inner.act(item, state.walker, rng, noise)})"
+            goal = state.plan[0] if state.plan else missing(item, state.walker)[0]
+            return f"({_walk(towards(item, state.walker, goal), rng, noise)})"
         plan = list(missing(item, state.walker))
         if rng.random() < noise:
             rng.shuffle(plan)
