@@ -154,6 +154,12 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
     return found
 
 
+def apart_of(plan: TablePlan, runner: Runner) -> dict[str, str]:
+    """By row, in the table's first column, what it has that the row it is held against has not."""
+    whole = priced(BoardSettings(plan.name, seeds=1), plan)[: len(plan.rows())]
+    return _apart(plan, {cell.row.label: p.spec for cell, p in whole}, runner)
+
+
 def _apart(plan: TablePlan, rows: Mapping[str, Spec], runner: Runner) -> dict[str, str]:
     """What each row has that the row it is held against has not."""
     out: dict[str, str] = {}

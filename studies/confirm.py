@@ -22,7 +22,6 @@ from rolltree.lab.runner import Runner, Spec
 from rolltree.lab.stats import Asked, corrected, describe
 from rolltree.lab.stats.sequential import look_levels, sequential_holm
 from rolltree.lab.trace import Trace, write_json
-from rolltree.lab.void import CEILING
 from rolltree.recipe.registry import counter_of
 from studies.command import run_study
 from studies.preregistration import FOLDER, Preregistration, committed, read
@@ -30,6 +29,7 @@ from studies.shelf_runs import Priced, bill, make, price
 from studies.study_shelf import StudyShelf
 from studies.table_runs import fell
 from studies.tables import TableArm
+from studies.unanswerable import idle, lost
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,11 @@ def _verdicts(
         [Asked(_differences(asked, traces, arm), least=asked.least, pool="points") for arm in asked.claims]
     )
     out: dict[str, str] = {}
-    lost = _unanswerable(asked, traces[asked.baseline.label])
+    base = traces[asked.baseline.label]
+    why = lost(sum(map(fell, base)), list(_values(asked, base).values()))
     for arm, held, one in zip(asked.claims, holds, found, strict=True):
-        if lost or _idle(arm, traces[arm.label]):
-            out[arm.label] = f"void: {lost or 'the mechanism never acted'}"
+        if why or _idle(arm, traces[arm.label]):
+            out[arm.label] = f"void: {why or 'the mechanism never acted'}"
         elif held:
             out[arm.label] = "claim excluded" if one.effect.high < asked.least else "holds"
         elif last:
@@ -134,18 +135,10 @@ def _verdicts(
     return out
 
 
-def _unanswerable(asked: Preregistration, base: list[Trace]) -> str:
-    """Why nothing could be ahead of the baseline in a way that counts; empty where it could."""
-    ends = list(_values(asked, base).values())
-    if 2 * sum(map(fell, base)) > len(base):
-        return "the baseline collapsed"
-    return "the baseline stands at its ceiling" if sum(ends) / len(ends) >= CEILING else ""
-
-
 def _idle(arm: TableArm, found: list[Trace]) -> bool:
     counter = counter_of(arm.recipe)
     seen = [v for t in found if counter is not None and (v := t.mean(counter.metric)) is not None]
-    return counter is not None and bool(seen) and all(v == counter.rest for v in seen)
+    return counter is not None and idle(seen, counter.rest)
 
 
 def _write(path: Path, asked: Preregistration, commit: str, traces: dict[str, list[Trace]], told: dict[str, str],

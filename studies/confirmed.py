@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from rolltree.lab.stats import Asked, Interval, corrected
+
 ENDING = ".result.json"
 
 
@@ -17,8 +19,16 @@ class ConfirmedClaim:
     label: str
     verdict: str
     seeds: int
-    points: float
-    """Mean paired difference, in points."""
+    effect: Interval
+    """The paired difference with the interval that its family leaves it."""
+    q: float
+    collapsed: int | None
+    """Runs that did; None where it was not kept."""
+
+    @property
+    def points(self) -> float:
+        """The difference, in points."""
+        return 100 * self.effect.estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +50,11 @@ def families(folder: Path) -> list[ConfirmedFamily]:
 
 def _family(path: Path) -> ConfirmedFamily:
     raw = cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+    asked = [Asked(tuple(map(float, c["differences"])), least=float(raw["least"]), pool="points")
+             for c in raw["claims"]]  # fmt: skip
     claims = tuple(
-        ConfirmedClaim(str(c["label"]), str(c["verdict"]), int(c["seeds"]), 100 * float(c["mean"]))
-        for c in raw["claims"]
+        ConfirmedClaim(str(c["label"]), str(c["verdict"]), int(c["seeds"]), one.effect, one.p_bh, c.get("collapsed"))
+        for c, one in zip(raw["claims"], corrected(asked), strict=True)
     )
     name = path.name.removesuffix(ENDING)
     return ConfirmedFamily(name, str(raw["regime"]), str(raw["preregistered"]), tuple(raw["looks"]), claims)
@@ -66,11 +78,18 @@ def section(found: list[ConfirmedFamily]) -> str:
         return ""
     about = (
         "Claims that were written down and committed before their seeds ran, judged by Holm's procedure at looks "
-        "that together spend α ([how](../howto/regimes.md#confirmation)). *open* waits for a further look."
+        "that together spend α ([how](../howto/regimes.md#confirmation)); intervals stand where Holm's procedure puts "
+        "them over the claims of a regime, q is Benjamini and Hochberg's. *open* waits for a further look."
     )
-    rows = [["regime", "claim", "difference in points", "seeds", "verdict", "preregistered"], ["---"] * 6]
+    head = ["regime", "claim", "difference in points", "q", "seeds", "collapsed", "verdict", "preregistered"]
+    rows = [head, ["---"] * len(head)]
     for f in found:
         seeds, commit = f"of {f.looks[-1]}", f"`{f.preregistered[:8]}`"
-        rows += [[f.regime, c.label, f"{c.points:+.1f}", f"{c.seeds} {seeds}", c.verdict, commit] for c in f.claims]
+        rows += [[f.regime, c.label, _span(c.effect), f"{c.q:.2g}", f"{c.seeds} {seeds}",
+                  "–" if c.collapsed is None else str(c.collapsed), c.verdict, commit] for c in f.claims]  # fmt: skip
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     return f"## Confirmations {{ #confirmations }}\n\n{about}\n\n{table}\n"
+
+
+def _span(e: Interval) -> str:
+    return f"{100 * e.estimate:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f})"

@@ -67,7 +67,7 @@ def _field(cell: StoredCell, x: int, y: int, share: float) -> list[str]:
         colour, bold = (BEST if effect > 0 else BAD), ' font-weight="bold"'
         frame = f' stroke="{colour}" stroke-width="2"'
         under = f"{100 * effect:+.1f}" + (f", {under}" if under else "")
-    elif cell.verdict == "void" and not under:
+    elif cell.verdict == "void" and cell.idle and not under:
         under = "never acted"
     half = f" ± {50 * (cell.mean.high - cell.mean.low):.1f}" if len(cell.values) > 1 else ""
     middle = x + WIDE / 2

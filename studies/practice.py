@@ -12,6 +12,7 @@ from rolltree.lab.entry_family import counted, together
 from studies.confirmed import ConfirmedFamily, sentence
 from studies.power import LOOKS, SCREEN, PowerSettings
 from studies.stored_table import BETTER, StoredCell, StoredTable
+from studies.tables import base_of
 
 Sentences = Iterator[tuple[str, str]]
 """Each with the page that has its table."""
@@ -74,15 +75,17 @@ def claims(folder: Path) -> Sentences:
 
 
 def verdicts(table: StoredTable) -> Sentences:
-    """What is better and worse than its base: one sentence a table, or one for each rate of it."""
+    """What is better and worse than its base: one sentence a table, a part of it for each rate."""
     about, page = _ABOUT.get(table.plan.name, table.plan.title), f"{TABLES_PAGE}#{table.plan.name}"
     of_rate: dict[str, list[str]] = {}
     for column in table.columns:
         regime, _, rate = column.partition(", ")
         of_rate.setdefault(rate, []).extend(_column(table, column, regime))
-    for rate, told in of_rate.items():
-        if told:
-            yield f"{about}{', ' if rate else ''}{rate}: {'. '.join(told)}.{_fallen(table, rate)}", page
+    said = [f"{rate}{': ' if rate else ''}{'. '.join(told)}.{_fallen(table, rate)}" for rate, told in of_rate.items()
+            if told]  # fmt: skip
+    if said:
+        words = " ".join(one[:1].upper() + one[1:] if n else one for n, one in enumerate(said))
+        yield f"{about}{', ' if len(of_rate) > 1 else ': '}{words}", page
 
 
 def level(tables: Sequence[StoredTable]) -> Sentences:
@@ -100,10 +103,13 @@ def _column(table: StoredTable, column: str, regime: str) -> list[str]:
     tested = [c for c in table.cells if c.column == column and c.test is not None and c.label in _own(table)]
     if not tested:
         return []
+    if why := next((c.lost for c in tested if c.lost), ""):
+        stood = ", ".join(c.label for c in tested if not c.collapsed)
+        return [f"`{regime}`: no verdict, because {why}; without a collapse {stood or 'none'}"]
     better, worse = _where(tested, BETTER), _where(tested, ("worse",))
     idle = _where(tested, ("void",))
     rest = len(tested) - len(better) - len(worse) - len(idle)
-    said = [f"better {_named(better)}" if better else "", f"worse {_named(worse)}" if worse else "",
+    said = [f"better {_named(table, better)}" if better else "", f"worse {_named(table, worse)}" if worse else "",
             f"never acted {', '.join(c.label for c in idle)}" if idle else "",
             f"not told apart {rest} of {len(tested)}" if rest else ""]  # fmt: skip
     return [f"`{regime}`: {'; '.join(words for words in said if words)}"]
@@ -143,7 +149,8 @@ def page(
 ) -> str:
     """All sentences that have a table."""
     told = [*calibrated(calibrations), *seeds(errors), *claims(evidence)]
-    told += [(sentence(family), f"{TABLES_PAGE}#confirmations") for family in sure]
+    if sure:
+        told += [(" ".join(map(sentence, sure)), f"{TABLES_PAGE}#confirmations")]
     decided = [table for table in tables if _decided(table)]
     told += [sentence for table in decided for of in OF_TABLE for sentence in of(table)]
     told += level([table for table in tables if table not in decided])
@@ -168,5 +175,17 @@ def _where(cells: Sequence[StoredCell], verdicts: Sequence[str]) -> list[StoredC
     return [c for c in cells if c.verdict in verdicts]
 
 
-def _named(cells: Sequence[StoredCell]) -> str:
-    return ", ".join(f"{c.label} ({100 * c.test.effect.estimate:+.1f})" for c in cells if c.test is not None)
+def _named(table: StoredTable, cells: Sequence[StoredCell]) -> str:
+    told: list[str] = []
+    for cell in cells:
+        if cell.test is not None:
+            told.append(f"{cell.label} ({100 * cell.test.effect.estimate:+.1f}{_updates(table, cell)})")
+    return ", ".join(told)
+
+
+def _updates(table: StoredTable, cell: StoredCell) -> str:
+    """How often it was updated, where that is far from how often what it is held against was."""
+    base = table.at(base_of(table.plan, cell.label, set(table.rows)), cell.column)
+    mine, theirs = (None if c is None else c.costs.get("optim/updates") for c in (cell, base))
+    apart = mine and theirs and not 0.67 < mine / theirs < 1.5
+    return f", in {mine:.0f} updates against {theirs:.0f}" if apart else ""

@@ -1,8 +1,8 @@
 """Fill the pages and the README from finished tables: `python -m studies.publish`.
 
-Every `NAME.json` of `studies.board` found in `--runs` is stored under docs/measured/tables. From what stands there
-docs/measured/tables.md, docs/measured/practice.md and the tables at the top of the README are written again. Nothing is
-run, and what has no table is left out.
+Every `NAME.json` of `studies.board` found in `--runs` is stored under docs/measured/tables; pages there are brought up
+to today's rules. From what stands there docs/measured/tables.md, docs/measured/practice.md and the tables at the top of
+the README are written again. Nothing is run, and what has no table is left out.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from rolltree.lab.regimes import CALIBRATED
+from rolltree.lab.runner import Runner
 from rolltree.lab.trace import LabError
 from studies import practice
+from studies.board import apart_of
 from studies.command import run_study
 from studies.confirmed import ConfirmedFamily, families, section, sentence
 from studies.map_figure import map_figure
 from studies.preregistration import FOLDER
 from studies.stored_table import StoredCell, StoredTable, load
 from studies.tables import TABLES
+from studies.todays_rules import brought_up
 
 BEGIN, END = "<!-- tables: written by studies.publish -->", "<!-- end of tables -->"
 SCREEN = "A screen: a verdict here waits for its [confirmation on fresh seeds](docs/howto/regimes.md#confirmation)."
@@ -47,8 +50,12 @@ class PublishSettings:
     """Folder of preregistrations and what came of them."""
 
 
-def main(settings: PublishSettings) -> list[str]:
+def main(settings: PublishSettings, runner: Runner | None = None) -> list[str]:
     """Store, write, and say which tables stand."""
+    if runner is None:
+        from rolltree.lab.train_runner import TrainRunner
+
+        runner = TrainRunner()
     kept = settings.docs / "tables"
     kept.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
@@ -56,6 +63,9 @@ def main(settings: PublishSettings) -> list[str]:
             if (made := settings.runs / f"{name}{end}").is_file():
                 shutil.copyfile(made, kept / made.name)
     tables = [load(kept / f"{name}.json") for name in TABLES if (kept / f"{name}.json").is_file()]
+    for table in tables:
+        if (page := kept / f"{table.plan.name}.md").is_file():
+            _write(page, brought_up(page.read_text(encoding="utf-8"), table, apart_of(table.plan, runner)))
     errors = settings.docs / "error-rates.json"
     sure = families(settings.preregistered)
     _write(settings.docs / "tables.md", _tables(tables, kept, settings.calibrated, sure))

@@ -11,6 +11,7 @@ from typing import Any, cast
 from rolltree.lab.stats import Asked, Corrected, Interval, corrected, judge, t_interval
 from rolltree.lab.trace import LabError
 from studies.tables import TABLES, TablePlan, base_of
+from studies.unanswerable import lost
 
 BETTER = ("holds", "claim excluded")
 
@@ -24,10 +25,12 @@ class StoredCell:
     values: Mapping[int, float]
     collapsed: int
     idle: bool
-    """Whether its counter never moved."""
+    """Whether its counter never moved in half of its runs or more."""
     costs: Mapping[str, float | None]
     test: Corrected | None = None
     """Against its base; None for the base itself."""
+    lost: str = ""
+    """Why nothing could be ahead of its base in a way that counts."""
 
     @property
     def mean(self) -> Interval:
@@ -37,7 +40,12 @@ class StoredCell:
     @property
     def verdict(self) -> str:
         """Empty for what nothing is held against."""
-        return "" if self.test is None else "void" if self.idle else judge(self.test.effect)
+        return "" if self.test is None else "void" if self.idle or self.lost else judge(self.test.effect)
+
+    @property
+    def said(self) -> str:
+        """The verdict, with its reason where it is none."""
+        return f"void: {self.lost or 'never acted'}" if self.verdict == "void" else self.verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +95,14 @@ def load(path: Path) -> StoredTable:
     asked = [Asked(tuple(c.values[s] - b.values[s] for s in sorted(c.values.keys() & b.values.keys())), pool="points")
              for c, b in pairs]  # fmt: skip
     tests = {(c.column, c.label): t for (c, _), t in zip(pairs, corrected(asked), strict=True)}
-    return StoredTable(plan, tuple(replace(c, test=tests.get((c.column, c.label))) for c in found))
+    why = {c: lost(base.collapsed, list(base.values.values())) for c, base in pairs}
+    return StoredTable(plan, tuple(replace(c, test=tests.get((c.column, c.label)), lost=why.get(c, "")) for c in found))
 
 
 def _cell(name: str, told: Mapping[str, Any]) -> StoredCell:
     column, _, label = name.rpartition(" / ")
     values = {int(seed): float(value) for seed, value in told["values"].items()}
-    idle = told["acted"] is not None and told["acted"] == told["rest"]
+    resting = told["acted"] is not None and told["acted"] == told["rest"]
+    idle = bool(told.get("idle", resting))
     costs = {k: v for k, v in told.items() if "/" in k}
     return StoredCell(label, column, values, int(told["collapsed"]), idle, costs)

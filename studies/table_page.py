@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ def write(found: TableRuns, out: Path, apart: Mapping[str, str]) -> None:
     pairs = [(cell, base) for cell in of if (base := found.base(cell)) != cell]
     asked = [Asked(tuple(found.differences(a, b)), pool="points") for a, b in pairs]
     judged = dict(zip((a for a, _ in pairs), corrected(asked), strict=True))
-    lines = [f"# {found.plan.title}\n", _lead(found, len(pairs)), rule_table()]
+    lines = [f"# {found.plan.title}\n", lead(found.plan.name, len(pairs)), rule_table()]
     for column in dict.fromkeys(cell.column for cell in of):
         mine = [cell for cell in of if cell.column == column]
         lines += [
@@ -35,12 +34,7 @@ def write(found: TableRuns, out: Path, apart: Mapping[str, str]) -> None:
             _costs(found, mine),
         ]
     lines += _handed_on(found, judged, out)
-    if apart:
-        lines += [
-            "\n## Where a difference could come from\n",
-            "What each row has that the row it is held against has not.\n",
-            *(f"- {row}: {words}" for row, words in apart.items()),
-        ]
+    lines += apart_section(apart)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{found.plan.name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     write_json(out / f"{found.plan.name}.json", {
@@ -55,8 +49,8 @@ def _handed_on(found: TableRuns, judged: Mapping[BoardCell, Corrected], out: Pat
     for cell, test in judged.items():
         numbers = found.numbers(cell)
         if cell.factor == 1.0 and not is_flat(cell.row):
-            acted = numbers["acted"] is None or numbers["acted"] != numbers["rest"]
-            groups.setdefault((cell.regime, found.base(cell)), []).append(Screened(_whole(found, cell), test.p, acted))
+            asked = Screened(_whole(found, cell), test.p, not numbers["idle"])
+            groups.setdefault((cell.regime, found.base(cell)), []).append(asked)
     lines: list[str] = []
     for (name, base), rows in groups.items():
         path = out / "proposed" / f"{name}-{found.plan.name}-{base.row.label.replace(' ', '-')}.json"
@@ -73,9 +67,18 @@ def _whole(found: TableRuns, cell: BoardCell) -> TableArm:
     return TableArm(cell.row.label, cell.row.recipe, (*found.plan.settings, *cell.row.knobs))
 
 
-def _lead(found: TableRuns, contrasts: int) -> str:
+def apart_section(apart: Mapping[str, str]) -> list[str]:
+    """Lines of a page: by row, where its difference could come from."""
+    if not apart:
+        return []
+    about = "What each row has that the row it is held against has not.\n"
+    return ["\n## Where a difference could come from\n", about, *(f"- {row}: {words}" for row, words in apart.items())]
+
+
+def lead(name: str, contrasts: int) -> str:
+    """How a table is to be read."""
     return (
-        f"Written by `python -m studies.board {found.plan.name}`. Rate and updates are those calibrated for the "
+        f"Written by `python -m studies.board {name}`. Rate and updates are those calibrated for the "
         "baseline of each regime, the same for every row but those of recipes that are made of several updates a step "
         "(docs/howto/regimes.md#calibration); the costs say how many there were. "
         f"{contrasts} comparisons are one family: the ends of their "
@@ -87,7 +90,9 @@ def _lead(found: TableRuns, contrasts: int) -> str:
         "recipe with as many "
         "independent rollouts; everything else against the row that the column *to* names. A run collapsed that ends "
         "below half of where it "
-        "began; it counts in every mean. A row whose counter never moved is void. Seeds and "
+        "began; it counts in every mean. Void, which is no verdict, is a row whose counter never moved in half of its "
+        "runs or more, and what is held against a row that collapsed in more than half of its runs or stands at 90 % "
+        "or above. Seeds and "
         "items: the difference at the last evaluation alone, with a bootstrap interval that draws seeds and, within "
         "each, held-out items again; it is corrected for nothing, too narrow with few seeds, and decides nothing. "
         "Simulated seconds are those of the run's own lengths under its own schedule on "
@@ -105,7 +110,7 @@ def _table(found: TableRuns, of: Sequence[BoardCell], judged: Mapping[BoardCell,
         spread = f" ± {100 * float(np.std(seen, ddof=1)):.1f}" if len(seen) > 1 else ""
         test = judged.get(cell)
         rows.append([
-            cell.row.label, f"{100 * float(np.mean(seen)):.1f}{spread} %", *_tested(test, numbers, found.base(cell)),
+            cell.row.label, f"{100 * float(np.mean(seen)):.1f}{spread} %", *_tested(found, cell, test),
             f"{numbers['collapsed']:.0f} of {len(seen)}", acted, _items(found, cell),
         ])  # fmt: skip
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
@@ -127,10 +132,10 @@ def _costs(found: TableRuns, of: Sequence[BoardCell]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _tested(test: Corrected | None, numbers: Mapping[str, Any], base: BoardCell) -> list[str]:
+def _tested(found: TableRuns, cell: BoardCell, test: Corrected | None) -> list[str]:
     if test is None:
         return ["–"] * 5
-    e = test.effect
+    e, base = test.effect, found.base(cell)
     said = f"{100 * e.estimate:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f})"
-    idle = numbers["acted"] is not None and numbers["acted"] == numbers["rest"]
-    return [said, base.row.label, f"{test.p_holm:.3g}", f"{test.p_bh:.3g}", "void" if idle else judge(e)]
+    why = found.lost(base) or ("never acted" if found.numbers(cell)["idle"] else "")
+    return [said, base.row.label, f"{test.p_holm:.3g}", f"{test.p_bh:.3g}", f"void: {why}" if why else judge(e)]

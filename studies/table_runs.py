@@ -14,6 +14,7 @@ from rolltree.lab.trace import Trace
 from rolltree.lab.void import COLLAPSED
 from rolltree.recipe.registry import counter_of
 from studies.tables import TableArm, TablePlan, base_of, is_flat
+from studies.unanswerable import idle, lost
 
 SIMULATED = "time/simulated"
 """Seconds on the cluster of `studies.simulated`, for rollouts that share nothing."""
@@ -55,6 +56,10 @@ class TableRuns:
         mine, theirs = self.values(cell), self.values(base)
         return [mine[s] - theirs[s] for s in sorted(mine.keys() & theirs.keys())]
 
+    def lost(self, cell: BoardCell) -> str:
+        """Why nothing held against a cell could be ahead of it in a way that counts; empty where it could."""
+        return lost(sum(map(fell, self.traces[cell])), list(self.values(cell).values()))
+
     def numbers(self, cell: BoardCell) -> dict[str, Any]:
         """Collapses, the counter, and all costs, means over seeds."""
         # A flat control is there not to act, and a row that takes a recipe apart may lack what its counter counts.
@@ -66,6 +71,7 @@ class TableRuns:
         return {
             "collapsed": float(sum(map(fell, traces))), "acted": float(np.mean(acted)) if acted else None,
             "rest": 0.0 if counter is None else counter.rest,
+            "idle": counter is not None and idle(acted, counter.rest),
         } | {n: float(np.mean(v)) if v else None for n, v in spent.items()}  # fmt: skip
 
 

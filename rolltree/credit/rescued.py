@@ -39,5 +39,5 @@ class Rescued:
         own = np.where(rescued, -1, group)
         plain = scaled(centred(reward, own, "mean"), reward, own, "std", ddof=self.ddof, eps=self.eps)
         right = rescued & (reward > self.correct)
-        differs = partition.spread(-partition.lowest(-reward, own) > partition.lowest(reward, own), own) > 0
+        differs = partition.spread(-partition.lowest(-reward, own) - partition.lowest(reward, own), own) > 0
         return Advantage(leaf=np.where(rescued, self.weight * right, plain), counted=np.where(rescued, right, differs))

@@ -168,11 +168,11 @@ def compare(
 
 
 def differing(chosen: Sequence[Arm], conditions: Conditions, runner: Runner) -> tuple[tuple[str, str], ...]:
-    """The pieces in which each arm's composition differs from the first arm's."""
+    """The pieces in which each arm differs from the first arm."""
     if not isinstance(runner, Composes):
         return ()
-    made = [(arm.label, runner.parts(Spec(arm, 0, conditions))) for arm in chosen]
-    return tuple((label, said(apart(parts, made[0][1]))) for label, parts in made[1:])
+    base, *others = ((arm, runner.parts(Spec(arm, 0, conditions))) for arm in chosen)
+    return tuple((arm.label, said(apart(parts, base[1], arm.knobs, base[0].knobs))) for arm, parts in others)
 
 
 def with_flat(chosen: Sequence[Arm], conditions: Conditions, runner: Runner) -> tuple[Arm, ...]:

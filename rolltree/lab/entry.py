@@ -10,6 +10,7 @@ from typing import Any, cast
 from rolltree.lab.stats import Interval, Outcome
 from rolltree.lab.trace import LabError, write_json
 from rolltree.metrics.old_names import compared_name
+from rolltree.recipe.recipe import Evidence
 from rolltree.tree.json_text import read_json
 
 FORMAT = 1
@@ -78,6 +79,12 @@ class EvidenceEntry:
     confirmation: Confirmation | None = None
     earlier: tuple[EarlierAnswer, ...] = ()
     """Everything it said before, oldest first: what was tried and dropped counts."""
+
+
+def question_of(entry: EvidenceEntry) -> Evidence:
+    """The question that an entry was made for."""
+    told: dict[str, Any] = {**entry.question, "settings": tuple(entry.question["settings"])}
+    return Evidence(**told)
 
 
 def save_entry(entry: EvidenceEntry, folder: Path) -> Path:

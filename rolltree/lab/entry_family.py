@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from rolltree.lab.entry import EvidenceEntry
+from rolltree.lab.brevity import price
+from rolltree.lab.entry import EvidenceEntry, question_of
 from rolltree.lab.names import is_share
 from rolltree.lab.stats import Asked, Corrected, Direction, Outcome, corrected, judge
 
@@ -30,6 +31,8 @@ def together(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
         made = corrected([_asked(e) for e in family])
         for entry, found in zip(family, made, strict=True):
             outcome = judge(found.effect, direction=_direction(entry), least=float(entry.question["least"]))
+            if outcome == "holds" and price(question_of(entry), entry.results) is not None:
+                outcome = "worse"
             out[entry.name] = FamilyVerdict(outcome, found, len(family))
     return out
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from rolltree.lab.brevity import at_equal_accuracy
 from rolltree.lab.claim import Claim
 from rolltree.lab.compare import Comparison, compare
 from rolltree.lab.contrast import HARD
 from rolltree.lab.curves import LAST, endpoint
-from rolltree.lab.entry import Confirmation, EarlierAnswer, EvidenceEntry, SeedResult
+from rolltree.lab.entry import Confirmation, EarlierAnswer, EvidenceEntry, SeedResult, question_of
 from rolltree.lab.kept import KeptShelf
 from rolltree.lab.names import COSTS, held_out, is_share, of_rollouts
 from rolltree.lab.report import versions
@@ -87,7 +88,7 @@ def following(card: Card, made: EvidenceEntry, before: EvidenceEntry | None) -> 
 
 def earlier_answer(card: Card, entry: EvidenceEntry) -> EarlierAnswer:
     """What an entry said, by today's rules, about the question it was made for."""
-    _, said = judged(card, _asked(entry), entry.kind, entry.results)
+    _, said = judged(card, question_of(entry), entry.kind, entry.results)
     return EarlierAnswer(entry.question, len(entry.results), entry.effect, said.outcome)
 
 
@@ -279,10 +280,11 @@ def judged(
     if why := reasons(card, asked, results) if kind == "training" else idle(results):
         return effect, StatedVerdict("void", f"void: {'; '.join(why)}")
     points = kind == "training" and is_share(asked.metric)
-    return effect, describe(
+    said = describe(
         effect, subject=card.name, baseline=asked.baseline, metric=asked.metric, direction=asked.direction,
         least=asked.least, unit="points" if points else "",
     )  # fmt: skip
+    return effect, at_equal_accuracy(said, asked, results)
 
 
 def rejudged(claim: Claim, entry: EvidenceEntry) -> EvidenceEntry:
@@ -290,19 +292,13 @@ def rejudged(claim: Claim, entry: EvidenceEntry) -> EvidenceEntry:
 
     Runs of a question that the card no longer asks are no verdict on what it claims.
     """
-    asked = _asked(entry)
+    asked = question_of(entry)
     results = tuple(_learned(r) if asked.metric.removesuffix(" area") == "pass@1" else r for r in entry.results)
     effect, said = judged(claim.card, asked, entry.kind, results)
     if fields := _asked_otherwise(claim, entry):
         why = f"the card now asks something else ({', '.join(fields)})"
         said = StatedVerdict("void", f"{said.words}; {why}" if said.outcome == "void" else f"void: {why}")
     return replace(entry, results=results, effect=effect, outcome=said.outcome, words=said.words)
-
-
-def _asked(entry: EvidenceEntry) -> Evidence:
-    """The question it was made for."""
-    told: dict[str, Any] = {**entry.question, "settings": tuple(entry.question["settings"])}
-    return Evidence(**told)
 
 
 def _learned(result: SeedResult) -> SeedResult:

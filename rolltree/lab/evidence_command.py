@@ -13,7 +13,7 @@ from rolltree.lab.claim import EVIDENCE, Claim, checkout, claim_of, claims
 from rolltree.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
 from rolltree.lab.entry_family import confirmed, counted, dropped, together
 from rolltree.lab.evidence import accept, confirm, following, measure, problems, rejudged, verify
-from rolltree.lab.evidence_pages import effect, fresh_seeds
+from rolltree.lab.evidence_pages import corrected_effect, effect, fresh_seeds
 from rolltree.lab.kept import KEPT
 from rolltree.lab.report import ReportTable, duration
 from rolltree.lab.report.terminal import table
@@ -41,8 +41,8 @@ class EvidenceConfig:
     seed: int | None = None
     """The seed that --verify repeats; default: the first."""
     list: bool = False
-    """Only say what is stored and whether it stands; exits with 1 where something does not. Verdicts are those of all
-    entries together, and a void entry is none."""
+    """Only say what is stored and whether it stands; exits with 1 where something does not. Verdicts and
+    intervals are corrected over all entries of training, and over all others; a void entry is none."""
     rejudge: bool = False
     """Give stored runs the verdict of the rules as they are now; nothing is run."""
     agent: str = ""
@@ -175,6 +175,7 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
             [
                 claim.name,
                 claim.kind if claim.complete else "unfinished",
+                corrected_effect(entry, verdicts[claim.name]) if entry else "–",
                 verdicts[claim.name].outcome if entry else "–",
                 fresh_seeds(claim.name, verdicts, again),
                 acted(claim.card, entry.results, entry.kind).rpartition("` ")[2] if entry else "–",
@@ -185,12 +186,13 @@ def _list(chosen: Sequence[Claim], config: EvidenceConfig, out: Console) -> int:
     void = sum(v.outcome == "void" for v in mine.values())
     told = ", ".join(f"{n} × {outcome}" for outcome, n in counted(mine).items() if outcome != "void")
     if config.json:
-        names = ("name", "kind", "verdict", "fresh_seeds", "acted", "stands")
+        names = ("name", "kind", "difference", "verdict", "fresh_seeds", "acted", "stands")
         told_of = [dict(zip(names, row, strict=True)) for row in rows]
         print(json.dumps({"entries": told_of, "problems": wrong, "verdicts": counted(mine),
                           "dropped": sum(len(e.earlier) for e in stored)}))  # fmt: skip
     else:
-        out.print(table(ReportTable("Evidence", ["recipe", "kind", "verdict", "fresh seeds", "acted", "stands"], rows)))
+        head = ["recipe", "kind", "difference", "verdict", "fresh seeds", "acted", "stands"]
+        out.print(table(ReportTable("Evidence", head, rows)))
         held = [name for name, v in mine.items() if v.outcome == "holds"]
         sure = sum(name in again and again[name].outcome == "holds" for name in held)
         out.print(

@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
+from rolltree.lab.brevity import RULE
 from rolltree.lab.claim import Claim, claims
-from rolltree.lab.entry import EvidenceEntry
+from rolltree.lab.compare import differing
+from rolltree.lab.entry import EvidenceEntry, question_of
 from rolltree.lab.entry_family import FamilyVerdict, confirmed, counted, dropped, together
 from rolltree.lab.names import COSTS, cost_name, is_share, row_name
 from rolltree.lab.regimes import PREFIX, regime
 from rolltree.lab.report import shown
 from rolltree.lab.stats import Interval, rule_table
 from rolltree.lab.systems import SYSTEMS
+from rolltree.lab.train_runner import TrainRunner
 from rolltree.lab.void import acted
 from rolltree.recipe.registry import list_recipes, load_recipe
 
@@ -64,7 +67,7 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
     open_claims = [c for c in claims() if c.name not in stored]
     again = confirmed(entries)
     told = ", ".join(f"{n} × {o}" for o, n in counted(verdicts).items() if o != "void") or "none yet"
-    parts = [_HEAD, rule_table(), f"\n{len(entries)} entries, {len(void)} of them void. Verdicts: {told}.\n"]
+    parts = [_HEAD, rule_table(), RULE, f"\n{len(entries)} entries, {len(void)} of them void. Verdicts: {told}.\n"]
     if trained:
         parts.append("\n## Training\n\n" + _table(
             ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "pass@1, both",
@@ -111,7 +114,7 @@ def _tested(entry: EvidenceEntry, verdict: FamilyVerdict) -> list[str]:
     if verdict.found is None:
         return [effect(entry), "–", "–", "–"]
     found = verdict.found
-    return [effect(entry, found.effect), *(shown(p) for p in (found.p, found.p_holm, found.p_bh))]
+    return [corrected_effect(entry, verdict), *(shown(p) for p in (found.p, found.p_holm, found.p_bh))]
 
 
 def found(entry: EvidenceEntry | None) -> str:
@@ -133,10 +136,24 @@ def found(entry: EvidenceEntry | None) -> str:
     spent = [f"{cost_name(name)} {_also(entry, name)}" for name in COSTS if _also(entry, name)]
     costs = f"\n\nCosts of a run (means, recipe and baseline): {'; '.join(spent)}." if spent else ""
     fresh = f"\n\n**On fresh seeds**: {entry.confirmation.words}" if entry.confirmation is not None else ""
+    could = f"\n\nWhere a difference could come from: {words}." if (words := _apart(entry)) else ""
     more = f"\n\nBeside it (means, recipe and baseline): {'; '.join(beside)}." if beside else ""
-    return (
-        f"{asked}\n\n**{entry.outcome}**: {entry.words}{fresh}\n\n{seeds}{more}{costs}\n\nRepeat it: `{entry.command}`"
-    )
+    said = f"{asked}\n\n**{entry.outcome}**: {entry.words}{fresh}\n\n{seeds}{could}{more}{costs}"
+    return f"{said}\n\nRepeat it: `{entry.command}`"
+
+
+def _apart(entry: EvidenceEntry) -> str:
+    """What the recipe's side of a comparison of training runs has that its baseline's has not."""
+    if entry.kind != "training":
+        return ""
+    claim = Claim(load_recipe(entry.name).card, question_of(entry))
+    (told,) = differing(claim.sides(), claim.conditions(), TrainRunner())
+    return told[1]
+
+
+def corrected_effect(entry: EvidenceEntry, verdict: FamilyVerdict) -> str:
+    """The difference with the interval that its family leaves it; its own where nothing is corrected."""
+    return effect(entry, None if verdict.found is None else verdict.found.effect)
 
 
 def effect(entry: EvidenceEntry, corrected: Interval | None = None) -> str:

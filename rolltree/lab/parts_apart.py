@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from rolltree.generate.strategy import SampleStrategy, TreeStrategy
+from rolltree.lab.arms import Knobs
 from rolltree.recipe.recipe import Parts
 from rolltree.rollout.widths import width_of
 
@@ -34,7 +35,6 @@ def pieces(parts: Parts) -> dict[str, str]:
         "clip": clip,
         "filter": _text(parts.filters),
         "shaping": _text(parts.shapers),
-        "optimizer": ", ".join(f"{k} {v}" for k, v in parts.optim.items()),
     }
     for name in ("averaging", "unit", "fixed_length", "multiplicity", "rounds", "prompts", "control", "recall",
                  "anchor", "schedule", "peers"):  # fmt: skip
@@ -42,12 +42,21 @@ def pieces(parts: Parts) -> dict[str, str]:
     return out
 
 
-def apart(mine: Parts, base: Parts) -> dict[str, tuple[str, str]]:
-    """The pieces in which two compositions differ, each as (mine, the baseline's)."""
-    ours, theirs = pieces(mine), pieces(base)
-    if ours["strategy"] != theirs["strategy"]:  # whose knobs are not those of the other
-        ours.pop("knobs of the strategy")
-    return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+def apart(mine: Parts, base: Parts, ours: Knobs = (), theirs: Knobs = ()) -> dict[str, tuple[str, str]]:
+    """The pieces in which two arms differ, each as (mine, the baseline's): their compositions, and of their knobs those
+    of the trainer. Where a recipe is made of a number of updates, that goes before what the arm was told."""
+    left, right = pieces(mine) | trainer(mine, ours), pieces(base) | trainer(base, theirs)
+    if left["strategy"] != right["strategy"]:  # whose knobs are not those of the other
+        left.pop("knobs of the strategy")
+        right.pop("knobs of the strategy")
+    pairs = {name: (left.get(name, ""), right.get(name, "")) for name in {**left, **right}}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def trainer(parts: Parts, knobs: Knobs) -> dict[str, str]:
+    """What the trainer was told, by the whole names of its knobs."""
+    told = {name: str(value) for name, value in knobs if name.startswith(("train.", "optim."))}
+    return told | {f"optim.{name}": str(value) for name, value in parts.optim.items()}
 
 
 def said(found: Mapping[str, tuple[str, str]]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean
 
+from rolltree.lab.contrast import HARD
 from rolltree.lab.entry import SeedResult
 from rolltree.lab.names import PER_LEAF, row_name
 from rolltree.recipe.recipe import Card, Evidence
@@ -21,6 +22,8 @@ CEILING = 0.9
 """A baseline from here on leaves no room above it."""
 COLLAPSED = 0.5
 """A baseline that ends below this share of where it began has collapsed."""
+RESTED = 0.5
+"""A mechanism that did nothing in so large a share of the runs never acted, whatever it did in the others."""
 LEARNED = 0.05
 """Where neither arm gains as much in pass@1, nothing was learned that could differ."""
 
@@ -66,10 +69,20 @@ def _constructed(card: Card, question: Evidence) -> str:
 
 
 def _idle(card: Card, results: Sequence[SeedResult]) -> str:
-    values = None if card.counter is None else _both(results, card.counter.metric)
-    if card.counter is None or values is None or abs(values[0] - card.counter.rest) > 1e-12:
+    if card.counter is None or any(card.counter.metric not in r.also for r in results):
         return ""
-    return f"the mechanism never acted (`{card.counter.metric}` is {card.counter.rest:g} throughout)"
+    name, rest = card.counter.metric, card.counter.rest
+    resting = [abs(r.also[name][0] - rest) <= 1e-12 for r in results]
+    return f"the mechanism never acted (`{name}` is {rest:g} {_share_of(resting)})" if rested(resting) else ""
+
+
+def rested(resting: Sequence[bool]) -> bool:
+    """Whether too many runs had a counter that never moved."""
+    return bool(resting) and sum(resting) >= RESTED * len(resting)
+
+
+def _share_of(resting: Sequence[bool]) -> str:
+    return "throughout" if all(resting) else f"in {sum(resting)} of {len(resting)} runs"
 
 
 def _no_signal(results: Sequence[SeedResult]) -> str:
@@ -88,7 +101,7 @@ def _zero_variance(results: Sequence[SeedResult]) -> str:
 
 
 def _ceiling(question: Evidence, results: Sequence[SeedResult]) -> str:
-    asked = question.metric.removesuffix(" area")
+    asked = question.metric.removesuffix(" area").removesuffix(HARD)
     judged = asked if asked.startswith("pass@") else "pass@1"
     if judged == "pass@k":
         judged = next((name.rpartition("/")[2] for r in results for name in r.also if name.startswith("eval/pass@")

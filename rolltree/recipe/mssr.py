@@ -28,7 +28,7 @@ class Mssr:
         "49.5 against 47.4 for GRPO (Qwen2.5-VL-3B), the same accuracy in half the steps",
         ("generate", "credit"), "reinforce_pp",
         Evidence(
-            "pass@1", "reinforce_pp", least=0.04, task="regime:mixed", seeds=6,
+            "pass@1 hard", "reinforce_pp", least=0.04, task="regime:mixed", seeds=6,
             settings=("reinforce_pp:group=1", "reinforce_pp:baseline=False", "train.prompts=128"),
         ),
         counter=Counter("optim/prior_moved"),

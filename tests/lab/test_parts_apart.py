@@ -36,6 +36,15 @@ def test_what_is_not_a_part_of_its_own_is_told_too():
     assert "unit" in apart(made("mars2"), made("grpo"))
 
 
+def test_knobs_of_the_trainer_are_told_where_they_differ_and_only_there():
+    calibrated = (("optim.lr", 1e-4), ("optim.minibatches", 4))
+    assert not {n for n in apart(made("areal"), made("grpo"), calibrated, calibrated) if n.startswith("optim.")}
+    once = (("optim.lr", 1e-4), ("optim.minibatches", 1))
+    assert apart(made("areal"), made("grpo"), once, once)["optim.minibatches"] == ("4", "1"), "it is made of four"
+    found = apart(made("grpo"), made("grpo"), (("train.prompts", 4),), ())
+    assert said(found) == "train.prompts 4 (baseline none)"
+
+
 def test_a_flat_control_stands_beside_every_tree_arm_and_differs_in_the_strategy_alone():
     chosen = with_flat(arms(["grpo", "treepo"], ["treepo:leaves=6"]), conditions(), TrainRunner())
     assert [a.label for a in chosen] == ["grpo", "treepo", "treepo flat"]

@@ -1,6 +1,6 @@
 """Experiments that could not have answered are void, by each rule alone, and are no verdict in any count."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -51,6 +51,40 @@ def test_each_rule_alone(results, says):
     _, said = judged(CARD, ASKED, "training", results)
     assert said.outcome == "void"
     assert said.words == f"void: {reason}"
+
+
+def test_a_mechanism_that_acted_in_few_runs_never_acted():
+    rows = [replace(r, also={**r.also, "policy/clip_high": (1e-4 * (r.seed == 0), 0.0)}) for r in seeds()]
+    assert reasons(CARD, ASKED, rows) == ["the mechanism never acted (`policy/clip_high` is 0 in 2 of 3 runs)"]
+    rows[1] = replace(rows[1], also=rows[0].also)
+    assert reasons(CARD, ASKED, rows) == []
+
+
+def test_shorter_answers_that_are_less_often_right_are_worse(tmp_path):
+    asked = replace(ASKED, metric="eval/length", direction="lower")
+
+    def shorter(right, spread):
+        ends = {r.seed: {"eval/pass@1": (right + spread * (r.seed - 1), 0.4)} for r in seeds()}
+        return [replace(r, value=10.0 + r.seed, baseline=30.0, also={**r.also, **ends[r.seed]}) for r in seeds()]
+
+    stored = measure(training(), Simulated({"grpo": 0.1, "rloo": 0.25}), tmp_path, quiet())
+    # 39 % against 40, over seeds that differ by more than that: no loss is shown.
+    for right, spread, outcome in ((0.1, 0.01, "worse"), (0.39, 0.05, "holds"), (0.5, 0.01, "holds")):
+        rows = shorter(right, spread)
+        effect, said = judged(CARD, asked, "training", rows)
+        assert said.outcome == outcome
+        entry = replace(stored, question=asdict(asked), results=tuple(rows), effect=effect, outcome=said.outcome)
+        assert together([entry])["rloo"].outcome == outcome
+    lost = judged(CARD, asked, "training", shorter(0.1, 0.01))[1].words
+    assert lost.startswith(
+        "worse: shorter at the price of right answers, -30.0 points in pass@1 (-32.5 to -27.5); rloo"
+    )
+
+
+def test_a_baseline_at_its_ceiling_on_hard_items_is_one_at_its_ceiling():
+    asked = replace(ASKED, metric="pass@1 hard")
+    (reason,) = reasons(CARD, asked, seeds(**{"eval/pass@1": (0.95, 0.94)}))
+    assert reason.startswith("the baseline stands at its ceiling")
 
 
 def test_a_metric_that_the_shape_of_trees_decides_is_void():

@@ -75,14 +75,16 @@ def test_what_was_confirmed_is_told_beside_the_tables(asked):
     main(asked)
     assert "onfirmations" not in (asked.docs / "tables.md").read_text(), "nothing was asked again"
     asked.preregistered.mkdir()
-    claims = [{"label": "tis", "verdict": "holds", "seeds": 8, "mean": 0.201},
-              {"label": "icepop", "verdict": "open", "seeds": 8, "mean": -0.01}]  # fmt: skip
-    told = {"preregistered": "0123456789ab", "regime": "stale8", "looks": [8, 14, 20], "claims": claims}
+    claims = [{"label": "tis", "verdict": "holds", "seeds": 8, "differences": [0.2, 0.202] * 4, "collapsed": 1},
+              {"label": "icepop", "verdict": "open", "seeds": 8, "differences": [-0.02, 0.0] * 4}]  # fmt: skip
+    told = {"preregistered": "0123456789ab", "regime": "stale8", "least": 0.04, "looks": [8, 14, 20], "claims": claims}
     (asked.preregistered / "stale8-corrections.result.json").write_text(json.dumps(told))
     main(asked)
     table = (asked.docs / "tables.md").read_text()
-    assert "| stale8 | tis | +20.1 | 8 of 20 | holds | `01234567` |" in table
-    assert "| stale8 | icepop | -1.0 | 8 of 20 | open | `01234567` |" in table
+    (tis,) = (line for line in table.splitlines() if line.startswith("| stale8 | tis | +20.1 (+"))
+    assert tis.endswith(" | 8 of 20 | 1 | holds | `01234567` |"), "with its interval, and what collapsed"
+    (icepop,) = (line for line in table.splitlines() if line.startswith("| stale8 | icepop | -1.0 (-"))
+    assert icepop.endswith(" | 8 of 20 | – | open | `01234567` |")
     words = "on 8 fresh seeds, `stale8` at the calibrated rate: "
     words += "holds: tis (+20.1 points); not decided yet: icepop (-1.0 points)."
     assert words in asked.readme.read_text()
@@ -95,10 +97,29 @@ def test_sentences_are_those_of_tables_that_stand(asked):
     lines = [line for line in told.splitlines() if line[:1].isdigit()]
     assert all(line.endswith(")") and "[Table](" in line for line in lines)
     assert "the same baseline ends between 50.0 and 61.0 % on `stale2` (best at 0.0001, 4)." in told
-    assert "rate × 1: `stale2`: better tis (+" in told
+    assert ", rate × 1: `stale2`: better tis (+" in told
+    assert " Rate × 4: `stale2`: better tis (+" in told
     assert "worse icepop (-" in told
     assert "Credits" not in told, "no table of credits is stored"
-    assert len(lines) == 1 + 2, "one sentence for each rate"
+    assert len(lines) == 1 + 1, "one for the calibration, one for the table"
+
+
+def test_nothing_is_ahead_of_a_baseline_that_collapsed(asked):
+    path = asked.runs / "stability.json"
+    raw = json.loads(path.read_text())
+    for name, cell in raw.items():
+        if name.endswith("/ ppo-clip") and "rate × 4" in name:
+            cell["collapsed"] = 4.0
+    path.write_text(json.dumps(raw))
+    main(asked)
+    told = (asked.docs / "practice.md").read_text()
+    assert "Rate × 4: `stale2`: no verdict, because the baseline collapsed; without a collapse tis, icepop." in told
+    page = (asked.docs / "tables" / "stability.md").read_text()
+    calm, hot = page.partition("## stale2, rate × 4")[::2]
+    assert "| holds |" in calm
+    hot = hot.partition("Costs")[0]
+    assert hot.count("| void: the baseline collapsed |") == 2, "the page that was stored is brought up to the rule"
+    assert "| holds |" not in hot
 
 
 def test_the_stored_verdicts_are_those_of_the_table_itself(asked):
