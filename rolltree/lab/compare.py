@@ -29,6 +29,7 @@ from rolltree.lab.contrast import (
     check_metric,
     common_target,
     contrasts,
+    flat_label,
     measures,
 )
 from rolltree.lab.names import is_share, less_is_better
@@ -189,7 +190,7 @@ def with_flat(chosen: Sequence[Arm], conditions: Conditions, runner: Runner) -> 
         strategy = runner.parts(Spec(arm, 0, conditions)).strategy
         if shapes_trees(strategy):
             flat = (*(k for k in arm.knobs if k[0] != "use_flat"), ("use_flat", width_of(strategy) or usual))
-            out.append(Arm(f"{arm.label} flat", arm.recipe, tuple(sorted(flat))))
+            out.append(Arm(flat_label(arm.label), arm.recipe, tuple(sorted(flat))))
     return tuple(out)
 
 

@@ -156,8 +156,8 @@ def _grids(result: Comparison) -> list[ReportTable]:
     few = len(result.seeds) < FEW
     spread = "(lowest–highest run)" if few else "± half of its interval"
     tests = [
-        [c.subject, _difference(c.effect, result.metric), shown(c.p), shown(c.p_holm), shown(c.p_bh),
-         shown(c.p_sign_flip), _items(result, c.subject), c.outcome]
+        [c.subject, c.baseline, _difference(c.effect, result.metric), shown(c.p), shown(c.p_holm), shown(c.p_bh),
+         shown(c.p_sign_flip), _items(result, c.subject, c.baseline), c.outcome]
         for c in result.contrasts
     ]  # fmt: skip
     return [
@@ -166,8 +166,9 @@ def _grids(result: Comparison) -> list[ReportTable]:
             outcome, f"Mean over seeds {spread}. Costs to the target are medians over seeds.",
         ),
         ReportTable(
-            f"Against {result.arms[0].label} in {result.metric}",
-            ["recipe", "difference", "p (t)", "p (Holm)", "q (BH)", "p (sign flips)", "seeds and items", "verdict"],
+            f"Differences in {result.metric}",
+            ["recipe", "to", "difference", "p (t)", "p (Holm)", "q (BH)", "p (sign flips)", "seeds and items",
+             "verdict"],
             tests,
             f"p: the chance of so large a gain where there is none, from one side; Holm's and Benjamini and Hochberg's "
             f"adjustments over the {len(tests)} comparisons of this table. Seeds and items: the difference in pass@1 "
@@ -179,9 +180,9 @@ def _grids(result: Comparison) -> list[ReportTable]:
     ]  # fmt: skip
 
 
-def _items(result: Comparison, subject: str) -> str:
+def _items(result: Comparison, subject: str, baseline: str) -> str:
     """The difference with held-out items drawn again too, where the runs kept what each item got."""
-    found = by_items(result.of(subject), result.of(result.arms[0].label), result.confidence)
+    found = by_items(result.of(subject), result.of(baseline), result.confidence)
     return "–" if found is None else _difference(found, "pass@1")
 
 

@@ -103,6 +103,11 @@ def run_means(traces: Sequence[Trace], metric: str, level: float = 0.95) -> Meas
     return Measure(values, t_interval(list(values.values()), level))
 
 
+def flat_label(label: str) -> str:
+    """What the flat control of an arm is called."""
+    return f"{label} flat"
+
+
 def contrasts(
     arms: Mapping[str, Measure],
     baseline: str,
@@ -113,18 +118,19 @@ def contrasts(
     level: float = 0.95,
     unit: str = "",
 ) -> list[Contrast]:
-    """Every other arm against the baseline over the seeds both have."""
-    subjects = [label for label in arms if label != baseline]
-    pairs = {label: _paired(arms[label], arms[baseline], label, baseline) for label in subjects}
-    asked = [Asked(tuple(differences(*pairs[label]).tolist()), direction, least, "arms") for label in subjects]
+    """Every other arm against the baseline, and each tree against its flat control too, over the seeds both have."""
+    sides = [(label, baseline) for label in arms if label != baseline]
+    sides += [(label, flat) for label in arms if (flat := flat_label(label)) in arms and flat != baseline]
+    pairs = [_paired(arms[mine], arms[theirs], mine, theirs) for mine, theirs in sides]
+    asked = [Asked(tuple(differences(*pair).tolist()), direction, least, "arms") for pair in pairs]
     out: list[Contrast] = []
-    for label, found in zip(subjects, corrected(asked, level), strict=True):
+    for (label, base), pair, found in zip(sides, pairs, corrected(asked, level), strict=True):
         said = describe(
-            found.effect, subject=label, baseline=baseline, metric=metric, direction=direction, least=least, unit=unit
+            found.effect, subject=label, baseline=base, metric=metric, direction=direction, least=least, unit=unit
         )  # fmt: skip
-        flip = sign_flip_test(*pairs[label])
+        flip = sign_flip_test(*pair)
         out.append(Contrast(
-            label, baseline, metric, found.effect, found.p, found.p_holm, found.p_bh, flip, said.outcome, said.words
+            label, base, metric, found.effect, found.p, found.p_holm, found.p_bh, flip, said.outcome, said.words
         ))  # fmt: skip
     return out
 

@@ -180,8 +180,8 @@ def test_of_some_metrics_less_is_better(tmp_path):
     made = compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="truncated", console=quiet())
     assert made.contrasts[0].words.startswith("holds: b is better than a, -29.9 points in truncated")
     made = compare(arms(["a", "b"]), conditions(), range(3), shelf, metric="length", console=quiet())
-    (row,) = next(g.rows for g in page(made).grids if g.title.startswith("Against"))
-    assert row[1].startswith("-11.96 (")
+    (row,) = next(g.rows for g in page(made).grids if g.title.startswith("Differences in"))
+    assert row[2].startswith("-11.96 (")
 
 
 @pytest.mark.parametrize(

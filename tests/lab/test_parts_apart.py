@@ -5,6 +5,7 @@ import pytest
 from rolltree.generate.independent import Independent
 from rolltree.lab.arms import arms
 from rolltree.lab.compare import with_flat
+from rolltree.lab.contrast import Measure, contrasts
 from rolltree.lab.parts_apart import apart, said, shapes_trees
 from rolltree.lab.runner import Spec
 from rolltree.lab.train_runner import TrainRunner
@@ -54,6 +55,15 @@ def test_a_flat_control_stands_beside_every_tree_arm_and_differs_in_the_strategy
     assert isinstance(flat.strategy, Independent)
     assert flat.strategy.n == 6
     assert set(apart(tree, flat)) == {"strategy"}
+
+
+def test_a_tree_is_held_against_the_baseline_and_against_its_flat_control():
+    seen = {label: Measure({s: v + 0.01 * s for s in range(4)}, None)  # pyright: ignore
+            for label, v in {"grpo": 0.1, "treepo": 0.4, "treepo flat": 0.3}.items()}  # fmt: skip
+    made = contrasts(seen, "grpo", "pass@1")
+    assert [(c.subject, c.baseline) for c in made] == [
+        ("treepo", "grpo"), ("treepo flat", "grpo"), ("treepo", "treepo flat")]  # fmt: skip
+    assert [c.effect.estimate for c in made] == pytest.approx([0.3, 0.2, 0.1])
 
 
 def test_runs_that_are_no_recipes_have_no_controls():
