@@ -28,9 +28,9 @@ What each recipe and each [system](systems.md) claims, measured against the base
 NAME --verify` repeats a seed of it, and `rolltree evidence --confirm` asks what holds again on seeds from 2000 on
 ([shared with preregistered confirmations](../howto/evidence.md#on-fresh-seeds) of the same arms). In training both
 sides start from the same policy, see the same prompts per seed and spend the same decoded tokens. The
-policy is the embedded one; the [regimes](../howto/regimes.md) `tails`, `asked` and `real` have their own. The verdicts
-are about these tasks at this size, not about the models of the papers. `rolltree evidence --list` says which entries
-stand with the code as it is.
+policy is the embedded one; the [regimes](../howto/regimes.md) `tails`, `asked`, `planned`, `spoken` and `real` have
+their own. The verdicts are about these tasks at this size, not about the models of the papers. `rolltree evidence
+--list` says which entries stand with the code as it is.
 
 Each table is one family: its intervals are paired t intervals whose ends stand where Holm's procedure puts them over
 the whole table, at 95 % for all together, with variances that help one another (limma) where they are of the same
