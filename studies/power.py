@@ -2,12 +2,12 @@
 
 A family of methods is screened on few seeds against one shared baseline; those that look best are confirmed on fresh
 seeds, with looks that end a confirmation early. The numbers of seeds, looks and candidates are those of
-`studies.confirm`.
+`studies.confirm`. Beside it stands what `rolltree evidence --confirm` does, without looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
@@ -15,6 +15,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from rolltree.lab.entry_family import CANDIDATES, HANDED_ON
+from rolltree.lab.evidence import FRESH_RUNS
 from rolltree.lab.stats import Asked, corrected
 from rolltree.lab.stats.interval import Floats
 from rolltree.lab.stats.sequential import sequential_holm
@@ -23,15 +25,15 @@ from studies.command import run_study
 
 LOOKS = (8, 14, 20)
 """Fresh seeds at which a confirmation may end."""
-CANDIDATES = 12
-"""Most methods that a screen hands on."""
 SCREEN = 6
 """Seeds of the screen."""
-DROP = 0.2
+DROP = HANDED_ON
 """One-sided p above which a screened method is dropped."""
 ALPHA = 0.025
 
 Noise = Literal["normal", "heavy", "collapses"]
+Procedure = Literal["study", "entries"]
+"""A screen and its confirmation, or all entries of evidence and their fresh seeds."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class PowerSettings:
     """Simulated studies of a row."""
     methods: int = 28
     """Methods that a study screens."""
+    entries: int = 46
+    """Entries of evidence that are one family."""
     spread: float = 3.7
     """Standard deviation of a paired difference, in points."""
     effect: float = 4.0
@@ -67,6 +71,7 @@ class ErrorRates:
     """Share of the methods with an effect that end with *holds*."""
     seeds: float
     """Fresh seeds used per confirmed method, on average."""
+    procedure: Procedure = "study"
 
 
 def study(rng: np.random.Generator, truth: Sequence[float], spread: float, noise: Noise) -> tuple[list[bool], float]:
@@ -90,18 +95,33 @@ def study(rng: np.random.Generator, truth: Sequence[float], spread: float, noise
     return out, float(np.mean(used))
 
 
-def rates(settings: PowerSettings, noise: Noise, true: int, effect: float) -> ErrorRates:
+def entries(rng: np.random.Generator, truth: Sequence[float], spread: float, noise: Noise) -> tuple[list[bool], float]:
+    """All entries of evidence: which are handed on, and hold on fresh seeds in a family of their own."""
+    screened = corrected([Asked(tuple(row), pool="points") for row in _differences(rng, truth, SCREEN, spread, noise)])
+    ranked = sorted(range(len(truth)), key=lambda i: screened[i].p)
+    again = [i for i in ranked if screened[i].p <= DROP][:CANDIDATES]
+    out = [False] * len(truth)
+    fresh = _differences(rng, [truth[i] for i in again], FRESH_RUNS, spread, noise)
+    for i, one in zip(again, corrected([Asked(tuple(row), pool="points") for row in fresh]), strict=True):
+        out[i] = one.effect.low > 0
+    return out, float(FRESH_RUNS if again else 0)
+
+
+def rates(
+    settings: PowerSettings, noise: Noise, true: int, effect: float, procedure: Procedure = "study"
+) -> ErrorRates:  # fmt: skip
     """Many studies under one kind of noise. The methods without an effect have none at all, the hardest case."""
     rng = np.random.default_rng([settings.seed, true, len(noise)])
-    truth = [effect] * true + [0.0] * (settings.methods - true)
+    of, run = (settings.methods, study) if procedure == "study" else (settings.entries, entries)
+    truth = [effect] * true + [0.0] * (of - true)
     wrong, right, seeds = 0, 0, list[float]()
     for _ in range(settings.trials):
-        holds, used = study(rng, truth, settings.spread, noise)
+        holds, used = run(rng, truth, settings.spread, noise)
         wrong += any(holds[true:])
         right += sum(holds[:true])
         seeds.append(used)
     found = right / (true * settings.trials) if true else float("nan")
-    return ErrorRates(noise, effect, true, wrong / settings.trials, found, float(np.mean(seeds)))
+    return ErrorRates(noise, effect, true, wrong / settings.trials, found, float(np.mean(seeds)), procedure)
 
 
 def _differences(rng: np.random.Generator, truth: Sequence[float], n: int, spread: float, noise: Noise) -> Floats:
@@ -122,8 +142,8 @@ def _draw(rng: np.random.Generator, size: tuple[int, int], spread: float, noise:
 def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
     """The numbers as a page."""
     rows = "\n".join(
-        f"| {r.noise} | {r.true} of {settings.methods} | {r.effect:g} | {100 * r.false_holds:.1f} % | "
-        f"{'–' if r.true == 0 else f'{100 * r.power:.0f} %'} | {r.seeds:.1f} |"
+        f"| {_NAMES[r.procedure]} | {r.noise} | {r.true} of {_of(settings, r)} | {r.effect:g} | "
+        f"{100 * r.false_holds:.1f} % | {'–' if r.true == 0 else f'{100 * r.power:.0f} %'} | {r.seeds:.1f} |"
         for r in found
     )
     looks = ", ".join(map(str, LOOKS))
@@ -134,23 +154,35 @@ def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
         f"over the candidates at a one-sided level of {100 * ALPHA:g} %, with moderated variances. A paired difference "
         f"has a standard deviation of {settings.spread:g} points. Methods without an effect have none at all. Noise is "
         "normal, heavy-tailed (t with 4 degrees of freedom), or normal with one run in fifty falling by 30 points: "
-        "such collapses make the spread twice as large, and what is found with them needs an effect as much larger."
+        "such collapses make the spread twice as large, and what is found with them needs an effect as much larger. "
+        f"Entries of evidence: {settings.entries} are screened on {SCREEN} seeds and handed on by the same rule, to "
+        f"{FRESH_RUNS} fresh seeds at once, on which they are one family. Nothing has a second try: a question that is "
+        "asked until it answers has other rates, which is why all that was asked before is counted."
     )
     return (
         f"# Error rates of a whole study\n\n{fill(lead, 120)}\n\n"
-        "| noise | methods with an effect | points | studies with a false *holds* | effects found | fresh seeds a "
-        f"candidate |\n|---|---|---|---|---|---|\n{rows}\n"
+        "| procedure | noise | methods with an effect | points | studies with a false *holds* | effects found | "
+        f"fresh seeds a candidate |\n|---|---|---|---|---|---|---|\n{rows}\n"
     )
+
+
+_NAMES: Mapping[Procedure, str] = {"study": "screen and confirmation", "entries": "entries of evidence"}
+
+
+def _of(settings: PowerSettings, r: ErrorRates) -> int:
+    return settings.methods if r.procedure == "study" else settings.entries
 
 
 def main(settings: PowerSettings) -> list[ErrorRates]:
     """Simulate and write."""
     kinds: tuple[Noise, ...] = get_args(Noise)
-    cases = list[tuple[Noise, int, float]]()
+    cases = list[tuple[Noise, int, float, Procedure]]()
     for true, effect in ((0, 0.0), (settings.true, settings.effect)):
-        cases.extend((noise, true, effect) for noise in kinds)
-    cases.extend(("normal", settings.true, effect) for effect in (2.0, 3.0, 6.0))
-    cases.append(("collapses", settings.true, 6.0))
+        cases.extend((noise, true, effect, "study") for noise in kinds)
+    cases.extend(("normal", settings.true, effect, "study") for effect in (2.0, 3.0, 6.0))
+    cases.append(("collapses", settings.true, 6.0, "study"))
+    cases.extend((noise, 0, 0.0, "entries") for noise in kinds)
+    cases.extend(("normal", settings.true, effect, "entries") for effect in (3.0, 4.0, 6.0))
     found = [rates(settings, *case) for case in cases]
     settings.out.mkdir(parents=True, exist_ok=True)
     (settings.out / "error-rates.md").write_text(page(settings, found), encoding="utf-8")

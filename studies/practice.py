@@ -43,7 +43,8 @@ def seeds(path: Path) -> Sentences:
     """What a study of this size can see."""
     found = cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
     told_of = PowerSettings()
-    power = {(r["noise"], r["effect"]): r["power"] for r in found if r["power"] is not None}
+    power = {(r["noise"], r["effect"]): r["power"] for r in found
+             if r["power"] is not None and r.get("procedure", "study") == "study"}  # fmt: skip
     seen = sorted((effect, found) for (noise, effect), found in power.items() if noise == "normal")
     if seen:
         told = ", ".join(f"{100 * found:.0f} % of effects of {effect:g} points" for effect, found in seen)

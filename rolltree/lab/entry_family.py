@@ -11,6 +11,13 @@ from rolltree.lab.entry import EvidenceEntry, question_of
 from rolltree.lab.names import is_share
 from rolltree.lab.stats import Asked, Corrected, Direction, Outcome, corrected, judge
 
+AHEAD: tuple[Outcome, ...] = ("holds", "no difference found")
+"""Verdicts of an entry's own interval that leave it possible that the claim is true."""
+HANDED_ON = 0.2
+"""One-sided p up to which a screen hands an open claim on to fresh seeds."""
+CANDIDATES = 12
+"""Most open claims that it hands on."""
+
 
 @dataclass(frozen=True, slots=True)
 class FamilyVerdict:
@@ -37,8 +44,19 @@ def together(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
     return out
 
 
+def handed_on(entries: Sequence[EvidenceEntry], verdicts: Mapping[str, FamilyVerdict]) -> list[str]:
+    """What waits for fresh seeds: all that holds and, of training, what is likeliest ahead of what is left open."""
+    open_ = [
+        (found.p, e.name) for e in entries
+        if e.kind == "training" and e.outcome in AHEAD and verdicts[e.name].outcome == "no difference found"
+        and (found := verdicts[e.name].found) is not None and found.p <= HANDED_ON
+    ]  # fmt: skip
+    held = [e.name for e in entries if verdicts[e.name].outcome == "holds" and e.kind != "exact"]
+    return [*held, *(name for _, name in sorted(open_)[:CANDIDATES])]
+
+
 def confirmed(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
-    """What came of repeating verdicts of *holds* on fresh seeds, by name; these are families of their own."""
+    """What came of asking again on fresh seeds, by name; all that were asked again are a family of their own."""
     again = [replace(e, results=e.confirmation.results, effect=e.confirmation.effect, outcome=e.confirmation.outcome)
              for e in entries if e.confirmation is not None]  # fmt: skip
     return together(again)

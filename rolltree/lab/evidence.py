@@ -22,6 +22,7 @@ from rolltree.lab.compare import Comparison, compare
 from rolltree.lab.contrast import HARD
 from rolltree.lab.curves import LAST, endpoint
 from rolltree.lab.entry import Confirmation, EarlierAnswer, EvidenceEntry, SeedResult, question_of
+from rolltree.lab.entry_family import AHEAD
 from rolltree.lab.kept import KeptShelf
 from rolltree.lab.names import COSTS, held_out, is_share, of_rollouts
 from rolltree.lab.report import versions
@@ -36,8 +37,8 @@ from rolltree.terminal import Terminal
 
 FRESH = 2000
 """The first seed of a confirmation: screens count from 0, calibrations use 1000 and 1001."""
-FRESH_RUNS = 8
-"""Fresh seeds that a claim about training is confirmed on, at least."""
+FRESH_RUNS = 14
+"""Fresh seeds that a claim about training is asked again on, at least."""
 EARLY = 5
 """Points of its curves that a repeated run must have in common with the stored one before rounding may part them."""
 
@@ -100,8 +101,8 @@ def confirm(
     claim: Claim, entry: EvidenceEntry, runner: Runner, cache: Path, console: Console | None = None,
     kept: Path | None = None,
 ) -> EvidenceEntry:  # fmt: skip
-    """The entry with its claim asked again on fresh seeds. Only what holds, stands and has randomness can be asked."""
-    if entry.outcome != "holds" or claim.kind == "exact":
+    """The entry with its claim asked again on fresh seeds. Only what could be ahead, stands and has randomness can."""
+    if entry.outcome not in AHEAD or claim.kind == "exact":
         why = "it is exact" if claim.kind == "exact" else f"its verdict is {entry.outcome!r}"
         raise LabError(f"nothing of {claim.name!r} waits to be confirmed: {why}")
     if wrong := problems(claim, entry):

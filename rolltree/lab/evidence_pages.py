@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -10,7 +10,7 @@ from rolltree.lab.brevity import RULE
 from rolltree.lab.claim import Claim, claims
 from rolltree.lab.compare import differing
 from rolltree.lab.entry import EvidenceEntry, question_of
-from rolltree.lab.entry_family import FamilyVerdict, confirmed, counted, dropped, together
+from rolltree.lab.entry_family import FamilyVerdict, confirmed, counted, dropped, handed_on, together
 from rolltree.lab.names import COSTS, cost_name, is_share, row_name
 from rolltree.lab.regimes import PREFIX, regime
 from rolltree.lab.report import shown
@@ -65,7 +65,7 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
     checked = [e for e in entries if e.kind != "training"]
     stored = {e.name for e in entries}
     open_claims = [c for c in claims() if c.name not in stored]
-    again = confirmed(entries)
+    again, waiting = confirmed(entries), handed_on(entries, verdicts)
     told = ", ".join(f"{n} × {o}" for o, n in counted(verdicts).items() if o != "void") or "none yet"
     parts = [_HEAD, rule_table(), RULE, f"\n{len(entries)} entries, {len(void)} of them void. Verdicts: {told}.\n"]
     if trained:
@@ -73,7 +73,7 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
             ["recipe", "question", "recipe", "baseline", "difference", "p", "p (Holm)", "q (BH)", "pass@1, both",
              "acted", "verdict", "on fresh seeds"],
             ([_link(e), _asked(e), *_sides(e), *_tested(e, verdicts[e.name]), _also(e, "pass@1", share=True),
-              acted(cards[e.name], e.results), verdicts[e.name].outcome, fresh_seeds(e.name, verdicts, again)]
+              acted(cards[e.name], e.results), verdicts[e.name].outcome, fresh_seeds(e.name, waiting, again)]
              for e in trained),
         ))  # fmt: skip
     if checked:
@@ -82,7 +82,7 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
              "on fresh seeds"],
             ([_link(e), _asked(e), *_sides(e), *_tested(e, verdicts[e.name]),
               acted(cards[e.name], e.results, e.kind), verdicts[e.name].outcome,
-              fresh_seeds(e.name, verdicts, again)] for e in checked),
+              fresh_seeds(e.name, waiting, again)] for e in checked),
         ))  # fmt: skip
     if void:
         parts.append(_VOID + _table(
@@ -102,11 +102,9 @@ def overview(entries: Sequence[EvidenceEntry]) -> str:
     return "".join(parts)
 
 
-def fresh_seeds(name: str, verdicts: Mapping[str, FamilyVerdict], again: Mapping[str, FamilyVerdict]) -> str:
-    """What became of a verdict of *holds* on fresh seeds: the verdict there, or that it waits."""
-    if name not in verdicts or verdicts[name].outcome != "holds" or verdicts[name].found is None:
-        return "–"
-    return again[name].outcome if name in again else "not asked yet"
+def fresh_seeds(name: str, waiting: Collection[str], again: Mapping[str, FamilyVerdict]) -> str:
+    """The verdict on fresh seeds, or that the screen hands it on and it was not asked yet."""
+    return again[name].outcome if name in again else "not asked yet" if name in waiting else "–"
 
 
 def _tested(entry: EvidenceEntry, verdict: FamilyVerdict) -> list[str]:

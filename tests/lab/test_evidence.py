@@ -12,12 +12,13 @@ from rolltree.cli import main as command
 from rolltree.errors import RolltreeError
 from rolltree.lab import claim as claim_module
 from rolltree.lab.claim import Claim, Measured, claim_of, claims
-from rolltree.lab.entry import load_entries, load_entry, save_entry
-from rolltree.lab.entry_family import confirmed
+from rolltree.lab.entry import SeedResult, load_entries, load_entry, save_entry
+from rolltree.lab.entry_family import confirmed, handed_on, together
 from rolltree.lab.evidence import FRESH, accept, confirm, forged, measure, problems, verify
 from rolltree.lab.evidence_command import EvidenceConfig, main
-from rolltree.lab.evidence_pages import found, overview
+from rolltree.lab.evidence_pages import found, fresh_seeds, overview
 from rolltree.lab.regimes import REGIMES, Calibrated
+from rolltree.lab.stats import paired_interval
 from rolltree.lab.trace import LabError
 from rolltree.recipe.recipe import Evidence
 from rolltree.recipe.registry import load_recipe, recipes
@@ -233,7 +234,7 @@ def test_what_holds_is_asked_again_on_fresh_seeds(tmp_path):
     entry = measure(training(), runner, tmp_path, quiet())
     sure = confirm(training(), entry, runner, tmp_path, quiet())
     assert sure.confirmation is not None
-    assert [r.seed for r in sure.confirmation.results] == list(range(FRESH, FRESH + 8))
+    assert [r.seed for r in sure.confirmation.results] == list(range(FRESH, FRESH + 14))
     assert replace(sure, confirmation=None) == entry
     assert confirmed([sure, entry])["rloo"].outcome == "holds"
     save_entry(sure, tmp_path)
@@ -241,6 +242,23 @@ def test_what_holds_is_asked_again_on_fresh_seeds(tmp_path):
     assert f"**On fresh seeds**: {sure.confirmation.words}" in found(sure)
     lucky = replace(sure, confirmation=replace(sure.confirmation, words="holds: again"))
     assert forged(training(), lucky)
+
+
+def test_an_open_claim_that_looks_ahead_is_handed_on_and_one_that_does_not_is_not(tmp_path):
+    entry = measure(training(), Simulated({"grpo": 0.1, "rloo": 0.25}), tmp_path, quiet())
+
+    def open_(name, differences):
+        rows = tuple(SeedResult(s, 0.4 + d, 0.4) for s, d in enumerate(differences))
+        effect = paired_interval([r.value for r in rows], [r.baseline for r in rows])
+        return replace(entry, name=name, results=rows, effect=effect, outcome="no difference found")
+
+    family = [entry, open_("tis", (0.2, -0.02, 0.3, -0.05)), open_("gpg", (0.2, -0.2, 0.1, -0.15)),
+              replace(open_("ace", (0.03, -0.01, 0.02, -0.005)), outcome="no effect above x")]  # fmt: skip
+    verdicts = together(family)
+    assert {verdicts[name].outcome for name in ("tis", "gpg")} == {"no difference found"}
+    assert handed_on(family, verdicts) == ["rloo", "tis"]
+    assert fresh_seeds("tis", ["rloo", "tis"], {}) == "not asked yet"
+    assert fresh_seeds("gpg", ["rloo", "tis"], {}) == "–"
 
 
 def test_only_what_holds_and_stands_waits_for_a_confirmation(tmp_path):
