@@ -4,11 +4,13 @@ import importlib
 import inspect
 import json
 import subprocess
+from functools import partial
 
 import pytest
 
 from rolltree.cli.helptext import help_of
 from rolltree.knob_help import COMMON, sentences
+from rolltree.lab.regimes import calibrated
 from studies import calibrate, confirm, warm
 from studies.command import run_study
 from studies.warm import STARTS, WarmSettings, WarmStart
@@ -32,7 +34,8 @@ def test_an_unknown_regime_is_one_sentence(capsys):
     assert said.count("\n") == 1
 
 
-def test_a_confirmation_before_its_calibration_is_one_sentence(tmp_path, capsys):
+def test_a_confirmation_before_its_calibration_is_one_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(confirm, "calibrated", partial(calibrated, folder=tmp_path / "none yet"))
     (tmp_path / "mine.json").write_text(json.dumps({**ASKED, "regime": "mixed"}))
     for words in (("init", "-q"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
