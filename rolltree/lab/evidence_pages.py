@@ -16,7 +16,6 @@ from rolltree.lab.regimes import PREFIX, regime
 from rolltree.lab.report import shown
 from rolltree.lab.stats import Interval, rule_table
 from rolltree.lab.systems import SYSTEMS
-from rolltree.lab.train_runner import TrainRunner
 from rolltree.lab.void import acted
 from rolltree.recipe.registry import list_recipes, load_recipe
 
@@ -144,6 +143,8 @@ def _apart(entry: EvidenceEntry) -> str:
     """What the recipe's side of a comparison of training runs has that its baseline's has not."""
     if entry.kind != "training":
         return ""
+    from rolltree.lab.train_runner import TrainRunner
+
     claim = Claim(load_recipe(entry.name).card, question_of(entry))
     (told,) = differing(claim.sides(), claim.conditions(), TrainRunner())
     return told[1]
