@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from rolltree.lab import contrast
+
 STALE = ("fresh", "stale2", "stale8", "stale32")
 
 SCHEDULES = ("areal", "april", "verl", "slime", "dart")
@@ -52,7 +54,7 @@ class TablePlan:
 
 def flat_label(arm: TableArm) -> str:
     """The label of a tree's flat control."""
-    return f"{arm.label} flat"
+    return contrast.flat_label(arm.label)
 
 
 def base_of(plan: TablePlan, label: str, labels: Collection[str]) -> str:

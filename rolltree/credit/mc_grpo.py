@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.credit.normalise import baseline, scaled, spread_of
+from rolltree.credit.normalise import ROUNDING, baseline, scaled, spread_of
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
 from rolltree.tree.table import Bools, Floats, Ints, Table
@@ -52,6 +52,9 @@ class MCGRPO:
         middle = baseline(reward, group, "lower_median")
         away = np.where(group >= 0, reward - middle, 0.0)
         deviation = partition.spread(spread_of(reward, group, "mad"), group, 1.0)
+        # Beside a reward of 1 a deviation of 1e-17 is rounding, also where the median is 0 and says no size.
+        size = partition.spread(-partition.lowest(-np.abs(np.where(group >= 0, reward, 0.0)), group), group)
+        deviation = np.where(deviation <= ROUNDING * size, 0.0, deviation)
         unit = deviation + self.eps
         leaf = np.divide(away, unit, out=away.copy(), where=unit > 0)
         if self.flat != "eps":

@@ -20,7 +20,8 @@ class Himac:
     alone learn; in "micro" the best of them is fixed, executed anew by sampling, and all these executions learn. A plan
     is what the task calls one: in `planned:grid` the subgoals in order, of which each reply names the one in force,
     with a mark that ends it and a budget of moves. The evidence starts from a policy that has imitated such play
-    (`planned`), where a wrong order of subgoals mostly leads nowhere. Elsewhere the first `turns` turns are taken for a
+    (`planned`), where a wrong order of subgoals mostly leads nowhere, and in which nobody ends a subgoal by its mark.
+    Elsewhere the first `turns` turns are taken for a
     plan. Cutting the context to the active subgoal is left out. The event "the best plan is fixed" says what it earned.
     """
 

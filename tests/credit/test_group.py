@@ -40,6 +40,9 @@ def test_a_deviation_of_rounding_is_no_spread():
     nearly = leaf("mc_grpo", [0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2, 1.33])
     np.testing.assert_allclose(nearly, leaf("mc_grpo", [0.3, 0.3, 0.3, 0.3, 1.33]), atol=1e-12)
     assert nearly[-1] == pytest.approx(1.03)
+    # Nor where the median is 0, and so says no size: the last became an advantage of 1000.
+    rest = 0.1 + 0.2 - 0.3
+    assert leaf("mc_grpo", [0.0, 0.0, rest, rest, 1.0])[-1] == pytest.approx(1.0)
     # A spread that is small beside 1 and not beside the rewards is one.
     assert leaf("mc_grpo", [1e-12, 2e-12, 3e-12], eps=0.0).tolist() == pytest.approx([-1, 0, 1])
 
