@@ -17,6 +17,7 @@ from rolltree.errors import RolltreeError
 from rolltree.tree import Tree, parquet
 from rolltree.tree.parquet import load
 from rolltree.view import whatif_given
+from rolltree.view.pages.whatif_grown import can_be_cancelled
 from rolltree.view.source import open_source
 from rolltree.view.text import Pieces
 from rolltree.view.whatif import shown_whatif
@@ -187,7 +188,10 @@ def test_one_grows_at_a_time(real_run: Path, monkeypatch: pytest.MonkeyPatch, tm
         jobs.last = WhatIfJob("treepo", "001", Stuck(), said)  # pyright: ignore[reportArgumentType]
         with pytest.raises(RolltreeError, match="what-if 001 of treepo is growing; wait for it or cancel it"):
             jobs.start(source, {})
+        offered = {now: can_be_cancelled(jobs.last, now) for now in ("starting", "growing", "done", "failed")}
+        assert offered == {"starting": True, "growing": True, "done": False, "failed": False}, "saved, but not yet gone"
         jobs.last.cancel()
+        assert not can_be_cancelled(jobs.last, "growing")
         assert not jobs.last.growing
         assert jobs.last.trouble == ""
         jobs.last.process.returncode = 2

@@ -113,7 +113,7 @@ class GrownPage:
                 return
             with ui.element("div").classes("bar"):
                 ui.label(now).classes(f"badge whatif-state {'running' if saved is None else BADGES[saved.about.now]}")
-                if job is not None and job.growing:
+                if job is not None and can_be_cancelled(job, now):
                     button("cancel", job.cancel, name="cancel")
 
     def _draw_picture(self, tree: Outline, drawn: Icicle, saved: SavedWhatIf) -> None:
@@ -156,6 +156,11 @@ class GrownPage:
                 "whatif", run=self.run.name, step=about.step, tree=about.tree, node=about.node, token=about.kept or None
             )
             ui.link("another one from here", again)
+
+
+def can_be_cancelled(job: WhatIfJob, now: str) -> bool:
+    """Whether there is work left; a process goes on for a moment after it has saved its end."""
+    return job.growing and now in ("starting", "growing")
 
 
 def _why_not(job: WhatIfJob | None, lacking: str) -> str:
