@@ -7,7 +7,7 @@ seeds, with looks that end a confirmation early. The numbers of seeds, looks and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
@@ -16,24 +16,27 @@ from typing import Literal, get_args
 import numpy as np
 
 from rolltree.lab.entry_family import CANDIDATES, HANDED_ON
-from rolltree.lab.evidence import FRESH_RUNS
-from rolltree.lab.stats import Asked, corrected
+from rolltree.lab.evidence import FRESH_SEEDS
+from rolltree.lab.stats import Asked, Corrected, corrected
 from rolltree.lab.stats.interval import Floats
 from rolltree.lab.stats.sequential import sequential_holm
 from rolltree.lab.trace import write_json
 from studies.command import run_study
 
+FRESH_RUNS, FRESH_CHECKS = FRESH_SEEDS["training"], FRESH_SEEDS["simulated"]
 LOOKS = (8, 14, 20)
 """Fresh seeds at which a confirmation may end."""
 SCREEN = 6
 """Seeds of the screen."""
+CHECK_SEEDS = 5
+"""Seeds of most checks, which are no training."""
 DROP = HANDED_ON
 """One-sided p above which a screened method is dropped."""
 ALPHA = 0.025
 
 Noise = Literal["normal", "heavy", "collapses"]
-Procedure = Literal["study", "entries"]
-"""A screen and its confirmation, or all entries of evidence and their fresh seeds."""
+Procedure = Literal["study", "entries", "checks"]
+"""A screen and its confirmation, or all entries of evidence about training, or about checks, and their fresh seeds."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class PowerSettings:
     methods: int = 28
     """Methods that a study screens."""
     entries: int = 46
-    """Entries of evidence that are one family."""
+    """Entries of evidence about training, which are one family."""
+    checks: int = 73
+    """Entries of evidence about checks, which are another."""
     spread: float = 3.7
     """Standard deviation of a paired difference, in points."""
     effect: float = 4.0
@@ -96,15 +101,35 @@ def study(rng: np.random.Generator, truth: Sequence[float], spread: float, noise
 
 
 def entries(rng: np.random.Generator, truth: Sequence[float], spread: float, noise: Noise) -> tuple[list[bool], float]:
-    """All entries of evidence: which are handed on, and hold on fresh seeds in a family of their own."""
-    screened = corrected([Asked(tuple(row), pool="points") for row in _differences(rng, truth, SCREEN, spread, noise)])
+    """All entries about training: which are handed on, and hold on fresh seeds in a family of their own."""
+    return _handed_on(
+        truth, (SCREEN, FRESH_RUNS), lambda truth, n: _differences(rng, truth, n, spread, noise), shared=True
+    )
+
+
+def checks(rng: np.random.Generator, truth: Sequence[float], spread: float, noise: Noise) -> tuple[list[bool], float]:
+    """All entries about checks: each has a baseline and a unit of its own, so that no variance helps another."""
+
+    def drawn(truth: Sequence[float], n: int) -> Floats:
+        before, after = (_draw(rng, (len(truth), n), spread / 2**0.5, noise) for _ in range(2))
+        return after - before + np.asarray(truth)[:, None]
+
+    return _handed_on(truth, (CHECK_SEEDS, FRESH_CHECKS), drawn, shared=False)
+
+
+def _handed_on(
+    truth: Sequence[float], seeds: tuple[int, int], drawn: Callable[[Sequence[float], int], Floats], shared: bool
+) -> tuple[list[bool], float]:
+    def asked(rows: Floats) -> list[Corrected]:
+        return corrected([Asked(tuple(row), pool="points" if shared else str(i)) for i, row in enumerate(rows)])
+
+    screened = asked(drawn(truth, seeds[0]))
     ranked = sorted(range(len(truth)), key=lambda i: screened[i].p)
     again = [i for i in ranked if screened[i].p <= DROP][:CANDIDATES]
     out = [False] * len(truth)
-    fresh = _differences(rng, [truth[i] for i in again], FRESH_RUNS, spread, noise)
-    for i, one in zip(again, corrected([Asked(tuple(row), pool="points") for row in fresh]), strict=True):
+    for i, one in zip(again, asked(drawn([truth[i] for i in again], seeds[1])), strict=True):
         out[i] = one.effect.low > 0
-    return out, float(FRESH_RUNS if again else 0)
+    return out, float(seeds[1] if again else 0)
 
 
 def rates(
@@ -112,8 +137,8 @@ def rates(
 ) -> ErrorRates:  # fmt: skip
     """Many studies under one kind of noise. The methods without an effect have none at all, the hardest case."""
     rng = np.random.default_rng([settings.seed, true, len(noise)])
-    of, run = (settings.methods, study) if procedure == "study" else (settings.entries, entries)
-    truth = [effect] * true + [0.0] * (of - true)
+    run = _PROCEDURES[procedure]
+    truth = [effect] * true + [0.0] * (_of(settings, procedure) - true)
     wrong, right, seeds = 0, 0, list[float]()
     for _ in range(settings.trials):
         holds, used = run(rng, truth, settings.spread, noise)
@@ -142,7 +167,7 @@ def _draw(rng: np.random.Generator, size: tuple[int, int], spread: float, noise:
 def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
     """The numbers as a page."""
     rows = "\n".join(
-        f"| {_NAMES[r.procedure]} | {r.noise} | {r.true} of {_of(settings, r)} | {r.effect:g} | "
+        f"| {_NAMES[r.procedure]} | {r.noise} | {r.true} of {_of(settings, r.procedure)} | {r.effect:g} | "
         f"{100 * r.false_holds:.1f} % | {'–' if r.true == 0 else f'{100 * r.power:.0f} %'} | {r.seeds:.1f} |"
         for r in found
     )
@@ -155,8 +180,10 @@ def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
         f"has a standard deviation of {settings.spread:g} points. Methods without an effect have none at all. Noise is "
         "normal, heavy-tailed (t with 4 degrees of freedom), or normal with one run in fifty falling by 30 points: "
         "such collapses make the spread twice as large, and what is found with them needs an effect as much larger. "
-        f"Entries of evidence: {settings.entries} are screened on {SCREEN} seeds and handed on by the same rule, to "
-        f"{FRESH_RUNS} fresh seeds at once, on which they are one family. Nothing has a second try: a question that is "
+        f"Entries of evidence: {settings.entries} about training are screened on {SCREEN} seeds and handed on by the "
+        f"same rule, to {FRESH_RUNS} fresh seeds at once, on which they are one family; {settings.checks} about checks "
+        f"likewise, on {CHECK_SEEDS} seeds and on {FRESH_CHECKS} fresh ones, each with a baseline, a unit and a spread "
+        "of its own (their points are those of a spread of as many). Nothing has a second try: a question that is "
         "asked until it answers has other rates, which is why all that was asked before is counted."
     )
     return (
@@ -166,11 +193,14 @@ def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
     )
 
 
-_NAMES: Mapping[Procedure, str] = {"study": "screen and confirmation", "entries": "entries of evidence"}
+_PROCEDURES = {"study": study, "entries": entries, "checks": checks}
+_NAMES: Mapping[Procedure, str] = {
+    "study": "screen and confirmation", "entries": "entries about training", "checks": "entries about checks"
+}  # fmt: skip
 
 
-def _of(settings: PowerSettings, r: ErrorRates) -> int:
-    return settings.methods if r.procedure == "study" else settings.entries
+def _of(settings: PowerSettings, procedure: Procedure) -> int:
+    return {"study": settings.methods, "entries": settings.entries, "checks": settings.checks}[procedure]
 
 
 def main(settings: PowerSettings) -> list[ErrorRates]:
@@ -183,6 +213,8 @@ def main(settings: PowerSettings) -> list[ErrorRates]:
     cases.append(("collapses", settings.true, 6.0, "study"))
     cases.extend((noise, 0, 0.0, "entries") for noise in kinds)
     cases.extend(("normal", settings.true, effect, "entries") for effect in (3.0, 4.0, 6.0))
+    cases.extend((noise, 0, 0.0, "checks") for noise in kinds)
+    cases.extend(("normal", settings.true, effect, "checks") for effect in (3.0, 4.0, 6.0))
     found = [rates(settings, *case) for case in cases]
     settings.out.mkdir(parents=True, exist_ok=True)
     (settings.out / "error-rates.md").write_text(page(settings, found), encoding="utf-8")

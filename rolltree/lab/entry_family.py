@@ -11,12 +11,14 @@ from rolltree.lab.entry import EvidenceEntry, question_of
 from rolltree.lab.names import is_share
 from rolltree.lab.stats import Asked, Corrected, Direction, Outcome, corrected, judge
 
+FAMILIES = ("training", "simulated")
+"""Kinds of entries that are one family each."""
 AHEAD: tuple[Outcome, ...] = ("holds", "no difference found")
 """Verdicts of an entry's own interval that leave it possible that the claim is true."""
 HANDED_ON = 0.2
 """One-sided p up to which a screen hands an open claim on to fresh seeds."""
 CANDIDATES = 12
-"""Most open claims that it hands on."""
+"""Most open claims of a family that it hands on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class FamilyVerdict:
 def together(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
     """Verdicts by name: training is one family, simulated checks are another."""
     out = {e.name: FamilyVerdict(e.outcome, None, 0) for e in entries}
-    for kind in ("training", "simulated"):
+    for kind in FAMILIES:
         family = [e for e in entries if e.kind == kind and e.outcome != "void"]
         made = corrected([_asked(e) for e in family])
         for entry, found in zip(family, made, strict=True):
@@ -45,14 +47,16 @@ def together(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:
 
 
 def handed_on(entries: Sequence[EvidenceEntry], verdicts: Mapping[str, FamilyVerdict]) -> list[str]:
-    """What waits for fresh seeds: all that holds and, of training, what is likeliest ahead of what is left open."""
-    open_ = [
-        (found.p, e.name) for e in entries
-        if e.kind == "training" and e.outcome in AHEAD and verdicts[e.name].outcome == "no difference found"
-        and (found := verdicts[e.name].found) is not None and found.p <= HANDED_ON
-    ]  # fmt: skip
-    held = [e.name for e in entries if verdicts[e.name].outcome == "holds" and e.kind != "exact"]
-    return [*held, *(name for _, name in sorted(open_)[:CANDIDATES])]
+    """What waits for fresh seeds: all that holds and, of each family, what is likeliest ahead of what is left open."""
+    out = [e.name for e in entries if verdicts[e.name].outcome == "holds" and e.kind != "exact"]
+    for kind in FAMILIES:
+        open_ = [
+            (found.p, e.name) for e in entries
+            if e.kind == kind and e.outcome in AHEAD and verdicts[e.name].outcome == "no difference found"
+            and (found := verdicts[e.name].found) is not None and found.p <= HANDED_ON
+        ]  # fmt: skip
+        out += [name for _, name in sorted(open_)[:CANDIDATES]]
+    return out
 
 
 def confirmed(entries: Sequence[EvidenceEntry]) -> dict[str, FamilyVerdict]:

@@ -37,8 +37,8 @@ from rolltree.terminal import Terminal
 
 FRESH = 2000
 """The first seed of a confirmation: screens count from 0, calibrations use 1000 and 1001."""
-FRESH_RUNS = 14
-"""Fresh seeds that a claim about training is asked again on, at least."""
+FRESH_SEEDS = {"training": 14, "simulated": 24}
+"""Fresh seeds that a claim is asked again on, at least: a check is cheap, and no other's variance helps it."""
 EARLY = 5
 """Points of its curves that a repeated run must have in common with the stored one before rounding may part them."""
 
@@ -108,7 +108,7 @@ def confirm(
     if wrong := problems(claim, entry):
         raise LabError(f"only evidence that stands can be confirmed; {wrong[0]}")
     started = time.monotonic()
-    n = claim.question.seeds if claim.question.check else max(claim.question.seeds, FRESH_RUNS)
+    n = max(claim.question.seeds, FRESH_SEEDS[claim.kind])
     results = _results(claim, range(FRESH, FRESH + n), _shelf(claim, runner, cache, kept), console)
     effect, said = judged(claim.card, claim.question, claim.kind, results)
     took = round(time.monotonic() - started, 1)

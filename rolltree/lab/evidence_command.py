@@ -37,8 +37,9 @@ class EvidenceConfig:
     verify: bool = False
     """Repeat one seed of the stored evidence instead and compare."""
     confirm: bool = False
-    """Ask again on seeds that nothing else used, where that was not done yet: what holds and, of training, what is left
-    open with a one-sided p up to 0.2 (twelve at most). Exits with 1 where what held does not do so again."""
+    """Ask again on seeds that nothing else used, where that was not done yet: what holds and what is left open with a
+    one-sided p up to 0.2 (of training and of checks twelve at most each). Exits with 1 where what held does not do so
+    again."""
     seed: int | None = None
     """The seed that --verify repeats; default: the first."""
     list: bool = False

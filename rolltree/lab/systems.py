@@ -57,21 +57,21 @@ _ALL = (
         "delayed_trees", "Delayed tree expansion", "2602.16994", 2026,
         "one trunk that branches at its end keeps more guesses than paths that branch at once",
         ("generate",), _SPECULATE,
-        Evidence("tokens per request and pass", "as many guesses in paths from the first token on", seeds=3,
+        Evidence("tokens per request and pass", "as many guesses in paths from the first token on", seeds=6,
                  check="studies.speculation:delayed_trees"),
     ),
     _system(
         "goose", "Goose", "2604.02047", 2026,
         "a spine of copies with branches of adjacent tokens keeps more guesses than copies alone",
         ("generate",), _SPECULATE,
-        Evidence("tokens per request and pass", "a balanced tree or copies alone, as many guesses", seeds=3,
+        Evidence("tokens per request and pass", "a balanced tree or copies alone, as many guesses", seeds=6,
                  check="studies.speculation:goose"),
     ),
     _system(
         "tlt", "TLT", "2511.16665", 2025,
         "a drafter trained on the rollouts while the engine is idle makes them 1.7 to 2.1 times faster",
         ("generate",), _SPECULATE,
-        Evidence("tokens per request and pass", "as many guesses from earlier texts", seeds=3,
+        Evidence("tokens per request and pass", "as many guesses from earlier texts", seeds=6,
                  check="studies.speculation:tlt"),
     ),
     _system(
@@ -85,7 +85,7 @@ _ALL = (
         "rewiring", "Rewiring experts", "2510.14853", 2025,
         "gradient steps on additive router logits from the text so far make what follows likelier",
         ("generate",), _MEASURED,
-        Evidence("loss of the continuation, nats", "the router as it is", "lower", 0.005, seeds=3,
+        Evidence("loss of the continuation, nats", "the router as it is", "lower", 0.005, seeds=6,
                  check="studies.narrow.rewiring:check"),
     ),
     _system(

@@ -27,7 +27,7 @@ class Mcts:
         "+2 points over prior open models on 11 medical sets by self-evolved search, about 13 with PRM selection",
         ("generate", "control"), "best_of_n",
         Evidence("accuracy", "the better of majority and most confident at equal tokens",
-                 check="studies.search.frozen:mcts", seeds=3),
+                 check="studies.search.frozen:mcts", seeds=6),
         counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     turns: int = 16

@@ -23,7 +23,7 @@ class Tot:
         "tot", "Tree of thoughts", "2305.10601", 2023,
         "74 % on the game of 24 against 4 % by chains of thought (GPT-4)", ("generate", "control"), "best_of_n",
         Evidence("accuracy", "as many rollouts as the tokens buy, chosen among by the verifier too",
-                 check="studies.search.frozen:tot", seeds=3),
+                 check="studies.search.frozen:tot", seeds=6),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     turns: int = 24

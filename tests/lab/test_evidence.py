@@ -254,11 +254,20 @@ def test_an_open_claim_that_looks_ahead_is_handed_on_and_one_that_does_not_is_no
 
     family = [entry, open_("tis", (0.2, -0.02, 0.3, -0.05)), open_("gpg", (0.2, -0.2, 0.1, -0.15)),
               replace(open_("ace", (0.03, -0.01, 0.02, -0.005)), outcome="no effect above x")]  # fmt: skip
+    # Checks are another family, whose claims are handed on by the same rule.
+    family.append(replace(open_("dars", (0.2, -0.02, 0.3, -0.05)), kind="simulated"))
     verdicts = together(family)
-    assert {verdicts[name].outcome for name in ("tis", "gpg")} == {"no difference found"}
-    assert handed_on(family, verdicts) == ["rloo", "tis"]
+    assert {verdicts[name].outcome for name in ("tis", "gpg", "dars")} == {"no difference found"}
+    assert handed_on(family, verdicts) == ["rloo", "tis", "dars"]
     assert fresh_seeds("tis", ["rloo", "tis"], {}) == "not asked yet"
     assert fresh_seeds("gpg", ["rloo", "tis"], {}) == "–"
+
+
+def test_a_check_is_asked_again_on_more_fresh_seeds_than_training(tmp_path):
+    claim = made_of(metric="score", baseline="plain", least=0.01, seeds=3, check=f"{HERE}:noisy")
+    made = confirm(claim, measure(claim, Simulated({}), tmp_path), Simulated({}), tmp_path).confirmation
+    assert made is not None
+    assert [r.seed for r in made.results] == list(range(FRESH, FRESH + 24))
 
 
 def test_only_what_holds_and_stands_waits_for_a_confirmation(tmp_path):
