@@ -10,7 +10,7 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.task.grammar import Spoken
+from rolltree.task.grammar import Spans, Spoken
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
 
@@ -20,8 +20,11 @@ class SubgoalTurns:
     """Grows as `inner` does and marks each turn: `notes["spans"]`, and score `switch` = 1 where a segment begins; each
     leaf says how many began after the first (`switches`).
 
-    `by="written"` reads spans and switches off the turn, by the task's grammar: a missing switch keeps the subgoal, the
-    first turn always begins a segment, and what stands in no span teaches nothing (HiPER). `by="paid"` is for policies
+    `by="written"` reads spans and switches off the turn, by the task's grammar: a missing switch keeps the subgoal, and
+    the first turn always begins a segment (HiPER). Every token of a turn learns: what stands in the place of a torn
+    switch is the decision to keep, and what stands behind the subgoal is the action, also a failed one. Left outside,
+    torn tags are tokens that nothing pushes down, and a policy that is not held by a penalty drifts into them
+    (reconstructed: the paper leaves them outside, fines them, and stays near a large policy). `by="paid"` is for policies
     without that grammar: the whole turn is its action, and a segment begins after a step reward.
     """
 
@@ -50,23 +53,36 @@ class SubgoalTurns:
         count = dict.fromkeys(("turns", "switches", "torn"), 0)
         for node in tree:
             if node.trainable and len(node):
-                self._mark(tree, node, hand)
+                count["torn"] += self._mark(tree, node, hand)
                 count["turns"] += 1
                 count["switches"] += int(node.scores["switch"])
-                count["torn"] += "action" not in node.notes["spans"]
         for leaf in tree.leaves():
             begun = sum(n.scores.get("switch", 0.0) for n in tree.path(leaf))
             leaf.scores["switches"] = max(begun - 1.0, 0.0)
         hand.event("note", None, "turns in segments", **count)
 
-    def _mark(self, tree: Tree, node: Node, hand: Hand) -> None:
+    def _mark(self, tree: Tree, node: Node, hand: Hand) -> bool:
+        """Mark a turn; whether it lacks a switch or an action."""
         before = None if node.parent is None else tree[node.parent]
         first = before is None or before.parent is None
+        torn = False
         if self.by == "paid":
             begins = first or (before is not None and before.scores.get("step_reward", 0.0) > 0)
             node.notes["spans"] = {"action": (0, len(node))}
         else:
             assert isinstance(hand.task, Spoken)
             begins = first or hand.task.grammar.inside(hand.codec.decode(node.actions), "switch") == self.switch
-            node.notes["spans"] = hand.task.grammar.tokens(hand.codec, node.actions)
+            spans = hand.task.grammar.tokens(hand.codec, node.actions)
+            torn = not spans.keys() >= {"switch", "action"}
+            node.notes["spans"] = _whole(spans, len(node))
         node.scores["switch"] = float(begins)
+        return torn
+
+
+def _whole(spans: Spans, length: int) -> Spans:
+    """The same with the ends of the turn given to its switch and its action."""
+    subgoal = spans.get("subgoal")
+    chosen = spans["switch"][1] if "switch" in spans else min((start for start, _ in spans.values()), default=0)
+    acts = subgoal[1] if subgoal is not None else chosen
+    found = {"switch": (0, chosen), "subgoal": subgoal, "action": (acts, length)}
+    return {name: span for name, span in found.items() if span is not None and span[0] < span[1]}
