@@ -7,16 +7,19 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.hiper import SubgoalTurns
+from rolltree.generate.methods.hiper import SubgoalTurns, whole_turn
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.plans import PlanExecute
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.task.nano.spoken import TURN
 from rolltree.task.protocol import Item, Reply, Task
 from rolltree.tree import Forest
 from rolltree.tree.table import table
@@ -134,3 +137,18 @@ def test_a_turns_spans_are_read_off_its_text() -> None:
 def test_a_task_without_spans_is_refused() -> None:
     with pytest.raises(NeedsError, match="turns of 'early' have no spans"):
         SubgoalTurns(Independent(2)).check(tiny_engine(), Early())
+
+
+@given(st.text(alphabet="[SK]{aA}(^)?", min_size=1, max_size=14))
+@example("[K]{a}(^)")
+@example("]{a}(^)")
+@example("{a}[S](^)")
+@example("[K]?{a}?(^)")
+def test_every_token_of_a_turn_learns_however_torn_its_tags_are(text: str) -> None:
+    """A token in no span has no gradient: nothing pushes it down, and the policy drifts into turns of such tokens."""
+    whole = whole_turn(TURN.find(text), len(text))
+    covered = [at for start, stop in whole.values() for at in range(start, stop)]
+    assert covered == list(range(len(text)))
+    found = TURN.find(text)
+    if list(found) == ["switch", "subgoal", "action"] and "".join(text[a:b] for a, b in found.values()) == text:
+        assert whole == found, "a turn that is whole is read as it stands"

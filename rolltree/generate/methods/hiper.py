@@ -24,8 +24,8 @@ class SubgoalTurns:
     the first turn always begins a segment (HiPER). Every token of a turn learns: what stands in the place of a torn
     switch is the decision to keep, and what stands behind the subgoal is the action, also a failed one. Left outside,
     torn tags are tokens that nothing pushes down, and a policy that is not held by a penalty drifts into them
-    (reconstructed: the paper leaves them outside, fines them, and stays near a large policy). `by="paid"` is for policies
-    without that grammar: the whole turn is its action, and a segment begins after a step reward.
+    (reconstructed: the paper leaves them outside, fines them, and stays near a large policy). `by="paid"` is for
+    policies without that grammar: the whole turn is its action, and a segment begins after a step reward.
     """
 
     inner: TreeStrategy = field(default_factory=Independent)
@@ -74,15 +74,17 @@ class SubgoalTurns:
             begins = first or hand.task.grammar.inside(hand.codec.decode(node.actions), "switch") == self.switch
             spans = hand.task.grammar.tokens(hand.codec, node.actions)
             torn = not spans.keys() >= {"switch", "action"}
-            node.notes["spans"] = _whole(spans, len(node))
+            node.notes["spans"] = whole_turn(spans, len(node))
         node.scores["switch"] = float(begins)
         return torn
 
 
-def _whole(spans: Spans, length: int) -> Spans:
-    """The same with the ends of the turn given to its switch and its action."""
+def whole_turn(spans: Spans, length: int) -> Spans:
+    """Switch, subgoal and action that make up the whole turn, each from where the one before it ends."""
     subgoal = spans.get("subgoal")
     chosen = spans["switch"][1] if "switch" in spans else min((start for start, _ in spans.values()), default=0)
-    acts = subgoal[1] if subgoal is not None else chosen
-    found = {"switch": (0, chosen), "subgoal": subgoal, "action": (acts, length)}
-    return {name: span for name, span in found.items() if span is not None and span[0] < span[1]}
+    if subgoal is not None and subgoal[0] < chosen:
+        subgoal = None  # said before its switch, where it is none
+    named = chosen if subgoal is None else subgoal[1]
+    whole = {"switch": (0, chosen), "subgoal": (chosen, named), "action": (named, length)}
+    return {name: (start, stop) for name, (start, stop) in whole.items() if start < stop}
