@@ -18,8 +18,9 @@ class Hiper:
 
     The policy writes when it switches and to which subgoal (`spoken:grid`), and switch, subgoal and action have
     advantages of their own; V_low is read where the action's span begins, V_high and V_term where the turn does. Each
-    tree says how many of its turns switched and how many had no action. The evidence starts from a policy that has
-    imitated such play (`spoken`). For one that does not speak so, `subgoals="paid"` begins a segment where the
+    tree says how many of its turns switched and how many lacked a switch or an action; torn turns learn whole (see
+    `SubgoalTurns`: left outside, they took over, and nothing was right any more). The evidence starts from a policy
+    that has imitated such play (`spoken`). For one that does not speak so, `subgoals="paid"` begins a segment where the
     environment pays for a subgoal, and the action's advantage is what is left of the method. The baseline is flat PPO
     with the same critic at λ = 1, the comparison in which its theorem promises less variance, and no bias only while
     the critic is right. One head stands for three; penalties for keeping a subgoal, and the penalty of 0.1 for an

@@ -115,23 +115,26 @@ def test_all_executions_of_the_best_plan_teach_and_nothing_else() -> None:
 
 
 def test_a_turns_spans_are_read_off_its_text() -> None:
-    seen = 0
+    torn = 0
     for tree in grown(SubgoalTurns(Independent(6)), Walk(), n=20):
         told = tree.events[-1].numbers
         turns = [n for n in tree if n.role == "policy" and len(n)]
         assert told["turns"] == len(turns)
+        lacking = 0
         for node in turns:
-            text = CODEC.decode(node.actions)
-            spans = node.notes["spans"]
-            assert ("action" in spans) == ("u" in text and text.endswith("!") and "s" not in text.split("u")[0]) or (
-                "s" in text
-            )
-            if "action" in spans and "s" not in text:
-                first, stop = spans["action"]
-                assert text[first] == "u"
-                assert text[stop - 1] == "!"
-                seen += 1
-    assert seen
+            text, spans = CODEC.decode(node.actions), node.notes["spans"]
+            read = Walk().grammar.find(text)
+            assert sum(stop - start for start, stop in spans.values()) == len(node), "every token learns"
+            if {"switch", "action"} <= read.keys() and read["switch"] < read["action"]:
+                assert text[spans["switch"][1] - 1] == "t"
+            elif "switch" not in read and "action" in read:
+                assert text[spans["action"][0]] == "u"
+            elif not read:
+                assert spans == {"action": (0, len(node))}, "a turn that says nothing is an action that failed"
+            lacking += not {"switch", "action"} <= read.keys()
+        assert told["torn"] == lacking
+        torn += lacking
+    assert torn
 
 
 def test_a_task_without_spans_is_refused() -> None:
