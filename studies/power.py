@@ -183,7 +183,8 @@ def page(settings: PowerSettings, found: Sequence[ErrorRates]) -> str:
         f"Entries of evidence: {settings.entries} about training are screened on {SCREEN} seeds and handed on by the "
         f"same rule, to {FRESH_RUNS} fresh seeds at once, on which they are one family; {settings.checks} about checks "
         f"likewise, on {CHECK_SEEDS} seeds and on {FRESH_CHECKS} fresh ones, each with a baseline, a unit and a spread "
-        "of its own (their points are those of a spread of as many). Nothing has a second try: a question that is "
+        f"of its own, so that {settings.effect:g} points stand for {settings.effect / settings.spread:.1f} times the "
+        "standard deviation of its differences. Nothing has a second try: a question that is "
         "asked until it answers has other rates, which is why all that was asked before is counted."
     )
     return (

@@ -18,8 +18,9 @@ class Hiper:
 
     The policy writes when it switches and to which subgoal (`spoken:grid`), and switch, subgoal and action have
     advantages of their own; V_low is read where the action's span begins, V_high and V_term where the turn does. Each
-    tree says how many of its turns switched and how many lacked a switch or an action; torn turns learn whole (see
-    `SubgoalTurns`: left outside, they took over, and nothing was right any more). The evidence starts from a policy
+    tree says how many of its turns switched and how many lacked a switch or an action; torn turns learn whole
+    (`whole=False` leaves them out of the loss as the paper does; then they took over, and nothing was right any more).
+    The evidence starts from a policy
     that has imitated such play (`spoken`). For one that does not speak so, `subgoals="paid"` begins a segment where the
     environment pays for a subgoal, and the action's advantage is what is left of the method. The baseline is flat PPO
     with the same critic at λ = 1, the comparison in which its theorem promises less variance, and no bias only while
@@ -37,6 +38,8 @@ class Hiper:
     group: int = 8
     subgoals: Literal["written", "paid"] = "written"
     """Who says where a segment begins: the policy's turns, or the environment's step rewards."""
+    whole: bool = True
+    """Whether tokens in no span learn too, with the span whose place they take; reconstructed."""
     gamma: float = 1.0
     turn_decay: float = 1.0
     """λ within a segment."""
@@ -56,6 +59,6 @@ class Hiper:
             "hiper", gamma=self.gamma, turn_decay=self.turn_decay, segment_decay=self.segment_decay, whiten=self.whiten
         )
         return Parts(
-            "hiper", SubgoalTurns(Independent(self.group), self.subgoals), credit,
+            "hiper", SubgoalTurns(Independent(self.group), self.subgoals, whole=self.whole), credit,
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
         )  # fmt: skip

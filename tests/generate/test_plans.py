@@ -137,6 +137,13 @@ def test_a_turns_spans_are_read_off_its_text() -> None:
     assert torn
 
 
+def test_as_the_paper_has_it_what_stands_in_no_span_teaches_nothing() -> None:
+    for tree in grown(SubgoalTurns(Independent(6), whole=False), Walk(), n=20):
+        for node in tree:
+            if node.role == "policy" and len(node):
+                assert node.notes["spans"] == Walk().grammar.tokens(CODEC, node.actions)
+
+
 def test_a_task_without_spans_is_refused() -> None:
     with pytest.raises(NeedsError, match="turns of 'early' have no spans"):
         SubgoalTurns(Independent(2)).check(tiny_engine(), Early())
@@ -146,6 +153,8 @@ def test_a_task_without_spans_is_refused() -> None:
 @example("[K]{a}(^)")
 @example("]{a}(^)")
 @example("{a}[S](^)")
+@example("(^){a}")
+@example("(^)[S]{a}")
 @example("[K]?{a}?(^)")
 def test_every_token_of_a_turn_learns_however_torn_its_tags_are(text: str) -> None:
     """A token in no span has no gradient: nothing pushes it down, and the policy drifts into turns of such tokens."""
@@ -153,5 +162,8 @@ def test_every_token_of_a_turn_learns_however_torn_its_tags_are(text: str) -> No
     covered = [at for start, stop in whole.values() for at in range(start, stop)]
     assert covered == list(range(len(text)))
     found = TURN.find(text)
+    if "action" in found:  # nothing before the move learns as another one's
+        assert found["action"][0] <= whole["action"][1]
+        assert whole["action"][0] <= found["action"][0]
     if list(found) == ["switch", "subgoal", "action"] and "".join(text[a:b] for a, b in found.values()) == text:
         assert whole == found, "a turn that is whole is read as it stands"

@@ -21,10 +21,10 @@ class SubgoalTurns:
     leaf says how many began after the first (`switches`).
 
     `by="written"` reads spans and switches off the turn, by the task's grammar: a missing switch keeps the subgoal, and
-    the first turn always begins a segment (HiPER). Every token of a turn learns: what stands in the place of a torn
-    switch is the decision to keep, and what stands behind the subgoal is the action, also a failed one. Left outside,
-    torn tags are tokens that nothing pushes down, and a policy that is not held by a penalty drifts into them
-    (reconstructed: the paper leaves them outside, fines them, and stays near a large policy). `by="paid"` is for
+    the first turn always begins a segment (HiPER). With `whole` every token of a turn learns: what stands in the place
+    of a torn switch is the decision to keep, and what stands behind the subgoal is the action, also a failed one. That
+    is reconstructed: the paper leaves out of the loss what stands in no span, fines it, and stays near a large policy.
+    Left out here, torn tags are tokens that nothing pushes down, and the policy drifts into them. `by="paid"` is for
     policies without that grammar: the whole turn is its action, and a segment begins after a step reward.
     """
 
@@ -32,6 +32,8 @@ class SubgoalTurns:
     by: Literal["written", "paid"] = "written"
     switch: str = "S"
     """What a turn's switch span says where it switches."""
+    whole: bool = True
+    """Whether tokens in no span of the grammar learn with the span whose place they take."""
     writes: frozenset[str] = frozenset({"turn:switch", "turn-note:spans"})
 
     @property
@@ -74,17 +76,19 @@ class SubgoalTurns:
             begins = first or hand.task.grammar.inside(hand.codec.decode(node.actions), "switch") == self.switch
             spans = hand.task.grammar.tokens(hand.codec, node.actions)
             torn = not spans.keys() >= {"switch", "action"}
-            node.notes["spans"] = whole_turn(spans, len(node))
+            node.notes["spans"] = whole_turn(spans, len(node)) if self.whole else spans
         node.scores["switch"] = float(begins)
         return torn
 
 
 def whole_turn(spans: Spans, length: int) -> Spans:
     """Switch, subgoal and action that make up the whole turn, each from where the one before it ends."""
-    subgoal = spans.get("subgoal")
-    chosen = spans["switch"][1] if "switch" in spans else min((start for start, _ in spans.values()), default=0)
-    if subgoal is not None and subgoal[0] < chosen:
-        subgoal = None  # said before its switch, where it is none
-    named = chosen if subgoal is None else subgoal[1]
+    acts = spans["action"][0] if "action" in spans else length
+    told = {name: spans[name] for name in ("switch", "subgoal") if name in spans and spans[name][0] < acts}
+    if "switch" in told and "subgoal" in told and told["subgoal"] < told["switch"]:
+        del told["subgoal"]  # said before its switch, where it is none
+    first = min((span[0] for span in told.values()), default=acts if "action" in spans else 0)
+    chosen = told["switch"][1] if "switch" in told else first
+    named = told["subgoal"][1] if "subgoal" in told else chosen
     whole = {"switch": (0, chosen), "subgoal": (chosen, named), "action": (named, length)}
     return {name: (start, stop) for name, (start, stop) in whole.items() if start < stop}
