@@ -40,10 +40,7 @@ class Plain:
 
 def numerics(bench: Bench) -> None:
     shape = bench.shapes[0] if bench.toy else SMALL
-    model = shape.build(CPU, torch.float32)
-    with torch.no_grad():
-        for p in model.parameters():  # sharper than its first weights, so that a mistake shows
-            p.mul_(3.0) if p.ndim > 1 else None
+    model = sharp(shape)
     case = Case("agent", 20, 4, 5, agent=True) if bench.toy else Case("agent", 60, 8, 20, trees=3, agent=True)
     trees, size = case.grow(shape.vocab), 40 if bench.toy else 100
     view = table(trees)
@@ -58,8 +55,26 @@ def numerics(bench: Bench) -> None:
                 bench.attempt(what, lambda inputs=inputs: _compare(*inputs))
     if bench.device.type != "cpu":
         bench.attempt("compilations", lambda: _compilations(bench, model, shape))
+
+
+def sampled(bench: Bench) -> None:
+    """Texts of the processor's engine read on the card, and texts of the card's read on the processor."""
+    shape = bench.shapes[0] if bench.toy else SMALL
+    model = sharp(shape)
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        bench.attempt(f"engine {name}", lambda n=name, d=dtype: _engine(bench, model, shape, n, d))
+        for graphs in (False, True) if bench.device.type == "cuda" else (False,):
+            what = f"engine {name}" + (", recorded steps" if graphs else "")
+            inputs = (bench, model, shape, what, name, dtype, graphs)
+            bench.attempt(what, lambda inputs=inputs: _engine(*inputs))
+
+
+def sharp(shape: Shape) -> Any:
+    """A model sharper than its first weights, so that a mistake shows."""
+    model = shape.build(CPU, torch.float32)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(3.0) if p.ndim > 1 else None
+    return model
 
 
 def _compare(
@@ -105,27 +120,35 @@ def _compilations(bench: Bench, model: Any, shape: Shape) -> None:
               agrees=last == 0, built=last)  # fmt: skip
 
 
-def _engine(bench: Bench, model: Any, shape: Shape, kind: str, dtype: torch.dtype) -> None:
-    """What the engine on the device says of the texts that the processor's engine wrote."""
+def _engine(
+    bench: Bench, model: Any, shape: Shape, what: str, kind: str, dtype: torch.dtype, graphs: bool
+) -> None:  # fmt: skip
+    rng = np.random.default_rng(1)
+    long = rng.integers(1, shape.vocab, 40 if bench.toy else 600)
+    prompts = [*(rng.integers(1, shape.vocab, n) for n in (5, 17, 40)), *[long] * 8]
+    """A prompt that several requests share, and ends at many steps."""
 
-    async def run() -> tuple[float, float]:
+    async def run() -> tuple[float, float, float, int]:
         here = LocalEngine(model, Plain(shape.vocab))
-        there = LocalEngine(model, Plain(shape.vocab), device=bench.device, dtype=dtype)
-        rng = np.random.default_rng(1)
-        prompts = [rng.integers(1, shape.vocab, n) for n in (5, 17, 40, 40)]
-        knobs = Sampling(max_tokens=24, seed=3, ignore_eos=True, temperature=0.8)
-        mine, theirs = [
-            await asyncio.gather(*(engine.submit(Request(p, knobs)) for p in prompts)) for engine in (here, there)
+        there = LocalEngine(model, Plain(shape.vocab), device=bench.device, dtype=dtype, cuda_graphs=graphs)
+        asked = [
+            Request(p, Sampling(max_tokens=12 + 6 * i, seed=3 + i, ignore_eos=True, temperature=0.8))
+            for i, p in enumerate(prompts)
         ]
+        mine, theirs = [await asyncio.gather(*(engine.submit(r) for r in asked)) for engine in (here, there)]
         same = np.mean(np.concatenate([a.actions == b.actions for a, b in zip(mine, theirs, strict=True)]))
-        off = 0.0
-        for prompt, sample in zip(prompts, mine, strict=True):
-            told = await there.score(np.concatenate([prompt, sample.actions]), len(prompt))
-            off = max(off, float(np.abs(told.logp - sample.logp).max()))
+        read = written = 0.0
+        for prompt, a, b in zip(prompts, mine, theirs, strict=True):
+            told = await there.score(np.concatenate([prompt, a.actions]), len(prompt))
+            read = max(read, float(np.abs(told.logp - a.logp).max()))
+            told = await here.score(np.concatenate([prompt, b.actions]), len(prompt))
+            written = max(written, float(np.abs(told.logp - b.logp).max()))
+        steps = there._worker.core.graphs  # pyright: ignore[reportPrivateUsage]
         await here.close()
         await there.close()
-        return off, float(same)
+        return read, written, float(same), 0 if steps is None else steps.repeated
 
-    off, same = asyncio.run(run())
-    bench.add("numerics", what=f"engine {kind}", logp_off=off, gradient_cosine=None, same_tokens=same,
-              agrees=off <= LIMITS[kind][0])  # fmt: skip
+    read, written, same, repeated = asyncio.run(run())
+    agrees = max(read, written) <= LIMITS[kind][0] and (repeated > 0) == graphs
+    bench.add("sampled", what=what, read_off=read, written_off=written, same_tokens=same, recorded_steps=repeated,
+              agrees=agrees)  # fmt: skip

@@ -23,14 +23,20 @@ make gpu
 PARTS = {
     "numerics": ("Does the card compute what the processor computes?",
                  "Largest difference of a log-prob from the processor's in float32, and the cosine between gradients."),
-    "engine": ("Sampling", "New tokens per second. Prompts are read once a group by the engine, once a sample by "
+    "sampled": ("Does the engine on the card say what the processor's says?",
+                "Largest difference of a log-prob from the processor's in float32: of texts that the processor's "
+                "engine wrote, read on the card, and of texts that the card's wrote, read on the processor. A seed "
+                "draws the same token until rounding moves a probability across it; from there on the texts differ."),
+    "engine": ("Sampling", "New tokens per second: the local engine with recorded steps (CUDA graphs), without, and "
+               "transformers' `generate` as it comes. Prompts are read once a group by the engine, once a sample by "
                "`generate`."),
     "packed": ("Training on trees", "Trained tokens per second, forward and backward with activations computed again, "
                "against the same paths written out one by one without padding (SDPA), and against TRL's `TreeRow` "
                "where its kernels are at hand. The share is of the matrix product's speed above; what is computed "
                "again does not count."),
     "steps": ("Whole steps", "Rollouts, credit, one update and publishing; the second step of a run."),
-    "learning": ("Learning", "Held-out items solved before and after."),
+    "learning": ("Learning", "Held-out items solved before and after, from the same seeds. The gap is how far engine "
+                 "and policy in training lie apart on the same tokens (`policy/mismatch`)."),
 }  # fmt: skip
 
 

@@ -101,30 +101,39 @@ def _step(bench: Bench, shape: Shape, parts: Parts, prompt: int, new: int) -> No
 
 
 def learning(bench: Bench) -> None:
-    """The packaged policy learns arithmetic with GRPO: solved share of held-out items before and after."""
+    """The packaged policy learns arithmetic with GRPO in the run's type and in float32, from the same seeds."""
+    for name in dict.fromkeys((str(bench.dtype).removeprefix("torch."), "float32")):
+        bench.attempt(f"learning in {name}", lambda n=name: _learning(bench, n), least=45)
+
+
+def _learning(bench: Bench, dtype: str) -> None:
+    """Solved share of held-out items before and after."""
     count = 2 if bench.toy else 40
     config = TrainConfig(
         steps=count, prompts=2 if bench.toy else 16, eval_items=2 if bench.toy else 64,
         eval_samples=2 if bench.toy else 4, max_tokens=8 if bench.toy else None, device=str(bench.device),
-        dtype=str(bench.dtype).removeprefix("torch."),
+        dtype=dtype,
     )  # fmt: skip
     loaded, task, parts = load_model("nano"), load_task("arithmetic"), Grpo().build()
     model: Any = loaded.model
     model.to(bench.device)
     where = place(config.device, config.dtype)
 
-    async def run() -> tuple[float, float, float, int]:
+    async def run() -> tuple[float, float, float, int, float | None]:
         engine = LocalEngine(loaded, device=where.device, dtype=where.dtype, version=-1)
         loop = Loop(parts, engine, task, make_learner(parts, model, config), config, Cursor(task, 0))
         await loop.publish()
         before = (await loop.evaluate())["eval/pass@1"]
         began = time.perf_counter()
+        gaps: list[float] = []
         while loop.done < count and bench.left > 10:
-            await loop.step()
+            numbers, _ = await loop.step()
+            gaps += [numbers["policy/mismatch"]] if "policy/mismatch" in numbers else []
         seconds = time.perf_counter() - began
         after = (await loop.evaluate())["eval/pass@1"]
         await engine.close()
-        return before, after, seconds, loop.done
+        return before, after, seconds, loop.done, sum(gaps) / len(gaps) if gaps else None
 
-    before, after, seconds, done = asyncio.run(run())
-    bench.add("learning", what=f"nano on arithmetic, {done} steps of GRPO", before=before, after=after, seconds=seconds)
+    before, after, seconds, done, gap = asyncio.run(run())
+    bench.add("learning", what=f"nano on arithmetic in {dtype}, {done} steps of GRPO", before=before, after=after,
+              gap=gap, seconds=seconds)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,6 +114,8 @@ class Bench:
     began: float = field(default_factory=time.perf_counter)
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     left_out: list[str] = field(default_factory=list[str])
+    after: Callable[[], None] | None = None
+    """Called after every row, so that a run that is cut off leaves what it found."""
 
     @property
     def shapes(self) -> Sequence[Shape]:
@@ -130,6 +133,8 @@ class Bench:
         self.rows.setdefault(part, []).append(row)
         said = "  ".join(f"{k} {_said(v)}" for k, v in row.items())
         print(f"{time.perf_counter() - self.began:6.0f} s  {part}: {said}", flush=True)
+        if self.after:
+            self.after()
 
     def attempt(self, what: str, work: Callable[[], None], *, least: float = 5.0) -> None:
         """Do it if there is time; what fails is told with its reason, and the rest goes on."""
@@ -142,6 +147,7 @@ class Bench:
             said = (str(error).strip().splitlines() or [""])[0]
             self.left_out.append(f"{what}: {type(error).__name__}: {said[:300]}")
             print(f"  left out: {self.left_out[-1]}", flush=True)
+            traceback.print_exc()
         finally:
             self.clear()
 

@@ -62,6 +62,12 @@ class Decoder(Protocol):
         ...
 
     @property
+    def tables(self) -> tuple[Tensor, ...] | None:
+        """What it looks up beside its weights. None = a step does more than compute on tensors of known shapes, so that
+        it cannot be recorded and repeated."""
+        ...
+
+    @property
     def shares(self) -> bool:
         """Whether its rows may have shared text before their own."""
         ...

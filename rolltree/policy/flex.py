@@ -19,6 +19,8 @@ from rolltree.tree.table import Ints
 
 BLOCK = 128
 """Queries and keys of one block of the mask."""
+LEAST = 16
+"""Numbers that a head must have for the kernel of a card."""
 VARIANTS = 64
 """Kinds of heads, types and gradients that one process may have programs for."""
 
@@ -68,20 +70,22 @@ def flex_tree_attention(query: Tensor, key: Tensor, value: Tensor, mask: Any, sc
     n = query.shape[1]
     # Under autocast a rotation leaves queries and keys in float32, and values come in half precision.
     low = value.dtype
-    out = compiled()(
+    out = compiled(query.device)(
         _padded(query.to(low), queries)[None], _padded(key.to(low), keys)[None], _padded(value, keys)[None],
         block_mask=mask, scale=scale, enable_gqa=query.shape[0] != key.shape[0],
     )  # fmt: skip
     return out[0, :, :n]
 
 
-def compiled() -> Callable[..., Tensor]:
-    """FlexAttention as one kernel of any length where there is an accelerator; uncompiled elsewhere, for tests."""
+def compiled(device: torch.device) -> Callable[..., Tensor]:
+    """FlexAttention as one kernel of any length on an accelerator; uncompiled on a processor, for tests."""
     from torch.nn.attention.flex_attention import flex_attention
 
+    if device.type == "cpu":
+        return flex_attention
     global _compiled  # noqa: PLW0603  (compiling is slow and belongs to the process)
     if _compiled is None:
-        _compiled = _compile(flex_attention) if torch.accelerator.is_available() else flex_attention
+        _compiled = _compile(flex_attention)
     return _compiled
 
 

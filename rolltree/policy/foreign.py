@@ -87,6 +87,11 @@ class ForeignDecoder:
         return self._model.get_input_embeddings().weight
 
     @property
+    def tables(self) -> tuple[Tensor, ...] | None:
+        """Nothing is known of its own forward."""
+        return None
+
+    @property
     def shares(self) -> bool:
         """No: its attention is its own."""
         return False

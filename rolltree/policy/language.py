@@ -21,6 +21,7 @@ from rolltree.policy.attention import Attend, Kernel, along
 from rolltree.policy.context import exact_context
 from rolltree.policy.device import HALF, Compute
 from rolltree.policy.errors import ModelError
+from rolltree.policy.flex import LEAST
 from rolltree.policy.layers import checkpoint_layers
 from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed, Spans
@@ -40,7 +41,8 @@ Attention = Literal["auto", "blocks", "dense", "flex"]
 
 
 class LanguagePolicy:
-    """Reads packed trees with a causal LM. `attention`: "blocks" everywhere, "flex" (compiled) on CUDA when "auto"."""
+    """Reads packed trees with a causal LM. `attention`: "auto" is "flex" (compiled) on CUDA, "blocks" elsewhere and for
+    heads that are too narrow for it."""
 
     def __init__(
         self, model: PreTrainedModel, *, attention: Attention = "auto", compute: Compute | None = None
@@ -50,10 +52,8 @@ class LanguagePolicy:
         self.model = model
         self.compute = compute or Compute()
         self.device = next(model.parameters()).device
-        self.attention: Attention = (
-            attention if attention != "auto" else "flex" if self.device.type == "cuda" else "blocks"
-        )
         _check(core_of(model).config)
+        self.attention: Attention = suited(attention, self.device, core_of(model).config)
         self.max_context = exact_context(core_of(model).config)
         """Longest path that is read exactly."""
         if self.attention != "dense":
@@ -255,6 +255,19 @@ def _trunk(model: PreTrainedModel) -> Any:
 
 def _head(model: PreTrainedModel) -> nn.Linear:
     return cast(nn.Linear, core_of(model).get_output_embeddings())
+
+
+def suited(asked: Attention, device: torch.device, config: Any) -> Attention:
+    """What is asked for, or what suits the device; FlexAttention's kernel for cards wants heads of some width."""
+    if device.type != "cuda":
+        return "blocks" if asked == "auto" else asked
+    width = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    if asked == "flex" and width < LEAST:
+        raise ModelError(
+            f"attention 'flex' takes heads of {LEAST} numbers or more, and this {config.model_type} model's have "
+            f"{width}; leave it to auto, which is 'blocks' here"
+        )
+    return ("flex" if width >= LEAST else "blocks") if asked == "auto" else asked
 
 
 def _check(config: Any) -> None:

@@ -85,6 +85,11 @@ class LlamaDecoder:
         return F.linear(hidden, self._weights.head)
 
     @property
+    def tables(self) -> tuple[Tensor, ...] | None:
+        """The rotations, which grow."""
+        return (self._cis,)
+
+    @property
     def shares(self) -> bool:
         """Yes."""
         return True

@@ -35,7 +35,7 @@ def test_the_whole_script_runs_at_toy_sizes_and_fills_its_page(tmp_path: Path) -
     data = json.loads(out.read_text())
     assert data["left_out"] == []
     rows = data["rows"]
-    told = {row["what"]: row for row in rows["numerics"]}
+    told = {row["what"]: row for part in ("numerics", "sampled") for row in rows[part]}
     assert len(told) == 10
     assert all(row["agrees"] for row in told.values())
     assert told["packed blocks bfloat16"]["logp_off"] > 1e-4, "half precision was not used"
@@ -45,7 +45,7 @@ def test_the_whole_script_runs_at_toy_sizes_and_fills_its_page(tmp_path: Path) -
     for row in rows["packed"]:
         assert row["unique"] < row["flat"]
         assert 0 < row["share"] < 1
-    assert rows["learning"][0]["what"] == "nano on arithmetic, 2 steps of GRPO"
+    assert rows["learning"][0]["what"] == "nano on arithmetic in float32, 2 steps of GRPO"
     text = page.read_text()
     for part in ("Does the card compute", "Sampling", "Training on trees", "Whole steps", "Learning"):
         assert f"## {part}" in text

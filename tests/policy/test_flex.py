@@ -9,14 +9,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import LlamaConfig
 
 from rolltree.policy import flex
 from rolltree.policy.attention import along
+from rolltree.policy.errors import ModelError
+from rolltree.policy.language import suited
 from rolltree.policy.packed import pack
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
-CPU = torch.device("cpu")
+CPU, CARD = torch.device("cpu"), torch.device("cuda")
 
 
 def grown(rng: random.Random, trees: int, longest: int) -> list[Tree]:
@@ -88,3 +91,23 @@ def test_lengths_come_in_few_sizes_with_little_padding() -> None:
     for n in range(1, 32_769, 17):
         assert n <= flex.rounded(n) <= max(flex.BLOCK, 1.25 * n + flex.BLOCK)
         assert flex.rounded(n) % flex.BLOCK == 0
+
+
+def test_narrow_heads_are_read_in_blocks_on_a_card() -> None:
+    wide, narrow = (LlamaConfig(hidden_size=4 * n, num_attention_heads=4) for n in (16, 12))
+    assert [suited("auto", where, c) for where in (CPU, CARD) for c in (wide, narrow)] == [
+        "blocks", "blocks", "flex", "blocks",
+    ]  # fmt: skip
+    assert suited("auto", CARD, LlamaConfig(hidden_size=24, num_attention_heads=4, head_dim=16)) == "flex"
+    assert suited("flex", CPU, narrow) == "flex"
+    assert suited("blocks", CARD, wide) == "blocks"
+    with pytest.raises(ModelError, match="'flex' takes heads of 16 numbers or more, and this llama model's have 12"):
+        suited("flex", CARD, narrow)
+
+
+def test_a_model_on_the_processor_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a machine with a card."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    assert flex.compiled(CPU) is flex_attention

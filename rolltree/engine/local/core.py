@@ -33,6 +33,7 @@ from rolltree.engine.local.stops import StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
 from rolltree.policy.decoder import Decoder
+from rolltree.policy.graphs import Steps
 from rolltree.policy.shared import Shared
 from rolltree.policy.slab import Slab
 from rolltree.tree.node import Finish, FloatArray
@@ -42,6 +43,8 @@ Outcome = tuple[LocalRun, Sample | EngineError, Sample | None]
 
 _STEP = 32
 """The slab grows by this many columns: fewer are copied more often, more are read for nothing."""
+_STEP_RECORDED = 128
+"""The same where steps are recorded, which every change of the shape undoes."""
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ class Core:
 
     def __init__(
         self, decoder: Decoder, codec: Codec, limits: AdmissionLimits, version: int,
-        speculator: Speculator | None = None,
+        speculator: Speculator | None = None, *, cuda_graphs: bool = True,
     ) -> None:  # fmt: skip
         self.decoder, self.limits, self.version, self.speculator = decoder, limits, version, speculator
         self.queue: deque[LocalRun] = deque()
@@ -78,6 +81,8 @@ class Core:
         self._joining: list[LocalRun] = []
         """Out of the queue in the present step; in the batch as well from some point on."""
         self._ranks = Ranks()
+        self.graphs = Steps.of(decoder) if cuda_graphs else None
+        """Recorded steps of a card; None elsewhere."""
         self.steps = 0
         """Steps begun, by which others see that it goes on."""
 
@@ -189,7 +194,10 @@ class Core:
         decoded: Tensor | None = None
         if old:
             last = self.batch.ids[np.arange(old), self.batch.length[:old] - 1]
-            decoded = read_ahead(self.decoder, self._slab.view(0, old), last, at, drafts, self._shared)
+            if drafts is None and self.graphs is not None:
+                decoded = self.graphs.read(self._slab, last, at, self._shared)
+            else:
+                decoded = read_ahead(self.decoder, self._slab.view(0, old), last, at, drafts, self._shared)
             states.append(decoded[:, 0])
             self._report(range(old), states[0], news)
         if taken:
@@ -294,6 +302,8 @@ class Core:
         self.commons.clear()
         self._shared = None
         self._slab = Slab.zeros(self.decoder.shapes, 0, 0, self.decoder.dtype, self.decoder.device)
+        if self.graphs is not None:
+            self.graphs.forget()
         self._cache = self._new_cache()
         self._room = Room(0, 0)
 
@@ -335,7 +345,8 @@ class Core:
         """Make the slab as wide as this step and the last state of who ends in it need; much wider is as bad."""
         used = int(self.batch.own.max(initial=0))
         need = max(used + guessed, joining) + 1
-        columns, have = min(-(-need // _STEP) * _STEP, self._room.columns), self._slab.capacity
+        step = _STEP if self.graphs is None else _STEP_RECORDED
+        columns, have = min(-(-need // step) * step, self._room.columns), self._slab.capacity
         if self._slab.rows != self._room.rows or columns > have or 4 * columns < 3 * have:
             self._slab.resize(self._room.rows, columns, len(self.batch), used, room=self._room.columns)
 

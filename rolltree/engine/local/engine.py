@@ -75,6 +75,7 @@ class LocalEngine:
         beside: LocalEngine | None = None,
         speculate: Speculation | None = None,
         precision: Precision = "full",
+        cuda_graphs: bool = True,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
@@ -99,7 +100,9 @@ class LocalEngine:
         self.speculation = None if speculator is None else speculator.counts
         """How many tokens were guessed and how many guesses were right; None without speculation."""
         turns = beside._worker.turns if beside is not None else Turns() if lockstep else None
-        self._worker = Worker(Core(decoder, self.codec, limits, version, speculator), turns=turns)
+        self._worker = Worker(
+            Core(decoder, self.codec, limits, version, speculator, cuda_graphs=cuda_graphs), turns=turns
+        )
         self._fresh: list[LocalRun] = []
         self._watchdog = Watchdog(self)
         self._table: tuple[int, FloatArray] | None = None
