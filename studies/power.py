@@ -8,13 +8,15 @@ seeds, with looks that end a confirmation early. The numbers of seeds, looks and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from textwrap import fill
 from typing import Literal, get_args
 
 import numpy as np
 
+from rolltree.lab.claim import EVIDENCE
+from rolltree.lab.entry import load_entries
 from rolltree.lab.entry_family import CANDIDATES, HANDED_ON
 from rolltree.lab.evidence import FRESH_SEEDS
 from rolltree.lab.stats import Asked, Corrected, corrected
@@ -47,10 +49,10 @@ class PowerSettings:
     """Simulated studies of a row."""
     methods: int = 28
     """Methods that a study screens."""
-    entries: int = 46
-    """Entries of evidence about training, which are one family."""
-    checks: int = 73
-    """Entries of evidence about checks, which are another."""
+    entries: int = field(default_factory=lambda: _asked("training"))
+    """Entries of evidence about training, which are one family; as many as there are."""
+    checks: int = field(default_factory=lambda: _asked("checks"))
+    """Entries of evidence about checks, which are another; as many as there are."""
     spread: float = 3.7
     """Standard deviation of a paired difference, in points."""
     effect: float = 4.0
@@ -61,6 +63,10 @@ class PowerSettings:
     """Where chance starts: the same seed gives the same result."""
     out: Path = Path("docs/measured")
     """Folder that is written to."""
+
+
+def _asked(what: Literal["training", "checks"]) -> int:
+    return sum((entry.kind == "training") == (what == "training") for entry in load_entries(EVIDENCE))
 
 
 @dataclass(frozen=True, slots=True)

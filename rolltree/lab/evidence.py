@@ -112,6 +112,8 @@ def confirm(
     results = _results(claim, range(FRESH, FRESH + n), _shelf(claim, runner, cache, kept), console)
     effect, said = judged(claim.card, claim.question, claim.kind, results)
     took = round(time.monotonic() - started, 1)
+    if claim.kind != "training":  # where something learned is read off the curves; those of checks are drawn once
+        results = [replace(one, curves={}) for one in results]
     return replace(entry, confirmation=Confirmation(tuple(results), effect, said.outcome, said.words, took))
 
 

@@ -32,7 +32,7 @@ def exact(seed: int) -> Measured:
 
 
 def noisy(seed: int) -> Measured:
-    return Measured(1.0 + 0.01 * (seed % 3), 0.9)
+    return Measured(1.0 + 0.01 * (seed % 3), 0.9, {"noisy": ([0.0, 1.0], [0.9, 1.0])})
 
 
 def made_of(**asked) -> Claim:
@@ -265,9 +265,12 @@ def test_an_open_claim_that_looks_ahead_is_handed_on_and_one_that_does_not_is_no
 
 def test_a_check_is_asked_again_on_more_fresh_seeds_than_training(tmp_path):
     claim = made_of(metric="score", baseline="plain", least=0.01, seeds=3, check=f"{HERE}:noisy")
-    made = confirm(claim, measure(claim, Simulated({}), tmp_path), Simulated({}), tmp_path).confirmation
+    entry = measure(claim, Simulated({}), tmp_path)
+    made = confirm(claim, entry, Simulated({}), tmp_path).confirmation
     assert made is not None
     assert [r.seed for r in made.results] == list(range(FRESH, FRESH + 24))
+    assert entry.results[0].curves
+    assert not any(r.curves for r in made.results), "drawn once; kept again they are most of a file"
 
 
 def test_only_what_holds_and_stands_waits_for_a_confirmation(tmp_path):

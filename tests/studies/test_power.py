@@ -18,6 +18,12 @@ def test_false_holds_are_rare_and_effects_are_found():
     assert some.seeds < 20, "looks end confirmations early"
 
 
+def test_families_are_as_large_as_the_evidence():
+    kinds = [json.loads(path.read_text())["kind"] for path in (COMMITTED.parents[1] / "evidence").glob("*.json")]
+    settings = PowerSettings()
+    assert (settings.entries, settings.checks) == (kinds.count("training"), len(kinds) - kinds.count("training"))
+
+
 def test_the_page_says_what_was_simulated(tmp_path):
     found = main(PowerSettings(trials=2, methods=6, true=2, out=tmp_path))
     assert (tmp_path / "error-rates.md").read_text() == page(PowerSettings(trials=2, methods=6, true=2), found)
