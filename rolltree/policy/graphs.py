@@ -8,10 +8,14 @@ of its kind is recorded.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rolltree.policy.decoder import Decoder
+from rolltree.policy.device import free_memory
 from rolltree.policy.shared import Level, Shared
 from rolltree.policy.slab import Slab
+from rolltree.policy.training import TURNS
 
 LOG = logging.getLogger("rolltree.engine")
 Record = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
@@ -29,37 +35,77 @@ KEPT = 8
 """Recordings kept; each holds the memory of one step."""
 ROWS = 8
 """Recordings are for multiples of so many rows, so that one row less is no other recording."""
+ROOM = 1 << 30
+"""Bytes that must be free on the card: while a step is recorded, torch gives no cached memory back to get more."""
+TRIES = 3
+"""After so many recordings in a row that found no memory the engine goes on without."""
 _ONE = threading.Lock()
-"""A process records one step at a time."""
+"""A process records or sends one step at a time; some versions of torch bear no more."""
 
 
 class CudaRecord:
-    """Records on a stream of its own; other threads may go on computing meanwhile."""
+    """Records on a stream of its own, into memory of its own."""
 
     def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)
+        self._stream = _stream(device)
         self._pool = torch.cuda.graph_pool_handle()
         self._last: torch.cuda.CUDAGraph | None = None
         """Held, because a pool of memory that no graph uses may not be used again."""
 
     def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
         """A recording of the work, which is not done by it."""
-        graph = torch.cuda.CUDAGraph()
+        graph, device = torch.cuda.CUDAGraph(), self._stream.device
         with _ONE:
-            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-            with torch.cuda.stream(self._stream):
-                graph.capture_begin(self._pool, capture_error_mode="thread_local")
-                try:
-                    out = work()
-                finally:
-                    graph.capture_end()
+            if free_memory(device) < ROOM:
+                torch.cuda.empty_cache()
+            self._stream.wait_stream(torch.cuda.current_stream(device))
+            collects = gc.isenabled()
+            gc.disable()  # it might destroy another engine's graph, which is not allowed meanwhile
+            try:
+                with torch.cuda.stream(self._stream):
+                    out = self._recorded(graph, work)
+            finally:
+                if collects:
+                    gc.enable()
         self._last = graph
 
         def again() -> Tensor:
-            graph.replay()
+            with _ONE:
+                graph.replay()
             return out
 
         return again
+
+    def _recorded(self, graph: torch.cuda.CUDAGraph, work: Callable[[], Tensor]) -> Tensor:
+        graph.capture_begin(self._pool, capture_error_mode="thread_local")
+        try:
+            out = work()
+        except BaseException:  # its own error is told, not that the recording broke off
+            with suppress(RuntimeError):
+                graph.capture_end()
+            self._ended()
+            raise
+        try:
+            graph.capture_end()
+        except BaseException:
+            self._ended()
+            raise
+        return out
+
+    def _ended(self) -> None:
+        """Let the allocator know that nothing is recorded any more, which some versions of torch forget on an error."""
+        c: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+        end = getattr(c, "_cuda_endAllocateToPool", None) or getattr(c, "_cuda_endAllocateCurrentStreamToPool", None)
+        if end is not None:
+            with suppress(RuntimeError):
+                end(self._stream.device.index, self._pool)
+        self._pool, self._last = torch.cuda.graph_pool_handle(), None
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """One for each card, because libraries keep memory for every stream they saw."""
+    return torch.cuda.Stream(device)
 
 
 @dataclass(slots=True)
@@ -70,8 +116,8 @@ class _Standing:
     most: int
     levels: list[tuple[Tensor, Tensor, Tensor, Tensor]]
     """Of each level: hidden, members, place, absent."""
-    holds: Shared | None = None
-    """What was copied last."""
+    holds: Tensor | None = None
+    """The base of what was copied last."""
 
     @classmethod
     def like(cls, shared: Shared, rows: int) -> _Standing:
@@ -90,7 +136,7 @@ class _Standing:
 
     def take(self, shared: Shared) -> None:
         """Copy what has changed."""
-        if shared is self.holds:
+        if shared.base is self.holds:
             return
         rows = len(shared.base)
         self.base[:rows] = shared.base
@@ -100,7 +146,7 @@ class _Standing:
             members[:, :most] = level.members
             place[:rows] = level.place + level.place // most * (room - most)
             absent[:rows] = False if level.absent is None else level.absent
-        self.holds = shared
+        self.holds = shared.base
 
     def shared(self, source: Shared) -> Shared:
         """As the decoder reads it, on the memory of the source."""
@@ -110,7 +156,8 @@ class _Standing:
 
 @dataclass(slots=True, eq=False)
 class _Recording:
-    where: Hashable
+    where: tuple[Hashable, ...]
+    """The slab's memory, then what is shared."""
     sent: Tensor
     """(rows, 2): the last token of each row, and its column."""
     standing: _Standing | None
@@ -118,7 +165,8 @@ class _Recording:
     tables: tuple[Tensor, ...]
     """Held, because the decoder may replace what the recording reads."""
 
-    def fits(self, where: Hashable, rows: int, shared: Shared | None) -> bool:
+    def fits(self, where: tuple[Hashable, ...], rows: int, shared: Shared | None) -> bool:
+        """Whether it reads what is asked for, with few rows for nothing."""
         room = len(self.sent)
         if where != self.where or not rows <= room <= max(2 * rows, 2 * ROWS):
             return False
@@ -128,11 +176,14 @@ class _Recording:
 class Steps:
     """Reads the last token of every row of a slab, in recorded steps where it can."""
 
-    def __init__(self, decoder: Decoder, record: Record) -> None:
-        self._decoder, self._record = decoder, record
+    def __init__(self, decoder: Decoder, make: Callable[[], Record]) -> None:
+        self._decoder, self._make, self._record = decoder, make, make()
         self._kept: list[_Recording] = []
         self._before: Hashable = None
-        self._works = True
+        self._refused: Hashable = None
+        self._short = 0
+        self.works = True
+        """Whether steps can be recorded here, as far as is known."""
         self.recorded = self.repeated = 0
         """Steps recorded so far, and steps that were repeated from a recording."""
 
@@ -141,7 +192,7 @@ class Steps:
         """Where the decoder stands on a card and does nothing but compute."""
         if decoder.device.type != "cuda" or decoder.tables is None:
             return None
-        return cls(decoder, CudaRecord(decoder.device))
+        return cls(decoder, lambda: CudaRecord(decoder.device))
 
     def read(self, slab: Slab, last: NDArray[np.int64], at: NDArray[np.int64], shared: Shared | None) -> Tensor:
         """Last hidden states (rows, 1, hidden) at the last tokens of the first rows, in columns `at`."""
@@ -149,7 +200,7 @@ class Steps:
         sent = torch.from_numpy(np.stack([last, at], 1))
         where = _where(slab, shared)
         found = next((r for r in self._kept if r.fits(where, rows, shared)), None)
-        if found is None and where == self._before and self._works:
+        if found is None and where == self._before != self._refused and self.works:
             found = self._recording(where, slab, rows, shared)
         self._before = where
         if found is None:
@@ -168,10 +219,13 @@ class Steps:
 
     def forget(self) -> None:
         """Give back the memory of all recordings."""
-        self._kept.clear()
+        if self._kept:
+            self._kept, self._record = [], self._make()
         self._before = None
 
-    def _recording(self, where: Hashable, slab: Slab, rows: int, shared: Shared | None) -> _Recording | None:
+    def _recording(
+        self, where: tuple[Hashable, ...], slab: Slab, rows: int, shared: Shared | None
+    ) -> _Recording | None:
         room = min(-(-rows // ROWS) * ROWS, slab.rows)
         sent = torch.zeros(room, 2, dtype=torch.long, device=self._decoder.device)
         standing = None if shared is None else _Standing.like(shared, room)
@@ -181,19 +235,41 @@ class Steps:
         def work() -> Tensor:
             return self._decoder.extend(sent[:, :1], sent[:, 1], view, columns, None, read)
 
-        try:
-            again = self._record(work)
-        except RuntimeError as error:  # a driver or a library that cannot; the steps themselves are well
-            self._works = False
-            LOG.warning("Decoding steps cannot be recorded as CUDA graphs (%s); the engine goes on without.", error)
+        self._kept = [one for one in self._kept if one.where[0] == where[0]]
+        if not self._kept:  # the rest was of memory that is gone
+            self._record = self._make()
+        again = self._recorded(work, where)
+        if again is None:
             return None
         made = _Recording(where, sent, standing, again, self._decoder.tables or ())
         self._kept = [made, *self._kept[: KEPT - 1]]
         self.recorded += 1
         return made
 
+    def _recorded(self, work: Callable[[], Tensor], where: Hashable) -> Callable[[], Tensor] | None:
+        """The recording; None where something is trained just now, or it cannot be had. The step itself is well."""
+        with TURNS.recording() as free:
+            if not free:
+                return None
+            try:
+                again = self._record(work)
+            except torch.OutOfMemoryError as error:
+                self._refused, self._short = where, self._short + 1
+                self._give_up(error, self._short == TRIES)
+                return None
+            except RuntimeError as error:  # a driver or a library that cannot
+                self._give_up(error)
+                return None
+        self._short = 0
+        return again
 
-def _where(slab: Slab, shared: Shared | None) -> Hashable:
+    def _give_up(self, error: RuntimeError, over: bool = True) -> None:
+        if over:
+            self.works = False
+            LOG.warning("Decoding steps cannot be recorded as CUDA graphs (%s); the engine goes on without.", error)
+
+
+def _where(slab: Slab, shared: Shared | None) -> tuple[Hashable, ...]:
     """Which memory a step reads and writes, in which shape."""
     levels = () if shared is None else shared.levels
     return (
@@ -203,4 +279,4 @@ def _where(slab: Slab, shared: Shared | None) -> Hashable:
 
 
 def _memory(slab: Slab) -> Hashable:
-    return slab.capacity, *(t.data_ptr() for t in slab.keys), *(t.data_ptr() for t in slab.values)
+    return slab.rows, slab.capacity, *(t.data_ptr() for t in slab.keys), *(t.data_ptr() for t in slab.values)

@@ -25,6 +25,7 @@ from rolltree.metrics.usage import settle_rest, settle_usage
 from rolltree.objective.batch import Objective
 from rolltree.policy.device import release_team
 from rolltree.policy.publish import weights_of
+from rolltree.policy.training import TURNS
 from rolltree.recipe.compose import Course
 from rolltree.recipe.recipe import Parts
 from rolltree.replay.buffer import ReplayBuffer, RolloutBatch
@@ -164,7 +165,7 @@ class Loop:
         self.listen(RunEvent("grown", self.done + 1, numbers, tuple(batch.fresh)))
         began = time.monotonic()
         async with card_to_itself(self.engine, busy=bool(self.collector.executor.tasks)):
-            numbers |= await asyncio.get_running_loop().run_in_executor(self._trainer, self.learn, batch, clock)
+            numbers |= await asyncio.get_running_loop().run_in_executor(self._trainer, self._learn_alone, batch, clock)
         self.done += 1
         numbers |= await self.collector.trained(time.monotonic() - began)
         if not self.collector.lockstep:
@@ -208,6 +209,10 @@ class Loop:
         """How many trees of the next batch are to come from earlier steps."""
         recall = self.recipe.recall
         return recall.count(self.collector.executor.prompts, len(self.past.trees)) if recall else 0
+
+    def _learn_alone(self, batch: RolloutBatch, clock: StepClock) -> dict[str, float]:
+        with TURNS.training():
+            return self.learn(batch, clock)
 
     def learn(self, batch: RolloutBatch, clock: StepClock) -> dict[str, float]:
         """Credit, fold, pack and update; then write on the trees what came of them."""

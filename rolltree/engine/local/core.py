@@ -345,7 +345,7 @@ class Core:
         """Make the slab as wide as this step and the last state of who ends in it need; much wider is as bad."""
         used = int(self.batch.own.max(initial=0))
         need = max(used + guessed, joining) + 1
-        step = _STEP if self.graphs is None else _STEP_RECORDED
+        step = _STEP_RECORDED if self.graphs is not None and self.graphs.works else _STEP
         columns, have = min(-(-need // step) * step, self._room.columns), self._slab.capacity
         if self._slab.rows != self._room.rows or columns > have or 4 * columns < 3 * have:
             self._slab.resize(self._room.rows, columns, len(self.batch), used, room=self._room.columns)
