@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def plan(bench: Bench, peak: float) -> list[tuple[str, Callable[[], None]]]:
-    """What is measured, the shortest answers first: a card that is lent for minutes tells these at least."""
+    """What is measured, the shortest answers first, for where the time is short."""
     shapes = bench.shapes
 
     def rows(shape: Shape) -> None:
