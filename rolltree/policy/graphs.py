@@ -173,8 +173,8 @@ class _Recording:
         return shared is None or (self.standing is not None and self.standing.fits(shared))
 
 
-class Steps:
-    """Reads the last token of every row of a slab, in recorded steps where it can."""
+class RecordedSteps:
+    """Reads the last token of every row of a slab, where it has a recording of that."""
 
     def __init__(self, decoder: Decoder, make: Callable[[], Record]) -> None:
         self._decoder, self._make, self._record = decoder, make, make()
@@ -188,29 +188,29 @@ class Steps:
         """Steps recorded so far, and steps that were repeated from a recording."""
 
     @classmethod
-    def of(cls, decoder: Decoder) -> Steps | None:
+    def of(cls, decoder: Decoder) -> RecordedSteps | None:
         """Where the decoder stands on a card and does nothing but compute."""
         if decoder.device.type != "cuda" or decoder.tables is None:
             return None
         return cls(decoder, lambda: CudaRecord(decoder.device))
 
-    def read(self, slab: Slab, last: NDArray[np.int64], at: NDArray[np.int64], shared: Shared | None) -> Tensor:
-        """Last hidden states (rows, 1, hidden) at the last tokens of the first rows, in columns `at`."""
+    def read(self, slab: Slab, last: NDArray[np.int64], at: NDArray[np.int64], shared: Shared | None) -> Tensor | None:
+        """Last hidden states (rows, 1, hidden) at the last tokens of the first rows, in columns `at`.
+
+        None where no recording fits: the step has to go kernel by kernel.
+        """
         rows = len(last)
-        sent = torch.from_numpy(np.stack([last, at], 1))
         where = _where(slab, shared)
         found = next((r for r in self._kept if r.fits(where, rows, shared)), None)
         if found is None and where == self._before != self._refused and self.works:
             found = self._recording(where, slab, rows, shared)
         self._before = where
         if found is None:
-            there = sent.to(self._decoder.device)
-            view = slab.view(0, rows)
-            return self._decoder.extend(there[:, :1], there[:, 1], view, slab.capacity, None, shared)
+            return None
         self._kept.remove(found)
         self._kept.insert(0, found)
         self.repeated += 1
-        found.sent[:rows] = sent
+        found.sent[:rows] = torch.from_numpy(np.stack([last, at], 1))
         if rows < len(found.sent):
             found.sent[rows:, 1] = slab.capacity
         if shared is not None and found.standing is not None:

@@ -21,7 +21,7 @@ from rolltree.engine.local import common_prefixes
 from rolltree.engine.local.levels import levels_of
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.policy import graphs
-from rolltree.policy.graphs import Steps
+from rolltree.policy.graphs import RecordedSteps
 from rolltree.policy.shared import Shared
 from rolltree.policy.slab import LayerShape, Slab
 from rolltree.policy.training import TURNS
@@ -45,7 +45,7 @@ def told(scenario, record=None, **knobs):
     async def once():
         engine = tiny.engine(**{"dtype": torch.float64, "max_tokens_in_memory": 16_000} | knobs)
         core = engine._worker.core
-        core.graphs = None if record is None else Steps(core.decoder, lambda: record)
+        core.graphs = None if record is None else RecordedSteps(core.decoder, lambda: record)
         try:
             return await scenario(engine), core.graphs
         finally:
@@ -250,6 +250,6 @@ def test_a_recording_that_breaks_off_tells_its_own_error(monkeypatch):
 
 
 def test_steps_are_recorded_on_cards_alone_and_of_known_forwards_alone():
-    assert Steps.of(tiny.engine()._worker.core.decoder) is None
+    assert RecordedSteps.of(tiny.engine()._worker.core.decoder) is None
     foreign = tiny.engine(tiny.gpt2())._worker.core.decoder
     assert foreign.tables is None

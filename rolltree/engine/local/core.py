@@ -33,7 +33,7 @@ from rolltree.engine.local.stops import StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing
 from rolltree.policy.decoder import Decoder
-from rolltree.policy.graphs import Steps
+from rolltree.policy.graphs import RecordedSteps
 from rolltree.policy.shared import Shared
 from rolltree.policy.slab import Slab
 from rolltree.tree.node import Finish, FloatArray
@@ -81,7 +81,7 @@ class Core:
         self._joining: list[LocalRun] = []
         """Out of the queue in the present step; in the batch as well from some point on."""
         self._ranks = Ranks()
-        self.graphs = Steps.of(decoder) if cuda_graphs else None
+        self.graphs = RecordedSteps.of(decoder) if cuda_graphs else None
         """Recorded steps of a card; None elsewhere."""
         self.steps = 0
         """Steps begun, by which others see that it goes on."""
@@ -196,7 +196,7 @@ class Core:
             last = self.batch.ids[np.arange(old), self.batch.length[:old] - 1]
             if drafts is None and self.graphs is not None:
                 decoded = self.graphs.read(self._slab, last, at, self._shared)
-            else:
+            if decoded is None:
                 decoded = read_ahead(self.decoder, self._slab.view(0, old), last, at, drafts, self._shared)
             states.append(decoded[:, 0])
             self._report(range(old), states[0], news)
