@@ -25,7 +25,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "bad input": ("commands", "data", "nodes"),
     "tasks that return anything": ("returns",),
-    "escapes": ("judge", "sandbox", "sql", "pages"),
+    "escapes": ("judge", "sandbox", "sql", "pages", "agents"),
     "calls at the gateway's endpoint, 12 a case": ("gateway",),
     "model folders and checkpoints": ("model-folders", "checkpoints"),
     "run folders": ("runs", "runs-resumed"),

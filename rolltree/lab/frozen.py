@@ -27,6 +27,7 @@ from rolltree.recipe.recipe import Parts
 from rolltree.rollout.solve import SolvedItem, report, said_of_answers, solve
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
+from rolltree.task.sandbox.held_back import hold_back
 from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest, Tree
 
@@ -85,6 +86,7 @@ class FrozenRunner:
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
         """Answer every item and say how many were right."""
         on, began = spec.conditions, time.monotonic()
+        hold_back(folder)
         answers, moved = asyncio.run(self._answers(spec, tick))
         folder.mkdir(parents=True, exist_ok=True)
         lines = sorted(answers, key=lambda a: a.index)

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import rolltree
 from rolltree.metrics.log import read_metrics
+from rolltree.task.sandbox.held_back import hold_back
 from rolltree.train.config import TrainError
 from rolltree.train.lock import LOCK, FolderLock
 from rolltree.train.trackers import TRACKERS
@@ -59,6 +60,7 @@ class RunFolder:
 
     def __init__(self, path: Path | str, *, resume: bool = False) -> None:
         self.path = Path(path)
+        hold_back(path)
         used = (self.path / CONFIG).exists()
         if used and not resume:
             raise TrainError(f"{self.path} already holds a run; resume it (--resume) or choose another folder")

@@ -88,6 +88,16 @@ def test_a_sandboxed_agent_does_its_work_and_nothing_else(tmp_path):
     assert not outside.exists()
 
 
+def test_an_agent_that_fails_for_want_of_its_folder_is_told_how_to_open_it(tmp_path, monkeypatch):
+    (tmp_path / "helper.py").write_text("word = 'abc'")
+    monkeypatch.chdir(tmp_path)
+    leaf, why = agent(tmp_path, "import helper; print(helper.word)", sandbox=True)
+    assert leaf.status == "failed"
+    assert f"reads={tmp_path}" in why
+    leaf, why = agent(tmp_path, "import helper; print(helper.word)", sandbox=True, reads=str(tmp_path))
+    assert leaf.status == "done", why
+
+
 def test_children_of_a_sandboxed_agent_die_with_this_process(tmp_path):
     """Killed without a word, this process leaves no child of an agent behind, not even one in a session of its own."""
     mark = f"{time.time_ns()}"
@@ -97,7 +107,9 @@ def test_children_of_a_sandboxed_agent_die_with_this_process(tmp_path):
         f"subprocess.Popen(['sleep', '300.{mark}'], start_new_session=True)\n"
         "print('here', flush=True)\ntime.sleep(300)\n"
     )
-    command = AgentLimits(sandbox=True).command([sys.executable, str(script)], str(tmp_path), 1)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = AgentLimits(sandbox=True).command([sys.executable, str(script)], str(scratch), 1)
     starter = (
         "import subprocess, sys, time, os\n"
         "job = sys.argv[1:]\n"

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rolltree.gateway.agents.boxed import REFUSED
+from rolltree.gateway.agents.opened import places, withheld
 from rolltree.task.items import TaskError
 
 ROOT = str(Path(__file__).resolve().parents[3])
 LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from rolltree.gateway.agents.boxed import main; main()"
-SYSTEM = (
-    "/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random",
-)  # fmt: skip
+PROCESSES, SCRATCH = 512, 512
 PASSED = ("PATH", "LANG", "LC_ALL", "TZ")
 """What a sandboxed agent finds in its environment beside what it is told."""
 
@@ -38,10 +37,13 @@ class AgentLimits:
     output: int = 1_000_000
     """Bytes it may print; the final answer is what it prints."""
     sandbox: bool = False
-    """Whether it reads the system, its own folder and `reads` alone, writes in a folder of its own that is gone
-    afterwards, connects by TCP to the policy alone, and leaves no process behind, whatever happens to this one."""
+    """Whether it is kept in: `promises.PROMISES` says what that means."""
     reads: tuple[str, ...] = ()
     """Further folders a sandboxed agent may read."""
+    processes: int = PROCESSES
+    """Processes and threads that a sandboxed agent may have at a time."""
+    scratch: int = SCRATCH
+    """Megabytes that the folder of a sandboxed agent holds; they are memory of this machine."""
 
     def __post_init__(self) -> None:
         for name in ("total_seconds", "cpu_seconds", "memory"):
@@ -49,8 +51,16 @@ class AgentLimits:
                 raise TaskError(f"{name}={getattr(self, name)} limits nothing; give a number above 0, or 0 for none")
         if self.output < 1:
             raise TaskError(f"output={self.output} leaves no room for an answer; give bytes")
-        if self.reads and not self.sandbox:
-            raise TaskError("reads= names folders of a sandbox; give sandbox=true too")
+        for name in ("processes", "scratch"):
+            if getattr(self, name) < 1:
+                raise TaskError(f"{name}={getattr(self, name)} leaves a sandboxed agent nothing; give 1 or more")
+        if not self.sandbox:
+            for name, plain in (("reads", ()), ("processes", PROCESSES), ("scratch", SCRATCH)):
+                if getattr(self, name) != plain:
+                    raise TaskError(f"{name}= is a sandbox's; give sandbox=true too")
+        for folder in self.reads:
+            if not Path(folder).exists():
+                raise TaskError(f"reads={folder!r} is not there; give folders that exist, or leave it out")
 
     @property
     def boxed(self) -> bool:
@@ -62,13 +72,26 @@ class AgentLimits:
         if not self.boxed:
             return list(words)
         job: dict[str, Any] = {
-            "parent": os.getpid(), "sandbox": self.sandbox,
-            "memory": self.memory << 20, "cpu_seconds": self.cpu_seconds,
-            "reads": [*SYSTEM, *_installed(words[0]), *_folders(words), *self.reads], "writes": [scratch, os.devnull],
-            "ports": [port],
+            "parent": os.getpid(), "memory": self.memory << 20, "cpu_seconds": self.cpu_seconds, "sandbox": None,
         }  # fmt: skip
+        if self.sandbox:
+            reads = [*(str(place) for place in places(words)), *(str(Path(each).resolve()) for each in self.reads)]
+            job["sandbox"] = {
+                "reads": reads, "folder": scratch, "size": self.scratch << 20, "port": port,
+                "processes": self.processes,
+            }  # fmt: skip
         placed = [str(Path(word).absolute()) if Path(word).is_file() else word for word in words]
         return [sys.executable, "-s", "-P", "-S", "-c", LAUNCH, ROOT, json.dumps(job), *placed]
+
+    def withheld(self, words: Sequence[str]) -> str:
+        """What a sandbox did not open of what the command names, as a part of a sentence; "" = it opened all."""
+        shut = withheld(words) if self.sandbox else []
+        shut = [
+            each for each in shut if not any(Path(each).is_relative_to(Path(told).resolve()) for told in self.reads)
+        ]
+        if not shut:
+            return ""
+        return f" (of {shut[0]} it reads its own file alone, for more stands there; reads={shut[0]} opens all of it)"
 
     def environment(self, told: Mapping[str, str], scratch: str) -> dict[str, str]:
         """What the agent finds in its environment."""
@@ -81,8 +104,9 @@ class AgentLimits:
 @cache
 def check_sandbox() -> None:
     """Refuse a sandbox that this machine cannot hold, before a run depends on it."""
-    limits = AgentLimits(sandbox=True)
-    ran = subprocess.run(limits.command(["true"], "/", 1), capture_output=True, timeout=60, check=False)
+    with TemporaryDirectory(prefix="rolltree-agent-", ignore_cleanup_errors=True) as scratch:
+        command = AgentLimits(sandbox=True).command(["true"], scratch, 1)
+        ran = subprocess.run(command, cwd=scratch, capture_output=True, timeout=60, check=False)
     if ran.returncode:
         why = ran.stderr.decode(errors="replace").strip() or f"code {ran.returncode}"
         raise TaskError(
@@ -96,17 +120,3 @@ def refused(code: int, words: str, error: str) -> TaskError | None:
     if code != REFUSED:
         return None
     return TaskError(f"the agent {words!r} cannot be started: {error.strip() or 'its limits cannot be held here'}")
-
-
-def _installed(program: str) -> list[str]:
-    """Where a program and its libraries stand: a Python of an environment needs the one it was made from."""
-    found = shutil.which(program)
-    if found is None:
-        return []
-    places = {Path(found).absolute(), Path(found).resolve()}
-    return sorted({str(place.parent.parent) for place in places})
-
-
-def _folders(words: Sequence[str]) -> list[str]:
-    """Where the files that the command names stand."""
-    return sorted({str(Path(word).resolve().parent) for word in words[1:] if Path(word).is_file()})

@@ -226,7 +226,8 @@ def _process(words: list[str], limits: AgentLimits) -> Agent:
         if why := refused(code, shlex.join(words), err):
             raise why
         if code:
-            raise TaskError(f"the agent ended with code {code}: {err.strip() or 'it said nothing on standard error'}")
+            said = err.strip() or "it said nothing on standard error"
+            raise TaskError(f"the agent ended with code {code}: {said}{limits.withheld(words)}")
         return Ended(out.strip())
 
     return run

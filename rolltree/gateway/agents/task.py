@@ -21,7 +21,7 @@ import numpy as np
 
 from rolltree.gateway.agents.door import Door, WaitingCall, serving_door
 from rolltree.gateway.agents.letters import Characters, characters
-from rolltree.gateway.agents.limits import AgentLimits
+from rolltree.gateway.agents.limits import PROCESSES, SCRATCH, AgentLimits
 from rolltree.gateway.agents.outside import Outside
 from rolltree.gateway.agents.running import AgentRun, Ended, agent_of
 from rolltree.gateway.answer import answer_of
@@ -78,7 +78,8 @@ class AgentTask(Foreign):
         self, agent: str | Callable[..., Any], *, task: str | Task = "countdown", level: int | None = None,
         stop: str | Sequence[str] = (), max_turns: int = 0, max_tokens: int = 0, seconds: float = 50.0,
         states: States = "said", total_seconds: float = 0.0, cpu_seconds: int = 0, memory: int = 0,
-        output: int = 1_000_000, sandbox: bool = False, reads: str | Sequence[str] = (),
+        output: int = 1_000_000, sandbox: bool = False, reads: str | Sequence[str] = (), processes: int = PROCESSES,
+        scratch: int = SCRATCH,
     ) -> None:  # fmt: skip
         """`agent` is a command, module:function or file.py:function. `stop` are strings that end a turn (of a policy
         without chat template; the task's own when left out). `seconds` is how long the agent may be silent. A state is
@@ -89,6 +90,7 @@ class AgentTask(Foreign):
         bounds: dict[str, Any] = {
             "total_seconds": total_seconds, "cpu_seconds": cpu_seconds, "memory": memory, "output": output,
             "sandbox": sandbox, "reads": (reads,) if isinstance(reads, str) and reads else tuple(reads),
+            "processes": processes, "scratch": scratch,
         }  # fmt: skip
         limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds, "states": states}
         self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits, **bounds}

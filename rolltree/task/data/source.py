@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from rolltree.policy.hub import hub_answers
 from rolltree.task.items import TaskError, lines_of
+from rolltree.task.sandbox.held_back import hold_back
 from rolltree.tree.json_text import read_json, why_not
 
 KINDS = (".jsonl", ".json", ".parquet")
@@ -40,6 +41,7 @@ def read_data(source: str, limit: int | None = None) -> list[DataRow]:
         raise TaskError(f"{source} is a folder; name a file in it, or hf:{source} for all of them")
     if not path.is_file():
         raise TaskError(f"there is no file {source}: rows come from a JSON-lines or Parquet file")
+    hold_back(path)
     rows = list(islice(_parquet(path, source) if path.suffix == ".parquet" else _lines(path, source), limit))
     if not rows:
         raise TaskError(f"{source} has no rows; give at least one")
@@ -86,7 +88,9 @@ def _hub(source: str) -> Iterator[DataRow]:
     # A data set of several configurations is named with one of them behind a "#".
     name, _, config = name.partition("#")
     quiet(datasets)
-    alone = not Path(name).expanduser().exists() and not hub_answers()
+    if local := Path(name).expanduser().exists():
+        hold_back(name)
+    alone = not local and not hub_answers()
     try:
         with _offline(datasets, alone):
             held: Any = datasets.load_dataset(name, config or None, split=split or "train")

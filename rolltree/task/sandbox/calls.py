@@ -41,3 +41,18 @@ TO_SELF: dict[str, tuple[int, int]] = {"kill": (62, 129), "tgkill": (234, 131)}
 
 LIMITS = (302, 261)
 """prlimit64: allowed to ask about oneself, not to set, and not about others."""
+
+KEPT_FROM_AGENTS: dict[str, tuple[int, int]] = {
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+}  # fmt: skip
+"""What no agent may call: keys are kept for a user, across all namespaces; io_uring makes sockets past every filter."""
+
+SOCKET: tuple[int, int] = (41, 198)
+FAMILIES = (2, 10)
+"""Sockets an agent may open: IPv4 and IPv6, which end in its own network. Not Unix's, which files lead to, and not the
+virtual machine's, which know no namespaces."""
+
+SOCKET_PAIR: tuple[int, int] = (53, 199)
+PAIRS = (1, 5)
+"""Pairs of Unix sockets an agent may have: streams and packets in sequence. A pair of datagrams sends to any path."""

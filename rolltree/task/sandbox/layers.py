@@ -10,10 +10,16 @@ import signal
 from rolltree.task.sandbox.kernel import LINUX, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, KernelError, checked, libc, prctl
 
 NEW_MOUNTS, NEW_IPC, NEW_USER, NEW_NETWORK = 0x20000, 0x8000000, 0x10000000, 0x40000000
+NEW_PIDS = 0x20000000
 PRIVATE, NO_SUID, NO_DEVICES, NO_EXEC = 1 << 18 | 1 << 14, 2, 4, 8
+MOUNT_SETATTR, HERE, RECURSIVE = 442, -100, 0x8000
 DESCRIPTORS, FILES = 64, 256
 CAPABILITIES = 0x20080522
 """Version of the structure that capset takes."""
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user")]
 
 
 def limits(*, cpu_seconds: int, memory: int, disk: int) -> str:
@@ -40,18 +46,42 @@ def bind_to_parent(parent: int) -> None:
 
 def namespaces(scratch: str, disk: int) -> str:
     """No network devices, and a scratch folder that is a file system of its own with so many bytes and few files."""
-    if not LINUX:
-        raise KernelError(0, "namespaces are Linux's")
+    own_namespaces(NEW_MOUNTS | NEW_IPC | NEW_NETWORK)
+    own_folder(scratch, disk, FILES, NO_EXEC)
+    return "namespaces"
+
+
+def own_namespaces(kinds: int) -> None:
+    """Namespaces of these kinds that belong to this process, in which it is the user it was; mounts stay in them."""
     user, group = os.getuid(), os.getgid()
-    checked("unshare", libc().unshare(NEW_USER | NEW_MOUNTS | NEW_IPC | NEW_NETWORK))
+    unshare(NEW_USER | kinds)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
-    _mount(None, "/", None, PRIVATE, None)
-    options = f"size={disk},nr_inodes={FILES},mode=700"
-    _mount("tmpfs", scratch, "tmpfs", NO_SUID | NO_DEVICES | NO_EXEC, options)
-    os.chdir(scratch)
-    return "namespaces"
+    if kinds & NEW_MOUNTS:
+        _mount(None, "/", None, PRIVATE, None)
+
+
+def unshare(kinds: int) -> None:
+    """Leave namespaces of these kinds for new ones."""
+    if not LINUX:
+        raise KernelError(0, "namespaces are Linux's")
+    checked("unshare", libc().unshare(kinds))
+
+
+def own_folder(place: str, size: int, files: int, flags: int = 0) -> None:
+    """Make a folder a file system of its own, in memory, with so many bytes and files, and go there."""
+    options = f"size={size},nr_inodes={files},mode=700"
+    _mount("tmpfs", place, "tmpfs", NO_SUID | NO_DEVICES | flags, options)
+    os.chdir(place)
+
+
+def read_only() -> None:
+    """Nothing that is mounted now can be changed, not even by what opens no file: chmod, utime, attributes."""
+    asked = _MountAttributes(set=1)
+    size = ctypes.c_size_t(ctypes.sizeof(asked))
+    whole = libc().syscall(MOUNT_SETATTR, HERE, b"/", ctypes.c_uint(RECURSIVE), ctypes.byref(asked), size)
+    checked("mount_setattr", whole)
 
 
 def drop_capabilities() -> None:
