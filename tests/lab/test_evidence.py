@@ -55,7 +55,7 @@ def test_training_evidence_is_a_comparison_at_equal_budget(tmp_path):
     assert [r.seed for r in entry.results] == [0, 1, 2, 3]
     assert entry.effect.estimate == pytest.approx(0.15, abs=0.03)
     assert set(entry.results[0].curves) == {"grpo", "rloo"}
-    assert {"rolltree.recipe.rloo", "rolltree.recipe.grpo"} <= entry.sources.keys()
+    assert {"Rloo", "Grpo"} <= entry.sources.keys()
 
 
 def test_a_lost_claim_is_stored_as_lost(tmp_path):
@@ -121,8 +121,8 @@ def test_what_makes_evidence_fall(tmp_path):
     assert problems(claim, entry) == []
     assert "no evidence is stored" in problems(claim, None)[0]
     assert "asks something else (least)" in problems(training(least=0.3), entry)[0]
-    other = {**entry.sources, "rolltree.recipe.rloo": "0" * 16}
-    assert "rolltree.recipe.rloo changed" in problems(claim, replace(entry, sources=other))[0]
+    other = {**entry.sources, "Rloo": "0" * 16}
+    assert "Rloo changed" in problems(claim, replace(entry, sources=other))[0]
     flattering = replace(entry, words="holds: trust me")
     assert "not that of the stored runs" in problems(claim, flattering)[0]
     assert forged(claim, flattering)
