@@ -93,8 +93,11 @@ def recipe_sources(recipe: Any, *parts: Any) -> dict[str, str]:
 def check_sources(module: str, name: str) -> dict[str, str]:
     """The fingerprint of a check: its function with what it uses of the studies and of methods.
 
-    What the trainer, the engines or the tasks use is as little the check's own as they are.
+    What the trainer, the engines or the tasks use is as little the check's own as they are. A check outside our
+    packages and those of own parts has no fingerprint.
     """
+    if not follows(module):
+        return {}
 
     tools = _tools()
 

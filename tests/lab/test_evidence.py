@@ -14,7 +14,7 @@ from rolltree.lab import claim as claim_module
 from rolltree.lab.claim import Claim, Measured, claim_of, claims
 from rolltree.lab.entry import SeedResult, load_entries, load_entry, save_entry
 from rolltree.lab.entry_family import confirmed, handed_on, together
-from rolltree.lab.evidence import FRESH, accept, confirm, forged, measure, problems, verify
+from rolltree.lab.evidence import FRESH, accept, confirm, following, forged, measure, problems, verify
 from rolltree.lab.evidence_command import EvidenceConfig, main
 from rolltree.lab.evidence_pages import found, fresh_seeds, overview
 from rolltree.lab.regimes import REGIMES, Calibrated
@@ -113,6 +113,16 @@ def test_elsewhere_a_seed_must_lie_where_one_more_would(tmp_path):
     assert verify(claim, moved, runner).reproduced
     far = replace(entry, results=tuple(replace(r, value=r.value + 0.5) for r in entry.results))
     assert not verify(claim, far, runner).reproduced
+
+
+def test_a_check_that_moves_asks_the_same(tmp_path):
+    claim = made_of(metric="gain", seeds=5, check=f"{HERE}:noisy")
+    entry = measure(claim, Simulated({}), tmp_path, quiet())
+    moved = replace(entry, question={**entry.question, "check": "studies.of_before:noisy"})
+    assert problems(claim, moved) == []
+    assert following(claim.card, entry, moved).earlier == ()
+    other = replace(entry, question={**entry.question, "check": f"{HERE}:exact"})
+    assert "asks something else (check)" in problems(claim, other)[0]
 
 
 def test_what_makes_evidence_fall(tmp_path):
