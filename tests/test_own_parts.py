@@ -17,7 +17,7 @@ from rolltree.engine.choose import ENGINES
 from rolltree.errors import RolltreeError
 from rolltree.lab.arms import arms
 from rolltree.lab.claim import claim_of
-from rolltree.lab.sources import modules_of, recipe_sources
+from rolltree.lab.sources import recipe_sources, roots
 from rolltree.objective.batch import Batch
 from rolltree.objective.registry import OBJECTIVES, load_objective
 from rolltree.recipe.registry import RECIPES, load_recipe
@@ -153,9 +153,9 @@ def test_a_package_whose_part_is_broken_or_takes_a_known_name_is_named(installed
 
 def test_the_code_of_an_own_part_decides_what_a_run_is_found_by(tmp_path):
     recipe = load_recipe(f"{FILE}:disagreement")
-    mine = [name for name in modules_of((recipe, recipe.build())) if name.startswith("rolltree_file_")]
-    assert len(mine) == 1
-    assert mine[0] in recipe_sources(recipe, recipe.build())
+    mine = {one.name for one in roots((recipe, recipe.build())) if one.module.startswith("rolltree_file_")}
+    assert mine == {"Disagreement", "MoreWhereTheyDisagree", "ShortFirst", "Unsure"}
+    assert mine <= recipe_sources(recipe, recipe.build()).keys()
     with pytest.raises(RolltreeError, match="names no evidence"):
         claim_of(f"{FILE}:disagreement")
 

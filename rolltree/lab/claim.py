@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from rolltree.lab.arms import Arm, arms
+from rolltree.lab.definitions import ROOT
 from rolltree.lab.regimes import PREFIX, is_calibrated, knobs_of, regime
 from rolltree.lab.runner import Conditions
-from rolltree.lab.sources import BASE, MACHINERY, ROOT, STAGES, closure, combined, hashes, recipe_sources
+from rolltree.lab.sources import check_sources, combined, recipe_sources
 from rolltree.lab.systems import SYSTEMS
 from rolltree.lab.trace import LabError
 from rolltree.recipe.compose import compose
@@ -22,11 +23,6 @@ from rolltree.registry import in_file
 
 EVIDENCE = ROOT.parent / "evidence"
 """Where a checkout keeps its evidence."""
-EXPERIMENTS = (
-    "studies.exact.", "studies.prompts.", "studies.questions", "studies.clock.", "studies.narrow.",
-    "studies.speculation", "studies.precision",
-)  # fmt: skip
-"""Packages of a checkout whose modules make up checks."""
 END = 1024
 """Samples of the first and the last evaluation of a run of evidence: 256 items with 4 each, or 128 with 8."""
 Kind = Literal["exact", "simulated", "training"]
@@ -145,10 +141,8 @@ class Claim:
             out[self.question.task] = combined(asked | {"knobs": knobs})
         if not self.question.check:
             return out | _recipe_hashes(self.question.baseline)
-        module = self.question.check.partition(":")[0]
-        # What the trainer, the engines or the tasks import is as little the check's own as they are.
-        used = closure({module}, lambda name: name == module or _is_part_of_a_check(name)) - closure({MACHINERY, BASE})
-        return out | hashes(name for name in used if name == module or _is_part_of_a_check(name))
+        module, _, function = self.question.check.partition(":")
+        return out | check_sources(module, function)
 
 
 def checkout() -> Path:
@@ -173,10 +167,6 @@ def claims() -> list[Claim]:
     """All claims made, by name."""
     cards = [*(r.card for r in recipes().values()), *(s.card for s in SYSTEMS.values())]
     return [Claim(card, card.evidence) for card in cards if card.evidence is not None]
-
-
-def _is_part_of_a_check(module: str) -> bool:
-    return module.startswith(EXPERIMENTS) or module.split(".")[1:2] in [[stage] for stage in STAGES]
 
 
 def _recipe_hashes(name: str) -> dict[str, str]:

@@ -71,7 +71,7 @@ class EvidenceEntry:
     outcome: Outcome
     words: str
     sources: Mapping[str, str]
-    """Hash of each module the claim rests on."""
+    """Hash of each definition the claim rests on, by its name."""
     versions: Mapping[str, str]
     command: str
     seconds: float

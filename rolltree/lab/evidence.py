@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,8 @@ def following(card: Card, made: EvidenceEntry, before: EvidenceEntry | None) -> 
     if before is None:
         return made
     now, then = [*map(_values, made.results)], [*map(_values, before.results)]
-    same = made.question == before.question and len(now) == len(then) and np.allclose(now, then, rtol=1e-6, atol=1e-12)
+    alike = _placeless(made.question) == _placeless(before.question) and len(now) == len(then)
+    same = alike and np.allclose(now, then, rtol=1e-6, atol=1e-12)
     return replace(made, earlier=before.earlier if same else (*before.earlier, earlier_answer(card, before)))
 
 
@@ -174,17 +175,17 @@ def stale(claim: Claim, entry: EvidenceEntry) -> list[str]:
     out: list[str] = []
     if fields := _asked_otherwise(claim, entry):
         out.append(f"{claim.name}: the card now asks something else ({', '.join(fields)}); {again}")
-    if modules := changed(entry.sources, claim.sources()):
+    if names := changed(entry.sources, claim.sources()):
         out.append(
-            f"{claim.name}: its evidence was made with other code ({_few(modules)} changed); {again}, or "
+            f"{claim.name}: its evidence was made with other code ({_few(names)} changed); {again}, or "
             f"`rolltree evidence {claim.name} --verify`, which accepts the new code if a seed gives the same numbers"
         )
     return out
 
 
-def _few(modules: Sequence[str], most: int = 3) -> str:
+def _few(names: Sequence[str], most: int = 3) -> str:
     """The first of them by name, and how many more."""
-    named, rest = ", ".join(modules[:most]), len(modules) - most
+    named, rest = ", ".join(names[:most]), len(names) - most
     return named if rest <= 0 else f"{named} and {rest} more"
 
 
@@ -326,8 +327,13 @@ def _one_more(entry: EvidenceEntry) -> tuple[float, float]:
 
 
 def _asked_otherwise(claim: Claim, entry: EvidenceEntry) -> list[str]:
-    asked = _plain_question(claim)
-    return sorted(k for k in {*entry.question, *asked} if entry.question.get(k) != asked.get(k))
+    then, now = _placeless(entry.question), _placeless(_plain_question(claim))
+    return sorted(k for k in {*then, *now} if then.get(k) != now.get(k))
+
+
+def _placeless(question: Mapping[str, Any]) -> dict[str, Any]:
+    """A question with its check by name alone: where that lies decides nothing, and its code has hashes of its own."""
+    return {**question, "check": str(question.get("check", "")).rpartition(":")[2]}
 
 
 def _plain_question(claim: Claim) -> dict[str, Any]:

@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rolltree.control.ledger import Budget
 from rolltree.lab.acted import counted
 from rolltree.lab.arms import Arm
 from rolltree.lab.runner import Spec, Tick
-from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace, TraceTally
 from rolltree.lab.train_runner import LoadTask, TrainRunner
 from rolltree.recipe.check import check
@@ -78,10 +78,9 @@ class FrozenRunner:
         """The composition whose strategy answers."""
         return TrainRunner(self.load).parts(spec)
 
-    def modules(self, spec: Spec) -> Iterable[str]:
-        """The strategy with its parts, the task and the engine."""
-        task = self.load(spec.conditions.task, level=spec.conditions.level)
-        return {"rolltree.engine.local", __name__, *modules_of((self.parts(spec), task))}
+    def made_of(self, spec: Spec) -> Iterable[Any]:
+        """This runner, which uses the engine, the strategy with its parts, and the task."""
+        return self, self.parts(spec), self.load(spec.conditions.task, level=spec.conditions.level)
 
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
         """Answer every item and say how many were right."""

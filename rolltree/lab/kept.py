@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from rolltree.lab.definitions import ROOT
 from rolltree.lab.names import COMPARED, COSTS, PER_LEAF, held_out
 from rolltree.lab.runner import Shelf, Spec, Tick
-from rolltree.lab.sources import ROOT
 from rolltree.lab.trace import AXES, LabError, Trace, TraceTally
 from rolltree.metrics.log import read_lines
 from rolltree.recipe.registry import counter_of

@@ -13,8 +13,9 @@ from typing import Any, Protocol, cast, runtime_checkable
 from urllib.parse import unquote
 
 from rolltree.lab.arms import Arm
+from rolltree.lab.definitions import Definition
 from rolltree.lab.report.page import versions
-from rolltree.lab.sources import closure, combined, hashes
+from rolltree.lab.sources import combined, fingerprint, reached, roots
 from rolltree.lab.trace import Axis, LabError, Trace, load_trace, save_trace, write_json
 from rolltree.recipe.recipe import Parts
 from rolltree.task.data.flags import folder_name
@@ -65,8 +66,8 @@ class Runner(Protocol):
         """Refuse a spec that cannot be run, before anything is spent."""
         ...
 
-    def modules(self, spec: Spec) -> Iterable[str]:
-        """Modules whose code decides the result; what they import is followed."""
+    def made_of(self, spec: Spec) -> Iterable[Any]:
+        """Objects, classes and functions whose code decides the result; what that uses is followed."""
         ...
 
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
@@ -89,7 +90,7 @@ class Shelf:
 
     folder: Path
     runner: Runner
-    _hashes: dict[frozenset[str], str] = field(default_factory=dict[frozenset[str], str], repr=False)
+    _hashes: dict[frozenset[Definition], str] = field(default_factory=dict[frozenset[Definition], str], repr=False)
 
     def place(self, spec: Spec) -> Path:
         """Where a run with this content stands or will stand."""
@@ -119,9 +120,9 @@ class Shelf:
 
     def _content(self, spec: Spec) -> dict[str, Any]:
         """All that decides a result. The label does not; the library versions do."""
-        made = frozenset(self.runner.modules(spec))
+        made = roots(tuple(self.runner.made_of(spec)))
         if made not in self._hashes:
-            self._hashes[made] = combined(hashes(closure(made)))
+            self._hashes[made] = combined(fingerprint(reached(made)))
         libraries = {name: value for name, value in versions() if name in ("torch", "numpy", "transformers", "machine")}
         whole = cast("dict[str, Any]", json.loads(json.dumps(asdict(spec))))
         del whole["arm"]["label"]

@@ -1,96 +1,172 @@
-"""Which code a result came from: hashes of the modules used, found by following imports without running them.
+"""Which code a result came from: hashes of the definitions used, found by following names without running them.
 
-A hash covers what a module does, not how it is written down: comments, docstrings, blank lines and formatting do not
-count, and neither do a recipe's card and the Python version. Registries are not followed (they import everything);
-what they would have loaded is found from the objects they made, by `modules_of`.
+A fingerprint says what code does, not how it is written down or where it lies: comments, docstrings, formatting,
+imports and the module that a definition stands in do not count, and neither do a recipe's card and the Python version.
+Registries are not followed; what they would have loaded is found from the objects they made, by `roots`.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, cast
 
-import rolltree
+from rolltree.control.plan import Uniform
+from rolltree.generate.hand import Hand
+from rolltree.lab.definitions import Definition, at_line, defined, definitions, follows, meaning, uses
+from rolltree.lab.trace import LabError
+from rolltree.recipe.recipe import Recipe
 from rolltree.registry import FOREIGN
 
-ROOT = Path(rolltree.__file__).parent
-"""The package; in a checkout the studies lie beside it."""
-MACHINERY = "rolltree.generate.hand"
-"""Whatever the hand itself rests on is shared by every recipe and is not what tells one from another."""
-BASE = "rolltree.recipe.recipe"
-"""What a recipe, a card and a composition are, with all that they are written in: changing it changes no method."""
-PLAN = "rolltree.control.plan"
-"""How rollouts are asked for, and the uniform control: the same for every recipe. Other controls have their modules."""
 STAGES = ("generate", "filter", "control", "replay", "credit", "objective", "recipe")
-_UNFOLLOWED = ("registry",)
+"""Packages whose definitions tell one recipe from another."""
+PAPERS = "rolltree_papers"
+_BASE = ("Card", "Counter", "Evidence", "Parts", "Peer", "Recipe", "RecipeError", "check_group")
+"""What a recipe, a card and a composition are, with all that they are written in: changing it changes no method."""
+_PLAN = (
+    "Apart", "AsksOwn", "Control", "MOST_PER_ROUND", "Nothing", "Plan", "Step", "Supply", "Uniform", "_Others",
+    "one_by_one", "refilled",
+)  # fmt: skip
+"""How rollouts are asked for, and the uniform control: the same for every recipe. Other controls count."""
+
+_TOOLS = {
+    "rolltree.lab.acted": ("counted",),
+    "rolltree.lab.arms": ("Arm", "arms"),
+    "rolltree.lab.claim": ("Measured",),
+    "rolltree.lab.curves": ("endpoint",),
+    "rolltree.lab.frozen": ("BASELINES", "FrozenRunner", "MANY"),
+    "rolltree.lab.regimes": ("calibrated", "regime"),
+    "rolltree.lab.runner": ("Conditions", "Shelf", "Spec"),
+    "rolltree.lab.train_runner": ("TrainRunner",),
+}
+"""What checks are written and run with, wherever it lies: no check's own."""
 
 
-def closure(modules: Iterable[str], follow: Callable[[str], bool] = lambda _: True) -> set[str]:
-    """These modules of the package and all they import from it, directly or not, through modules to `follow`."""
-    seen: set[str] = set()
-    waiting = list(modules)
+def reached(
+    roots: Iterable[Definition], follow: Callable[[Definition], bool] = lambda _: True
+) -> frozenset[Definition]:  # fmt: skip
+    """These definitions and all they use, directly or not, through definitions to `follow`."""
+    seen: set[Definition] = set()
+    waiting = [one for one in roots if follows(one.module)]
     while waiting:
-        name = waiting.pop()
-        if name in seen or name.rpartition(".")[2] in _UNFOLLOWED or _file(name) is None:
-            continue
-        seen.add(name)
-        if follow(name):
-            waiting.extend(_imports(name))
-    return seen
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            if follow(one):
+                waiting.extend(uses(one))
+    return frozenset(seen)
 
 
-def hashes(modules: Iterable[str]) -> dict[str, str]:
-    """A short hash of each module's meaning, by name."""
-    return {name: _meaning(name) for name in sorted(set(modules))}
+def fingerprint(used: Iterable[Definition]) -> dict[str, str]:
+    """A short hash of what each definition does, by its name. Different ones of the same name share one hash, and then
+    what uses one of them also tells which."""
+    chosen = set(used)
+    meanings: dict[str, set[str]] = {}
+    for one in chosen:
+        meanings.setdefault(one.name, set()).add(meaning(one))
+    unclear = {name for name, several in meanings.items() if len(several) > 1}
+    found: dict[str, set[str]] = {}
+    for one in chosen:
+        which = sorted(f"{u.name} {meaning(u)}" for u in uses(one) & chosen if u.name in unclear)
+        found.setdefault(one.name, set()).add(_hash([meaning(one), *which]) if which else meaning(one))
+    return {name: _one(several) for name, several in sorted(found.items())}
+
+
+def _one(several: set[str]) -> str:
+    return next(iter(several)) if len(several) == 1 else _hash(sorted(several))
 
 
 def recipe_sources(recipe: Any, *parts: Any) -> dict[str, str]:
-    """Hashes of the modules that make a recipe what it is: itself, its strategy, filters, credit and objective.
+    """The fingerprint of what makes a recipe what it is: itself, its strategy, filters, credit and objective.
 
     The machinery below the hand, the engines, tasks and the trainer are left out: they are the same for the baseline,
     and a change there is judged by their own tests.
     """
-    own = {name for thing in (recipe, *parts) for name in modules_of(thing)}
-    used = own | (closure(own) - closure({MACHINERY, BASE}))
-    return hashes(name for name in used - {BASE, PLAN} if _is_method(name) and not _is_package(name))
+    own = frozenset[Definition]().union(*(roots(thing) for thing in (recipe, *parts)))
+    used = own | (reached(own) - machinery())
+    return fingerprint(one for one in used - _shared() if is_method(one))
 
 
-def _is_method(module: str) -> bool:
-    """Whether a module is of a stage of rollouts, or an own part from outside the package."""
-    first, *rest = module.split(".")
-    return first in FOREIGN or rest[:1] in [[stage] for stage in STAGES]
+def check_sources(module: str, name: str) -> dict[str, str]:
+    """The fingerprint of a check: its function with what it uses of the studies and of methods.
+
+    What the trainer, the engines or the tasks use is as little the check's own as they are. A check outside our
+    packages and those of own parts has no fingerprint.
+    """
+    if not follows(module):
+        return {}
+
+    tools = _tools()
+
+    def counts(one: Definition) -> bool:
+        return is_method(one) or (one.module.startswith("studies.") and one not in tools)
+
+    check = defined(module, name)
+    if check is None:
+        raise LabError(f"the check {module}:{name} cannot be found; write it as module:function")
+    return fingerprint(one for one in reached({check}, counts) - machinery() if counts(one))
+
+
+@cache
+def machinery() -> frozenset[Definition]:
+    """What the hand and what recipes are written in rest on: shared by all, and not what tells one from another."""
+    return reached(roots(Hand) | _there(Recipe.__module__, _BASE))
+
+
+@cache
+def _shared() -> frozenset[Definition]:
+    return _there(Recipe.__module__, _BASE) | _there(Uniform.__module__, _PLAN)
+
+
+@cache
+def _tools() -> frozenset[Definition]:
+    return frozenset[Definition]().union(*(_there(module, names) for module, names in _TOOLS.items()))
+
+
+def _there(module: str, names: Iterable[str]) -> frozenset[Definition]:
+    """Definitions of a module by name; one that moved away is not left out in silence."""
+    asked = {Definition(module, name) for name in names}
+    if missing := sorted(one.name for one in asked - definitions(module)):
+        raise LabError(f"{module} defines no {', '.join(missing)}; name in rolltree.lab.sources where that moved to")
+    return frozenset(asked)
+
+
+def is_method(one: Definition) -> bool:
+    """Whether a definition is of a stage of rollouts, of a paper, or an own part from outside the package."""
+    first, _, rest = one.module.partition(".")
+    return first in FOREIGN or first == PAPERS or (first == "rolltree" and rest.partition(".")[0] in STAGES)
 
 
 def combined(parts: Mapping[str, str]) -> str:
     """One hash of several."""
-    return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:16]
+    return _hash(sorted(parts.items()))
+
+
+def _hash(told: object) -> str:
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Modules that differ between two sets of hashes, appeared or vanished."""
+    """Names that differ between two fingerprints, appeared or vanished."""
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
-def modules_of(thing: Any) -> set[str]:
-    """Modules of the package, and of own parts, that an object's class, functions and parts were defined in."""
-    found: set[str] = set()
+def roots(thing: Any) -> frozenset[Definition]:
+    """The definitions that an object's class, functions and parts come from, in our packages and in own parts."""
+    found: set[Definition] = set()
     _collect(thing, found, set())
-    return {name for name in found if name.split(".")[0] in {"rolltree", *FOREIGN}}
+    return frozenset(one for one in found if follows(one.module))
 
 
-def _collect(thing: Any, found: set[str], seen: set[int]) -> None:
+def _collect(thing: Any, found: set[Definition], seen: set[int]) -> None:
     if id(thing) in seen:
         return
     seen.add(id(thing))
     if isinstance(thing, types.FunctionType):
-        found.add(thing.__module__)
+        found |= _of_function(thing)
         inner: Iterable[Any] = [cell.cell_contents for cell in thing.__closure__ or ()]
     elif isinstance(thing, partial):
         whole = cast("partial[Any]", thing)
@@ -102,84 +178,27 @@ def _collect(thing: Any, found: set[str], seen: set[int]) -> None:
     elif isinstance(thing, tuple | list | set | frozenset):
         inner = list(cast("Iterable[Any]", thing))
     elif isinstance(thing, type):
-        found.update(base.__module__ for base in thing.__mro__)
+        found |= _of_class(thing)
         inner = ()
     else:
-        found.update(base.__module__ for base in type(thing).__mro__)
+        found |= _of_class(cast("type[Any]", type(thing)))
         plain = vars(thing).values() if hasattr(thing, "__dict__") else ()
         inner = [getattr(thing, f.name) for f in fields(thing)] if is_dataclass(thing) else list(plain)
     for value in inner:
         _collect(value, found, seen)
 
 
-def _file(module: str) -> Path | None:
-    parts = module.split(".")
-    if parts[0] in FOREIGN:
-        found = getattr(sys.modules.get(module), "__file__", None)
-        return Path(found) if found and found.endswith(".py") else None
-    return _own_file(module) if parts[0] in ("rolltree", "studies") else None
+def _of_class(cls: type[Any]) -> set[Definition]:
+    named = ((base.__module__, _named(base.__module__, base.__qualname__)) for base in cls.__mro__)
+    return set[Definition]().union(*(found or definitions(module) for module, found in named))
 
 
-@cache
-def _own_file(module: str) -> Path | None:
-    base = ROOT.parent.joinpath(*module.split("."))
-    for path in (base / "__init__.py", base.with_suffix(".py")):
-        if path.is_file():
-            return path
-    return None
+def _of_function(function: types.FunctionType) -> frozenset[Definition]:
+    """Where its code stands: what wraps another function carries that one's name."""
+    module = function.__globals__.get("__name__", function.__module__)
+    return _named(module, function.__code__.co_qualname) or at_line(module, function.__code__.co_firstlineno)
 
 
-def _is_package(module: str) -> bool:
-    path = _file(module)
-    return path is not None and path.name == "__init__.py"
-
-
-@cache
-def _imports(module: str) -> frozenset[str]:
-    """Modules of the package that this one imports, anywhere in it."""
-    path = cast(Path, _file(module))
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package.split(".")[: len(package.split(".")) + 1 - node.level]) if node.level else ""
-            source = ".".join(p for p in (base, node.module) if p)
-            found.add(source)
-            found.update(f"{source}.{alias.name}" for alias in node.names)
-    return frozenset(name for name in found if _file(name) is not None)
-
-
-@cache
-def _meaning(module: str) -> str:
-    tree = ast.parse(cast(Path, _file(module)).read_text(encoding="utf-8"))
-    return hashlib.sha256(repr(_shape(tree)).encode()).hexdigest()[:16]
-
-
-def _shape(node: Any) -> Any:
-    """Syntax as nested tuples: no positions, no docstrings, no empty fields (newer Pythons add some)."""
-    if isinstance(node, list):
-        return tuple(_shape(x) for x in cast("list[Any]", node))
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    out: list[Any] = [type(node).__name__]
-    for name, value in ast.iter_fields(node):
-        kept = (
-            [x for x in cast("list[Any]", value) if not (_is_text(x) or _is_card(x))]
-            if name == "body" and isinstance(value, list)
-            else value
-        )
-        if kept is not None and kept != [] and name not in ("type_ignores", "kind"):
-            out.append((name, _shape(kept)))
-    return tuple(out)
-
-
-def _is_card(node: Any) -> bool:
-    """What a recipe says of itself: evidence compares the question it asks field by field."""
-    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "card"
-
-
-def _is_text(node: Any) -> bool:
-    """A bare string as a statement: a docstring of something, which does nothing."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _named(module: str, qualified: str) -> frozenset[Definition]:
+    one = Definition(module, qualified.partition(".")[0])
+    return frozenset({one}) & definitions(module)

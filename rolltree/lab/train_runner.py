@@ -13,7 +13,6 @@ from typing import Any, Protocol, cast
 from rolltree.control.registry import CONTROLS
 from rolltree.lab.names import COMPARED, COSTS, HELD_OUT, PER_LEAF
 from rolltree.lab.runner import Spec, Tick
-from rolltree.lab.sources import modules_of
 from rolltree.lab.trace import LabError, Trace
 from rolltree.lab.watch import RunWatch, noted
 from rolltree.metrics.log import read_metrics
@@ -78,11 +77,10 @@ class TrainRunner:
         """The composition that the arm trains with."""
         return parts_of(_recipe(spec))
 
-    def modules(self, spec: Spec) -> Iterable[str]:
-        """The trainer, the recipe with all its parts, and the task."""
+    def made_of(self, spec: Spec) -> Iterable[Any]:
+        """This runner, which uses the trainer and the engine, the recipe with all its parts, and the task."""
         recipe = _recipe(spec)
-        mine = modules_of((recipe, parts_of(recipe), self._task(spec)))
-        return {"rolltree.train.start", "rolltree.engine.local", __name__, *mine}
+        return self, recipe, parts_of(recipe), self._task(spec)
 
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
         """Train until the budget is spent; continue from the newest checkpoint where there is one."""

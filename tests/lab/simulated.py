@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rolltree.lab.runner import Conditions, Spec, Tick
+from rolltree.lab.stats.student import t_quantile
 from rolltree.lab.trace import LabError, Trace
 
 
@@ -26,8 +28,8 @@ class Simulated:
         if spec.arm.recipe not in self.gains:
             raise LabError(f"unknown recipe {spec.arm.recipe!r}")
 
-    def modules(self, spec: Spec) -> Iterable[str]:
-        return {"rolltree.lab.stats.student"}
+    def made_of(self, spec: Spec) -> Iterable[Any]:
+        return (t_quantile,)
 
     def run(self, spec: Spec, folder: Path, tick: Tick) -> Trace:
         if self.stop_after is not None and len(self.made) >= self.stop_after:

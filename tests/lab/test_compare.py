@@ -15,6 +15,7 @@ from rolltree.lab.compare_page import page
 from rolltree.lab.contrast import contrasts, measures
 from rolltree.lab.regimes import REGIMES, Calibrated
 from rolltree.lab.runner import Shelf, Spec
+from rolltree.lab.stats import describe
 from rolltree.lab.trace import LabError, Trace
 from tests.lab.simulated import Simulated, conditions, simulate
 
@@ -64,8 +65,8 @@ def test_finished_runs_are_reused_and_other_conditions_are_not(tmp_path):
 
 def test_runs_of_other_code_are_made_anew(tmp_path):
     class Changed(Simulated):
-        def modules(self, spec):
-            return {"rolltree.lab.stats.verdict"}
+        def made_of(self, spec):
+            return (describe,)
 
     spec = Spec(arms(["a"])[0], 0, conditions())
     assert Shelf(tmp_path, Simulated({"a": 0.1})).place(spec) != Shelf(tmp_path, Changed({"a": 0.1})).place(spec)

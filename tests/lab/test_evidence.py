@@ -14,7 +14,7 @@ from rolltree.lab import claim as claim_module
 from rolltree.lab.claim import Claim, Measured, claim_of, claims
 from rolltree.lab.entry import SeedResult, load_entries, load_entry, save_entry
 from rolltree.lab.entry_family import confirmed, handed_on, together
-from rolltree.lab.evidence import FRESH, accept, confirm, forged, measure, problems, verify
+from rolltree.lab.evidence import FRESH, accept, confirm, following, forged, measure, problems, verify
 from rolltree.lab.evidence_command import EvidenceConfig, main
 from rolltree.lab.evidence_pages import found, fresh_seeds, overview
 from rolltree.lab.regimes import REGIMES, Calibrated
@@ -55,7 +55,7 @@ def test_training_evidence_is_a_comparison_at_equal_budget(tmp_path):
     assert [r.seed for r in entry.results] == [0, 1, 2, 3]
     assert entry.effect.estimate == pytest.approx(0.15, abs=0.03)
     assert set(entry.results[0].curves) == {"grpo", "rloo"}
-    assert {"rolltree.recipe.rloo", "rolltree.recipe.grpo"} <= entry.sources.keys()
+    assert {"Rloo", "Grpo"} <= entry.sources.keys()
 
 
 def test_a_lost_claim_is_stored_as_lost(tmp_path):
@@ -115,14 +115,24 @@ def test_elsewhere_a_seed_must_lie_where_one_more_would(tmp_path):
     assert not verify(claim, far, runner).reproduced
 
 
+def test_a_check_that_moves_asks_the_same(tmp_path):
+    claim = made_of(metric="gain", seeds=5, check=f"{HERE}:noisy")
+    entry = measure(claim, Simulated({}), tmp_path, quiet())
+    moved = replace(entry, question={**entry.question, "check": "studies.of_before:noisy"})
+    assert problems(claim, moved) == []
+    assert following(claim.card, entry, moved).earlier == ()
+    other = replace(entry, question={**entry.question, "check": f"{HERE}:exact"})
+    assert "asks something else (check)" in problems(claim, other)[0]
+
+
 def test_what_makes_evidence_fall(tmp_path):
     claim = training()
     entry = measure(claim, Simulated({"grpo": 0.1, "rloo": 0.25}), tmp_path, quiet())
     assert problems(claim, entry) == []
     assert "no evidence is stored" in problems(claim, None)[0]
     assert "asks something else (least)" in problems(training(least=0.3), entry)[0]
-    other = {**entry.sources, "rolltree.recipe.rloo": "0" * 16}
-    assert "rolltree.recipe.rloo changed" in problems(claim, replace(entry, sources=other))[0]
+    other = {**entry.sources, "Rloo": "0" * 16}
+    assert "Rloo changed" in problems(claim, replace(entry, sources=other))[0]
     flattering = replace(entry, words="holds: trust me")
     assert "not that of the stored runs" in problems(claim, flattering)[0]
     assert forged(claim, flattering)

@@ -17,6 +17,7 @@ from rolltree.lab.compare import compare
 from rolltree.lab.names import COSTS
 from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.lab.runner import Conditions, Shelf, Spec
+from rolltree.lab.sources import roots
 from rolltree.lab.trace import LabError
 from rolltree.lab.train_runner import TrainRunner, read_run, settings
 from rolltree.metrics.log import read_metrics
@@ -167,10 +168,11 @@ def test_bad_names_are_refused_with_the_near_one(model, arm, changes, says):
 
 def test_a_knob_puts_another_control_over_a_recipe():
     (arm,) = arms(["grpo"], ["control=vade", "control.pool=8"])
-    assert "rolltree.control.methods.vade" in TrainRunner().modules(Spec(arm, 0, conditions("nano")))
+    made = TrainRunner().made_of(Spec(arm, 0, conditions("nano")))
+    assert "Vade" in {one.name for one in roots(tuple(made))}
     (bare,) = arms(["grpo"], ["control.pool=8"])
     with pytest.raises(LabError, match=r"control\.pool is set for 'grpo' but no control"):
-        TrainRunner().modules(Spec(bare, 0, conditions("nano")))
+        TrainRunner().made_of(Spec(bare, 0, conditions("nano")))
 
 
 def test_the_first_and_the_last_evaluation_may_ask_more_items(tmp_path, model):

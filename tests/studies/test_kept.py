@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from rolltree.lab.curves import endpoint
 from rolltree.lab.kept import KEPT
 from rolltree.lab.names import COSTS
+from rolltree.lab.stats.student import t_quantile
 from rolltree.lab.trace import TraceTally
 from studies.again import differing
 from studies.board import main, priced
@@ -50,8 +52,8 @@ def test_a_kept_run_of_other_code_is_counted_and_not_used(tmp_path, capsys):
     main(small(tmp_path), Counting(GAINS))
 
     class Changed(Counting):
-        def modules(self, spec):
-            return {"rolltree.lab.stats.student", "rolltree.lab.curves"}
+        def made_of(self, spec):
+            return t_quantile, endpoint
 
     runner = Changed(GAINS)
     shelf = StudyShelf(tmp_path / "other", runner, kept=tmp_path / "kept")
@@ -106,8 +108,8 @@ def test_rounding_is_no_difference_between_a_kept_run_and_its_repetition():
 class Moved(Counting):
     """The same runs, made by other code."""
 
-    def modules(self, spec):
-        return {"rolltree.lab.stats.student", "rolltree.lab.curves"}
+    def made_of(self, spec):
+        return t_quantile, endpoint
 
 
 def test_runs_of_other_code_stand_where_one_of_their_kind_comes_out_the_same(tmp_path, capsys):
