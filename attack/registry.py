@@ -6,7 +6,9 @@ import importlib
 
 from attack.frame import Attack
 
-MODULES = ("engine", "kills", "models", "inputs", "returns", "runs", "escapes", "viewing", "gateway", "clusters")
+MODULES = (
+    "engine", "kills", "models", "inputs", "returns", "runs", "strangers", "escapes", "viewing", "gateway", "clusters",
+)  # fmt: skip
 
 
 def attacks() -> dict[str, Attack]:
