@@ -73,7 +73,7 @@ class WhatIfArguments:
     temperature: float | None = None
     """Of sampling; the run's own when left out."""
     task: str = ""
-    """The task of rollouts that no run folder names, or that is code of your own, such as FILE.py:NAME or agent:…"""
+    """The task of rollouts that no run folder names, or that is code of your own, such as FILE.py:NAME."""
     level: int | None = None
     """Its difficulty."""
     items_seed: int = 0

@@ -8,6 +8,7 @@ model are used only where the command line named them too (`Given`).
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -99,7 +100,7 @@ class StoredNames:
 
         seen, below = set[str](), name
         while below not in MODELS and below not in seen:
-            folder = Path(below).expanduser()
+            folder = Path(os.path.expanduser(below))  # an unknown user is no error here
             if not folder.is_dir():
                 raise StoredNameError(
                     f"{self.where} names the model {shortened(below, SHOWN)!r}, which is not on this machine, and "
@@ -130,9 +131,13 @@ class StoredNames:
         """Whether a name is that of a file of data, without knobs, in this folder or below the one we are in."""
         from rolltree.task.data.source import KINDS
 
-        path = Path(name.removeprefix("jsonl:")).resolve()
+        try:
+            path = Path(name.removeprefix("jsonl:")).resolve()
+            there = path.suffix in KINDS and path.is_file()
+        except (OSError, ValueError):  # no name that a file could have
+            return False
         places = [place.resolve() for place in (self.folder, Path.cwd()) if place is not None]
-        return path.suffix in KINDS and path.is_file() and any(map(path.is_relative_to, places))
+        return there and any(map(path.is_relative_to, places))
 
     def _refused(self, what: str, name: str, way: str) -> StoredNameError:
         return StoredNameError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -121,7 +122,7 @@ def _items(source: RunSource, task: Task, seed: int) -> Iterator[Item]:
     from rolltree.generate.random import mix
 
     train = source.config.get("train") if source.kind == "run" else None
-    start = mix(int(cast("dict[str, Any]", train).get("seed", 0)), "items") if isinstance(train, dict) else seed
+    start = mix(int(_number(source, "seed", 0)), "items") if isinstance(train, dict) else seed
     splits: tuple[Split, ...] = ("train",) if isinstance(train, dict) else ("train", "test")
     for split in splits:
         size = distinct(task, split)
@@ -130,13 +131,20 @@ def _items(source: RunSource, task: Task, seed: int) -> Iterator[Item]:
 
 def temperature_of(source: RunSource) -> float:
     """How the run sampled."""
-    return float(_train(source).get("temperature") or 1.0)
+    return float(_number(source, "temperature", 1.0) or 1.0)
 
 
 def limit_of(source: RunSource) -> int | None:
     """Policy tokens per path that the run allowed; None = the task's own."""
     found = _train(source).get("max_tokens")
     return found if isinstance(found, int) else None
+
+
+def _number(source: RunSource, name: str, default: float) -> float:
+    found: Any = _train(source).get(name)
+    if found is not None and not (isinstance(found, int | float) and math.isfinite(found)):
+        raise ViewError(f"{source.name} says train.{name}={found!r:.80}, which is no number; restore its config.json")
+    return default if found is None else found
 
 
 def _train(source: RunSource) -> dict[str, Any]:

@@ -128,6 +128,17 @@ def test_a_stored_task_is_registered_or_given_again(
     assert not (place / "run" / "whatif").exists()
 
 
+@pytest.mark.parametrize("change", [
+    {"task": ["\0.jsonl", 0]}, {"task": [f"{'x' * 9000}.jsonl", 0]}, {"model": "~nobody/model"},
+    {"train": {"seed": "x"}}, {"train": {"temperature": []}},
+])  # fmt: skip
+def test_settings_that_make_no_sense_are_one_sentence(
+    place: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any]
+):
+    tell(place / "run" / "config.json", **change)
+    assert len(refused(capsys, "whatif", "run", *a_leaf(place / "run"), "--policy", "0")) < 1500
+
+
 def test_registered_tasks_and_data_near_by_are_taken_from_stored_files(place: Path):
     (place / "run" / "items.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
     names = StoredNames("run", place / "run")
