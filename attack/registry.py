@@ -7,7 +7,8 @@ import importlib
 from attack.frame import Attack
 
 MODULES = (
-    "engine", "kills", "models", "inputs", "returns", "runs", "escapes", "agents", "viewing", "gateway", "clusters",
+    "engine", "kills", "models", "inputs", "returns", "runs", "strangers", "escapes", "agents", "viewing", "gateway",
+    "clusters",
 )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "calls at the gateway's endpoint, 12 a case": ("gateway",),
     "model folders and checkpoints": ("model-folders", "checkpoints"),
     "run folders": ("runs", "runs-resumed"),
+    "run folders whose files name code": ("strangers", "strangers-pages"),
     "requests to the viewer, and its folders": ("requests", "folders"),
 }
 

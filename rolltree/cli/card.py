@@ -11,6 +11,7 @@ from rolltree.lab.card import CardConfig, main
 ABOUT = """State how a run's rollouts were made and how they differ from plain sampling, to attach to a paper.
 
   rolltree card runs/first
+  rolltree card runs/mine --recipe mine.py:R    a recipe of your own
   rolltree card nodes.jsonl --json
 """
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rolltree.analysis.lens import Averaging, Lens
 from rolltree.cli.common import at_least, console, emit, grid, parse
+from rolltree.recipe.stored import Given
 from rolltree.view.decisive import newest_step
 from rolltree.view.lens import flipped_nodes, open_lens, pairs
 from rolltree.view.source import open_source
@@ -46,7 +47,7 @@ def compare(names: Sequence[str], place: str, rest: Sequence[str], about: str) -
     """Compute the credits, say how alike they are, list where they disagree."""
     asked = parse(LensArguments, ["--rollouts", place, *rest], "credit", about)
     at_least(1, top=asked.top)
-    source = open_source(asked.rollouts, asked.model)
+    source = open_source(asked.rollouts, asked.model, Given(credits=tuple(names)))
     step = newest_step(source) if asked.step is None else asked.step
     how = Averaging(asked.averaging, asked.fixed_length, asked.multiplicity)
     made, pieces = open_lens(source, step, tuple(dict.fromkeys(names)), tree=asked.tree, how=how), pieces_of(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +16,7 @@ from rolltree.tree import Tree
 
 if TYPE_CHECKING:
     from rolltree.analysis.step_head import FittedHead
+    from rolltree.view.source import RunSource
 
 ABOUT = """Turn the step values of stored rollouts into rows that TRL's trainers read, or fit a step head on them.
 
@@ -59,26 +61,33 @@ def run(arguments: Sequence[str]) -> int:
         raise RolltreeError("which rollouts? rolltree labels RUN --out FILE; give a run folder or a file of nodes")
     if asked.out is None:
         raise RolltreeError(f"where to? give --out {'head.npz' if asked.kind == 'head' else 'rows.jsonl'}")
-    # Imported here, because they load torch and --help needs none of it.
-    from rolltree.analysis.step_rows import ROWS, from_failed, write_rows
-    from rolltree.policy.load import check_writes_tokens, load_codec
-    from rolltree.policy.models import model_folder
-    from rolltree.view.source import open_source
+    from rolltree.view.source import open_source  # loads Arrow, which --help needs none of
 
     source = open_source(asked.run, asked.model)
     model = asked.model or str(source.config.get("model", ""))
     if not model:
         raise RolltreeError(f"{asked.run} does not say which model wrote it; give --model")
+    if not asked.model:
+        model = source.names.model(model, "--model")
+    with nullcontext() if asked.model else source.names.reading():
+        return _read(asked, asked.out, source, model)
+
+
+def _read(asked: LabelsArguments, out: Path, source: RunSource, model: str) -> int:
+    from rolltree.analysis.step_rows import ROWS, from_failed, write_rows
+    from rolltree.policy.load import check_writes_tokens, load_codec
+    from rolltree.policy.models import model_folder
+
     check_writes_tokens(model, "rows and step heads are", "give a run of a language model")
     trees = [tree for step in source.steps() for tree in source.archive(step)]
     if not trees:
         raise RolltreeError(f"{asked.run} holds no rollouts; grow some with rolltree solve step_labels --out FOLDER")
     if asked.kind == "head":
-        return _head(asked, asked.out, trees, model)
+        return _head(asked, out, trees, model)
     codec = load_codec(model_folder(model))
     rows = (row for tree in trees for row in ROWS[asked.kind](tree, codec.decode, asked.rules))
-    count = write_rows(rows, asked.out, overwrite=asked.overwrite)
-    told: dict[str, object] = {"kind": asked.kind, "trees": len(trees), "rows": count, "out": str(asked.out)}
+    count = write_rows(rows, out, overwrite=asked.overwrite)
+    told: dict[str, object] = {"kind": asked.kind, "trees": len(trees), "rows": count, "out": str(out)}
     if asked.kind == "sft":
         kept = [from_failed(tree, asked.rules) for tree in trees]
         told["from_failed"] = sum(failed for _, failed in kept) / max(sum(all_ for all_, _ in kept), 1)

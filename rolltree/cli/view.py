@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
         raise RolltreeError("--step, --tree and --overwrite say what --html FILE writes; add it, or leave them out")
     if asked.html is None and not asked.tui:
         return serve(asked)
-    sources = open_sources(asked.runs, asked.model)
+    sources = open_sources(asked.runs, asked.model, asked.given)
     return _terminal(sources) if asked.html is None else _file(sources, asked, asked.html)
 
 

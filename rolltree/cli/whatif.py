@@ -13,6 +13,7 @@ from rich.text import Text
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, grid, parse
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
+from rolltree.recipe.stored import Given
 from rolltree.view.decisive import newest_step
 from rolltree.view.source import RunSource, open_source
 from rolltree.view.text import pieces_of
@@ -30,6 +31,7 @@ what becomes of the credit of the branches beside them.
   rolltree whatif runs/first --node 7 --credit grpo     under another credit
   rolltree whatif runs/first --node 7 --policy 20       by step 20's checkpoint
   rolltree whatif runs/first --show 001                 one that was saved
+  rolltree whatif runs/mine --node 7 --recipe mine.py:R  parts of your own
 
 The grown tree is saved in RUN/whatif; the run itself is never changed.
 Interactive tasks go on from the state of their environment, which is replayed
@@ -56,7 +58,9 @@ class WhatIfArguments:
     seed: int = 0
     """Where chance starts; another one gives other continuations."""
     credit: str = ""
-    """A credit by name; the run's own when left out."""
+    """A credit by name, or one of your own as FILE.py:NAME; the run's own when left out."""
+    recipe: str = ""
+    """The run's recipe, where that is one of your own: FILE.py:NAME. Stored files name registered parts only."""
     policy: str = ""
     """A training step whose checkpoint continues (0 = the model before the first), or a model; the weights that wrote
     the place when left out, or the nearest that were kept."""
@@ -69,7 +73,7 @@ class WhatIfArguments:
     temperature: float | None = None
     """Of sampling; the run's own when left out."""
     task: str = ""
-    """The task of rollouts that no run folder names."""
+    """The task of rollouts that no run folder names, or that is code of your own, such as FILE.py:NAME."""
     level: int | None = None
     """Its difficulty."""
     items_seed: int = 0
@@ -92,7 +96,8 @@ def run(arguments: Sequence[str]) -> int:
     asked = parse(WhatIfArguments, ["--run", name, *rest] if name else rest, "whatif", ABOUT)
     if asked.run is None:
         raise RolltreeError("which rollouts? rolltree whatif RUN; give a run folder or a file of nodes")
-    source = open_source(asked.run, asked.model)
+    given = Given(asked.task, asked.recipe, (asked.credit,) if asked.credit else (), asked.trust_remote_code)
+    source = open_source(asked.run, asked.model, given)
     if asked.show:
         return _shown(source, saved_whatif(source, asked.show), asked)
     if asked.node is None:
@@ -113,7 +118,7 @@ def _grow(source: RunSource, asked: WhatIfArguments, node: int) -> SavedWhatIf:
     tree = asked.tree or _only_tree(source, step)
     return asyncio.run(grow_whatif(source, WhatIfQuestion(
         step, tree, node, asked.token, asked.n, asked.seed, asked.policy, asked.engine, asked.device, asked.dtype,
-        asked.temperature, asked.task, asked.level, asked.items_seed, asked.credit, asked.name,
+        asked.temperature, asked.level, asked.items_seed, asked.credit, asked.name,
     )))  # fmt: skip
 
 

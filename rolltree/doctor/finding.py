@@ -50,6 +50,8 @@ def from_json(line: Mapping[str, Any]) -> Finding:
     """The finding a line of findings.jsonl holds."""
     fields = dict(line)
     nodes = cast("list[dict[str, Any]]", fields.pop("nodes", []))
+    if fields.get("severity") not in SEVERITIES:
+        raise ValueError(f"severity {fields.get('severity')!r:.80} is none of {', '.join(SEVERITIES)}")
     return Finding(**fields, nodes=tuple(Place(**node) for node in nodes))
 
 

@@ -23,7 +23,8 @@ from rolltree.lab.trace import LabError, write_json
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.compose import compose
 from rolltree.recipe.recipe import Card
-from rolltree.recipe.registry import load_recipe, recipes
+from rolltree.recipe.registry import RECIPES, recipes
+from rolltree.recipe.stored import Given, StoredNames
 from rolltree.terminal import Terminal
 from rolltree.tree import Forest, Tree, jsonl, parquet
 from rolltree.tree.json_text import read_json
@@ -35,6 +36,8 @@ class CardConfig:
 
     run: Path
     """A run folder, a folder of forests, or a file of nodes in the interchange format."""
+    recipe: str = ""
+    """The run's recipe, where that is one of your own: FILE.py:NAME. Stored files name registered parts only."""
     out: Path | None = None
     """Folder for card.json and card.md; default: the run folder, or beside the file, whose name then goes before."""
     json: bool = False
@@ -62,7 +65,7 @@ def main(config: CardConfig, console: Console | None = None) -> int:
     """Write card.json and card.md, and print one of them."""
     from rolltree.lab.card_text import markdown
 
-    made = card(config.run)
+    made = card(config.run, Given(recipe=config.recipe))
     folder = config.out or (config.run if config.run.is_dir() else config.run.parent)
     # Several files may lie in one folder, and each has its card.
     name = "card" if config.out or config.run.is_dir() else f"{config.run.stem}.card"
@@ -76,8 +79,8 @@ def main(config: CardConfig, console: Console | None = None) -> int:
     return 0
 
 
-def card(path: Path) -> RolloutCard:
-    """The card of a run folder, a folder of forests, or an interchange file."""
+def card(path: Path, given: Given | None = None) -> RolloutCard:
+    """The card of a run folder, a folder of forests, or an interchange file; `given` stands in for what it names."""
     if not path.exists():
         raise LabError(f"there is no run at {path}; give a run folder, a folder of forests or a file of nodes")
     try:
@@ -85,7 +88,7 @@ def card(path: Path) -> RolloutCard:
             return RolloutCard(path.name, (), numbers(jsonl.read(path)))
         if not (path / "config.json").is_file():
             return _of_forests(path, path.name)
-        return _of_run(path)
+        return _of_run(path, given or Given())
     except RolltreeError:
         raise
     except (ValueError, OSError) as error:
@@ -97,25 +100,31 @@ def as_json(made: RolloutCard) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(json.dumps(asdict(made), default=str), parse_constant=lambda _: None))
 
 
-def _of_run(path: Path) -> RolloutCard:
+def _of_run(path: Path, given: Given) -> RolloutCard:
     settings: Any = read_json((path / "config.json").read_text(encoding="utf-8"))
     if not isinstance(settings, dict) or not isinstance(settings.get("parts", {}), dict):
         raise LabError(f"{path / 'config.json'} holds no settings of a run; restore it")
     settings = cast("dict[str, Any]", settings)
     counted = _of_forests(path / "forests", path.name)
     name = str(settings.get("parts", {}).get("name", ""))
-    known = recipes().get(name)
+    known = RECIPES.find(given.recipe).card if given.recipe else _card_of(name)
     return RolloutCard(
-        path.name, counted.steps, counted.numbers, known.card if known else None, settings,
-        _parts(name, settings.get("recipe")) if known else None, _totals(read_metrics(path / "metrics.jsonl")),
+        path.name, counted.steps, counted.numbers, known, settings,
+        _parts(StoredNames(str(path), path, given), name, settings.get("recipe")) if known else None,
+        _totals(read_metrics(path / "metrics.jsonl")),
     )  # fmt: skip
 
 
-def _parts(name: str, stored: Any) -> dict[str, str] | None:
-    """The parts of the recipe with the knobs the run had; None when this version's recipe has other knobs."""
-    knobs = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
+def _card_of(name: str) -> Card | None:
+    known = recipes().get(name)
+    return known.card if known else None
+
+
+def _parts(names: StoredNames, name: str, stored: Any) -> dict[str, str] | None:
+    """The parts of the recipe with the knobs the run had; None when this version's recipe has other knobs, or when they
+    name code."""
     try:
-        made = compose(load_recipe(name, **{k: v for k, v in knobs.items() if k != "is"}))
+        made = compose(names.recipe(name, cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}))
     except RolltreeError:
         return None
     whole = {"strategy": (made.strategy,), "filters": made.filters, "shapers": made.shapers}

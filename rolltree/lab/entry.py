@@ -106,9 +106,12 @@ def load_entry(name: str, folder: Path) -> EvidenceEntry | None:
         effect = Interval(**raw.pop("effect"))
         again = _confirmation(raw.pop("confirmation", None))
         earlier = tuple(_earlier(r) for r in raw.pop("earlier", ()))
-        return EvidenceEntry(results=results, effect=effect, confirmation=again, earlier=earlier, **raw)
+        made = EvidenceEntry(results=results, effect=effect, confirmation=again, earlier=earlier, **raw)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"cannot read {path}: {error}; run `rolltree evidence {name}` again") from error
+    if made.name != name:
+        raise LabError(f"{path} is an entry of {made.name!r:.80}; name the file after it, or remove it")
+    return made
 
 
 def load_entries(folder: Path) -> list[EvidenceEntry]:

@@ -17,7 +17,8 @@ from rolltree.lab.report import shown
 from rolltree.lab.stats import Interval, rule_table
 from rolltree.lab.systems import SYSTEMS
 from rolltree.lab.void import acted
-from rolltree.recipe.registry import list_recipes, load_recipe
+from rolltree.recipe.registry import list_recipes
+from rolltree.recipe.stored import StoredNames
 
 _HEAD = """\
 # Evidence
@@ -129,7 +130,7 @@ def found(entry: EvidenceEntry | None) -> str:
         if name != entry.question["metric"] and _also(entry, name)
     ]
     if entry.kind == "training" or entry.results[0].also:
-        asked += f" Whether it acted: {acted(load_recipe(entry.name).card, entry.results, entry.kind)}."
+        asked += f" Whether it acted: {acted(_names(entry).recipe(entry.name).card, entry.results, entry.kind)}."
     spent = [f"{cost_name(name)} {_also(entry, name)}" for name in COSTS if _also(entry, name)]
     costs = f"\n\nCosts of a run (means, recipe and baseline): {'; '.join(spent)}." if spent else ""
     fresh = f"\n\n**On fresh seeds**: {entry.confirmation.words}" if entry.confirmation is not None else ""
@@ -145,9 +146,15 @@ def _apart(entry: EvidenceEntry) -> str:
         return ""
     from rolltree.lab.train_runner import TrainRunner
 
-    claim = Claim(load_recipe(entry.name).card, question_of(entry))
+    names = _names(entry)
+    names.plain(entry.question, "the question")
+    claim = Claim(names.recipe(entry.name).card, question_of(entry))
     (told,) = differing(claim.sides(), claim.conditions(), TrainRunner())
     return told[1]
+
+
+def _names(entry: EvidenceEntry) -> StoredNames:
+    return StoredNames(f"the stored evidence of {entry.name}")
 
 
 def corrected_effect(entry: EvidenceEntry, verdict: FamilyVerdict) -> str:

@@ -81,15 +81,20 @@ def whole_model(folder: Path) -> Path:
     return below[-1]
 
 
-def base_of(folder: Path) -> Path:
-    """Folder of the model that a folder's adapters belong to, or of the adapters that they were trained on."""
+def base_named(folder: Path) -> str:
+    """The name of the model that a folder's adapters belong to, or of the adapters that they were trained on."""
     place = folder / CONFIG
     try:
-        named = str(read_json(place.read_text())["base_model_name_or_path"])
+        return str(read_json(place.read_text())["base_model_name_or_path"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise ModelError(f"{place} cannot be read ({error}); save the adapters again.") from error
+
+
+def base_of(folder: Path) -> Path:
+    """The folder of what `base_named` names."""
     from rolltree.policy.models import model_folder
 
+    place, named = folder / CONFIG, base_named(folder)
     try:
         return model_folder(named)
     except ModelError as error:

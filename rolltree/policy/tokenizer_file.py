@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rolltree.errors import RolltreeError
@@ -18,7 +19,7 @@ def saved_tokenizers(run: Path) -> list[Path]:
 
 def model_tokenizer(name: str) -> Path:
     """That of a model by name or folder, whether it is there or not; nothing is downloaded for a look at a run."""
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))  # an unknown user is no error here
     if folder.is_dir() or name not in MODELS:
         return folder / NAME
     try:

@@ -59,7 +59,7 @@ class JudgeProcess:
         self._asked = 0
         self._waiting: dict[int, Future[ProcessVerdict]] = {}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH.format(module=module), ROOT, told_bounds(bounds), str(os.getpid())],
+            [sys.executable, "-P", "-c", LAUNCH.format(module=module), ROOT, told_bounds(bounds), str(os.getpid())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT,
             start_new_session=True,
         )  # fmt: skip

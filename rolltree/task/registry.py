@@ -107,6 +107,8 @@ _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "agent": ("rolltree.gateway.agents.task", "AgentTask"),
     "verifiers": ("rolltree.task.foreign.task_set", "from_verifiers"),
 }
+REGISTERED = frozenset({"reasoning-gym", "mixed", "spoken", "planned", "chained"})
+"""Prefixes whose names are of parts that are here anyway; those of others are files, modules, commands or far away."""
 DATA = ("jsonl", "hf")
 """Prefixes of data, which keeps its whole name."""
 _KNOBS = re.compile(r"\?(?=[A-Za-z_]\w*=)")
@@ -152,6 +154,18 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     if "**" not in accepted:
         check_knobs(f"task {name!r}", knobs, accepted)
     return make(*fixed, **checked_knobs(f"{name}: ", make, knobs))
+
+
+def is_registered(name: str) -> bool:
+    """Whether a name, its knobs included, is of registered tasks alone: built in, or of an installed package."""
+    plain, *written = _KNOBS.split(name, maxsplit=1)
+    knobs = parse_qsl(written[0], keep_blank_values=True) if written else []
+    if any(":" in value for _, value in knobs):  # no number is written so, but every address of code
+        return False
+    prefix, colon, rest = plain.partition(":")
+    if colon and prefix == "tagged":
+        return is_registered(rest)
+    return prefix in REGISTERED if colon else plain in TASKS.names()
 
 
 def _split_knobs(name: str, knobs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from rolltree.analysis.lens import Averaging, Lens, lens
-from rolltree.credit.registry import load_credit
 from rolltree.tree import Tree
 from rolltree.view.colours import scale
 from rolltree.view.model import path_strip
@@ -51,10 +50,13 @@ class FlippedNode:
 def open_lens(
     source: RunSource, step: int | None, names: Sequence[str], *, tree: str = "", how: Averaging | None = None
 ) -> Lens:
-    """The credits, by name with their default knobs, on the trees of a saved step (or on one of them)."""
+    """The credits, by name with their default knobs, on the trees of a saved step (or on one of them).
+
+    Those of one's own were given with the source.
+    """
     archive = source.archive(step)
     trees: list[Tree] = [archive.tree(tree)] if tree else list(archive)
-    return lens(trees, {name: load_credit(name) for name in names}, how)
+    return lens(trees, {name: source.names.credit(name) for name in names}, how)
 
 
 def pairs(made: Lens) -> list[CreditPair]:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolltree.recipe.stored import Given
 from rolltree.view.guard import Guard, is_loopback
 from rolltree.view.links import ViewError
 from rolltree.view.source import FoundSources, RunSource
@@ -34,14 +35,28 @@ class ViewConfig:
     """The token to ask for; one is made up where it is needed and not given."""
     model: str = ""
     """Model (a name or a folder) whose tokenizer shows the text; the run's own when left out."""
+    task: str = ""
+    """The run's task, where that is code of your own, such as FILE.py:NAME; pages use no code that a run names."""
+    recipe: str = ""
+    """The run's recipe, where that is one of your own: FILE.py:NAME."""
+    credit: tuple[str, ...] = ()
+    """Credits of your own that pages may show: FILE.py:NAME."""
     open: bool = False
     """Open the page in a browser."""
+
+    @property
+    def given(self) -> Given:
+        """What was typed in place of what runs name."""
+        return Given(self.task, self.recipe, self.credit)
 
 
 def serve(config: ViewConfig) -> int:
     """Open the sources and serve pages until interrupted."""
-    found = FoundSources(config.runs, config.model)
+    found = FoundSources(config.runs, config.model, config.given)
     sources = found()
+    for option, name in (("task", config.task), ("recipe", config.recipe)):
+        if name and len(sources) > 1:
+            raise ViewError(f"--{option} {name} is of one run, and {len(sources)} are opened; name one")
     # NiceGUI looks for stored settings in the working directory unless told where; the viewer stores nothing.
     settings = tempfile.mkdtemp(prefix="rolltree-view-")
     atexit.register(shutil.rmtree, settings, ignore_errors=True)

@@ -10,12 +10,13 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from rolltree.errors import RolltreeError
+from rolltree.recipe.stored import Given, StoredNames
 from rolltree.tree import parquet
 from rolltree.tree.archive import Archive, open_forest
 from rolltree.tree.json_text import read_json
@@ -42,6 +43,13 @@ class RunSource:
     kind: Kind
     model: str = ""
     """A model's name or folder whose tokenizer turns ids into text; the run's own when empty."""
+    given: Given = field(default_factory=Given)
+    """What was typed in place of what the run's files name."""
+
+    @property
+    def names(self) -> StoredNames:
+        """What the run's files name, as far as a stranger may name it."""
+        return StoredNames(self.name, self.path if self.path.is_dir() else self.path.parent, self.given)
 
     def inside(self, *parts: str) -> Path:
         """A path below the source's folder; refuses links that lead out of it."""
@@ -106,7 +114,7 @@ class RunSource:
         return (*(_changed(self.path / name) for name in files), _changed(folder))
 
 
-def open_sources(paths: Sequence[Path | str], model: str = "") -> list[RunSource]:
+def open_sources(paths: Sequence[Path | str], model: str = "", given: Given | None = None) -> list[RunSource]:
     """Each path as a source, under distinct names; a path that does not exist or holds no nodes is refused.
 
     A folder that is no run is looked through for runs and saved forests, at any depth.
@@ -115,8 +123,8 @@ def open_sources(paths: Sequence[Path | str], model: str = "") -> list[RunSource
         raise ViewError("name at least one run to view: rolltree view runs/first")
     out: list[RunSource] = []
     taken = set[str]()
-    for given in paths:
-        path = Path(given)
+    for place in paths:
+        path = Path(place)
         if not path.exists():
             raise ViewError(f"there is no run at {path}; give a run folder, a folder of forests or a file of nodes")
         path = path.resolve()
@@ -130,13 +138,13 @@ def open_sources(paths: Sequence[Path | str], model: str = "") -> list[RunSource
             while name in taken:
                 name, count = f"{first} ({count})", count + 1
             taken.add(name)
-            out.append(RunSource(name, found, _kind(found), model))
+            out.append(RunSource(name, found, _kind(found), model, given or Given()))
     return out
 
 
-def open_source(path: Path | str, model: str = "") -> RunSource:
-    """The one source at a path; a folder with several is refused."""
-    found = open_sources([path], model)
+def open_source(path: Path | str, model: str = "", given: Given | None = None) -> RunSource:
+    """The one source at a path; a folder with several is refused. `given` stands in for what its files name."""
+    found = open_sources([path], model, given)
     if len(found) > 1:
         few = ", ".join(s.name for s in found[:6]) + (" …" if len(found) > 6 else "")
         raise ViewError(f"{path} holds {len(found)} runs; name one of them: {few}")
@@ -146,15 +154,15 @@ def open_source(path: Path | str, model: str = "") -> RunSource:
 class FoundSources:
     """The sources at some places as they are now: folders are looked through again at most once a second."""
 
-    def __init__(self, paths: Sequence[Path | str], model: str = "") -> None:
-        self._paths, self._model = tuple(paths), model
-        self._found, self._at = open_sources(paths, model), time.monotonic()
+    def __init__(self, paths: Sequence[Path | str], model: str = "", given: Given | None = None) -> None:
+        self._paths, self._model, self._given = tuple(paths), model, given
+        self._found, self._at = open_sources(paths, model, given), time.monotonic()
 
     def __call__(self) -> list[RunSource]:
         """The sources; those known before keep their names and places where a path cannot be read any more."""
         if time.monotonic() - self._at > FRESH:
             with suppress(ViewError, OSError):
-                self._found = open_sources(self._paths, self._model)
+                self._found = open_sources(self._paths, self._model, self._given)
             self._at = time.monotonic()
         return self._found
 

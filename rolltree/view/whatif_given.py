@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
 from rolltree.credit.advantage import Credit
-from rolltree.credit.registry import load_credit
 from rolltree.errors import RolltreeError
+from rolltree.recipe.stored import StoredNameError
 from rolltree.task.protocol import Item, Split, Task, distinct
 from rolltree.tree import Tree
 from rolltree.view.links import ViewError
@@ -29,6 +30,8 @@ class GivenWeights:
     """Training steps behind them; None where that is not known."""
     written: int | None
     """The version that wrote the tokens at the place; None where the tree does not say."""
+    stored: bool = True
+    """Whether the run names them; else they were asked for."""
 
     @property
     def sentence(self) -> str:
@@ -53,7 +56,7 @@ def weights_of(
     written = _written(tree, node, token)
     kept = _kept(source)
     if policy and not policy.isdigit():
-        return GivenWeights(policy, None, written)
+        return GivenWeights(policy, None, written, stored=False)
     if policy:
         if int(policy) not in kept:
             known = ", ".join(map(str, sorted(kept))) or "none"
@@ -61,12 +64,16 @@ def weights_of(
                 f"{source.name} has no checkpoint of step {policy}; it has {known} "
                 "(0 = the model before the first step); give one of them, or a model"
             )
-        return GivenWeights(kept[int(policy)], int(policy), written)
+        return _here(source, kept[int(policy)], int(policy), written)
     if not kept:
         raise ViewError(f"{source.name} does not say which policy wrote it; name one, such as --policy nano")
     wanted = written if written is not None else max(0, (step or 1) - 1)
     version = min(sorted(kept), key=lambda v: abs(v - wanted))
-    return GivenWeights(kept[version], version, wanted)
+    return _here(source, kept[version], version, wanted)
+
+
+def _here(source: RunSource, model: str, version: int, written: int | None) -> GivenWeights:
+    return GivenWeights(source.names.model(model, "--policy"), version, written)
 
 
 def _kept(source: RunSource) -> dict[int, str]:
@@ -86,17 +93,17 @@ def _written(tree: Tree, node: int, token: int) -> int | None:
     return None
 
 
-def task_of_run(source: RunSource, name: str = "", level: int | None = None) -> tuple[str, int | None]:
-    """The task's name and level: those given, else the run's."""
-    if name:
-        return name, level
+def task_of_run(source: RunSource, level: int | None = None) -> Task:
+    """The task: the one given, at the level, else the run's."""
+    if source.given.task:
+        return source.names.task(source.given.task, level)
     said: Any = source.config.get("task")
     if not isinstance(said, list) or not said:
         raise ViewError(f"{source.name} does not say which task its rollouts are of; name it with --task")
     told = cast("list[Any]", said)
     found = told[1] if level is None and len(told) > 1 and isinstance(told[1], int) else level
     # Data and adapters have no levels; theirs is written down as 0.
-    return str(told[0]), found or None
+    return source.names.task(str(told[0]), found or None)
 
 
 def item_of(source: RunSource, task: Task, tree: Tree, seed: int = 0) -> Item:
@@ -115,7 +122,7 @@ def _items(source: RunSource, task: Task, seed: int) -> Iterator[Item]:
     from rolltree.generate.random import mix
 
     train = source.config.get("train") if source.kind == "run" else None
-    start = mix(int(cast("dict[str, Any]", train).get("seed", 0)), "items") if isinstance(train, dict) else seed
+    start = mix(int(_number(source, "seed", 0)), "items") if isinstance(train, dict) else seed
     splits: tuple[Split, ...] = ("train",) if isinstance(train, dict) else ("train", "test")
     for split in splits:
         size = distinct(task, split)
@@ -124,13 +131,20 @@ def _items(source: RunSource, task: Task, seed: int) -> Iterator[Item]:
 
 def temperature_of(source: RunSource) -> float:
     """How the run sampled."""
-    return float(_train(source).get("temperature") or 1.0)
+    return float(_number(source, "temperature", 1.0) or 1.0)
 
 
 def limit_of(source: RunSource) -> int | None:
     """Policy tokens per path that the run allowed; None = the task's own."""
     found = _train(source).get("max_tokens")
     return found if isinstance(found, int) else None
+
+
+def _number(source: RunSource, name: str, default: float) -> float:
+    found: Any = _train(source).get(name)
+    if found is not None and not (isinstance(found, int | float) and math.isfinite(found)):
+        raise ViewError(f"{source.name} says train.{name}={found!r:.80}, which is no number; restore its config.json")
+    return default if found is None else found
 
 
 def _train(source: RunSource) -> dict[str, Any]:
@@ -141,22 +155,24 @@ def _train(source: RunSource) -> dict[str, Any]:
 def credit_of(source: RunSource, name: str = "") -> tuple[str, Credit]:
     """A credit by its name, else the run's own with the run's knobs."""
     if name:
-        return name, load_credit(name)
+        return name, source.names.credit(name)
     from rolltree.recipe.compose import compose
-    from rolltree.recipe.registry import load_recipe
 
     parts: Any = source.config.get("parts")
-    recipe = str(cast("dict[str, Any]", parts).get("name", "")) if isinstance(parts, dict) else ""
+    stored = str(cast("dict[str, Any]", parts).get("name", "")) if isinstance(parts, dict) else ""
+    recipe = source.given.recipe or stored
     if not recipe:
         raise ViewError(f"{source.name} does not say by which credit it was trained; name one, such as --credit grpo")
     said: Any = source.config.get("recipe")
-    knobs = {k: v for k, v in cast("dict[str, Any]", said).items() if k != "is"} if isinstance(said, dict) else {}
     try:
-        return f"the credit of {recipe}", compose(load_recipe(recipe, **knobs)).credit
+        made = source.names.recipe(recipe, cast("dict[str, Any]", said) if isinstance(said, dict) else {})
+        return f"the credit of {recipe}", compose(made).credit
+    except StoredNameError:
+        raise
     except RolltreeError as error:
         raise ViewError(
             f"the credit that {source.name} was trained by cannot be made again ({error}); name one, such as "
-            "--credit grpo"
+            "--credit grpo, or give the recipe again, as in --recipe FILE.py:NAME"
         ) from None
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from rolltree.analysis.whatif import WhatIf, begin, grow_on, kept_tokens
 from rolltree.engine.protocol import Sampling
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import spoken_by
-from rolltree.task.registry import load_task
 from rolltree.view.source import RunSource
 from rolltree.view.whatif_given import (
     credit_of,
@@ -44,7 +43,6 @@ class WhatIfQuestion:
     device: str = "auto"
     dtype: str = "auto"
     temperature: float | None = None
-    task: str = ""
     level: int | None = None
     items_seed: int = 0
     credit: str = ""
@@ -60,14 +58,14 @@ async def grow_whatif(source: RunSource, asked: WhatIfQuestion) -> SavedWhatIf:
     tree = source.archive(asked.step).tree(asked.tree)
     kept = kept_tokens(tree, asked.node, asked.token)
     weights = weights_of(source, asked.step, tree, asked.node, kept, asked.policy)
-    name, level = task_of_run(source, asked.task, asked.level)
-    task = load_task(name, level=level)
+    task = task_of_run(source, asked.level)
     heat = temperature_of(source) if asked.temperature is None else asked.temperature
     draw = Sampling(temperature=heat)
-    engine = await choose_engine(
-        asked.engine, weights.model, version=weights.version or 0, sampling=draw,
-        placement=place(asked.device, asked.dtype),
-    )  # fmt: skip
+    with source.names.reading() if weights.stored else nullcontext():
+        engine = await choose_engine(
+            asked.engine, weights.model, version=weights.version or 0, sampling=draw,
+            placement=place(asked.device, asked.dtype),
+        )  # fmt: skip
     try:
         task = spoken_by(task, engine.codec)
         item = item_of(source, task, tree, asked.items_seed)

@@ -7,12 +7,22 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 from rolltree.view.whatif_saved import next_name
 
+LAUNCH = """
+import sys
+home = sys.argv.pop(1)
+sys.path[:0] = [] if home in sys.path else [home]
+from rolltree.cli import main
+raise SystemExit(main())
+"""
+"""Begins this program anew, out of the folder that it lies in."""
+HOME = str(Path(__file__).resolve().parents[2])
 PATIENCE = 20.0
 """Seconds a cancelled what-if may take to save what it has."""
 
@@ -61,15 +71,23 @@ class WhatIfJobs:
             raise ViewError(
                 f"what-if {self.last.name} of {self.last.run} is growing; wait for it or cancel it, one grows at a time"
             )
+        source.names.engine(options.get("engine", ""))
+        if options.get("credit"):
+            source.names.credit(options["credit"])
         name = next_name(source)
+        typed = {"task": source.given.task, "recipe": source.given.recipe}
         given = [
-            word for option, value in {**options, "name": name}.items() if value for word in (f"--{option}", value)
+            word
+            for option, value in {**typed, **options, "name": name}.items()
+            if value
+            for word in (f"--{option}", value)
         ]
         if source.model:
             given += ["--model", source.model]
         said = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         process = subprocess.Popen(
-            [sys.executable, "-m", "rolltree", "whatif", str(source.path), *given, "--json"],
+            # Not from the folder that the viewer was started in, where a stranger's modules may lie.
+            [sys.executable, "-P", "-c", LAUNCH, HOME, "whatif", str(source.path), *given, "--json"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
         )  # fmt: skip
         self.last = WhatIfJob(source.name, name, process, said)

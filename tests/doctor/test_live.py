@@ -133,3 +133,10 @@ def test_a_real_run_logs_what_its_forests_say_and_is_healthy(tmp_path: Path) -> 
 def test_a_monitor_that_never_looks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RolltreeError, match="every=0"):
         Monitor(tmp_path, every=0)
+
+
+def test_a_log_that_holds_no_findings_is_refused_before_a_run_goes_on(tmp_path: Path) -> None:
+    line = {"step": 1, "name": "crashes", "severity": "grave", "message": "", "numbers": {}}
+    (tmp_path / "findings.jsonl").write_text(f"{json.dumps(line)}\n")
+    with pytest.raises(RolltreeError, match=r"severity 'grave' is none of note, warning, critical.*delete it"):
+        read_findings(tmp_path / "findings.jsonl")

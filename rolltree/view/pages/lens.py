@@ -47,7 +47,7 @@ async def _draw(source: RunSource, step: int | None, id: str, node: int | None, 
     here = {"run": source.name, "step": step, "tree": tree.id, "node": int(tree.ids[row])}
     with ui.element("div").classes("bar"):
         ui.select(
-            sorted({*known, *chosen}), value=chosen, label="credits", multiple=True,
+            sorted({*known, *chosen, *source.given.credits}), value=chosen, label="credits", multiple=True,
             on_change=lambda e: ui.navigate.to(link("lens", **here, credits=",".join(e.value))),
         ).props("dense outlined use-chips").classes("which-credits")  # fmt: skip
     made = await asyncio.to_thread(open_lens, source, step, chosen, tree=tree.id)

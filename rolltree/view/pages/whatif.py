@@ -115,6 +115,9 @@ async def _asking(
     credit: str,
 ) -> None:  # fmt: skip
     known = await asyncio.to_thread(credits)
+    names = [OWN, *sorted({*known, *source.given.credits})]
+    if credit:
+        source.names.credit(credit)
     with ui.element("div").classes("bar asking"):
         at: Any = None
         if token is not None:
@@ -123,7 +126,7 @@ async def _asking(
             at = ui.number("from token", value=token).props("dense outlined").classes("from-token")
         many: Any = ui.number("continuations", value=8).props("dense outlined")
         many.classes("how-many")
-        by: Any = ui.select([OWN, *sorted(known)], value=credit or OWN, label="credit").props("dense outlined")
+        by: Any = ui.select(names, value=credit or OWN, label="credit").props("dense outlined")
         by.classes("which-credit")
         engine: Any = ui.input("engine", value="local").props("dense outlined").classes("which-engine")
         refused = ui.element("div")
