@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rolltree.view.guard import Guard, is_loopback
+from rolltree.origins import is_loopback
+from rolltree.view.guard import Guard
 from rolltree.view.links import ViewError
 from rolltree.view.source import FoundSources, RunSource
 
