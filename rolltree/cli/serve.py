@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rolltree.amounts import Tokens
 from rolltree.cli.common import at_least, parse
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed
 from rolltree.errors import RolltreeError
 from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.gateway import Gateway, GatewayBounds
@@ -53,6 +53,8 @@ class ServeArguments(ClusterArguments):
     """A model's name (rolltree models), a folder, or a hub id."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
+    chat_template: Path | None = None
+    """A Jinja file with the chat template to use in place of the model's own."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
     device: str = "auto"
@@ -114,6 +116,7 @@ def run(arguments: Sequence[str]) -> int:
     parts = _strategy(asked)
     if asked.trust_remote_code:
         trust_code()
+    in_template(asked.policy, asked.chat_template)
     with ExitStack() as stack:
         pool = None
         if asked.cluster:
