@@ -90,6 +90,8 @@ async def read_body(request: web.Request) -> dict[str, Any]:
     """The JSON object of a body; an empty body is an empty object."""
     check_encoding(request)
     raw = await _received(request)
+    if not raw and "Content-Encoding" in request.headers:  # cut off before its first byte, it would be an empty object
+        raise GatewayError("the body is empty once it is read as its Content-Encoding says; send all of it")
     if not raw and "Content-Type" not in request.headers:
         return {}
     if request.content_type != "application/json":

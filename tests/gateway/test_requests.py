@@ -132,10 +132,17 @@ def test_beyond_this_machine_the_token_opens_all_but_the_word_that_it_lives():
 def test_compressed_bodies_are_read_and_bounded_by_what_they_become():
     async def work():
         async with wire() as w:
+            await w.ask("/s/a/v1/chat/completions")
             zipped = {**JSON, "Content-Encoding": "gzip"}
             assert (await w.ask(body=gzip.compress(GOOD), headers=zipped))[0] == 200
             bomb = gzip.compress(b'{"a": "' + b"a" * (w.gateway.bounds.body_bytes + 1) + b'"}')
             await w.refused(413, "larger than", body=bomb, headers=zipped)
+            for cut in (gzip.compress(GOOD)[:8], gzip.compress(GOOD)[:-12], b""):
+                for place in ("/s/a/end", CHAT):
+                    await w.refused(400, "the body is", place, cut, zipped)
+            for kind, cut in (("br", b"\x1f"), ("gzip", gzip.compress(b"{}")[:10])):
+                await w.refused(400, "the body is empty", "/s/a/end", cut, {**JSON, "Content-Encoding": kind})
+            assert not w.gateway.sessions["a"].ended
 
     run(work)
 
