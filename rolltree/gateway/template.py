@@ -54,7 +54,10 @@ class Plain:
     def render(self, messages: Sequence[Message], tools: Tools, *, begin: bool) -> str:
         """All contents, with nothing between them."""
         if tools:
-            raise GatewayError("this policy has no chat template, so it cannot be shown tools; leave tools out")
+            raise GatewayError(
+                "this policy has no chat template, so it cannot be shown tools; leave tools out, or give it one with "
+                "--chat-template FILE", param="tools",
+            )  # fmt: skip
         return "".join(str(one["content"]) for one in messages)
 
     def calls(self, tools: Tools) -> ReadCalls:

@@ -292,8 +292,8 @@ def test_large_calls_are_placed_and_large_answers_written_beside_the_loop(monkey
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
-NAMES = ["", "a", "é", "日本", "a b", "a/b", "/", "..", "a" * 200, "a" * 201, "a\nb", "\x00", "\x7f", "\u202e", "\u2028",
-         "\t", 0, 7, -1.5, True, False, [], ["a"], {}, {"a": 1}]  # fmt: skip
+NAMES = ["", "a", "é", "日本", "a b", "a/b", "/", "..", "a" * 200, "a" * 201, "a\nb", "\x00", "\x7f",
+         "\u202e", "\u2028", "\t", 0, 7, -1.5, True, False, [], ["a"], {}, {"a": 1}]  # fmt: skip
 
 
 def test_names_of_sessions_and_items_are_bounded_and_told_in_a_sentence():
