@@ -26,7 +26,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "bad input": ("commands", "data", "nodes"),
     "tasks that return anything": ("returns",),
     "escapes": ("judge", "sandbox", "sql", "pages", "agents"),
-    "calls at the gateway's endpoint, 12 a case": ("gateway",),
+    "calls at the gateway's endpoint, 12 a case": ("gateway", "gateway-requests"),
     "model folders and checkpoints": ("model-folders", "checkpoints"),
     "run folders": ("runs", "runs-resumed"),
     "run folders whose files name code": ("strangers", "strangers-pages"),

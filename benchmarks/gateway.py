@@ -194,7 +194,7 @@ async def load(asked: argparse.Namespace) -> Load:
 
         async def post(path: str, data: Any, kind: str) -> Any:
             raw = data if isinstance(data, bytes) else json.dumps(data).encode()
-            async with http.post(address + path, data=raw) as answer:
+            async with http.post(address + path, data=raw, headers={"Content-Type": "application/json"}) as answer:
                 told = await answer.json()
                 if answer.status != 200:
                     refused[f"{kind}: {answer.status}"] += 1

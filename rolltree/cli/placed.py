@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolltree.engine.protocol import EngineError
@@ -55,6 +56,14 @@ def asked_task(name: str, level: int | None, policy: str) -> Task:
     from rolltree.policy.models import model_folder
 
     return spoken_by(task, load_codec(model_folder(policy)))
+
+
+def in_template(policy: str, file: Path | None) -> None:
+    """Let the policy speak in the template of `--chat-template`, where one is given."""
+    if file is not None:
+        from rolltree.policy.chat_template import give_template  # loads torch, which --help does not need
+
+        give_template(policy, file)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from rolltree.amounts import Tokens
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed, with_policy
 from rolltree.cli.sampling import SamplingArguments
 from rolltree.cli.show import show_prompt, show_tree
 from rolltree.control.ledger import Budget, Limits, Spent
@@ -60,6 +60,8 @@ class RolloutArguments(ClusterArguments):
     """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
+    chat_template: Path | None = None
+    """A Jinja file with the chat template to use in place of the model's own."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
     device: str = "auto"
@@ -129,6 +131,7 @@ def _grow(parsed: Any) -> int:
     asked: RolloutArguments = with_policy(parsed.arguments)
     if asked.trust_remote_code:
         trust_code()
+    in_template(asked.policy, asked.chat_template)
     _check(asked)
     parsed.sampling.check()
     task = asked_task(parsed.data.address(asked.task), asked.level, asked.policy)

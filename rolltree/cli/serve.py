@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from rolltree.amounts import Tokens
 from rolltree.cli.common import at_least, parse
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed
 from rolltree.errors import RolltreeError
 from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.gateway import Gateway, GatewayBounds
+from rolltree.origins import is_loopback
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
@@ -52,6 +53,8 @@ class ServeArguments(ClusterArguments):
     """A model's name (rolltree models), a folder, or a hub id."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
+    chat_template: Path | None = None
+    """A Jinja file with the chat template to use in place of the model's own."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
     device: str = "auto"
@@ -81,6 +84,10 @@ class ServeArguments(ClusterArguments):
     """Which port; 0 takes a free one."""
     token: str = ""
     """What clients show as their key; made up and printed where one is needed and none is given."""
+    served_model_name: tuple[str, ...] = ()
+    """More names that clients may ask for the policy by, beside its own; "*" takes any."""
+    ignore_fields: tuple[str, ...] = ()
+    """Fields of calls that are taken for not sent, where one that is not served would be refused: tool_choice."""
     max_tokens: Tokens = 1024
     """Tokens of an answer where the client names no limit."""
     concurrent: int = 256
@@ -109,6 +116,7 @@ def run(arguments: Sequence[str]) -> int:
     parts = _strategy(asked)
     if asked.trust_remote_code:
         trust_code()
+    in_template(asked.policy, asked.chat_template)
     with ExitStack() as stack:
         pool = None
         if asked.cluster:
@@ -144,7 +152,7 @@ async def _serve(asked: ServeArguments, pool: PoolEngine | None, parts: Parts | 
     from itertools import islice
 
     from rolltree.engine.choose import choose_engine
-    from rolltree.gateway.server import loopback, serving
+    from rolltree.gateway.server import serving
     from rolltree.policy.device import place
 
     engine = pool or await choose_engine(asked.engine, asked.policy, placement=place(asked.device, asked.dtype))
@@ -170,9 +178,10 @@ async def _serve(asked: ServeArguments, pool: PoolEngine | None, parts: Parts | 
     task = asked_task(asked.task, asked.level, asked.policy) if asked.task else None
     choice = AnswerChoice(*scored_answers(asked.use_answers), task) if asked.use_answers else None
     gateway = Gateway(engine, asked.policy, task, bounds, choice)
+    gateway.aliases, gateway.ignored = asked.served_model_name, frozenset(asked.ignore_fields)
     if task is not None:
         gateway.items.update({item.id: item for item in islice(task.items("train", asked.seed), asked.items)})
-    token = asked.token or ("" if loopback(asked.host) else secrets.token_urlsafe(24))
+    token = asked.token or ("" if is_loopback(asked.host) else secrets.token_urlsafe(24))
     stopped = asyncio.Event()
     try:
         async with serving(gateway, asked.host, asked.port, token) as (address, _):

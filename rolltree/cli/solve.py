@@ -15,7 +15,7 @@ import tyro
 
 from rolltree.amounts import Tokens
 from rolltree.cli.common import at_least, at_most, emit, first_name, parse
-from rolltree.cli.placed import asked_task, with_policy
+from rolltree.cli.placed import asked_task, in_template, with_policy
 from rolltree.cli.sampling import SamplingArguments
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
@@ -56,6 +56,8 @@ class SolveArguments:
     """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
+    chat_template: Path | None = None
+    """A Jinja file with the chat template to use in place of the model's own."""
     engine: str = "local"
     """What samples it: local, vllm, or a server's address such as http://127.0.0.1:8000."""
     device: str = "auto"
@@ -123,6 +125,7 @@ def _solve(name: str, parsed: Any) -> int:
     drawn.check()
     if asked.trust_remote_code:
         trust_code()
+    in_template(asked.policy, asked.chat_template)
     speakers = roles_of(asked.role)
     address = parsed.data.address(asked.task)
     task = asked_task(address, asked.level, asked.policy)

@@ -23,7 +23,7 @@ from rolltree.cli.common import (
     take,
     varying,
 )  # fmt: skip
-from rolltree.cli.placed import ClusterArguments, asked_task, complete, placed, with_policy
+from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed, with_policy
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
 from rolltree.errors import RolltreeError
@@ -82,6 +82,8 @@ class TrainArguments(ClusterArguments):
     """A model's name (rolltree models), a folder, or a hub id; nano when left out, or the task's own (digits)."""
     trust_remote_code: bool = False
     """Run the Python code that the model's folder brings, if it brings any; read it before."""
+    chat_template: Path | None = None
+    """A Jinja file with the chat template to use in place of the model's own."""
     engine: str = "local"
     """What samples it: local, vllm, or the address of a vLLM server that takes new weights."""
     out: Path | None = None
@@ -185,6 +187,7 @@ def _take(asked: TrainArguments) -> None:
     at_least(0, doctor=asked.doctor, lora=asked.lora)
     if asked.trust_remote_code:
         trust_code()
+    in_template(asked.policy, asked.chat_template)
     if asked.threads is not None:
         import torch  # here, because --help needs none of it
 

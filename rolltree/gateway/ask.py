@@ -14,6 +14,8 @@ from rolltree.gateway.errors import GatewayError
 Message = Mapping[str, Any]
 KEPT = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content")
 """Fields of a message that templates read."""
+PARTS = 1000
+"""Most parts of one content, and most calls of tools in one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,16 @@ class Ask:
             yield before
 
 
+MESSAGE = 64
+"""What a message costs to place, in characters of its text."""
+
+
+def size_of(ask: Ask) -> int:
+    """What a call costs to place, in characters."""
+    texts = sum(len(str(one["content"])) + MESSAGE for one in ask.messages or ())
+    return texts + MESSAGE * len(ask.tools) + len(ask.text or "") + len(ask.ids or ())
+
+
 def named(before: str, told: Any) -> str:
     """The name of what has one, with something more behind it."""
     written = (before + _written(told)).encode("utf-8", "surrogatepass")
@@ -49,6 +61,9 @@ def message(told: Any, where: str) -> dict[str, Any]:
         role = "system"
     if role not in ("system", "user", "assistant", "tool"):
         raise GatewayError(f"{where} has the role {role!r}; roles are system, developer, user, assistant and tool")
+    for old in ("function_call", "audio"):
+        if given.get(old):
+            raise GatewayError(f"{where}.{old} is not read here; send tool_calls and text")
     out: dict[str, Any] = {"role": role, "content": content(given.get("content"), f"{where}.content")}
     for name in KEPT[3:]:
         if isinstance(given.get(name), str):
@@ -66,6 +81,8 @@ def content(told: Any, where: str) -> str:
         return told
     if not isinstance(told, Sequence):
         raise GatewayError(f"{where} is neither text nor a list of parts")
+    if len(cast(Sequence[Any], told)) > PARTS:
+        raise GatewayError(f"{where} has {len(cast(Sequence[Any], told)):,} parts, and at most {PARTS:,} are read")
     texts: list[str] = []
     for i, part in enumerate(cast(Sequence[Any], told)):
         text = part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None
@@ -104,6 +121,8 @@ def _call(told: Any, where: str) -> dict[str, Any]:
 def _listed(told: Any, where: str) -> Iterator[tuple[int, Any]]:
     if not isinstance(told, Sequence) or isinstance(told, str):
         raise GatewayError(f"{where}: tool_calls is no list")
+    if len(cast(Sequence[Any], told)) > PARTS:
+        raise GatewayError(f"{where} has {len(cast(Sequence[Any], told)):,} calls of tools; at most {PARTS:,} are read")
     return enumerate(cast(Sequence[Any], told))
 
 

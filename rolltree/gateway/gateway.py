@@ -38,6 +38,10 @@ class GatewayBounds:
     """Tokens of an answer where the client names no limit."""
 
 
+ID = 200
+"""Characters of the name of a session or an item, at most."""
+
+
 @dataclass(repr=False)
 class Gateway:
     """Sessions by name, and the forest they grow: a tree for each item, a branch or more for each session."""
@@ -48,6 +52,10 @@ class Gateway:
     bounds: GatewayBounds = GatewayBounds()
     choice: AnswerChoice | None = None
     """Which of several answers to a call is handed over; None samples as many as the client asks for."""
+    aliases: tuple[str, ...] = ()
+    """Names of models that clients may ask for beside `model`; "*" takes any."""
+    ignored: frozenset[str] = frozenset()
+    """Fields of calls that are taken for not sent."""
     clock: Callable[[], float] = time.monotonic
     forest: Forest = field(default_factory=Forest)
     sessions: dict[str, GatewaySession] = field(default_factory=dict[str, GatewaySession])
@@ -65,8 +73,10 @@ class Gateway:
         """A new session, of an item that may be unknown so far (by default one of its own)."""
         if name in self.sessions:
             raise GatewayError(f"there is a session {name!r} already; choose another name", 409)
-        if not name or len(name) > 200 or not name.isprintable() or "/" in name:
-            raise GatewayError(f"{name[:50]!r} is no name for a session; use 1 to 200 printable characters without /")
+        if not _printable(name) or "/" in name:
+            raise GatewayError(f"{name[:50]!r} is no name for a session; use 1 to {ID} printable characters without /")
+        if isinstance(item, str) and not _printable(item):
+            raise GatewayError(f"{item[:50]!r} is no name for an item; use 1 to {ID} printable characters")
         if len(self.sessions) >= self.bounds.sessions:
             raise GatewayError(f"there are {len(self.sessions)} sessions, and no more are kept", 429)
         if isinstance(item, Item):
@@ -80,6 +90,20 @@ class Gateway:
         self.sessions[name] = session
         session.tree.event("start", None, f"session {name}", at=self.now(), session=name)
         return session
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of models that clients may ask for."""
+        return (self.model, *(name for name in self.aliases if name not in ("*", self.model)))
+
+    def asked_for(self, model: object) -> None:
+        """Refuse a call for a model that is not here; a call that names none is for this one."""
+        if model is None or "*" in self.aliases or model in self.names:
+            return
+        raise GatewayError(
+            f"there is no model {model!r:.200} here; served is {' and '.join(map(repr, self.names))}, and "
+            "--served-model-name adds names", 404, param="model", code="model_not_found",
+        )  # fmt: skip
 
     def next_item(self) -> Item | None:
         """An item of the task for a session that names none, each in its turn."""
@@ -134,3 +158,7 @@ class Gateway:
     def now(self) -> float:
         """Seconds since the gateway began."""
         return self.clock() - self._began
+
+
+def _printable(name: str) -> bool:
+    return 0 < len(name) <= ID and name.isprintable()

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import ipaddress
 import json
 import random
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rolltree.engine.protocol import Codec, token_codec
-from rolltree.errors import RolltreeError
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.gateway import Gateway
+from rolltree.gateway.request import beside, error_body, guarded, key_of, number, read_body, text
 from rolltree.gateway.session import OnText, SessionReply
-from rolltree.gateway.wire import WIRES
+from rolltree.gateway.wire import WIRES, understood
 from rolltree.gateway.wire.protocol import Event, WireFormat, Written
 from rolltree.generate.garbage import SERVING, rare_collections
+from rolltree.origins import is_loopback
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,14 +27,16 @@ if TYPE_CHECKING:
 HEADER = "X-Rolltree-Session"
 SWEEP = 5.0
 """Seconds between looks for silent sessions."""
+CHARACTERS = 32
+"""What decoding one token by itself costs, in characters of a body that is read."""
 
 
 class Server:
     """Answers calls for a gateway. Over anything but loopback every call needs the token."""
 
-    def __init__(self, gateway: Gateway, token: str = "") -> None:
+    def __init__(self, gateway: Gateway, token: str = "", *, local: bool = True) -> None:
         self.gateway = gateway
-        self.token = token
+        self.token, self.local = token, local
         self.waiting = 0
         self.slots = asyncio.Semaphore(gateway.bounds.concurrent)
 
@@ -43,11 +44,14 @@ class Server:
         """The routes."""
         from aiohttp import web
 
-        app = web.Application(client_max_size=self.gateway.bounds.body_bytes, middlewares=[guarded(self.token)])
+        guard = guarded(self.token, local=self.local)
+        app = web.Application(client_max_size=self.gateway.bounds.body_bytes, middlewares=[guard])
+        app.router.add_get("/health", _health)
         for prefix in ("", "/s/{session}"):
             for wire in WIRES:
                 app.router.add_post(prefix + wire.path, self._handler(wire))
             app.router.add_get(f"{prefix}/v1/models", self._models)
+            app.router.add_get(f"{prefix}/v1/models/{{model:.+}}", self._model)
         app.router.add_post("/sessions", self._open)
         app.router.add_get("/s/{session}", self._status)
         app.router.add_post("/s/{session}/reward", self._reward)
@@ -61,9 +65,14 @@ class Server:
             from aiohttp import web
 
             body = await read_body(request)
-            ask, draw = wire.read(body, self.gateway.bounds.max_tokens)
-            session = self.gateway.session(self._name(request))
-            written = written_for(body, self.gateway.model, token_codec(self.gateway.engine, "the gateway"))
+            size = len(await request.read())
+            gateway = self.gateway
+            body, ask, draw = await beside(
+                lambda: understood(wire, body, gateway.bounds.max_tokens, gateway.ignored), size
+            )
+            gateway.asked_for(body.get("model"))
+            session = gateway.session(self._name(request))
+            written = written_for(body, gateway.model, token_codec(gateway.engine, "the gateway"))
 
             async def call(on_text: OnText | None) -> SessionReply:
                 return await session.call(ask, draw, on_text)
@@ -72,16 +81,26 @@ class Server:
                 if body.get("stream"):
                     return await stream(request, wire, written, call, pieces=draw.n == 1 and not ask.tools)
                 reply = await call(None)
-            return web.json_response(wire.whole(written, reply), headers={"X-Rolltree-Call": str(reply.call)})
+            told = await beside(lambda: json.dumps(wire.whole(written, reply)), written_tokens(written, reply))
+            return web.json_response(text=told, headers={"X-Rolltree-Call": str(reply.call)})
 
         return handle
 
     async def _models(self, _: web.Request) -> web.Response:
         from aiohttp import web
 
-        one = {"id": self.gateway.model, "object": "model", "created": 0, "owned_by": "rolltree"}
-        one["max_model_len"] = self.gateway.engine.capabilities.max_context
-        return web.json_response({"object": "list", "data": [one]})
+        return web.json_response({"object": "list", "data": [self._about(name) for name in self.gateway.names]})
+
+    async def _model(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        name = request.match_info["model"]
+        self.gateway.asked_for(name)
+        return web.json_response(self._about(name))
+
+    def _about(self, name: str) -> dict[str, Any]:
+        one = {"id": name, "object": "model", "created": 0, "owned_by": "rolltree"}
+        return {**one, "max_model_len": self.gateway.engine.capabilities.max_context}
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
@@ -89,8 +108,8 @@ class Server:
         from aiohttp import web
 
         body = await read_body(request)
-        name = str(body.get("session") or uuid.uuid4().hex[:12])
-        session = self.gateway.open(name, str(body["item"]) if body.get("item") else self.gateway.next_item())
+        name = text(body, "session") or uuid.uuid4().hex[:12]
+        session = self.gateway.open(name, text(body, "item") or self.gateway.next_item())
         base = f"{request.scheme}://{request.host}/s/{session.name}/v1"
         item = self.gateway.items.get(session.tree.item)
         told = {"session": name, "item": session.tree.item, "base_url": base}
@@ -115,7 +134,7 @@ class Server:
         reward = number(body, "reward")
         if body.get("call") is not None:
             if type(body["call"]) is not int:
-                raise GatewayError(f"call is {body['call']!r}; give the number of a call")
+                raise GatewayError(f"call is {body['call']!r:.80}; give the number of a call")
             session.rewarded(reward, body["call"])
         else:
             session.end(reward, "rewarded by the client")
@@ -126,19 +145,19 @@ class Server:
         from aiohttp import web
 
         session, body = self.gateway.known(request.match_info["session"]), await read_body(request)
-        if body.get("final") is not None:
-            return web.json_response(await self.gateway.verified(session, str(body["final"])))
+        if (final := text(body, "final")) is not None:
+            return web.json_response(await self.gateway.verified(session, final))
         if body.get("reward") is not None:
             session.end(number(body, "reward"), "rewarded by the client")
         else:
-            session.end(None, str(body.get("failed") or "ended without a reward")[:10_000])
+            session.end(None, (text(body, "failed") or "ended without a reward")[:10_000])
         return web.json_response({"session": session.name, "ended": session.ended})
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _name(self, request: web.Request) -> str:
         """The session of a call: from its path, a header, or what stands behind ":" in its key."""
-        in_key = _key(request).partition(":")[2]
+        in_key = key_of(request).partition(":")[2]
         return request.match_info.get("session") or request.headers.get(HEADER) or in_key or "default"
 
     @asynccontextmanager
@@ -163,10 +182,13 @@ async def serving(
     """Serve a gateway while the block runs; gives its address. Port 0 takes a free one."""
     from aiohttp import web
 
-    if not token and not loopback(host):
+    from rolltree.gateway.malformed import Runner
+
+    local = is_loopback(host)
+    if not token and not local:
         raise GatewayError(f"{host} can be reached from other machines, so clients must show a token; give one")
-    server = Server(gateway, token)
-    runner = web.AppRunner(server.app(), handler_cancellation=True, access_log=None)
+    server = Server(gateway, token, local=local)
+    runner = Runner(server.app(), handler_cancellation=True, access_log=None)
     await runner.setup()
     sweeper = asyncio.create_task(_sweep(gateway))
     try:
@@ -230,79 +252,31 @@ async def stream(
     except Exception as error:
         if not begun:
             raise
-        await response.write(_event(("error", _error(error)[1])))  # the stream has begun: the status is out
+        await response.write(_event(("error", error_body(error)[1])))  # the stream has begun: the status is out
         return response
-    await send(wire.finish(written, reply, told))
+    await send(await beside(lambda: list(wire.finish(written, reply, told)), written_tokens(written, reply)))
     if wire.done:
         await response.write(f"data: {wire.done}\n\n".encode())
     await response.write_eof()
     return response
 
 
-def guarded(token: str) -> Any:
-    """Every refusal is one sentence in the form that clients read; what breaks is our error, not theirs."""
+def written_tokens(written: Written, reply: SessionReply) -> int:
+    """How many tokens an answer is written from, each with its alternatives: these are decoded one by one."""
+    if not written.body.get("logprobs"):
+        return 0
+    return sum(len(one.actions) * (1 + (one.top.ids.shape[1] if one.top else 0)) for one in reply.samples) * CHARACTERS
+
+
+async def _health(_: web.Request) -> web.Response:
     from aiohttp import web
 
-    @web.middleware
-    async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:
-        if token and not hmac.compare_digest(_key(request).partition(":")[0].encode(), token.encode()):
-            return web.json_response(_error(GatewayError("the key is not the gateway's token", 401))[1], status=401)
-        try:
-            return await handler(request)
-        except web.HTTPException as error:
-            return web.json_response({"error": {"message": error.reason, "type": "invalid_request_error"}},
-                                     status=error.status)  # fmt: skip
-        except Exception as error:
-            status, body = _error(error)
-            return web.json_response(body, status=status)
-
-    return guard
-
-
-def _error(error: Exception) -> tuple[int, dict[str, Any]]:
-    status = error.status if isinstance(error, GatewayError) else 500
-    said = str(error) if isinstance(error, RolltreeError) else f"{type(error).__name__}: {error}"
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    return status, {"type": "error", "error": {"message": said, "type": kind, "code": None, "param": None}}
+    return web.json_response({"status": "ok"})
 
 
 def _event(event: Event) -> bytes:
     name, data = event
     return (f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(data).encode() + b"\n\n"
-
-
-async def read_body(request: web.Request) -> dict[str, Any]:
-    """The JSON object of a body."""
-    raw = await request.read()
-    try:
-        told = json.loads(raw.decode() or "{}")
-        if b"\\ud" in raw or b"\\uD" in raw:  # half a character may be written as an escape
-            json.dumps(told, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise GatewayError(f"the body is not JSON in UTF-8: {type(error).__name__}: {str(error)[:200]}") from None
-    if not isinstance(told, dict):
-        raise GatewayError("the body is no JSON object")
-    return cast(dict[str, Any], told)
-
-
-def number(body: dict[str, Any], name: str) -> float:
-    """A finite number of a body."""
-    told = body.get(name)
-    if isinstance(told, bool) or not isinstance(told, int | float) or not abs(told) < 1e12:
-        raise GatewayError(f"{name} is {told!r}; give a finite number")
-    return float(told)
-
-
-def _key(request: web.Request) -> str:
-    bearer = request.headers.get("Authorization", "")
-    return bearer.removeprefix("Bearer ").strip() if bearer else request.headers.get("x-api-key", "")
-
-
-def loopback(host: str) -> bool:
-    """Whether only this machine can reach a host."""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 @asynccontextmanager

@@ -12,11 +12,12 @@ from rolltree.engine.protocol import Codec, Engine, EngineError, Generation, Req
 from rolltree.engine.samples import join
 from rolltree.engine.texts import tokens_of
 from rolltree.gateway.answer import CallAnswer, read, shown
-from rolltree.gateway.ask import Ask
+from rolltree.gateway.ask import Ask, size_of
 from rolltree.gateway.choosing import AnswerChoice, best_of
 from rolltree.gateway.contexts import ContextPrompt, Contexts
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.record import CallRecord, RecordedCall
+from rolltree.gateway.request import beside
 from rolltree.gateway.template import Template
 from rolltree.task.protocol import Item
 from rolltree.tree import Node, Tree
@@ -82,7 +83,9 @@ class GatewaySession:
         if self.ended:
             raise GatewayError(f"session {self.name!r} has ended ({self.ended}); open another", 409)
         self.touched = self.now()
-        prompt, choice = self._placed(ask), self.choice
+        prompt, choice = await beside(lambda: self._placed(ask), size_of(ask)), self.choice
+        if self.ended:  # while it was placed
+            raise GatewayError(f"session {self.name!r} has ended ({self.ended}); open another", 409)
         want = frozenset({f"top:{draw.top}"} if draw.top else ())
         if missing := self.engine.capabilities.lacking(want):
             raise GatewayError(f"this engine cannot report {missing[0]}; leave top_logprobs out or ask for fewer")

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from rolltree.gateway.ask import Ask, Message
+from rolltree.gateway.ask import Ask, Message, named
 from rolltree.gateway.errors import GatewayError
 from rolltree.task.data.callformats import ReadCalls, format_of
 from rolltree.task.data.chat import Chat
 from rolltree.task.items import TaskError
 
+KEPT = 64
+"""Sets of tools whose format is kept."""
 Tools = Sequence[Mapping[str, Any]]
 
 
@@ -37,6 +39,10 @@ class Template(Protocol):
         """What reads the calls of tools in a turn."""
         ...
 
+    def check(self, ask: Ask, shown: str) -> None:
+        """Refuse a call whose tools, or calls of tools, do not stand in what the template made of it."""
+        ...
+
 
 @dataclass(frozen=True)
 class Plain:
@@ -48,12 +54,20 @@ class Plain:
     def render(self, messages: Sequence[Message], tools: Tools, *, begin: bool) -> str:
         """All contents, with nothing between them."""
         if tools:
-            raise GatewayError("this policy has no chat template, so it cannot be shown tools; leave tools out")
+            raise GatewayError(
+                "this policy has no chat template, so it cannot be shown tools; leave tools out, or give it one with "
+                "--chat-template FILE", param="tools",
+            )  # fmt: skip
         return "".join(str(one["content"]) for one in messages)
 
     def calls(self, tools: Tools) -> ReadCalls:
         """None ever."""
         return lambda _: ()
+
+    def check(self, ask: Ask, shown: str) -> None:
+        """Calls of tools have no place in plain words."""
+        if any(one.get("tool_calls") for one in ask.messages or ()):
+            raise GatewayError("this policy has no chat template, so it cannot be shown tool_calls; leave them out")
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,7 @@ class Chats:
     """The template of a chat model."""
 
     tokenizer: Any
+    _formats: dict[str, ReadCalls] = field(default_factory=dict[str, ReadCalls], init=False, compare=False, repr=False)
 
     def render(self, messages: Sequence[Message], tools: Tools, *, begin: bool) -> str:
         """As the template has it; what it refuses is the client's to mend."""
@@ -87,10 +102,30 @@ class Chats:
         """The format the template itself writes calls in."""
         if not tools:
             return lambda _: ()
+        name = named("", list(tools))
+        if name not in self._formats:
+            try:
+                found = format_of(self._chat(tools))
+            except TaskError as error:
+                raise GatewayError(str(error), param="tools") from None
+            if len(self._formats) >= KEPT:
+                self._formats.clear()
+            self._formats[name] = found
+        return self._formats[name]
+
+    def check(self, ask: Ask, shown: str) -> None:
+        """Before a token is sampled: the tools stand in the prompt, and calls of them can be read in an answer."""
         try:
-            return format_of(self._chat(tools))
+            self._chat(ask.tools).check_tools(shown)
         except TaskError as error:
-            raise GatewayError(str(error)) from None
+            raise GatewayError(str(error), param="tools") from None
+        self.calls(ask.tools)
+        told = (call["function"]["name"] for one in ask.messages or () for call in one.get("tool_calls") or ())
+        if lost := next((name for name in told if name not in shown), None):
+            raise GatewayError(
+                f"the chat template of {self._bare.name} drops the call of the tool {lost!r:.80}; leave tool_calls "
+                "out, or serve the policy with --chat-template FILE", param="messages",
+            )  # fmt: skip
 
     def _chat(self, tools: Tools) -> Chat:
         return Chat(self.tokenizer, "", tuple(tools))
@@ -104,5 +139,7 @@ def template_of(tokenizer: Any) -> Template:
 def rendered(template: Template, ask: Ask) -> str:
     """The text an ask stands for."""
     if ask.messages is not None:
-        return template.render(ask.messages, ask.tools, begin=True)
+        shown = template.render(ask.messages, ask.tools, begin=True)
+        template.check(ask, shown)
+        return shown
     return ask.text or ""

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from rolltree.policy.chat_template import with_template
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.errors import ModelError
 from rolltree.policy.flow.denoiser import Denoiser
@@ -57,7 +58,7 @@ def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedMo
             )
         model, told = made
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
-        codec = HFCodec(tokenizer, int(model.config.vocab_size))
+        codec = HFCodec(with_template(tokenizer, path), int(model.config.vocab_size))
     except ModelError:
         raise
     except Exception as error:  # a folder may hold anything, and every part of it is read by code of others
@@ -88,7 +89,7 @@ def load_codec(path: Path) -> Any:
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
         config: Any = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())
-        return HFCodec(tokenizer, int(config.vocab_size))
+        return HFCodec(with_template(tokenizer, path), int(config.vocab_size))
     except ModelError:
         raise
     except Exception as error:

@@ -17,6 +17,7 @@ from rolltree.engine.local.shortage import is_shortage
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.generate.random import mix
 from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
+from rolltree.policy.chat_template import told_of_template
 from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_model
 from rolltree.recipe.check import check
@@ -133,7 +134,7 @@ class _Job:
     def described(self) -> dict[str, Any]:
         """All knobs, as config.json has them."""
         # What a task on data says of itself is part of it: a run is not resumed with other rewards.
-        task = [self.task.name, self.task.level, *about(self.task).splitlines()]
+        task = [self.task.name, self.task.level, *about(self.task).splitlines(), *told_of_template(self.loaded.path)]
         return as_json({"recipe": self.recipe, "parts": self.parts, "varying": self.course.texts,
                        "model": self.loaded.name, "task": task, "train": self.config})  # fmt: skip
 

@@ -1,17 +1,17 @@
 """Who may look: a token on every request where the viewer listens beyond this machine, and no other site's pages ever.
 
-A page in the same browser can send requests to a local port. So requests that name another host (a rebound DNS name) or
-come from another origin are refused, for pages and for the socket behind them.
+Requests that name another host or come from another origin are refused (`rolltree.origins`), for pages and for the
+socket behind them.
 """
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
+
+from rolltree.origins import foreign, same
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -38,7 +38,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        trouble = foreign(headers, self._local)
+        trouble = foreign(headers, self._local, "this viewer")
         if trouble:
             await _refuse(scope, receive, send, 403, trouble)
         elif self._token is not None and not self._known(scope, headers):
@@ -61,42 +61,6 @@ class Guard:
         headers = [(b"location", place.encode()), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 303, "headers": [*headers, *_HEADERS]})
         await send({"type": "http.response.body", "body": b""})
-
-
-def same(given: str, token: str) -> bool:
-    """Compare in constant time; nothing given is never right."""
-    return bool(given) and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8", "replace"))
-
-
-def foreign(headers: dict[str, str], local: bool) -> str:
-    """Why a request is not from this viewer's own pages; "" when it is."""
-    host = headers.get("host", "")
-    if local and not is_loopback(_parts(f"//{host}")[0]):
-        return f"this viewer answers on this machine only, not as {host!r}: open it as 127.0.0.1 or localhost"
-    # Reading counts too: the socket falls back to polling, and its library lets every origin read what comes back.
-    origin = headers.get("origin")
-    if origin is not None and _parts(origin)[1] != host:
-        return f"this viewer takes requests from its own pages only, not from {origin!r}"
-    return ""
-
-
-def _parts(address: str) -> tuple[str, str]:
-    """Host name and host with port of an address; empty where it is none."""
-    try:
-        split = urlsplit(address)
-    except ValueError:
-        return "", ""
-    return split.hostname or "", split.netloc
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name means this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _token_in(scope: Scope) -> str:

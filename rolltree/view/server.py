@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolltree.origins import is_loopback
 from rolltree.recipe.stored import Given
-from rolltree.view.guard import Guard, is_loopback
+from rolltree.view.guard import Guard
 from rolltree.view.links import ViewError
 from rolltree.view.source import FoundSources, RunSource
 

@@ -27,6 +27,7 @@ class Client:
 
     async def post(self, path, body, status=200, **headers):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **headers}
         async with self.http.post(self.address + path, data=data, headers=headers) as answer:
             told = await answer.json()
             assert answer.status == status, told
@@ -111,7 +112,7 @@ def test_the_same_seed_gives_the_same_text_streamed_or_not():
             told = await c.post("/s/c/v1/completions", plain)
             parts = [json.loads(e) for e in (await c.events("/s/d/v1/completions", plain))[:-1]]
             assert "".join(p["choices"][0]["text"] for p in parts) == told["choices"][0]["text"]
-            asked = {"model": "m", "messages": ASKED["messages"], "max_tokens": 12}
+            asked = {"model": "tiny", "messages": ASKED["messages"], "max_tokens": 12}
             parts = [json.loads(e) for e in await c.events("/s/e/v1/messages", asked)]
             assert [p["type"] for p in parts][:2] == ["message_start", "content_block_start"]
             assert parts[-1]["type"] == "message_stop"
@@ -284,7 +285,7 @@ def test_sessions_by_path_header_and_key_behind_a_token():
             await c.post("/v1/chat/completions", ASKED, 401)
             await c.post("/v1/chat/completions", ASKED, 401, Authorization="Bearer wrong")
             await c.post("/v1/chat/completions", ASKED, Authorization="Bearer secret:a")
-            await c.post("/v1/messages", {**ASKED, "model": "m"}, **{"x-api-key": "secret:b"})
+            await c.post("/v1/messages", {**ASKED, "model": "tiny"}, **{"x-api-key": "secret:b"})
             await c.post("/v1/chat/completions", ASKED, Authorization="Bearer secret", **{"X-Rolltree-Session": "c"})
             await c.post("/s/d/v1/chat/completions", ASKED, Authorization="Bearer secret")
             assert set(c.gateway.sessions) == set("abcd")

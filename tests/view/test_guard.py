@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rolltree.errors import RolltreeError
-from rolltree.view.guard import Guard, is_loopback, same
+from rolltree.origins import is_loopback, same
+from rolltree.view.guard import Guard
 from rolltree.view.server import announcement, free_port
 
 

@@ -17,9 +17,10 @@ from rolltree.gateway.answer import CallAnswer
 from rolltree.gateway.ask import Ask
 from rolltree.gateway.contexts import ContextPrompt
 from rolltree.gateway.errors import GatewayError
-from rolltree.gateway.server import guarded, number, read_body, stream, written_for
+from rolltree.gateway.request import beside, guarded, number, read_body
+from rolltree.gateway.server import stream, written_for
 from rolltree.gateway.session import Draw, OnText, SessionReply
-from rolltree.gateway.wire import WIRES, WireFormat
+from rolltree.gateway.wire import WIRES, WireFormat, understood
 from rolltree.policy.codec import HFCodec
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class CallsOfRun:
     answered: int = -1
     """The call that was answered last."""
     reward: float = 0.0
+    refused: str = ""
+    """Why the call that was refused last was."""
 
 
 @dataclass
@@ -67,6 +70,8 @@ class Door:
 
     codec: Codec
     port: int = 0
+    ignored: frozenset[str] = frozenset()
+    """Fields of calls that are taken for not sent."""
     waiting: dict[str, asyncio.Queue[WaitingCall]] = field(default_factory=dict[str, "asyncio.Queue[WaitingCall]"])
     rewards: dict[str, float] = field(default_factory=dict[str, float])
     """Of whole runs."""
@@ -114,16 +119,23 @@ class Door:
         reward, calls.reward = calls.reward, 0.0
         return reward
 
+    def refused(self, key: str, *, first: bool = False) -> str:
+        """Why a call of a run was refused; with `first` only where none was taken."""
+        calls = self.calls.get(key)
+        return "" if calls is None or (first and calls.came) else calls.refused
+
     async def serve(self) -> None:
         """Listen on a free port of this machine alone, as long as the process lives."""
         from aiohttp import web
+
+        from rolltree.gateway.malformed import Runner
 
         app = web.Application(client_max_size=BODY, middlewares=[guarded("")])
         for wire in WIRES:
             app.router.add_post("/s/{key}" + wire.path, self._handler(wire))
         app.router.add_post("/s/{key}/reward", self._reward)
         app.router.add_get("/s/{key}/v1/models", _models)
-        runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+        runner = Runner(app, handler_cancellation=True, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.port = runner.addresses[0][1]
@@ -132,10 +144,12 @@ class Door:
         async def handle(request: web.Request) -> web.StreamResponse:
             from aiohttp import web
 
-            body = await read_body(request)
-            ask, draw = wire.read(body, 2**31 - 1)
-            if draw.n > 1 or body.get("logprobs"):
-                raise GatewayError(NO_MORE)
+            try:
+                body, ask, draw = await self._understood(request, wire)
+            except GatewayError as error:
+                if calls := self.calls.get(request.match_info["key"]):
+                    calls.refused = str(error)
+                raise
             written = written_for(body, "policy", self.codec)
 
             async def call(_: OnText | None) -> SessionReply:
@@ -147,6 +161,14 @@ class Door:
             return web.json_response(wire.whole(written, await call(None)))
 
         return handle
+
+    async def _understood(self, request: web.Request, wire: WireFormat) -> tuple[dict[str, Any], Ask, Draw]:
+        given = await read_body(request)
+        size = len(await request.read())
+        body, ask, draw = await beside(lambda: understood(wire, given, 2**31 - 1, self.ignored), size)
+        if draw.n > 1 or body.get("logprobs"):
+            raise GatewayError(NO_MORE)
+        return body, ask, draw
 
     async def _reward(self, request: web.Request) -> web.Response:
         from aiohttp import web
@@ -188,9 +210,9 @@ def state_in(body: Mapping[str, Any]) -> str:
     return state or ""
 
 
-async def serving_door(tokenizer: Any) -> Door:
+async def serving_door(tokenizer: Any, ignored: frozenset[str] = frozenset()) -> Door:
     """An open door; without a tokenizer characters are counted."""
-    door = Door(Characters() if tokenizer is None else HFCodec(tokenizer))
+    door = Door(Characters() if tokenizer is None else HFCodec(tokenizer), ignored=ignored)
     await door.serve()
     return door
 

@@ -137,7 +137,7 @@ class AgentRun:
         work = self._work
         reward = self._at.rewards.get(self.key)
         if work in done:
-            ended = await work
+            ended = await self._through(work, self._at)
             self._earned += self._at.gained(self.key)
             self._at.shut(self.key)
             return ended if reward is None else Ended(ended.final, reward)
@@ -145,6 +145,18 @@ class AgentRun:
             return None
         await self.give_up()
         raise TaskError(f"the agent neither asked nor ended for {self._seconds:g} s and was stopped")
+
+    async def _through(self, work: asyncio.Task[Ended], door: Door) -> Ended:
+        """How the agent ended. One that ends because its call was refused says so in words of its own, if at all."""
+        try:
+            ended = await work
+        except Exception as error:
+            if why := door.refused(self.key):
+                raise TaskError(f"a call of the agent was refused: {why}") from error
+            raise
+        if why := door.refused(self.key, first=True):
+            raise TaskError(f"the first call of the agent was refused: {why}")
+        return ended
 
 
 _alive: set[int] = set()

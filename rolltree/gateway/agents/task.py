@@ -79,12 +79,13 @@ class AgentTask(Foreign):
         stop: str | Sequence[str] = (), max_turns: int = 0, max_tokens: int = 0, seconds: float = 50.0,
         states: States = "said", total_seconds: float = 0.0, cpu_seconds: int = 0, memory: int = 0,
         output: int = 1_000_000, sandbox: bool = False, reads: str | Sequence[str] = (), processes: int = PROCESSES,
-        scratch: int = SCRATCH,
+        scratch: int = SCRATCH, ignore: str | Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`agent` is a command, module:function or file.py:function. `stop` are strings that end a turn (of a policy
         without chat template; the task's own when left out). `seconds` is how long the agent may be silent. A state is
-        named by all that was "said" or by the "last" message of a call, unless the call names it (metadata.state). The
-        others are the limits of its processes (`AgentLimits`)."""
+        named by all that was "said" or by the "last" message of a call, unless the call names it (metadata.state).
+        Fields of calls named by `ignore` are taken for not sent. The others are the limits of its processes
+        (`AgentLimits`)."""
         if states not in ("said", "last"):
             raise TaskError(f"states={states!r} names no states of an agent; give 'said' or 'last'")
         bounds: dict[str, Any] = {
@@ -92,12 +93,19 @@ class AgentTask(Foreign):
             "sandbox": sandbox, "reads": (reads,) if isinstance(reads, str) and reads else tuple(reads),
             "processes": processes, "scratch": scratch,
         }  # fmt: skip
-        limits = {"max_turns": max_turns, "max_tokens": max_tokens, "seconds": seconds, "states": states}
+        limits: dict[str, Any] = {
+            "max_turns": max_turns,
+            "max_tokens": max_tokens,
+            "seconds": seconds,
+            "states": states,
+        }
+        limits["ignore"] = (ignore,) if isinstance(ignore, str) and ignore else tuple(ignore)
         self._given: dict[str, Any] = {"task": task, "level": level, "stop": stop, **limits, **bounds}
         self.agent = agent
         self.inner = load_task(task, level=level) if isinstance(task, str) else task
         self._run, self._seconds, self._states = agent_of(agent, AgentLimits(**bounds)), seconds, states
         self._extra = (stop,) if isinstance(stop, str) and stop else tuple(stop)
+        self._ignored = frozenset(limits["ignore"])
         self._tokenizer: Any = None
         self._template: Template = Plain()
         self._door: asyncio.Task[Door] | None = None
@@ -147,11 +155,13 @@ class AgentTask(Foreign):
         """An item of the task with what the agent asks first as its prompt."""
         if item.id not in self._shown:
             env = self._talk()
-            shown = self.open(env, item)
-            asking = env.run.asking
-            state = "" if asking is None else self._state(asking)
-            self._shown[item.id] = {"shown": shown, "state": state, "read": env.outside.record}
-            env.close()
+            try:
+                shown = self.open(env, item)
+                asking = env.run.asking
+                state = "" if asking is None else self._state(asking)
+                self._shown[item.id] = {"shown": shown, "state": state, "read": env.outside.record}
+            finally:
+                env.close()
         known = {**self._shown[item.id], "asked": item.meta.get("asked", item.prompt), "item": item.id}
         return replace(item, prompt=known["shown"], meta={**item.meta, **known})
 
@@ -229,7 +239,7 @@ class AgentTask(Foreign):
 
     async def _opened(self) -> Door:
         if self._door is None:
-            self._door = asyncio.ensure_future(serving_door(self._tokenizer))
+            self._door = asyncio.ensure_future(serving_door(self._tokenizer, self._ignored))
         return await self._door
 
     def _placed(self, env: Talk, asking: WaitingCall) -> ContextPrompt:

@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from rolltree.gateway.ask import Ask, content, message
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
 from rolltree.gateway.wire.protocol import Body, Event, WireFormat, Written, counted
+from rolltree.gateway.wire.taken import SAMPLED, UNFORCED, Fields, Only, chosen, only
+
+PATH = "/v1/messages"
+FIELDS = Fields(
+    PATH,
+    SAMPLED | {"messages", "system", "max_tokens", "stop_sequences"},
+    {
+        "metadata": "a call of an agent may name its state in it",
+        "service_tier": "there is one",
+        "cache_control": "prefixes are found by themselves",
+    },
+    {
+        "thinking": Only(
+            '{"type": "disabled"}',
+            "the policy thinks as its template has it",
+            lambda told: isinstance(told, Mapping) and cast(Mapping[str, Any], told).get("type") == "disabled",
+        ),
+        "mcp_servers": only([], why="no tools run here"),
+        "output_config": only({}, why=UNFORCED),
+    },
+)
 
 Block = Mapping[str, Any]
 
@@ -22,22 +43,15 @@ def read(body: Body, limit: int) -> tuple[Ask, Draw]:
         out.append({"role": "system", "content": content(body["system"], "system")})
     told = fields.objects(body.get("messages"), "messages")
     if not told:
-        raise GatewayError("messages is empty; send at least one")
+        raise GatewayError("messages is empty; send at least one", param="messages")
     for i, one in enumerate(told):
         out += _messages(one, f"messages[{i}]")
-    tools = [
-        {
-            "type": "function",
-            "function": {
-                "name": one.get("name"),
-                "description": one.get("description", ""),
-                "parameters": one.get("input_schema", {}),
-            },
-        }
-        for one in fields.objects(body.get("tools"), "tools")
-    ]
-    choice = body.get("tool_choice")
-    if isinstance(choice, Mapping) and choice.get("type") == "none":
+    tools = list[Mapping[str, Any]]()
+    for i, one in enumerate(fields.objects(body.get("tools"), "tools", fields.TOOLS)):
+        if one.get("type") not in (None, "custom"):
+            raise GatewayError(f"tools[{i}] is of type {one['type']!r:.80}; custom is served", param="tools")
+        tools.append(fields.tool(one.get("name"), one.get("description", ""), one.get("input_schema"), f"tools[{i}]"))
+    if not chosen(body.get("tool_choice"), bool(tools)):
         tools = []
     return Ask(tuple(out), tuple(tools)), fields.draw(body, limit, stop="stop_sequences")
 
@@ -125,4 +139,4 @@ def _head(written: Written) -> dict[str, Any]:
     return {"id": f"msg_{written.id}", "type": "message", "role": "assistant", "model": written.model}
 
 
-ANTHROPIC = WireFormat("/v1/messages", read, whole, _begin, _text, _finish)
+ANTHROPIC = WireFormat(PATH, FIELDS, read, whole, _begin, _text, _finish)

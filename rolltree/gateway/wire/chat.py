@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from rolltree.engine.protocol import Codec, Sample
 from rolltree.gateway.ask import Ask, message
@@ -12,18 +12,49 @@ from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
 from rolltree.gateway.wire.protocol import Body, Event, WireFormat, Written, counted
+from rolltree.gateway.wire.taken import BOOKKEEPING, NEUTRAL, SAMPLED, UNFORCED, Fields, chosen, only
+
+PATH = "/v1/chat/completions"
+FIELDS = Fields(
+    PATH,
+    SAMPLED
+    | {"messages", "max_tokens", "max_completion_tokens", "stop", "n", "stream_options", "logprobs", "top_logprobs"}
+    | {"return_token_ids"},
+    {**BOOKKEEPING, "prediction": "it makes answers faster, not others"},
+    {
+        **NEUTRAL,
+        "response_format": only({"type": "text"}, why=UNFORCED),
+        "modalities": only(["text"], why="the policy writes text"),
+        "functions": only([], why="that is an older protocol, whose successor is tools"),
+        "function_call": only("auto", "none", why="that is an older protocol, whose successor is tool_choice"),
+    },
+)
 
 
 def read(body: Body, limit: int) -> tuple[Ask, Draw]:
     """Messages, tools and how to sample."""
-    told = fields.listed(body.get("messages"), "messages")
+    told = fields.objects(fields.listed(body.get("messages"), "messages"), "messages")
     if not told:
-        raise GatewayError("messages is empty; send at least one")
+        raise GatewayError("messages is empty; send at least one", param="messages")
     messages = tuple(message(one, f"messages[{i}]") for i, one in enumerate(told))
-    tools = () if body.get("tool_choice") == "none" else tuple(fields.objects(body.get("tools"), "tools"))
+    tools = tuple(tools_of(body))
+    if not chosen(body.get("tool_choice"), bool(tools)):
+        tools = ()
     top = fields.whole(body, "top_logprobs", 0, 0, 20)
+    if top and not fields.flag(body, "logprobs"):
+        raise GatewayError(f"top_logprobs is {top} without logprobs; send logprobs as true", param="top_logprobs")
     most = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
     return Ask(messages, tools), fields.draw(body, limit, most=most, top=top)
+
+
+def tools_of(body: Body) -> Iterator[Mapping[str, Any]]:
+    """The functions that the policy is shown."""
+    for i, one in enumerate(fields.objects(body.get("tools"), "tools", fields.TOOLS)):
+        function: Any = one.get("function")
+        if one.get("type", "function") != "function" or not isinstance(function, Mapping):
+            raise GatewayError(f"tools[{i}] is of type {one.get('type')!r:.80}; function is served", param="tools")
+        told = cast(Mapping[str, Any], function)
+        yield fields.tool(told.get("name"), told.get("description"), told.get("parameters"), f"tools[{i}]")
 
 
 def whole(written: Written, reply: SessionReply) -> Mapping[str, Any]:
@@ -86,7 +117,12 @@ def _finish(written: Written, reply: SessionReply, streamed: bool) -> Iterator[E
         if told.get("tool_calls"):
             yield _delta(written, {"tool_calls": [{"index": k, **c} for k, c in enumerate(told["tool_calls"])]}, i)
         shown = {"content": logprobs(written.codec, sample)} if written.body.get("logprobs") else None
-        yield _delta(written, {}, i, answer.finish, shown)
+        event, chunk = _delta(written, {}, i, answer.finish, shown)
+        if written.body.get("return_token_ids"):
+            (choice,) = chunk["choices"]
+            choice["token_ids"] = sample.actions.tolist()
+            chunk = {**chunk, "prompt_token_ids": reply.prompt.ids.tolist()}
+        yield event, chunk
     options = written.body.get("stream_options")
     if isinstance(options, Mapping) and options.get("include_usage"):
         yield "", {**_head(written, "chat.completion.chunk"), "choices": [], "usage": usage(reply)}
@@ -108,4 +144,4 @@ def _token(codec: Codec, token: int, logp: float) -> Mapping[str, Any]:
     return {"token": text, "logprob": logp, "bytes": list(text.encode()), "id": token}
 
 
-CHAT = WireFormat("/v1/chat/completions", read, whole, _begin, _text, _finish, "[DONE]")
+CHAT = WireFormat(PATH, FIELDS, read, whole, _begin, _text, _finish, "[DONE]")

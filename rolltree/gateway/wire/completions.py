@@ -12,14 +12,27 @@ from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
 from rolltree.gateway.wire.chat import usage
 from rolltree.gateway.wire.protocol import Body, Event, WireFormat, Written
+from rolltree.gateway.wire.taken import BOOKKEEPING, NEUTRAL, SAMPLED, UNFORCED, Fields, only
+
+PATH = "/v1/completions"
+FIELDS = Fields(
+    PATH,
+    SAMPLED - {"tools", "tool_choice"}
+    | {"prompt", "max_tokens", "stop", "n", "stream_options", "logprobs", "return_token_ids"},
+    BOOKKEEPING,
+    {
+        **{name: one for name, one in NEUTRAL.items() if name != "parallel_tool_calls"},
+        "response_format": only({"type": "text"}, why=UNFORCED),
+        "echo": only(False, why="a client has its prompt"),
+        "suffix": only("", why="the policy writes on"),
+        "best_of": only(1, why="answers are not chosen among by a client"),
+    },
+)
 
 
 def read(body: Body, limit: int) -> tuple[Ask, Draw]:
     """A prompt as text or ids, and how to sample."""
     told = body.get("prompt")
-    for name in ("suffix", "echo"):
-        if body.get(name):
-            raise GatewayError(f"{name} is not served; leave it out")
     draw = fields.draw(body, limit, top=fields.whole(body, "logprobs", 0, 0, 20))
     if isinstance(told, list) and len(cast(list[Any], told)) == 1 and isinstance(told[0], str | list):
         told = cast(Any, told[0])
@@ -62,8 +75,14 @@ def _text(written: Written, text: str) -> Iterator[Event]:
 
 
 def _finish(written: Written, reply: SessionReply, streamed: bool) -> Iterator[Event]:
-    for i, answer in enumerate(reply.answers):
-        yield _chunk(written, "" if streamed else answer.text, i, answer.finish)
+    for i, (sample, answer) in enumerate(zip(reply.samples, reply.answers, strict=True)):
+        event, chunk = _chunk(written, "" if streamed else answer.text, i, answer.finish)
+        (choice,) = chunk["choices"]
+        if written.body.get("logprobs") is not None:
+            choice["logprobs"] = _logprobs(written.codec, sample)
+        if written.body.get("return_token_ids"):
+            choice |= {"token_ids": sample.actions.tolist(), "prompt_token_ids": reply.prompt.ids.tolist()}
+        yield event, chunk
     options = written.body.get("stream_options")
     if isinstance(options, Mapping) and options.get("include_usage"):
         yield "", {**_head(written), "choices": [], "usage": usage(reply)}
@@ -79,4 +98,4 @@ def _head(written: Written) -> dict[str, Any]:
     return {**head, "created": written.created, "model": written.model}
 
 
-COMPLETIONS = WireFormat("/v1/completions", read, whole, _begin, _text, _finish, "[DONE]")
+COMPLETIONS = WireFormat(PATH, FIELDS, read, whole, _begin, _text, _finish, "[DONE]")

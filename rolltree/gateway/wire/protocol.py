@@ -9,6 +9,7 @@ from typing import Any
 from rolltree.engine.protocol import Codec
 from rolltree.gateway.ask import Ask
 from rolltree.gateway.session import Draw, SessionReply
+from rolltree.gateway.wire.taken import Fields
 
 Body = Mapping[str, Any]
 Event = tuple[str, Mapping[str, Any]]
@@ -31,6 +32,8 @@ class WireFormat:
     """One protocol."""
 
     path: str
+    fields: Fields
+    """What of a body is served."""
     read: Callable[[Body, int], tuple[Ask, Draw]]
     """What a body asks; the number is the limit of tokens where it gives none."""
     whole: Callable[[Written, SessionReply], Mapping[str, Any]]

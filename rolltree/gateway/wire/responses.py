@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from rolltree.gateway.ask import Ask, content, message
 from rolltree.gateway.errors import GatewayError
@@ -11,12 +11,50 @@ from rolltree.gateway.session import Draw, SessionReply
 from rolltree.gateway.wire import fields
 from rolltree.gateway.wire.chat import sent
 from rolltree.gateway.wire.protocol import Body, Event, WireFormat, Written, counted
+from rolltree.gateway.wire.taken import BOOKKEEPING, NEUTRAL, SAMPLED, UNFORCED, Fields, Only, chosen, only
+
+PATH = "/v1/responses"
+WHOLE = "send the whole conversation as input"
+FIELDS = Fields(
+    PATH,
+    SAMPLED | {"input", "instructions", "max_output_tokens"},
+    {
+        **BOOKKEEPING,
+        "max_tool_calls": "it counts tools that run at OpenAI",
+        "stream_options": "the usage is told always",
+    },
+    {
+        "parallel_tool_calls": NEUTRAL["parallel_tool_calls"],
+        "previous_response_id": only("", why=f"no response is kept, {WHOLE}"),
+        "conversation": only("", why=f"no conversation is kept, {WHOLE}"),
+        "background": only(False, why="a call is answered at once"),
+        "truncation": only("disabled", why="what is too long is refused"),
+        "top_logprobs": only(0, why="log-probs are told by chat completions"),
+        "include": Only(
+            "[] or reasoning.encrypted_content",
+            "the rest is not known here",
+            lambda told: isinstance(told, list) and set(map(str, told)) <= {"reasoning.encrypted_content"},
+        ),
+        "text": Only(
+            '{"format": {"type": "text"}}',
+            UNFORCED,
+            lambda told: (
+                isinstance(told, Mapping)
+                and {k: v for k, v in cast(Mapping[str, Any], told).items() if v is not None}
+                in ({}, {"format": {"type": "text"}})
+            ),
+        ),
+        "reasoning": Only(
+            "{}",
+            "the policy thinks as its template has it",
+            lambda told: isinstance(told, Mapping) and not any(cast(Mapping[str, Any], told).values()),
+        ),
+    },
+)
 
 
 def read(body: Body, limit: int) -> tuple[Ask, Draw]:
     """Input items as messages, and how to sample."""
-    if body.get("previous_response_id"):
-        raise GatewayError("previous_response_id is not served; send the whole conversation as input")
     told, out = body.get("input"), list[dict[str, Any]]()
     if body.get("instructions"):
         out.append({"role": "system", "content": fields.text(body["instructions"], "instructions")})
@@ -26,13 +64,13 @@ def read(body: Body, limit: int) -> tuple[Ask, Draw]:
         for i, item in enumerate(fields.objects(told, "input")):
             _add(out, item, f"input[{i}]")
     if not out:
-        raise GatewayError("input is empty; send a text or items")
-    tools = [
-        {"type": "function", "function": {k: v for k, v in one.items() if k not in ("type", "strict")}}
-        for one in fields.objects(body.get("tools"), "tools")
-        if one.get("type") == "function"
-    ]
-    if body.get("tool_choice") == "none":
+        raise GatewayError("input is empty; send a text or items", param="input")
+    tools = list[Mapping[str, Any]]()
+    for i, one in enumerate(fields.objects(body.get("tools"), "tools", fields.TOOLS)):
+        if one.get("type") != "function":
+            raise GatewayError(f"tools[{i}] is of type {one.get('type')!r:.80}; function is served", param="tools")
+        tools.append(fields.tool(one.get("name"), one.get("description"), one.get("parameters"), f"tools[{i}]"))
+    if not chosen(body.get("tool_choice"), bool(tools)):
         tools = []
     return Ask(tuple(out), tuple(tools)), fields.draw(body, limit, most="max_output_tokens")
 
@@ -107,10 +145,11 @@ def _finish(written: Written, reply: SessionReply, streamed: bool) -> Iterator[E
 def _head(written: Written) -> dict[str, Any]:
     return {
         "id": f"resp_{written.id}", "object": "response", "created_at": written.created, "model": written.model,
-        "error": None, "instructions": written.body.get("instructions"), "metadata": {}, "parallel_tool_calls": True,
+        "error": None, "instructions": written.body.get("instructions"), "parallel_tool_calls": True,
+        "metadata": written.body.get("metadata") or {},
         "temperature": written.body.get("temperature"), "top_p": written.body.get("top_p"),
         "tool_choice": written.body.get("tool_choice") or "auto", "tools": written.body.get("tools") or [],
     }  # fmt: skip
 
 
-RESPONSES = WireFormat("/v1/responses", read, whole, _begin, _text, _finish)
+RESPONSES = WireFormat(PATH, FIELDS, read, whole, _begin, _text, _finish)

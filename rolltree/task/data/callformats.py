@@ -68,7 +68,8 @@ def format_of(chat: Chat) -> ReadCalls:
         return hermes
     raise TaskError(
         f"the chat template of {chat.name} writes calls of tools in a way that is not read here; models in the format "
-        "of Hermes and Qwen (<tool_call> with JSON) or of Llama 3 (JSON) can use tools"
+        "of Hermes and Qwen (<tool_call> with JSON) or of Llama 3 (JSON) can use tools; choose one, or give a template "
+        "in such a format with --chat-template FILE"
     )
 
 

@@ -89,11 +89,15 @@ class Chat:
         if self.system and self.system.strip() not in shown:
             raise TaskError(f"the chat template of {self.name} drops the system message; leave --system out")
         _ = self.begins
+        self.check_tools(shown)
+
+    def check_tools(self, shown: str) -> None:
+        """Refuse a template that drops the tools from a prompt."""
         missing = [name for name in (str(_function(t).get("name")) for t in self.tools) if name not in shown]
         if missing:
             raise TaskError(
-                f"the chat template of {self.name} drops the tools ({', '.join(missing)} does not stand in the "
-                "prompt); choose a model whose template takes tools"
+                f"the chat template of {self.name} drops the tools ({', '.join(missing[:5])} does not stand in the "
+                "prompt); choose a model whose template takes tools, or give it one with --chat-template FILE"
             )
 
     def answers(self, said: Sequence[tuple[str, str]]) -> str:
