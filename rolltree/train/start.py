@@ -19,7 +19,7 @@ from rolltree.generate.random import mix
 from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
 from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_model
-from rolltree.recipe.check import check
+from rolltree.recipe.check import check, check_rewards
 from rolltree.recipe.compose import Course, moving
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.rollout.cursor import Cursor
@@ -179,6 +179,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     try:
         for parts in job.stages:
             check(parts, engine, job.task)
+            check_rewards(parts, engine, job.task)
         peers |= {name: _fellow(job, peer, engine) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         read = frozenset[str]().union(*(parts.credit.needs for parts in job.stages))
