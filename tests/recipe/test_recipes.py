@@ -141,3 +141,16 @@ def test_a_swapped_credit_is_recorded_for_or_refused_in_one_sentence(name: str) 
 def test_swaps_that_cannot_be_read_say_so(knobs: dict[str, str], said: str) -> None:
     with pytest.raises(RolltreeError, match=said):
         load_recipe("grpo", **knobs).build()
+
+
+@pytest.mark.parametrize(
+    "credit",
+    [
+        "gae(gamma=2.0)", "gigpo(gamma=-1.0)", "hgpo(history=-1)", "hgpo(gamma=3.0)", "pass_at_k(k=0)",
+        "redistributed(beta=2.0)", "length_calibrated(alpha=0.0)", "set_shared(size=0)", "downsampled(leaves=0.0)",
+        "recomposed(share=0.0)", "budget(limit=0)", "redistributed(base='nonsense')", "novelty(base='grpoo')",
+    ],
+)  # fmt: skip
+def test_knobs_of_a_credit_are_refused_when_it_is_made(credit: str) -> None:
+    with pytest.raises(RolltreeError):
+        load_recipe("grpo", use_credit=credit).build()
