@@ -38,10 +38,12 @@ class AnnouncedLength:
     ddof: Ddof = 1
     eps: float = 1e-6
 
-    def __call__(self, table: Table) -> Advantage:
-        """The advantage of every live leaf."""
+    def __post_init__(self) -> None:
         if self.limit < 1:
             raise CreditError(f"budget: limit must be at least 1 action, got {self.limit}")
+
+    def __call__(self, table: Table) -> Advantage:
+        """The advantage of every live leaf."""
         budget = leaf_scores(table, "budget", missing=0.0)
         has_arm = budget > 0
         right = outcomes(table) > self.correct

@@ -67,9 +67,11 @@ class GAE:
     whiten: bool = False
     """z-scores over the step's actions (population deviation), as most released PPO."""
 
-    def __call__(self, table: Table) -> Advantage:
-        """The advantage of every action."""
+    def __post_init__(self) -> None:
         if not (0 <= self.gamma <= 1 and 0 <= self.decay <= 1):
             raise CreditError(f"gae: gamma {self.gamma} and decay {self.decay} must lie in [0, 1]")
+
+    def __call__(self, table: Table) -> Advantage:
+        """The advantage of every action."""
         found = recursion(table, action_values(table, "value"), granted(table), self.decay, self.gamma)
         return Advantage(action=standardised(table, found) if self.whiten else found)

@@ -11,7 +11,7 @@ from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.normalise import Singleton, centred, scaled
 from rolltree.credit.registry import register
-from rolltree.credit.returns import granted, to_go
+from rolltree.credit.returns import check_discount, granted, to_go
 from rolltree.credit.steps import over_steps, require_states, state_ids, steps
 from rolltree.tree.table import Floats, Table
 
@@ -56,6 +56,9 @@ class GiGPO:
     singleton: Singleton = "zero"
     step_rewards: bool = True
     """Whether rewards on the way count; without, the outcome alone does."""
+
+    def __post_init__(self) -> None:
+        check_discount(self.gamma)
 
     def __call__(self, table: Table) -> Advantage:
         """The episode term per leaf, the step term per node."""

@@ -79,6 +79,10 @@ class Redistributed:
     quantile: float = 0.8
     """Quantile of the log-entropy above which nothing is taken away."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta <= 1:
+            raise CreditError(f"redistributed: beta {self.beta} must lie in [0, 1] so that signs survive")
+
     @property
     def needs(self) -> frozenset[str]:
         """The base's, and entropies."""
@@ -86,7 +90,5 @@ class Redistributed:
 
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage, scaled."""
-        if not 0 <= self.beta <= 1:
-            raise CreditError(f"redistributed: beta {self.beta} must lie in [0, 1] so that signs survive")
         rank = log_entropy_rank(table, action_values(table, "entropy"), self.quantile)
         return shaped(resolve(self.base)(table), 1 + self.beta * np.minimum(rank, 0.0))

@@ -12,7 +12,7 @@ from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.gigpo import episode_advantage
 from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.registry import register
-from rolltree.credit.returns import granted, to_go
+from rolltree.credit.returns import check_discount, granted, to_go
 from rolltree.credit.steps import over_steps, require_states, state_ids, state_nodes, steps
 from rolltree.tree.table import Table
 
@@ -44,10 +44,13 @@ class HGPO:
     step_rewards: bool = True
     """Whether rewards on the way count; without, the outcome alone does."""
 
-    def __call__(self, table: Table) -> Advantage:
-        """The advantage of every step, on its nodes."""
+    def __post_init__(self) -> None:
+        check_discount(self.gamma)
         if self.history < 0:
             raise CreditError(f"hgpo: history must be at least 0, got {self.history}")
+
+    def __call__(self, table: Table) -> Advantage:
+        """The advantage of every step, on its nodes."""
         found = steps(table)
         require_states(table, found)
         led_to = to_go(table, granted(table, steps=self.step_rewards), self.gamma)[found.row]

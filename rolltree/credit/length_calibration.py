@@ -29,6 +29,10 @@ class LengthCalibrated:
     alpha: float = 1.0
     """Exponent of the ratio of lengths: larger ones take more from long right answers."""
 
+    def __post_init__(self) -> None:
+        if self.alpha <= 0:
+            raise CreditError(f"length_calibrated: alpha {self.alpha} must be above 0; leave the calibration out for 0")
+
     @property
     def needs(self) -> frozenset[str]:
         """The base's."""
@@ -36,8 +40,6 @@ class LengthCalibrated:
 
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage, less on what made right answers longer."""
-        if self.alpha <= 0:
-            raise CreditError(f"length_calibrated: alpha {self.alpha} must be above 0; leave the calibration out for 0")
         before = resolve(self.base)(table)
         if before.node is None or before.leaf is not None or before.action is not None or before.factor is not None:
             raise CreditError(f"length_calibrated: the base {self.base!r} is not one advantage per run; try node_delta")

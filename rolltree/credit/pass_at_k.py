@@ -42,10 +42,12 @@ class PassAtK:
     """Whether to divide by the standard deviation of the subsets' rewards."""
     by: partition.By = "tree"
 
-    def __call__(self, table: Table) -> Advantage:
-        """The advantage of every live leaf."""
+    def __post_init__(self) -> None:
         if self.k < 1:
             raise CreditError(f"pass_at_k needs k of at least 1, got {self.k}")
+
+    def __call__(self, table: Table) -> Advantage:
+        """The advantage of every live leaf."""
         group = partition.leaf_groups(table, self.by)
         success = outcomes(table) > self.threshold
         size = partition.count(group)

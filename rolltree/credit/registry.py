@@ -68,7 +68,9 @@ def load_credit(name: str, /, **knobs: Any) -> Credit:
     entry = CREDITS.find(name)
     allowed = [f.name for f in fields(entry.make) if f.init]  # pyright: ignore[reportArgumentType]
     check_knobs(f"credit {name!r}", knobs, allowed)
-    return entry.make(**checked_knobs(f"credit {name!r}: ", entry.make, knobs))
+    made = entry.make(**checked_knobs(f"credit {name!r}: ", entry.make, knobs))
+    resolve(getattr(made, "base", made))  # a base that nobody knows is refused here
+    return made
 
 
 def resolve(base: Credit | str) -> Credit:

@@ -18,14 +18,19 @@ def granted(table: Table, outcome: bool = True, steps: bool = True) -> Floats:
     return earned
 
 
+def check_discount(gamma: float) -> None:
+    """Refuse a discount that is none."""
+    if not 0 <= gamma <= 1:
+        raise CreditError(f"gamma must lie in [0, 1], got {gamma}")
+
+
 def to_go(table: Table, earned: Floats, gamma: float) -> Floats:
     """Discounted return from each node on: γ per turn, mean over the live leaves below; 0 where there is none.
 
     On a path without forks this is the plain sum of γ^(u − t) r_u. It is summed from the leaves up, never as a
     difference of running sums, so small γ and long episodes lose no digits.
     """
-    if not 0 <= gamma <= 1:
-        raise CreditError(f"gamma must lie in [0, 1], got {gamma}")
+    check_discount(gamma)
     mass = table.below(table.live.astype(np.float64))
     turn = turns(table)
     value = np.where(mass > 0, earned, 0.0)

@@ -71,6 +71,10 @@ class Downsampled:
     rescale: bool = True
     """Whether kept actions are scaled up so that the step does not shrink."""
 
+    def __post_init__(self) -> None:
+        if not (0 < self.leaves <= 1 and 0 < self.tokens <= 1):
+            raise CreditError(f"downsampled: leaves {self.leaves} and tokens {self.tokens} must lie in (0, 1]")
+
     @property
     def needs(self) -> frozenset[str]:
         """The base's, and entropies if actions are selected."""
@@ -78,8 +82,6 @@ class Downsampled:
 
     def __call__(self, table: Table) -> Advantage:
         """The base's advantage on what was kept."""
-        if not (0 < self.leaves <= 1 and 0 < self.tokens <= 1):
-            raise CreditError(f"downsampled: leaves {self.leaves} and tokens {self.tokens} must lie in (0, 1]")
         advantage = resolve(self.base)(table)
         leaf = leaf_only("downsampled", advantage)
         counted = table.live if advantage.counted is None else table.live & advantage.counted
@@ -103,14 +105,19 @@ class Downsampled:
         return replace(advantage, counted=kept, factor=factor)
 
 
+def check_share(share: float) -> None:
+    """Refuse a share of leaves that is none."""
+    if not 0 < share <= 1:
+        raise CreditError(f"recompose: share {share} must lie in (0, 1]")
+
+
 def recompose(table: Table, share: float, correct: float = 0.5) -> Bools:
     """Leaves to train on now: of each tree's right ones the shortest, of its wrong ones the longest (RoRecomp).
 
     `share` of each kind is kept, at least one; the others go to a FIFO and are trained later with the advantages they
     have here. What the share is taken of is reconstructed.
     """
-    if not 0 < share <= 1:
-        raise CreditError(f"recompose: share {share} must lie in (0, 1]")
+    check_share(share)
     right = outcomes(table) > correct
     length = path_length(table)
     now, steady = np.zeros(len(right), np.bool_), partition.steady(table, table.leaf)
@@ -145,6 +152,9 @@ class Recomposed:
     """Share of the rollouts that are trained on; 1 is the base credit."""
     compensate: bool = False
     """Whether a tree that comes back is trained on the rollouts left aside the first time."""
+
+    def __post_init__(self) -> None:
+        check_share(self.share)
 
     @property
     def needs(self) -> frozenset[str]:

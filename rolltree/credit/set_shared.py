@@ -61,8 +61,7 @@ class SetShared:
     elsewhere: Literal["nothing", "group"] = "nothing"
     """What actions outside of the vines get: nothing, or their return less a mean."""
 
-    def __call__(self, table: Table) -> Advantage:
-        """The advantage of every live leaf, or of every node by vine; 0 in groups smaller than a set."""
+    def __post_init__(self) -> None:
         if self.size < 1 or self.kind not in ("product", "sum"):
             raise CreditError(f'set_shared: size {self.size}, kind {self.kind!r}; size >= 1 and "product" or "sum"')
         if self.by not in ("tree", "vine", "state") or self.elsewhere not in ("nothing", "group"):
@@ -70,6 +69,9 @@ class SetShared:
                 f'set_shared: by {self.by!r}, elsewhere {self.elsewhere!r}; by is "tree", "vine" or "state", elsewhere '
                 '"nothing" or "group"'
             )
+
+    def __call__(self, table: Table) -> Advantage:
+        """The advantage of every live leaf, or of every node by vine; 0 in groups smaller than a set."""
         reward, answer = outcomes(table), answers(table)
         if self.by == "tree":
             return Advantage(leaf=self._credited(reward, answer, leaf_groups(table, "tree")))

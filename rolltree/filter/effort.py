@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rolltree.filter.groups import live_leaves
 from rolltree.filter.lengths import written
@@ -21,6 +21,7 @@ class WithinEffort:
     in `outcome`. Idempotent.
     """
 
+    needs: ClassVar[frozenset[str]] = frozenset({"root:effort"})
     over: Literal["all", "correct"] = "all"
     """Whose mean length counts: all rollouts of the group, or the right ones."""
     floor: float = 1.0

@@ -7,6 +7,7 @@ carry `tool_mode` (`rolltree.control.arms`), and write `called`: 1 where a rollo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,6 +41,11 @@ class Adaptive:
 
     alpha: float = 2.0
     tagged: bool = False
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """An arm for every leaf, and what a tagged answer says it is."""
+        return frozenset({f"leaf:{MODE}", "part:mode"} if self.tagged else {f"leaf:{MODE}"})
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """Shape every live leaf; `limit` is not used."""
@@ -75,6 +81,7 @@ class Necessity:
     not print them: all numbers are reconstructed (arXiv 2510.01681).
     """
 
+    needs: ClassVar[frozenset[str]] = frozenset({f"leaf:{MODE}"})
     obey: float = 0.2
     align: float = 0.5
     consistency: float = 0.1

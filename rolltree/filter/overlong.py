@@ -10,7 +10,11 @@ from rolltree.tree import Tree
 
 
 class Shaper(Protocol):
-    """Changes outcomes of a finished tree before credit is computed; what the verifier said stays in `outcome`."""
+    """Changes outcomes of a finished tree before credit is computed; what the verifier said stays in `outcome`.
+
+    One that reads more than outcomes says so in `needs`, in the words of credits (`leaf:tool_mode`, `root:effort`,
+    `entropy`), or as `part:NAME` of the verdict. What nothing supplies is refused before the first rollout.
+    """
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """Shape the leaves of one tree; `limit` is the most policy tokens a path may have."""

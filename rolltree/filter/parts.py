@@ -23,6 +23,11 @@ class Composite:
 
     rewards: Rewards
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parts."""
+        return frozenset(f"part:{part.name}" for part in self.rewards.parts)
+
     def __call__(self, tree: Tree, limit: int) -> None:
         """Shape every live leaf; `limit` is not used."""
         for leaf in live_leaves(tree):
@@ -44,6 +49,11 @@ class Flawed:
     steps: str = "steps"
     least: float = 1.0
     correct: float = 0.5
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The part."""
+        return frozenset({f"part:{self.steps}"})
 
     def __call__(self, tree: Tree, limit: int) -> None:
         """Mark every live leaf; `limit` is not used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ class UncertainTurns:
     error: they must not look like certain ones. Idempotent (DART, arXiv 2509.23866).
     """
 
+    needs: ClassVar[frozenset[str]] = frozenset({"entropy"})
     share: float = 0.8
 
     def __post_init__(self) -> None:

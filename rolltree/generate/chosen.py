@@ -20,7 +20,7 @@ from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.scorers import ScorerError, worth
 from rolltree.generate.signals import features
-from rolltree.generate.strategy import ChecksEngine, TreeStrategy
+from rolltree.generate.strategy import ChecksEngine, TreeStrategy, written
 from rolltree.task.protocol import Task
 from rolltree.tree import Birth, Node, Tree
 
@@ -43,6 +43,16 @@ class Chosen:
     def needs(self) -> frozenset[str]:
         """Those of the inner strategy, and what the scorer reads."""
         return self.inner.needs | features(self.scorer.want)
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """What the inner strategy writes."""
+        return written(self.inner)
+
+    @property
+    def want(self) -> frozenset[str]:
+        """What the inner strategy records."""
+        return getattr(self.inner, "want", frozenset[str]())
 
     def check(self, engine: Engine, task: Task) -> None:
         """As the inner strategy has it."""

@@ -11,7 +11,7 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.judge.against import all_pairs
 from rolltree.generate.judge.protocol import Judge, JudgeError, entries
 from rolltree.generate.judged import JUDGED, ended
-from rolltree.generate.strategy import ChecksEngine, TreeStrategy
+from rolltree.generate.strategy import ChecksEngine, TreeStrategy, written
 from rolltree.task.protocol import Task
 from rolltree.tree import Tree
 
@@ -25,6 +25,11 @@ class Compared:
 
     inner: TreeStrategy
     judge: Judge
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Its grade, which a reward may have for a part, and what the strategy writes."""
+        return written(self.inner) | {f"part:{JUDGED}"}
 
     @property
     def needs(self) -> frozenset[str]:
@@ -46,6 +51,8 @@ class Compared:
         await self.inner.grow_tree(tree, hand)
         leaves = ended(tree)
         if len(leaves) < 2:
+            for leaf in leaves:
+                leaf.usage = "dropped: there was nothing to compare it with"
             return
         rng = hand.rng.child("compared", self.judge.name).generator()
         won = await all_pairs(hand, self.judge, entries(hand, leaves), rng)

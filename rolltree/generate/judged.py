@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.against import against
 from rolltree.generate.judge.protocol import Judge, JudgeError, entries
-from rolltree.generate.strategy import ChecksEngine, TreeStrategy
+from rolltree.generate.strategy import ChecksEngine, TreeStrategy, written
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import is_solved
@@ -36,7 +36,11 @@ class Judged:
     """What an abstention counts as; None = the leaf is dropped with that reason."""
     score: str = JUDGED
     """The score that the grade is written to: a name of its own where several judges grade the same leaves."""
-    writes: ClassVar[frozenset[str]] = frozenset({"judged:grade"})
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Its grade, which a reward may have for a part, and what the strategy writes."""
+        return written(self.inner) | {"judged:grade", f"part:{self.score}"}
 
     @property
     def needs(self) -> frozenset[str]:
@@ -85,7 +89,11 @@ class JudgedAgainst:
     judge: Judge
     votes: int = 1
     """Votes in each of the two orders."""
-    writes: ClassVar[frozenset[str]] = frozenset({"judged:versus"})
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Who won, and what the strategy writes."""
+        return written(self.inner) | {"judged:versus"}
 
     @property
     def needs(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.patience import error_line, first_of, place_of
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Item, Task
 from rolltree.tree import Node, Tree
 
 GrowTree = Callable[[Tree, Hand], Awaitable[None]]
@@ -71,6 +71,20 @@ class ChecksEngine(Protocol):
     def check(self, engine: Engine, task: Task) -> None:
         """Raise one sentence before the first token if it cannot work here."""
         ...
+
+
+@runtime_checkable
+class ChecksItem(Protocol):
+    """A strategy that reads something of each item that not every task gives."""
+
+    def check_item(self, item: Item) -> None:
+        """Raise one sentence before the first token if an item like this one leaves it nothing to do."""
+        ...
+
+
+def written(strategy: TreeStrategy) -> frozenset[str]:
+    """What a strategy says it writes beside outcomes: what credits and shapers of rewards may read."""
+    return getattr(strategy, "writes", frozenset[str]())
 
 
 async def on_each(trees: Iterable[Tree], hand: Hand, grow_tree: GrowTree) -> None:

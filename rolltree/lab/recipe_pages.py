@@ -51,7 +51,7 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
         f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
         f"**Baseline.** {card.baseline or 'none'}. "
         f"**Acted where** {_counter(card)}.\n\n"
-        f"```\nrolltree train {card.name} --task {example_task(recipe)} --out runs/{card.name}\n```\n\n"
+        f"```\nrolltree {example(recipe)}\n```\n\n"
         f"## Knobs\n\n| knob | default | meaning |\n|---|---|---|\n{knobs}\n\n"
         f"## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
         f"## Evidence\n\n{found(load_entry(card.name, evidence))}\n"
@@ -102,6 +102,13 @@ def _counter(card: Card) -> str:
 def _link(card: Card) -> str:
     known = card.paper[:4].isdigit() and card.paper[4:5] == "."
     return f"[arXiv {card.paper}](https://arxiv.org/abs/{card.paper})" if known else card.paper
+
+
+def example(recipe: Recipe) -> str:
+    """The command that trains with a recipe as it is."""
+    card = recipe.card
+    options = f" {card.options}" if card.options else ""
+    return f"train {card.name} --task {example_task(recipe)}{options} --out runs/{card.name}"
 
 
 def example_task(recipe: Recipe) -> str:

@@ -17,7 +17,7 @@ from rolltree.lab.trace import LabError, Trace
 from rolltree.lab.watch import RunWatch, noted
 from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import value_in
-from rolltree.recipe.check import check
+from rolltree.recipe.check import check, check_rewards
 from rolltree.recipe.compose import Steered
 from rolltree.recipe.recipe import Counter, Parts
 from rolltree.recipe.registry import RECIPES, load_recipe
@@ -69,7 +69,9 @@ class TrainRunner:
         settings(spec)
         engine = local_engine(load_model(spec.conditions.model))
         try:
-            check(parts, engine, spoken_by(self._task(spec), engine.codec))
+            task = spoken_by(self._task(spec), engine.codec)
+            check(parts, engine, task)
+            check_rewards(parts, engine, task)
         finally:
             asyncio.run(engine.close())
 

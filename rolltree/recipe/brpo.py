@@ -62,7 +62,7 @@ class Brpo:
         peers = dict[str, Peer]()
         shapers: tuple[Shaper, ...] = (Composite(RECORD),) if self.parts else ()
         if self.judge == "likelihood":
-            own, peers = JudgedAgainst(own, Likelihood(), self.votes), {"judge": Peer(trained=False)}
+            own, peers = JudgedAgainst(own, Likelihood(), self.votes), {"judge": Peer(trained=False, writes=False)}
         else:
             shapers += (Versus(MeasuredJudge("reward", self.noise, self.bias), self.votes),)
         return Parts(

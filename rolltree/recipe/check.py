@@ -9,9 +9,9 @@ from rolltree.engine.protocol import Engine
 from rolltree.generate.needs import check_needs
 from rolltree.generate.probed import check_probe
 from rolltree.generate.signals import features
-from rolltree.generate.strategy import ChecksEngine
+from rolltree.generate.strategy import ChecksEngine, ChecksItem, written
 from rolltree.recipe.recipe import Parts, RecipeError
-from rolltree.task.protocol import Task
+from rolltree.task.protocol import Task, distinct, measured
 
 FROM_ENGINE = {"staleness": "versions"}
 """Needs of credits and objectives that an engine's feature meets."""
@@ -31,6 +31,8 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
     check_needs(recipe.strategy.needs, f"the strategy {type(recipe.strategy).__name__} of {recipe.name}", engine, task)
     if isinstance(recipe.strategy, ChecksEngine):
         recipe.strategy.check(engine, task)
+    if isinstance(recipe.strategy, ChecksItem):
+        recipe.strategy.check_item(next(task.items("test" if distinct(task, "train") == 0 else "train")))
     _check_control(recipe, engine, task)
     for kind, part, needs in (
         ("credit", recipe.credit, recipe.credit.needs), ("objective", recipe.objective, recipe.objective.needs),
@@ -39,6 +41,28 @@ def check(recipe: Parts, engine: Engine, task: Task) -> None:
         reads = part.reads if isinstance(part, Reading) else frozenset[str]()
         for need in sorted(needs - ALWAYS - FROM_TRAINER - reads):
             _check_need(who, kind, need, recipe=recipe, engine=engine, task=task)
+
+
+def check_rewards(recipe: Parts, engine: Engine, task: Task) -> None:
+    """The same of what makes rewards of more than the verifier's word, which training alone does."""
+    for shaper in recipe.shapers:
+        who = f"the reward {type(shaper).__name__} of {recipe.name}"
+        needs: frozenset[str] = getattr(shaper, "needs", frozenset[str]())
+        for need in sorted(needs):
+            kind, _, name = need.partition(":")
+            if kind == "part":
+                _check_part(who, name, recipe, task)
+            else:
+                _check_need(who, "reward", need, recipe=recipe, engine=engine, task=task)
+
+
+def _check_part(who: str, name: str, recipe: Parts, task: Task) -> None:
+    known = measured(task)
+    if known is not None and name not in known and f"part:{name}" not in written(recipe.strategy):
+        raise RecipeError(
+            f"{who} reads the part {name!r} of each verdict, and the task {task.name!r} measures "
+            f"{', '.join(sorted(known)) or 'none'}; choose a task that measures it, or give that part the weight 0"
+        )
 
 
 def _check_control(recipe: Parts, engine: Engine, task: Task) -> None:
@@ -68,7 +92,7 @@ def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine
     # The trainer computes an objective's entropies itself; a credit reads those the engine wrote.
     if kind == "objective" and need == "entropy":
         return
-    if kind == "credit" and (need == "entropy" or need.startswith("top:")):
+    if kind != "objective" and (need == "entropy" or need.startswith("top:")):
         _check_recorded(who, need, recipe, engine)
         return
     if need in FROM_ENGINE:
@@ -87,8 +111,8 @@ def _check_need(who: str, kind: str, need: str, *, recipe: Parts, engine: Engine
     writers = (recipe.strategy, recipe.control, *recipe.shapers, task)
     if not any(need in getattr(part, "writes", ()) for part in writers):
         raise RecipeError(
-            f"{who} needs {need!r}, which neither the strategy {type(recipe.strategy).__name__} nor the task "
-            f"{task.name!r} writes; choose one that does"
+            f"{who} needs {need!r}, which neither the strategy {type(recipe.strategy).__name__}, the control "
+            f"{type(recipe.control).__name__} nor the task {task.name!r} writes; choose one that does"
         )
 
 

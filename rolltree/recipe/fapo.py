@@ -33,7 +33,7 @@ class Fapo:
         "more answers right for the right reasons at no more tokens", ("filter", "credit"), "grpo",
         Evidence("clean share", "grpo that calls flawed answers wrong", "higher", 0.1, seeds=5,
                  check="studies.exact.bandit:fapo"),
-        counter=Counter("reward/reshaped"),
+        task="arithmetic", counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
     penalty: float = 0.5
@@ -57,7 +57,7 @@ class Fapo:
         if self.judge == "likelihood":
             # Unparsable output is no flaw in the released code, and neither is an abstention.
             own = Judged(own, FirstError(self.delimiter, self.least), "right", abstained=1.0)
-            part, peers = JUDGED, {"judge": Peer(trained=False)}
+            part, peers = JUDGED, {"judge": Peer(trained=False, writes=False)}
         return Parts(
             "fapo", own, load_credit("flawed_positive", penalty=self.penalty),
             load_objective("clipped", clip_low=self.clip_low, clip_high=self.clip_high), averaging="token",

@@ -26,7 +26,7 @@ class LabelTree:
         ("generate",), "best_of_n",
         Evidence("labels right from the top down", "the product of the levels' accuracies", "equal", 0.03,
                  check="studies.labels:down", seeds=5),
-        counter=Counter("budget/role/labeller"),
+        task="labelled:arithmetic", options="--between ,", counter=Counter("budget/role/labeller"),
     )  # fmt: skip
     labels: str = ""
     """Labels as paths, with | between; "" = each item's meta has its own."""
@@ -36,7 +36,7 @@ class LabelTree:
     """What stands between two levels."""
     ask: str = "{prompt}{path}"
     """What is read before an option; {prompt}, and {path}, what was chosen so far, are filled in."""
-    answer: str = "{path}"
+    written: str = "{path}"
     """What is written: {path} or {leaf}."""
 
     def build(self) -> Parts:
@@ -46,5 +46,5 @@ class LabelTree:
                 f"label_tree: topology={self.topology!r} is leaf, path or down, and between={self.between!r} not empty"
             )
         labels = tuple(label for label in self.labels.split("|") if label)
-        strategy = LabelChoice(labels, self.topology, self.between, self.ask, self.answer)
+        strategy = LabelChoice(labels, self.topology, self.between, self.ask, self.written)
         return replace(search_parts("label_tree", strategy), credit=load_credit("reinforce_pp"))

@@ -71,7 +71,7 @@ class MisinfoCorrect:
             known: dict[str, Judge] = {name: Likelihood(ask, options=yes) for name, ask in QUESTIONS.items()}
             known["fluency"] = Likelihood(entry="{text}")
             own = judged_parts(own, {part.name: known[part.name] for part in rewards.parts})
-            peers = {"judge": Peer(trained=False)}
+            peers = {"judge": Peer(trained=False, writes=False)}
         return Parts(
             "misinfo_correct", own, load_credit("rloo"), load_objective("clipped", kl=self.kl), averaging="sequence",
             shapers=(Composite(rewards),), peers=peers,

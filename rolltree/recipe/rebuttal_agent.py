@@ -78,7 +78,7 @@ class RebuttalAgent:
             if weights["diversity"]:
                 known["diversity"] = Within(self.blocks[2], Unlike(self.templates))
             own = judged_parts(own, {part.name: known[part.name] for part in rewards.parts}, abstained=0.0)
-            peers = {"judge": Peer(trained=False)}
+            peers = {"judge": Peer(trained=False, writes=False)}
         return Parts(
             "rebuttal_agent", own, load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",

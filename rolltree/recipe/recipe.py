@@ -78,6 +78,8 @@ class Card:
     evidence: Evidence | None = None
     task: str = ""
     """A task that it runs on as it is, where that of its evidence takes other knobs."""
+    options: str = ""
+    """What else the command on its page says, as on that task."""
     counter: Counter | None = None
     """What proves in a run's metrics that the mechanism acted: evidence from runs in which it did not is void."""
 
@@ -93,8 +95,14 @@ class Peer:
     bits: int = 0
     """Of a copy that is not trained: it follows the trained model, with weights rounded to so many bits after every
     update (`rolltree.policy.precision`)."""
+    writes: bool = True
+    """Whether it writes on the paths that are trained on; a judge only reads them, and answers in trees of its own."""
 
     def __post_init__(self) -> None:
+        if self.trained and not self.writes:
+            raise RecipeError(
+                "a peer that writes on no path has nothing to learn from; let it write, or not be trained"
+            )
         if self.bits and (self.trained or self.model):
             raise RecipeError(
                 f"a peer of {self.bits} bits follows the trained model; it has no model of its own and is not trained"

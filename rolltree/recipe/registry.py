@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 from rolltree.knobs import checked_knobs
+from rolltree.recipe.options import check_names
 from rolltree.recipe.recipe import Card, Counter, Recipe
 from rolltree.recipe.swap import SWAPS, Swapped
 from rolltree.registry import Modules, Registry, check_knobs, in_file
@@ -18,7 +19,17 @@ def _recipe(value: Any) -> tuple[str, type[Recipe]] | None:
     return None
 
 
-RECIPES = Registry[type[Recipe]](
+class Recipes(Registry[type[Recipe]]):
+    """The registry of recipes: one whose knobs could not stand on a command line is refused."""
+
+    def find(self, name: str) -> type[Recipe]:
+        """The class of that name; an unknown name is refused with the nearest known."""
+        found = super().find(name)
+        check_names(name, found)
+        return found
+
+
+RECIPES = Recipes(
     "recipe",
     "rolltree.recipes",
     Modules(_recipe, "rolltree.recipe"),

@@ -64,7 +64,7 @@ class SelfPretraining:
         own: TreeStrategy = Demonstrations(self.mended, self.found, self.noise, self.rollouts)
         shapers, peers = tuple[Shaper, ...](), dict[str, Peer]()
         if self.judge == "likelihood":
-            own, peers = Compared(own, Likelihood()), {"judge": Peer(trained=False)}
+            own, peers = Compared(own, Likelihood()), {"judge": Peer(trained=False, writes=False)}
             shapers = (Composite(Rewards((RewardPart(JUDGED),))),)
         return Parts(
             "self_pretraining", own, load_credit("extremes"),

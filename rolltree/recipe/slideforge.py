@@ -28,13 +28,14 @@ class SlideForge:
 
     A frozen copy of the first policy reads the deck: the likelihood of the brief after it (where the release predicts
     topic, audience, count and themes, and compares words: `brief_recovered`), and " yes" against " no" about content
-    and looks (reconstructed). Rules, rendering and the picture's looks are for the task's verifier; without one give
-    them the weight 0. A deck is one completion. The tool environment (search, outline, edits, in up to 50 steps) is
-    left out; the released trainer leaves episodes out too and rewards one call, −2 where it cannot be read and −1 where
-    it fails, which a task's verifier may say. A component that breaks is a failed rollout here and 0 for a whole batch
-    there. Rewards of single edits as change of quality (`rolltree.filter.rewards.delta`) sum to the last quality less
-    the first; the bonus for each call (0.01, −0.02, 0.1 for the last) goes with the environment. The evidence is a
-    writer of six words and an exact reader, who is paid for with all words and measures with the brief's own covered.
+    and looks (reconstructed). Rules, rendering and the picture's looks are for the task's verifier (`slides` has one);
+    without it give them the weight 0. A deck is one completion. The tool environment (search, outline, edits, in up to
+    50 steps) is left out; the released trainer leaves episodes out too and rewards one call, −2 where it cannot be read
+    and −1 where it fails, which a task's verifier may say. A component that breaks is a failed rollout here and 0 for a
+    whole batch there. Rewards of single edits as change of quality (`rolltree.filter.rewards.delta`) sum to the last
+    quality less the first; the bonus for each call (0.01, −0.02, 0.1 for the last) goes with the environment. The
+    evidence is a writer of six words and an exact reader, who is paid for with all words and measures with the brief's
+    own covered.
     """
 
     card: ClassVar[Card] = Card(
@@ -42,7 +43,7 @@ class SlideForge:
         "a 7B model reaches 91.2 % of its teacher's quality, 33.1 % above its start", ("generate", "filter"), "grpo",
         Evidence("brief read back with its names covered", "the better of the brief alone and the five other parts",
                  "higher", 0.05, seeds=5, check="studies.exact.slides:slideforge"),
-        counter=Counter("reward/reshaped"),
+        task="slides", counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
     judge: Literal["frozen", "verifier"] = "frozen"
@@ -76,7 +77,7 @@ class SlideForge:
                 "look_html": Likelihood("{entry}\nIs this deck well laid out?", options=yes),
             }
             own = judged_parts(own, {p.name: known[p.name] for p in rewards.parts if p.name in FROZEN})
-            peers = {"judge": Peer(trained=False)}
+            peers = {"judge": Peer(trained=False, writes=False)}
         return Parts(
             "slideforge", own, load_credit("grpo"),
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",

@@ -36,7 +36,7 @@ class SwarmRecipe:
         counter=Counter("budget/arm/foreign"),
     )  # fmt: skip
     group: int = 8
-    folder: str = "runs/swarm"
+    folder: str = "runs/published"
     """Where nodes publish."""
     node: str = "node"
     """The name of this one."""

@@ -95,5 +95,5 @@ class TableGptR1:
             load_credit("grpo"),
             load_objective("gspo", clip_low=self.clip_low, clip_high=self.clip_high, entropy_bonus=float(self.entropy)),
             averaging="token", shapers=shapers,
-            peers={"judge": Peer(trained=False)} if frozen else {}, optim={"minibatches": self.updates},
+            peers={"judge": Peer(trained=False, writes=False)} if frozen else {}, optim={"minibatches": self.updates},
         )  # fmt: skip

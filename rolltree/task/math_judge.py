@@ -7,6 +7,7 @@ that no thread can interrupt. Such an expression is a wrong answer.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,8 @@ FORMS = (
     (r"$\begin{pmatrix}1\\2\end{pmatrix}$", r"$\begin{pmatrix}1\\3\end{pmatrix}$"), ("$x<3$", r"$x\le 3$"),
 )  # fmt: skip
 """An answer and a text of each kind that math-verify compares in its own way."""
+TRIED = 256
+"""Reference answers without a digit that are tried before a run: a few seconds' work."""
 _bench = Bench(__name__)
 
 
@@ -33,6 +36,20 @@ async def judge_math(answer: str, text: str) -> Verdict:
     if "refused" in judged.told:
         raise TaskError(judged.told["refused"])
     return Verdict(**judged.told)
+
+
+async def unreadable(answers: Iterable[str]) -> str | None:
+    """The first of these reference answers that math-verify does not read as mathematics; None where it reads all.
+
+    Whatever holds a digit is read as an expression; of all others, each is tried once, up to `TRIED` of them.
+    """
+    odd = [answer for answer in dict.fromkeys(answers) if not any(map(str.isdigit, answer))]
+    for answer in odd[:TRIED]:
+        try:
+            await judge_math(answer, "")
+        except TaskError:
+            return answer
+    return None
 
 
 def serve() -> None:

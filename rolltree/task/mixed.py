@@ -15,7 +15,7 @@ from rolltree.errors import unknown
 from rolltree.task.items import ENVIRONMENT, TaskError
 from rolltree.task.nano.expert import NanoTask
 from rolltree.task.nano.single import SingleTurn
-from rolltree.task.protocol import Item, Split, Verdict
+from rolltree.task.protocol import Item, Split, Verdict, measured
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class MixedTask(SingleTurn):
     def name(self) -> str:
         """Name in the registry."""
         return f"mixed:{self.names}"
+
+    @property
+    def measures(self) -> frozenset[str]:
+        """What all of them measure."""
+        return frozenset.intersection(*(measured(one) or frozenset[str]() for one in self._all()))
 
     @property
     def stop(self) -> tuple[str, ...]:

@@ -191,6 +191,14 @@ def about_action(task: Task, item: Item, state: Any, text: Artefact) -> ActionAb
     return ActionAbout(str(text))
 
 
+def measured(task: Task) -> frozenset[str] | None:
+    """The parts that every verdict of the task has; None where nobody knows before it judges.
+
+    A task that knows them has an attribute `measures`.
+    """
+    return getattr(task, "measures", None)
+
+
 def distinct(task: Task, split: Split) -> int | None:
     """How many items a split has, where the task is finite: its stream gives each of them once before any again.
 

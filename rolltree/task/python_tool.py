@@ -54,6 +54,11 @@ class PythonTool(Data):
         self.guarantees = survey(self.box)
         """Guarantee -> what holds it on this machine."""
 
+    @property
+    def measures(self) -> frozenset[str]:
+        """Whether an answer could be read, and how many blocks were run."""
+        return frozenset({"parses", "calls"})
+
     def __reduce__(self) -> tuple[Any, ...]:
         return copyreg.__newobj__, (PythonTool,), self.__dict__  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -19,7 +19,7 @@ from rolltree.registry import Registry, check_knobs, in_file
 from rolltree.task.data.source import is_data
 from rolltree.task.digits.task import Digits
 from rolltree.task.items import TaskError
-from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, sql
+from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, slides, sql
 from rolltree.task.protocol import Task
 from rolltree.tree.json_text import read_json
 
@@ -64,9 +64,11 @@ NANO: Mapping[str, TaskInfo] = {
 }
 """The nano suite in reading order."""
 OWN: Mapping[str, TaskInfo] = {
-    **NANO, "digits": TaskInfo("digits", "draw a digit with a denoiser", (1,), False, Digits, "digits"),
+    **NANO, "slides": TaskInfo("slides", "decks from a brief", tuple(slides.SHAPES), False, slides.Slides),
+    "digits": TaskInfo("digits", "draw a digit with a denoiser", (1,), False, Digits, "digits"),
 }  # fmt: skip
-"""All tasks that need nothing but this package: the nano suite, and those of policies that write no tokens."""
+"""All tasks that need nothing but this package: the nano suite, one that the embedded policy has not learned, and those
+of policies that write no tokens."""
 
 
 def _given(_: str, value: Any) -> Callable[..., Task] | None:
@@ -90,6 +92,7 @@ PREFIXES: Mapping[str, str] = {
     "spoken": "a nano task whose turns say what they are for, as in spoken:grid",
     "agent": "a program of its own that speaks OpenAI or Anthropic, as in agent:COMMAND?task=NAME",
     "planned": "a nano task whose rollouts begin with a plan, as in planned:grid",
+    "labelled": "a nano task whose items say which answers there are to choose from, as in labelled:arithmetic",
     "chained": "questions in a row with a library of routines, as in chained:calculator",
     "tagged": "a task whose answers begin with a tag for how they are given, as in tagged:calculator",
 }
@@ -100,6 +103,7 @@ _ADAPTERS: Mapping[str, tuple[str, str]] = {
     "mixed": ("rolltree.task.mixed", "MixedTask"),
     "spoken": ("rolltree.task.nano.spoken", "spoken"),
     "planned": ("rolltree.task.nano.spoken", "planned"),
+    "labelled": ("rolltree.task.nano.labelled", "labelled"),
     "chained": ("rolltree.task.nano.chained", "chained"),
     "tagged": ("rolltree.task.tagged", "Tagged"),
     "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from rolltree.task.items import TaskError
 from rolltree.task.nano.expert import NanoTask
-from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
+from rolltree.task.protocol import Item, Reply, Split, Task, Verdict, measured
 
 TAGS = ("<instant>", "<reasoning>", "<agentic>")
 NO_TAG = -1
@@ -48,6 +48,12 @@ class Tagged:
     def name(self) -> str:
         """Name in the registry."""
         return f"tagged:{self.names}"
+
+    @property
+    def measures(self) -> frozenset[str] | None:
+        """The task's, and the mode."""
+        own = measured(self.inner)
+        return None if own is None else own | {"mode"}
 
     @property
     def stop(self) -> tuple[str, ...]:

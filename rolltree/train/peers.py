@@ -63,9 +63,10 @@ class PeerPolicy:
 
 def check_peers(parts: Parts) -> None:
     """Refuse objectives whose ratios belong to a path, where its actions are of several policies."""
-    if parts.peers and parts.objective.level == "path" and parts.unit == "path":
+    writers = [name for name, peer in parts.peers.items() if peer.writes]
+    if writers and parts.objective.level == "path" and parts.unit == "path":
         raise TrainError(
-            f"{parts.name} lets {', '.join(parts.peers)} write on the same paths as the trained policy, but its "
+            f"{parts.name} lets {', '.join(writers)} write on the same paths as the trained policy, but its "
             "objective has one ratio per path; choose one with a ratio per token, such as clipped"
         )
 

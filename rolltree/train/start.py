@@ -20,7 +20,7 @@ from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
 from rolltree.policy.chat_template import told_of_template
 from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_model
-from rolltree.recipe.check import check
+from rolltree.recipe.check import check, check_rewards
 from rolltree.recipe.compose import Course, moving
 from rolltree.recipe.recipe import Parts, Peer, Recipe
 from rolltree.rollout.cursor import Cursor
@@ -180,6 +180,7 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
     try:
         for parts in job.stages:
             check(parts, engine, job.task)
+            check_rewards(parts, engine, job.task)
         peers |= {name: _fellow(job, peer, engine) for name, peer in job.parts.peers.items()}
         # Before the learner, which may wrap the model in adapters.
         read = frozenset[str]().union(*(parts.credit.needs for parts in job.stages))

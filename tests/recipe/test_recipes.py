@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from rolltree.cli.rollout import RolloutArguments as Rollout
-from rolltree.cli.sampling import SamplingArguments
-from rolltree.cli.solve import SolveArguments as Solve
-from rolltree.cli.train import TrainArguments as Train
 from rolltree.contract.tiny import Walk
 from rolltree.control.order import ControlError
 from rolltree.credit.advantage import Advantage
@@ -22,7 +18,6 @@ from rolltree.recipe.check import ALWAYS, FROM_TRAINER, check
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.recipe.registry import knobs_of, list_recipes, load_recipe
 from rolltree.task.registry import load_task
-from rolltree.train.config import Optim, TrainConfig
 from rolltree.tree.table import Table
 from tests.train.toy import Early
 
@@ -41,7 +36,7 @@ def test_cards_are_complete_and_recipes_fit_their_surroundings(card) -> None:  #
     assert 2015 < card.year < 2100
     assert card.baseline is None or card.baseline in {c.name for c in list_recipes()}
     assert recipe == load_recipe(card.name, **knobs_of(card.name))
-    own = load_task(card.task) if card.task.startswith(("chained:", "tagged:")) else None
+    own = load_task(card.task) if card.task.startswith(("chained:", "tagged:", "labelled:")) else None
     check(parts, ENGINE, own or (Walk() if "turns" in parts.strategy.needs else Early()))
 
 
@@ -73,13 +68,6 @@ def test_unknown_names_suggest_the_near_one(name: str, knobs: dict[str, int], sa
         load_recipe(name, **knobs)
 
 
-@pytest.mark.parametrize("card", list_recipes(), ids=lambda c: c.name)
-def test_no_knob_has_the_name_of_a_command_line_option(card) -> None:  # pyright: ignore
-    """`rolltree rollout`, `solve` and `train` show a recipe's knobs beside their own."""
-    taken = {f.name for owner in (Rollout, SamplingArguments, Solve, Train, TrainConfig, Optim) for f in fields(owner)}
-    assert not taken & knobs_of(card.name).keys()
-
-
 def test_a_group_of_one_is_refused() -> None:
     with pytest.raises(RecipeError, match="group=1"):
         load_recipe("grpo", group=1).build()
@@ -100,7 +88,7 @@ class Wants:
     ("need", "said"),
     [
         ("state_key", "task 'early' has no environment"),
-        ("value", "neither the strategy Independent nor the task 'early' writes"),
+        ("value", "neither the strategy Independent, the control Uniform nor the task 'early' writes"),
     ],
 )
 def test_what_a_part_cannot_supply_is_said_first(need: str, said: str) -> None:
@@ -153,3 +141,16 @@ def test_a_swapped_credit_is_recorded_for_or_refused_in_one_sentence(name: str) 
 def test_swaps_that_cannot_be_read_say_so(knobs: dict[str, str], said: str) -> None:
     with pytest.raises(RolltreeError, match=said):
         load_recipe("grpo", **knobs).build()
+
+
+@pytest.mark.parametrize(
+    "credit",
+    [
+        "gae(gamma=2.0)", "gigpo(gamma=-1.0)", "hgpo(history=-1)", "hgpo(gamma=3.0)", "pass_at_k(k=0)",
+        "redistributed(beta=2.0)", "length_calibrated(alpha=0.0)", "set_shared(size=0)", "downsampled(leaves=0.0)",
+        "recomposed(share=0.0)", "budget(limit=0)", "redistributed(base='nonsense')", "novelty(base='grpoo')",
+    ],
+)  # fmt: skip
+def test_knobs_of_a_credit_are_refused_when_it_is_made(credit: str) -> None:
+    with pytest.raises(RolltreeError):
+        load_recipe("grpo", use_credit=credit).build()

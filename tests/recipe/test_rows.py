@@ -191,7 +191,7 @@ def test_only_uncertain_turns_are_trained_and_a_rescue_stays_whole() -> None:
 def test_nodes_train_on_what_others_published_judged_here(tmp_path: Path) -> None:
     folder = str(tmp_path / "swarm")
     fly(preset("sync"), task=SpellTask(), control=Swarm(folder, "a"), updates=2)
-    lines = [json.loads(line) for line in (tmp_path / "swarm" / "a.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "swarm" / "a.swarm.jsonl").read_text().splitlines()]
     assert lines
     assert not {"reward", "rewards", "logp"} & set(lines[0]), "only questions and texts are published"
     other = fly(preset("sync"), task=SpellTask(), control=Swarm(folder, "b", foreign=0.7), updates=1)
@@ -227,8 +227,8 @@ def test_foreign_groups_without_variance_stay_out_of_the_batch() -> None:
 
 
 def test_a_broken_publication_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text("not json\n")
-    with pytest.raises(ControlError, match=r"x\.jsonl holds a line"):
+    (tmp_path / "x.swarm.jsonl").write_text("not json\n")
+    with pytest.raises(ControlError, match=r"x\.swarm\.jsonl holds a line"):
         Swarm(str(tmp_path), "me")._published()  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(ControlError, match="names no file"):
         Swarm(str(tmp_path), "a/b")

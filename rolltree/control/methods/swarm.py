@@ -14,6 +14,8 @@ from rolltree.tree.values import dumps, loads
 
 FOREIGN = "foreign"
 """Arm of the rollouts that others wrote."""
+PUBLISHED = ".swarm.jsonl"
+"""How a node's file ends; the folder may be a run's own, which has other JSON lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,14 @@ class Swarm:
     prompts take their places (the recipe's filter leaves them out of the batch). An answer key is the publisher's: what
     it lies about there is believed.
 
-    `folder` is shared by all nodes; each writes `NAME.jsonl` in it and reads the other files when a step begins. What
+    `folder` is shared by all nodes; each writes `NAME.swarm.jsonl` in it and reads the others' when a step begins. What
     stands there depends on the clock, so steps cannot overlap, and a run that is resumed meets what is there by then.
     """
 
     name: ClassVar[str] = "swarm"
     paper: ClassVar[str] = "2509.08721"
     needs: ClassVar[frozenset[str]] = frozenset()
-    folder: str = "runs/swarm"
+    folder: str = "runs/published"
     """Where nodes publish."""
     node: str = "node"
     """The name of this one."""
@@ -85,21 +87,23 @@ class Swarm:
                 made = {"step": step, "place": d.order.prompt.place, "id": item.id, "prompt": item.prompt,
                         "answer": item.answer, "level": item.level, "meta": dict(item.meta), "said": said}  # fmt: skip
                 lines.append(dumps(made) + "\n")
-        with (folder / f"{self.node}.jsonl").open("a", encoding="utf-8") as out:
+        with (folder / f"{self.node}{PUBLISHED}").open("a", encoding="utf-8") as out:
             out.write("".join(lines))
 
     def _published(self) -> list[tuple[Item, tuple[Written, ...]]]:
         """Groups of the other nodes' newest steps; of one that was published twice the later."""
         found: dict[tuple[str, int, int], tuple[Item, tuple[Written, ...]]] = {}
-        for path in sorted(Path(self.folder).glob("*.jsonl")):
-            if path.stem == self.node:
+        for path in sorted(Path(self.folder).glob(f"*{PUBLISHED}")):
+            name = path.name.removesuffix(PUBLISHED)
+            if name == self.node:
                 continue
-            made = [_read(path, line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+            whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")  # the last line may still be written
+            made = [_read(path, line) for line in whole.splitlines() if line]
             last = max((m["step"] for m in made), default=0)
             for m in made:
                 if m["step"] > last - self.newest:
-                    item = Item(f"{m['id']}@{path.stem}", m["prompt"], m["answer"], m["level"], m["meta"])
-                    found[path.stem, m["step"], m["place"]] = item, tuple(Written(tuple(t)) for t in m["said"])
+                    item = Item(f"{m['id']}@{name}", m["prompt"], m["answer"], m["level"], m["meta"])
+                    found[name, m["step"], m["place"]] = item, tuple(Written(tuple(t)) for t in m["said"])
         return [found[key] for key in sorted(found)]
 
 

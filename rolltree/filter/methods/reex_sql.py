@@ -29,6 +29,11 @@ class Executed:
     entities: float = 1.0
     exploration: float = 2.0
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parts that weigh something."""
+        return frozenset(f"part:{name}" for name, weight in self._measured if weight)
+
     def __call__(self, tree: Tree, limit: int) -> None:
         """Shape every live leaf, with each part on record; idempotent. `limit` is not used."""
         for leaf in live_leaves(tree):

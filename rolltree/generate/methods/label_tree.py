@@ -13,15 +13,19 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rolltree.engine.protocol import Engine
 from rolltree.errors import RolltreeError
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.engine_judges import likelihoods
 from rolltree.generate.judge.protocol import Entry
+from rolltree.generate.judge.routed import field_of
+from rolltree.generate.needs import refuse_environment
+from rolltree.task.protocol import Item, Task
 from rolltree.tree import Tree
 
 Topology = Literal["leaf", "path", "down"]
 LABELS = "labels"
-"""Key in an item's `meta`: its labels, instead of those of the method."""
+"""Key in an item's `meta`, or column of its row of data: its labels, instead of those of the method."""
 
 
 def children(labels: Sequence[str], above: str, between: str) -> list[str]:
@@ -40,24 +44,36 @@ class LabelChoice:
     between: str = "/"
     ask: str = "{prompt}"
     """What is read before an option: {prompt}, and {path}, what was chosen so far with `between` behind it."""
-    answer: str = "{path}"
+    written: str = "{path}"
     """What is written: {path}, or its last name {leaf}."""
     mean: bool = True
     """Whether options of unequal length are compared per token."""
     needs: frozenset[str] = frozenset({"score"})
 
-    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
-        """Choose, write, verify."""
-        given: Any = hand.item.meta.get(LABELS, self.labels)
-        labels = tuple(str(label) for label in given)
+    def check(self, engine: Engine, task: Task) -> None:
+        """Refuse environments: a label is one answer."""
+        refuse_environment(task)
+
+    def check_item(self, item: Item) -> None:
+        """Refuse an item without labels to choose from."""
+        self._labels(item)
+
+    def _labels(self, item: Item) -> tuple[str, ...]:
+        given: Any = field_of(item, LABELS)
+        labels = self.labels if given is None else tuple(str(label) for label in given)
         if not labels:
             raise RolltreeError(
-                f"item {hand.item.id!r} has no labels to choose from; give labels=, or the item's meta {LABELS!r}"
+                f"item {item.id!r} has no labels to choose from; give labels=, or the item's meta {LABELS!r}"
             )
+        return labels
+
+    async def grow_tree(self, tree: Tree, hand: Hand) -> None:
+        """Choose, write, verify."""
+        labels = self._labels(hand.item)
         path = await self._down(hand, labels) if self.topology == "down" else await self._at_once(hand, labels)
         if path is None:
             return
-        text = self.answer.format(path=path, leaf=path.split(self.between)[-1])
+        text = self.written.format(path=path, leaf=path.split(self.between)[-1])
         leaf = await hand.force(tree.root, text, role="policy", why="the label that was chosen")
         if leaf is None:
             return

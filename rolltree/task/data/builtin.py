@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rolltree.task.data.think import Think
 from rolltree.task.final import NUMBER
+from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
 from rolltree.task.judge import warn_where_open
-from rolltree.task.math_judge import judge_math
+from rolltree.task.math_judge import judge_math, unreadable
 from rolltree.task.math_score import require_math
 from rolltree.task.protocol import Item
 
@@ -53,6 +54,13 @@ class Builtin:
     make: Callable[[str], Ask]
     """Makes it from what stands in brackets behind the name."""
     needs_answer: bool = True
+    parts: tuple[str, ...] = ()
+    """What its results measure beside their number."""
+    unread: Callable[[Sequence[Item]], tuple[Item, str] | None] | None = None
+    """The first item whose reference it cannot read, and why; None where it reads all, or takes any text."""
+
+
+_WAY = "mend it or leave the row out, or take another reward, such as --reward exact"
 
 
 async def exact(said: Completion) -> RewardResult:
@@ -136,12 +144,38 @@ def _first_error(inside: str) -> Ask:
     return _plain(first_error, "first_error")(inside)
 
 
+def _no_number(items: Sequence[Item]) -> tuple[Item, str] | None:
+    odd = next((item for item in items if last_number(str(item.answer)) is None), None)
+    return None if odd is None else (odd, f"the answer {odd.answer!r} is no number; {_WAY}")
+
+
+def _no_math(items: Sequence[Item]) -> tuple[Item, str] | None:
+    odd = awaited(unreadable(str(item.answer) for item in items))
+    if odd is None:
+        return None
+    first = next(item for item in items if str(item.answer) == odd)
+    return first, f"the answer {first.answer!r} is no mathematical expression that math-verify reads; {_WAY}"
+
+
+def _no_error(items: Sequence[Item]) -> tuple[Item, str] | None:
+    from rolltree.task.data.first_error import read_row  # which is made of what stands here
+
+    for item in items:
+        try:
+            read_row(item)
+        except TaskError as error:
+            return item, str(error)
+    return None
+
+
 BUILTINS: Mapping[str, Builtin] = {
     "exact": Builtin("the answer is the reference, but for blanks around it", _plain(exact, "exact")),
     "contains": Builtin("the reference stands in the answer", _plain(contains, "contains")),
-    "number": Builtin("the last number of the answer equals the reference", _plain(number, "number")),
-    "math": Builtin("math-verify finds answer and reference equal", _math),
+    "number": Builtin(
+        "the last number of the answer equals the reference", _plain(number, "number"), unread=_no_number
+    ),
+    "math": Builtin("math-verify finds answer and reference equal", _math, parts=("parses",), unread=_no_math),
     "format": Builtin("one block of think tags and then an answer", _plain(shape, "format"), needs_answer=False),
-    "first_error": Builtin("the first wrong step was found; for judges (FAPO)", _first_error),
+    "first_error": Builtin("the first wrong step was found; for judges (FAPO)", _first_error, unread=_no_error),
     "regex": Builtin("regex(PATTERN) is found in the whole text", _regex, needs_answer=False),
 }

@@ -32,13 +32,18 @@ def located(found: int | None, true: int, steps: int) -> float:
 
 async def first_error(said: Completion) -> RewardResult:
     """The last whole number of the answer as the first wrong step; a step that the answer does not have is invalid."""
-    true, steps = _whole(said.item, said.item.answer, "answer"), _steps(said.item)
+    true, steps = read_row(said.item)
     numbers = re.findall(r"(?<![\w.])-?\d+(?![\w.]*\d)", said.answer)
     found = int(numbers[-1]) if numbers else None
     if found is not None and not NONE <= found < steps:
         found = None
     why = "" if found == true else "no step of the answer was named" if found is None else f"{found} instead of {true}"
     return RewardResult(located(found, true, steps), None if found is None else str(found), why)
+
+
+def read_row(item: Item) -> tuple[int, int]:
+    """The first wrong step of the answer that an item judges, and how many steps it has."""
+    return _whole(item, item.answer, "answer"), _steps(item)
 
 
 def _steps(item: Item) -> int:

@@ -59,6 +59,13 @@ class RewardSum:
         return Verdict(total, parts, answer, why, solved)
 
     @property
+    def measures(self) -> frozenset[str] | None:
+        """The parts that a verdict has; a function of one's own may give more than its number."""
+        if any(reward.foreign for reward in self.rewards):
+            return None
+        return frozenset(name for r in self.rewards for name in (r.name, *BUILTINS[r.name].parts))
+
+    @property
     def about(self) -> str:
         """What is said of them before a run."""
         if not self.rewards:

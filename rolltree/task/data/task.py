@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from rolltree.task.data.builtin import Completion
+from rolltree.task.data.builtin import BUILTINS, Completion
 from rolltree.task.data.chat import Chat, chat_of, specials
 from rolltree.task.data.chat_tools import ChatState, ChatTools, chat_tools, key, toolbox
 from rolltree.task.data.functions import COLUMNS, MESSAGES, RewardCrashError
@@ -57,12 +57,19 @@ class Data:
         self.sets = self._read(prompt, answer, str(holdout), "row" if name == self.path else "jsonl")
         self._wants_chat, self._system = chat == "auto", _system(system)
         self._check_answers()
+        self._check_references()
         self._try_rewards()
 
     @property
     def exact_text(self) -> bool:
         """In a chat template special tokens mean something, so steps and rewards get the text with them."""
         return self.chat is not None
+
+    @property
+    def measures(self) -> frozenset[str] | None:
+        """Each reward by its name, and what the tools counted."""
+        told = self.rewards.measures
+        return None if told is None else told | ({"calls", "failed_calls"} if self.tools else set[str]())
 
     @property
     def stop(self) -> tuple[str, ...]:
@@ -182,6 +189,18 @@ class Data:
                 f"column with --answer (columns: {', '.join(first.columns) or 'the prompt alone'}), or say "
                 "--reward none where rolltree solve is to answer what nobody judges"
             )
+
+    def _check_references(self) -> None:
+        """Refuse a reference that one of the rewards cannot read, as it would fail every rollout of its item."""
+        asked = [
+            (q.where, Item(q.id, "", q.answer, 0, {COLUMNS: q.columns})) for q in (*self.sets.train, *self.sets.test)
+        ]
+        for reward in self.rewards.rewards:
+            unread = None if reward.foreign else BUILTINS[reward.name].unread
+            lost = None if unread is None else unread([item for _, item in asked])
+            if lost is not None:
+                where = next(where for where, item in asked if item is lost[0])
+                raise TaskError(f"{where}: {lost[1]}")
 
     def _try_rewards(self) -> None:
         """Ask functions of a file about one answer: what cannot judge the reference judges nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import numpy as np
@@ -26,6 +26,7 @@ class Digits:
     sees the digit that was asked for.
     """
 
+    measures: ClassVar[frozenset[str]] = frozenset({LABEL, *REWARDS})
     reward: str = LABEL
     level: int = 1
     name: str = field(default="digits", init=False)

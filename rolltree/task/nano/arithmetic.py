@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from rolltree.task.items import check_level, digest, stream
 from rolltree.task.nano.expert import slip
@@ -24,6 +24,7 @@ STEPS = re.compile(rf"{STEP}(?:,{STEP})*")
 class Arithmetic(SingleTurn):
     """Add and subtract from left to right, writing every step. The score is the last result alone."""
 
+    measures: ClassVar[frozenset[str]] = frozenset({"format", "steps"})
     level: int = 2
     name: str = field(default="arithmetic", init=False)
     stop: tuple[str, ...] = field(default=(), init=False)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import ClassVar
 
 from rolltree.task.items import TaskError, check_level, digest, fraction, stream
 from rolltree.task.nano.countdown import OPERATIONS
@@ -42,6 +43,7 @@ class Desk:
 class Calculator:
     """Evaluate a chain with a two-number calculator. `fail_rate` is the tool's share of failing calls."""
 
+    measures: ClassVar[frozenset[str]] = frozenset({"calls"})
     level: int = 2
     fail_rate: float = 0.25
     name: str = field(default="calculator", init=False)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import ClassVar
 
 from rolltree.task.items import TaskError, digest, stream
 from rolltree.task.nano.calculator import ANSWER, CALL, Calculator, Desk, draw_chain
@@ -71,6 +72,7 @@ class ChainedCalculator:
     sight, so a routine may also be copied by hand.
     """
 
+    measures: ClassVar[frozenset[str]] = frozenset({"saved", "uses"})
     level: int = 2
     length: int = 2
     fail_rate: float = 0.25

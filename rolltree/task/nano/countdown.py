@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import add, mul, sub
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from rolltree.task.items import check_level, digest, stream
 from rolltree.task.nano.expert import slip
@@ -36,6 +36,7 @@ class RejectedError(ValueError):
 class Countdown(SingleTurn):
     """Reach the target. `use_all`: every number exactly once; otherwise at most once."""
 
+    measures: ClassVar[frozenset[str]] = frozenset({"attempts", "format"})
     level: int = 2
     use_all: bool = True
     name: str = field(default="countdown", init=False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from random import Random
+from typing import ClassVar
 
 from rolltree.task.items import check_level, digest, stream
 from rolltree.task.nano.world import MOVES, Walker, distances, parse, shortest
@@ -29,6 +30,7 @@ LONGEST = {1: 6, 2: 10, 3: 11, 4: 18}
 class Grid:
     """Reach the goal. Keys taken and doors opened earn step rewards; the score is the goal alone."""
 
+    measures: ClassVar[frozenset[str]] = frozenset({"goal"})
     level: int = 2
     name: str = field(default="grid", init=False)
     stop: tuple[str, ...] = field(default=tuple(MOVES), init=False)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import ClassVar
 
 from rolltree.task.items import check_level, digest, stream
 from rolltree.task.protocol import Item, Reply, Split, Verdict
@@ -42,6 +43,7 @@ class Known:
 class Lookup:
     """Follow the relations by searching. Each new entity on the path earns a step reward; the score is the answer's."""
 
+    measures: ClassVar[frozenset[str]] = frozenset({"hops"})
     level: int = 2
     name: str = field(default="lookup", init=False)
     stop: tuple[str, ...] = field(default=("\n",), init=False)

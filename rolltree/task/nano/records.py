@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from rolltree.task.items import check_level, digest, stream
 from rolltree.task.nano.lookup import NAMES
@@ -40,6 +40,7 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
 class Records(SingleTurn):
     """Write the record as one JSON object. Right keys, types and values score 1; order and spaces are free."""
 
+    measures: ClassVar[frozenset[str]] = frozenset({"keys", "parses", "types", "values"})
     level: int = 2
     name: str = field(default="records", init=False)
     stop: tuple[str, ...] = field(default=(), init=False)

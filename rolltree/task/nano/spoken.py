@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import ClassVar
 
 from rolltree.task.grammar import Grammar, Tag
 from rolltree.task.items import TaskError
@@ -66,6 +67,7 @@ def _rank(letter: str) -> tuple[str, bool]:
 class SpokenGrid:
     """The grid with a tagged turn per move."""
 
+    measures: ClassVar[frozenset[str]] = Grid.measures
     level: int = 2
     name: str = field(default="spoken:grid", init=False)
     stop: tuple[str, ...] = field(default=(")",), init=False)
@@ -134,6 +136,7 @@ class Blueprint:
 class PlannedGrid:
     """The grid after a plan in words."""
 
+    measures: ClassVar[frozenset[str]] = Grid.measures
     level: int = 2
     patience: int = 8
     """Moves for a subgoal before the next one comes into force."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import ClassVar
 
 from rolltree.task.items import check_level, digest, stream
 from rolltree.task.nano.database import QueryError, Rows, SqlTable, query, show
@@ -37,6 +38,7 @@ class Session:
 class Sql:
     """Write a query, see what it gives, submit it or write another."""
 
+    measures: ClassVar[frozenset[str]] = frozenset({"entities", "exact", "runs", "visible"})
     level: int = 3
     name: str = field(default="sql", init=False)
     stop: tuple[str, ...] = field(default=("\n",), init=False)

@@ -186,3 +186,28 @@ def test_a_judge_gains_by_naming_the_first_wrong_step_and_less_the_further_it_is
     assert not told(2, "3").solved
     with pytest.raises(TaskError, match="steps"):
         told(0, "0", steps=0)
+
+
+@pytest.mark.parametrize(
+    ("reward", "answer", "said"),
+    [
+        ("math", True, "line 2: the answer 'True' is no mathematical expression"),
+        ("math", "Paris", "line 2: the answer 'Paris' is no mathematical expression"),
+        ("number", "none", "line 2: the answer 'none' is no number"),
+        ("first_error", "here", "line 2: the answer of item"),
+    ],
+)
+def test_a_reference_that_its_reward_cannot_read_is_refused_by_its_line(tmp_path, reward, answer, said):
+    if reward == "math":
+        pytest.importorskip("math_verify")
+    good, bad = {"prompt": "a", "answer": "1", "steps": 2}, {"prompt": "b", "answer": answer, "steps": 2}
+    with pytest.raises(TaskError, match=said):
+        load_task(str(rows(tmp_path / "odd.jsonl", good, bad)), reward=["format", reward])
+    assert load_task(str(rows(tmp_path / "text.jsonl", good, bad)), reward="exact").count("train")
+
+
+def test_expressions_without_a_digit_are_mathematics_too(tmp_path):
+    pytest.importorskip("math_verify")
+    assert load_task(
+        str(rows(tmp_path / "x.jsonl", {"prompt": "a", "answer": "$x+y$"}, {"prompt": "b", "answer": "2"}))
+    )
