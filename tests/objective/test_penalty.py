@@ -100,6 +100,7 @@ def test_a_vanished_action_costs_a_bounded_penalty() -> None:
     for estimator in ("k1", "k2", "k3"):
         assert torch.isfinite(kl(d, estimator)).all()
 
+
 @pytest.mark.parametrize("nats", [-60.0, -25.0, -3.0, 3.0, 25.0, 60.0])
 @pytest.mark.parametrize(
     ("estimator", "value", "slope"),
