@@ -84,6 +84,15 @@ class Signal:
         return of_top(self.kind, node.top.logp[:, : self.k])
 
 
+LEAST_ENTROPY = 1e-8
+"""Smallest entropy that is told from none, where its logarithm is taken (HAPO, arXiv 2509.16591)."""
+
+
+def log_entropy(entropy: NDArray[np.floating]) -> Floats:
+    """Its logarithm, bounded below."""
+    return np.log(np.maximum(entropy.astype(np.float64), LEAST_ENTROPY))
+
+
 def asked(*wants: Collection[str]) -> frozenset[str]:
     """One request for extras out of several: of all alternatives asked for, the most."""
     names = {name for want in wants for name in want}
