@@ -28,6 +28,7 @@ VARIANTS = {
     "decoupled-sequence": load_objective("decoupled", unit="sequence", bound="truncate"),
     "decoupled-loglinear": load_objective("decoupled", prox="loglinear"),
     "decoupled-surviving": load_objective("decoupled", low=0.5, high=2.0, denominator="surviving"),
+    "cispo-sequence": load_objective("cispo", unit="sequence", high=1.1),
     "one_token-warm": load_objective("one_token", kappa=1.3),
     "clip_cov-much": load_objective("clip_cov", share=0.3, low=0.0),
     "kl_cov-much": load_objective("kl_cov", share=0.3, estimator="k3"),
