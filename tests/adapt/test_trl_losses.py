@@ -1,5 +1,5 @@
-"""VESPO, CISPO over sequences and the off-policy sequence mask against the installed TRL,
-in value and gradient."""
+"""VESPO, CISPO and SAPO over sequences, products clipped as in RLOO, and the off-policy sequence mask: each against the
+installed TRL, in value and gradient."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ def rows(seed: int, apart: float) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 
 def packed(
-    now: torch.Tensor, old: torch.Tensor, sampled: torch.Tensor, advantage: torch.Tensor, mask: torch.Tensor
+    now: torch.Tensor, old: torch.Tensor, sampled: torch.Tensor, advantage: torch.Tensor, mask: torch.Tensor,
+    average: str = "token",
 ) -> Batch:  # fmt: skip
-    """The same rows as a batch whose average is over tokens."""
+    """The same rows as a batch, averaged over tokens or over rows."""
     there = mask.bool()
     each = (advantage * mask)[there]
-    weight = torch.full_like(each, 1 / float(mask.sum()))
+    length = mask.sum(1)
+    rows = torch.ones_like(length) / mask.sum() if average == "token" else 1 / length / SHAPE[0]
+    weight = rows[:, None].expand(SHAPE)[there]
     path = torch.arange(SHAPE[0])[:, None].expand(SHAPE)[there]
-    paths = Paths(torch.arange(len(each)), path, each, weight[:1].expand(SHAPE[0]), SHAPE[0])
+    paths = Paths(torch.arange(len(each)), path, each, rows, SHAPE[0])
     return Batch(
         now[there], old[there], weight * each.clamp(min=0), weight * each.clamp(max=0), weight, sampled=sampled[there],
         paths=paths,
@@ -53,7 +56,6 @@ def whole(
     now: torch.Tensor, old: torch.Tensor, advantage: torch.Tensor, mask: torch.Tensor, **knobs: Any
 ) -> torch.Tensor:  # fmt: skip
     """The loss that TRL's trainer computes from these rows, averaged over tokens, in evaluation."""
-    there = torch.ones(SHAPE[0], 1, dtype=torch.long)
     alone = SimpleNamespace(num_processes=1, gather=lambda x: x, reduce=lambda x, reduction: x)
     settings: dict[str, Any] = {
         "aux_loss_enabled": False, "top_entropy_quantile": 1.0, "off_policy_mask_threshold": None, "beta": 0.0,
@@ -63,11 +65,16 @@ def whole(
         "_get_per_token_logps_and_entropies": lambda *_, **__: (now, torch.zeros_like(now), None),
     }  # fmt: skip
     trainer = SimpleNamespace(**settings | knobs)
-    inputs = {
-        "prompt_ids": there, "prompt_mask": there, "completion_ids": torch.ones(SHAPE, dtype=torch.long),
-        "completion_mask": mask, "advantages": advantage, "old_per_token_logps": old, "num_items_in_batch": mask.sum(),
-    }  # fmt: skip
-    return trl.GRPOTrainer._compute_loss(trainer, None, inputs)
+    given = inputs(advantage, mask) | {"old_per_token_logps": old, "num_items_in_batch": mask.sum()}
+    return trl.GRPOTrainer._compute_loss(trainer, None, given)
+
+
+def inputs(advantage: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What both trainers are given with a batch."""
+    there = torch.ones(SHAPE[0], 1, dtype=torch.long)
+    ids = torch.ones(SHAPE, dtype=torch.long)
+    return {"prompt_ids": there, "prompt_mask": there, "completion_ids": ids, "completion_mask": mask,
+            "advantages": advantage}  # fmt: skip
 
 
 @pytest.mark.parametrize("apart", [0.0, 0.3, 2.0, 12.0])
@@ -115,6 +122,36 @@ def test_cispo_over_sequences_is_trls(seed: int, high: float) -> None:
     torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(*(torch.autograd.grad(loss, now, retain_graph=True)[0] for loss in (ours, theirs)))
     assert 0 < metrics["ratio_bounded"].item() < 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sapo_over_sequences_is_trls(seed: int) -> None:
+    now, old, sampled, advantage, mask = rows(seed, 0.6)
+    now.requires_grad_()
+    theirs = whole(now, old, advantage, mask, loss_type="sapo", importance_sampling_level="sequence", args=DEFAULTS)
+    batch = packed(now, old, sampled, advantage, mask, "sequence")
+    ours, _ = load_objective("sapo", unit="sequence")(batch)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, now, retain_graph=True)[0] for loss in (ours, theirs)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gspo_of_products_is_trls_rloo(seed: int) -> None:
+    rloo = pytest.importorskip("trl.trainer.rloo_trainer").RLOOTrainer
+    now, old, sampled, advantage, mask = rows(seed, 0.2)
+    now.requires_grad_()
+    alone = SimpleNamespace(num_processes=1, gather=lambda x: x, reduce=lambda x, reduction: x)
+    trainer = SimpleNamespace(
+        aux_loss_enabled=False, epsilon_low=0.2, epsilon_high=0.3, accelerator=alone,
+        model=SimpleNamespace(training=False), _metrics=defaultdict(lambda: defaultdict(list)),
+        _get_per_token_logps_and_entropies=lambda *_, **__: (now, torch.zeros_like(now), None),
+    )  # fmt: skip
+    theirs = rloo._compute_loss(trainer, None, inputs(advantage[:, 0], mask) | {"old_logps": (old * mask).sum(1)})
+    batch = packed(now, old, sampled, advantage, mask, "sequence")
+    ours, metrics = load_objective("gspo", product=True, clip_low=0.2, clip_high=0.3)(batch)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, now, retain_graph=True)[0] for loss in (ours, theirs)))
+    assert metrics["clip_low"].item() + metrics["clip_high"].item() > 0
 
 
 def test_an_action_without_a_sampling_probability_says_nothing_about_its_path() -> None:

@@ -29,6 +29,8 @@ VARIANTS = {
     "decoupled-loglinear": load_objective("decoupled", prox="loglinear"),
     "decoupled-surviving": load_objective("decoupled", low=0.5, high=2.0, denominator="surviving"),
     "cispo-sequence": load_objective("cispo", unit="sequence", high=1.1),
+    "sapo-sequence": load_objective("sapo", unit="sequence"),
+    "gspo-product": load_objective("gspo", product=True, clip_low=0.2, clip_high=0.2),
     "one_token-warm": load_objective("one_token", kappa=1.3),
     "clip_cov-much": load_objective("clip_cov", share=0.3, low=0.0),
     "kl_cov-much": load_objective("kl_cov", share=0.3, estimator="k3"),
