@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolltree.errors import RolltreeError
-from rolltree.varying import corners, schedule, schedules, settled
+from rolltree.recipe.registry import RECIPES, load_recipe
+from rolltree.train.config import TrainConfig
+from rolltree.varying import OVER, corners, schedule, schedules, settled
 
 
 def at(text: str, step: int, **told: float) -> object:
@@ -106,3 +108,52 @@ def test_every_knob_of_a_dataclass_may_vary_and_whole_numbers_stay_whole() -> No
     assert settled(plain, 9) is plain
     with pytest.raises(RolltreeError, match=r"inner\.rate='fast' is neither a value nor a schedule"):
         settled(Outer(inner=Inner(rate="fast")))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1, 2 at 60%", {0.0: 1, 0.59: 1, 0.6: 2, 1.0: 2}),
+        ("0.2->1 over 50% after 25%", {0.0: 0.2, 0.25: 0.2, 0.5: 0.6, 0.75: 1.0, 1.0: 1.0}),
+        ("mixed, fresh at 50%", {0.49: "mixed", 0.5: "fresh"}),
+    ],
+)
+def test_a_schedule_may_count_in_shares_of_the_run(text: str, values: dict[float, object]) -> None:
+    found = schedule(text)
+    assert found is not None
+    for over, value in values.items():
+        now = found.at(10_000, {OVER: over})
+        assert now == (pytest.approx(value) if isinstance(value, float) else value)
+    assert found.at(10_000, {}) == next(iter(values.values())), "nothing is over where nobody says how much is"
+
+
+def test_what_is_built_on_the_way_is_checked_at_every_share() -> None:
+    text = "1, 2 at 25%, 3 at 75%"
+    found = schedule(text)
+    assert found is not None
+    near = corners({"a": text, "b": "0->1 by x in 3..5"})
+    assert {found.at(step, told) for step, told in near} == {1, 2, 3}
+    assert {(told.get(OVER), told.get("x")) for _, told in near} >= {(0.75, 3.0), (0.75, 5.0), (None, None)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1, 2 at 100%", "behind the end"),
+        ("0->1 over 80% after 30%", "behind the end"),
+        ("1, 2 at 10, 3 at 50%", "at once"),
+        ("0->1 over 80 after 10%", "at once"),
+        ("0->1 over 0%", "lasts no step"),
+    ],
+)
+def test_a_share_that_no_run_reaches_is_refused(text: str, said: str) -> None:
+    with pytest.raises(RolltreeError, match=said):
+        schedule(text)
+
+
+def test_by_default_every_stage_of_a_recipe_lies_within_a_run() -> None:
+    steps = TrainConfig().steps
+    late = {(name, knob) for name in RECIPES.names() for knob, text in schedules(load_recipe(name)).items()
+            if (found := schedule(text)) is not None and found.lasts(steps)}  # fmt: skip
+    # LATR's stairs are its script's, and RoRecomp's queue fades: both act from the first step on, and the run says so.
+    assert late == {("latr", "share"), ("latr", "full"), ("rorecomp", "compensate")}

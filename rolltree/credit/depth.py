@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
 from rolltree.tree.table import Bools, Floats, Ints, Table
 
+Density = Literal["mean", "sum"]
+
 
 @register("depthwise", paper="BranchGRPO, arXiv:2509.06040", family="tree")
 @dataclass(frozen=True, slots=True)
@@ -22,14 +24,18 @@ class Depthwise:
     """A(action) = (V − mean)/std over the branches of its tree that are alive at its depth (BranchGRPO).
 
     V is the mean outcome below a branch, or with `backup="likely"` the mean over children weighted by the softmax of
-    the log-prob of their first action (the paper's path-probability weighting). Depth counts actions, so a run without
-    a fork has one too. `scale="leaf_std"` divides by the tree's deviation over leaves: in a balanced tree that is
-    exactly the gradient of plain terminal advantages averaged over what leaves share. One branch alone gets 0.
+    the log-prob of their first action (the paper's path-probability weighting; of many dimensions the mean per
+    dimension, as released). Depth counts actions, so a run without a fork has one too. `scale="leaf_std"` divides by
+    the tree's deviation over leaves: in a balanced tree that is exactly the gradient of plain terminal advantages
+    averaged over what leaves share. One branch alone gets 0.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"reward"})
     backup: Literal["mean", "likely"] = "mean"
     """What a branch is worth: the mean of its leaves, or its children weighted by how likely they were."""
+    density: Density = "mean"
+    """How a first action of many dimensions enters that softmax: by its mean log-density per dimension, as released, or
+    by the sum over them, which nearly chooses the likeliest child."""
     scale: Literal["depth_std", "leaf_std", "none"] = "depth_std"
     """What differences are divided by: the deviation at their depth, that of the tree's leaves, or nothing."""
     ddof: Ddof = 1
@@ -43,8 +49,10 @@ class Depthwise:
         """Advantages per action."""
         if self.scale not in ("depth_std", "leaf_std", "none"):
             raise CreditError(f'depthwise: scale is {self.scale!r}; choose "depth_std", "leaf_std" or "none"')
+        if self.density not in get_args(Density):
+            raise CreditError(f"depthwise: density is {self.density!r}; choose {' or '.join(get_args(Density))}")
         leaf = outcomes(table)
-        value = likely(table, leaf) if self.backup == "likely" else backup(table, leaf, "leaf_mean")
+        value = likely(table, leaf, self.density) if self.backup == "likely" else backup(table, leaf, "leaf_mean")
         alive = np.repeat(table.trainable & np.isfinite(value), table.length)
         values = np.where(alive, np.repeat(np.nan_to_num(value), table.length), 0.0)
         group = np.where(alive, depths(table), -1)
@@ -77,7 +85,7 @@ def depths(table: Table) -> Ints:
     return np.repeat(table.tree, table.length) * (int(place.max(initial=0)) + 1) + place
 
 
-def likely(table: Table, leaf: Floats) -> Floats:
+def likely(table: Table, leaf: Floats, density: Density = "mean") -> Floats:
     """V per node: the children's, weighted by the softmax of the log-prob of their first action."""
     value = np.full(len(table.nodes), np.nan)
     value[table.leaf[table.live]] = leaf[table.live]
@@ -88,15 +96,17 @@ def likely(table: Table, leaf: Floats) -> Floats:
         below = [c for c in children.get(row, []) if np.isfinite(value[c])]
         if not below:
             continue
-        first = [_first_logp(table, c) for c in below]
+        first = [_first_logp(table, c, density) for c in below]
         weight = np.exp(np.array(first) - max(first))
         value[row] = float((weight * value[below]).sum() / weight.sum())
     return value
 
 
-def _first_logp(table: Table, row: int) -> float:
-    logp = table.nodes[row].logp
-    return float(logp[0]) if logp is not None and len(logp) and np.isfinite(logp[0]) else 0.0
+def _first_logp(table: Table, row: int, density: Density) -> float:
+    node = table.nodes[row]
+    if node.logp is None or not len(node) or not np.isfinite(node.logp[0]):
+        return 0.0
+    return float(node.logp[0]) / (np.size(node.actions[0]) if density == "mean" else 1)
 
 
 def dropped(table: Table, keep: Bools, advantage: Advantage) -> Advantage:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.credit.advantage import Advantage, Credit, CreditError
+from rolltree.credit.normalise import Ddof
 from rolltree.credit.outcome import action_values, where
 from rolltree.credit.registry import register, resolve
 from rolltree.tree.table import Bools, Floats, Table
@@ -20,11 +21,11 @@ PART = 1 << 14
 """Actions whose alternatives are read at a time."""
 
 
-def standardised(table: Table, values: Floats) -> Floats:
-    """z-scores over all trained actions of live paths (population std); 0 where nothing varies or is trained on."""
+def standardised(table: Table, values: Floats, ddof: Ddof = 0) -> Floats:
+    """z-scores over all trained actions of live paths; 0 where nothing varies or is trained on."""
     use = table.loss_mask & np.repeat(table.below(table.live.astype(np.float64)) > 0, table.length)
     inside = values[use]
-    spread = inside.std() if len(inside) else 0.0
+    spread = inside.std(ddof=ddof) if len(inside) > ddof else 0.0
     if spread == 0:
         return np.zeros(len(values))
     z = values - inside.mean()

@@ -14,6 +14,7 @@ from rolltree.credit.grpo import GRPO
 from rolltree.credit.normalise import centred, scaled
 from rolltree.credit.outcome import action_values, outcomes
 from rolltree.credit.registry import register, resolve
+from rolltree.generate.signals import log_entropy
 from rolltree.tree.table import Floats, Table
 
 
@@ -57,7 +58,7 @@ def log_entropy_rank(table: Table, entropy: Floats, quantile: float = 0.8) -> Fl
     out = np.zeros(len(entropy))
     if not use.any():
         return out
-    away = np.log(np.maximum(entropy[use], 1e-8))
+    away = log_entropy(entropy[use])
     away -= np.quantile(away, quantile)
     high, low = away.max(), -away.min()
     out[use] = away / np.where(away > 0, high if high > 0 else 1.0, low if low > 0 else 1.0)

@@ -15,7 +15,6 @@ from rolltree.credit.registry import register
 from rolltree.tree.table import Bools, Floats, Table
 
 SPANS = ("action", "subgoal", "switch")
-TRUNCATED = ("length", "budget", "depth")
 
 
 @register("hiper", paper="HiPER, arXiv:2602.16165", family="hierarchy")
@@ -30,7 +29,7 @@ class HiPER:
     `value_high`, `value_term` and `notes["spans"]`, name → (from, to) for "action", "subgoal", "switch"; actions
     outside spans get 0. Unbiased with exact values; wrong V_high biases it even at λ = 1, which flat GAE avoids.
     `whiten` does each of the three separately over the turns that have the span, as released. `bootstrap` uses V_low
-    after truncation.
+    where a limit cut.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset(
@@ -43,7 +42,7 @@ class HiPER:
     """The λ between segments."""
     whiten: bool = True
     bootstrap: bool = False
-    """Whether a truncated rollout ends with the critic's value instead of nothing."""
+    """Whether a rollout that a limit cut ends with the critic's value instead of nothing."""
 
     def __call__(self, table: Table) -> Advantage:
         """The advantage of every spanned action."""
@@ -54,8 +53,7 @@ class HiPER:
         boundary = run.valid & (switch > 0.5)
         if boundary.shape[1]:
             boundary[:, 0] = run.valid[:, 0]
-        cut_off = np.array([table.nodes[table.leaf[i]].finish in TRUNCATED for i in run.leaf], np.bool_)
-        advantages = self._recur(run, boundary, (low, high, term), cut_off & self.bootstrap)
+        advantages = self._recur(run, boundary, (low, high, term), table.cut[run.leaf] & self.bootstrap)
         places = list(zip(*np.nonzero(run.valid), strict=True))
         spans = [_spans(table, int(run.row[place])) for place in places]
         out = np.zeros(table.actions)

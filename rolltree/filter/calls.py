@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.tree import Node, Tree
+from rolltree.tree.views import policy_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,4 @@ class FailedCalls:
 
 def _turn_before(tree: Tree, answer: Node) -> list[Node]:
     """The policy's runs between the word before and this answer."""
-    turn: list[Node] = []
-    for node in reversed(tree.path(answer)[:-1]):
-        if node.role in ("env", "prompt"):
-            break
-        if node.role == "policy":
-            turn.append(node)
-    return turn
+    return policy_turns(tree.path(answer)[:-1])[-1]

@@ -10,6 +10,7 @@ import numpy as np
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import live_leaves
 from rolltree.tree import Node, Tree
+from rolltree.tree.views import policy_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,9 @@ class UncertainTurns:
         """Mask the certain turns of live leaves; `limit` is not used."""
         turns: dict[int, list[Node]] = {}
         for leaf in live_leaves(tree):
-            turn: list[Node] = []
-            for node in [*tree.path(leaf), None]:
-                if node is not None and node.role == "policy" and len(node):
-                    turn.append(node)
-                elif turn and (node is None or node.role == "env"):
-                    turns[turn[0].id] = turn
-                    turn = []
+            for turn in policy_turns(tree.path(leaf)):
+                if written := [node for node in turn if len(node)]:
+                    turns[written[0].id] = written
         if not turns:
             return
         doubt = {first: _entropy(tree, turn) for first, turn in turns.items()}

@@ -9,7 +9,7 @@ quantity that is at least ln 5 = 1.61. So a signal carries its range, and `check
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.errors import RolltreeError
-from rolltree.tree.node import Node
+from rolltree.tree.node import FloatArray, Node
 
 Floats = NDArray[np.float64]
 Kind = Literal["entropy:full", "entropy:top", "entropy:top-normalised", "confidence:mass", "confidence:neglog"]
@@ -84,6 +84,15 @@ class Signal:
         return of_top(self.kind, node.top.logp[:, : self.k])
 
 
+LEAST_ENTROPY = 1e-8
+"""Smallest entropy that is told from none, where its logarithm is taken (HAPO, arXiv 2509.16591)."""
+
+
+def log_entropy(entropy: NDArray[np.floating]) -> Floats:
+    """Its logarithm, bounded below."""
+    return np.log(np.maximum(entropy.astype(np.float64), LEAST_ENTROPY))
+
+
 def asked(*wants: Collection[str]) -> frozenset[str]:
     """One request for extras out of several: of all alternatives asked for, the most."""
     names = {name for want in wants for name in want}
@@ -129,6 +138,22 @@ def check_threshold(signal: Signal, rule: Literal[">=", "<="], value: float, voc
             f"{where}: {name} {rule} {value:g} is {what} true: the signal lies in "
             f"[{low:.3g}, {high:.3g}]; choose a value inside, or another variant"
         )
+
+
+def step_logps(path: Sequence[Node]) -> list[FloatArray]:
+    """Log-probs of each step of the policy's on a path; what an environment or a method answered is no step."""
+    return [n.logp for n in path if n.role == "policy" and n.logp is not None and len(n)]
+
+
+def mean_logp(path: Sequence[Node]) -> float:
+    """Mean log-prob of the last step on a path, over the policy's own tokens: behind an environment's answer, the turn
+    that it answers."""
+    steps = step_logps(path)
+    if not steps:
+        raise SignalError(
+            f"node {path[-1].id} stands below no log-probs of the policy's; take an engine that reports them"
+        )
+    return float(steps[-1].mean())
 
 
 def trailing_mean(values: Floats, window: int) -> Floats:

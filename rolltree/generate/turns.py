@@ -79,6 +79,13 @@ async def play(
             return here
 
 
+async def continued(hand: Hand, node: Node, n: int) -> list[Node]:
+    """Leaves with an outcome of n rollouts drawn anew from an open node: what a Monte Carlo value is the mean of."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(play(hand, node, birth="resample")) for _ in range(n)]
+    return [leaf for task in tasks if (leaf := task.result()) is not node and "reward" in leaf.scores]
+
+
 async def proceed(
     hand: Hand, leaf: Node, *, want: Collection[str] = (), verify: bool = True, watch: Watch | None = None,
     **draw: Unpack[SamplingOptions],

@@ -27,7 +27,7 @@ from rolltree.train.config import Optim, TrainConfig
 from rolltree.train.given import parts_of, with_knobs
 from rolltree.train.loop import RunEvent
 from rolltree.train.start import train
-from rolltree.varying import schedule
+from rolltree.varying import by_share, schedule, schedules
 
 IDLE = 25
 """Steps in a row without a trained token after which a budget of trained tokens is given up."""
@@ -66,7 +66,7 @@ class TrainRunner:
         from rolltree.policy.load import load_model
 
         parts = parts_of(_recipe(spec))
-        settings(spec)
+        _check_shares(spec)
         engine = local_engine(load_model(spec.conditions.model))
         try:
             task = spoken_by(self._task(spec), engine.codec)
@@ -135,6 +135,18 @@ def settings(spec: Spec) -> TrainConfig:
         if knob in SHARED:
             raise LabError(f"train.{knob} would make the runs of a comparison unequal; {SHARED[knob]} sets it for all")
     return with_knobs(base, own)
+
+
+def _check_shares(spec: Spec) -> None:
+    """Refuse schedules in shares of a run that has no end of its own: on trained tokens it is run some steps at a
+    time."""
+    texts = schedules(_recipe(spec)) | {f"optim.{n}": t for n, t in schedules(settings(spec).optim).items()}
+    for name, text in texts.items():
+        if spec.conditions.axis == "trained" and by_share(text):
+            raise LabError(
+                f"{name}={text!r} of {spec.arm.label!r} takes shares of a run, which no budget of trained "
+                f"tokens gives; count decoded tokens, or give it in steps (--set {spec.arm.label}:{name}=...)"
+            )
 
 
 def read_run(folder: Path, watched: Path, label: str, seed: int, samples: int, counter: Counter | None = None) -> Trace:

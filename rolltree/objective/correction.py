@@ -200,7 +200,8 @@ class Reject:
 class SecondMoment:
     """Drop the actions with the largest (log w)² until the mean of the rest is below a threshold (M2PO).
 
-    arXiv 2510.01161: a constraint on the second moment of the log-ratio, which unlike the mean cannot cancel.
+    arXiv 2510.01161: a constraint on the second moment of the log-ratio, which unlike the mean cannot cancel. Dropped
+    actions still count in the loss's average, or do not (`denominator="surviving"`), as in AReaL.
     """
 
     threshold: float = 0.04

@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from rolltree.generate.signals import LEAST_ENTROPY
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
 from rolltree.objective.ratio import ratio
 from rolltree.objective.registry import register
@@ -125,7 +126,7 @@ class Hapo:
 
 
 def _log(entropy: Tensor) -> Tensor:
-    return entropy.clamp(min=1e-8).log()
+    return entropy.clamp(min=LEAST_ENTROPY).log()
 
 
 def _quantile(values: Tensor, q: float) -> float:

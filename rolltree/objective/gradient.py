@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, Paths, need, need_paths
-from rolltree.objective.ratio import ratio
+from rolltree.objective.ratio import on_paths, ratio
 from rolltree.objective.registry import register
 from rolltree.objective.window import share
 
@@ -38,17 +38,25 @@ class Reinforce:
 class Cispo:
     """−Σ sg(clip(r, low, high))·A·log π, r = π/π_old (MiniMax-M1, arXiv 2506.13585, eq. 4–5).
 
-    `low` and `high` are ratios themselves, not distances from one. The paper leaves the lower one off.
+    `low` and `high` are ratios themselves, not distances from one. The paper leaves the lower one off. With
+    `unit="sequence"` r is the geometric mean along the path, for all its actions.
     """
 
     low: float = 0.0
     high: float = 5.0
-    level: Level = "token"
+    unit: Literal["token", "sequence"] = "token"
     skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= 1 <= self.high:
             raise ObjectiveError(f"cispo: low={self.low} and high={self.high} are ratios: low ≤ 1 ≤ high, and low ≥ 0")
+        if self.unit not in ("token", "sequence"):
+            raise ObjectiveError(f"cispo: unit={self.unit!r} must be 'token' or 'sequence'")
+
+    @property
+    def level(self) -> Level:
+        """Tokens, or paths where they share a ratio."""
+        return "token" if self.unit == "token" else "path"
 
     @property
     def needs(self) -> frozenset[str]:
@@ -57,7 +65,14 @@ class Cispo:
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss and the share of weight whose ratio was bounded."""
-        r = ratio((batch.logp - batch.old).detach())
+        moved = (batch.logp - batch.old).detach()
+        if self.unit == "sequence":
+            paths = need_paths(batch, "cispo(unit='sequence')")
+            r = ratio(on_paths(moved, None, paths, "sequence_mean"))
+            bounded, weight = r.clamp(self.low, self.high), paths.entry_weight
+            loss = -(weight * paths.advantage * bounded * batch.logp[paths.index]).sum()
+            return loss, {"ratio_bounded": share(weight, bounded != r)}
+        r = ratio(moved)
         bounded = r.clamp(self.low, self.high)
         loss = -((batch.gain + batch.loss) * bounded * batch.logp).sum()
         return loss, {"ratio_bounded": share(batch.weight, bounded != r)}

@@ -8,6 +8,7 @@ from typing import Any, cast
 from rolltree.objective.bypass import Bypass
 from rolltree.objective.correction import Correction, ImportanceWeight, SecondMoment
 from rolltree.objective.hint import HintMask
+from rolltree.objective.off_policy_mask import OffPolicyMask
 from rolltree.objective.shaped import ShapedForced
 from rolltree.registry import Registry
 
@@ -18,6 +19,7 @@ _BUILT_IN: dict[str, Correction] = {
     "sequence_mis": ImportanceWeight("sequence", "mask", high=2.0),
     "m2po": SecondMoment(0.04),
     "bypass": Bypass(),
+    "off_policy_mask": OffPolicyMask(),
     "hint_mask": HintMask(),
     "shaped_forced": ShapedForced(),
     "geometric_mis": ImportanceWeight("geometric", "mask", low=0.99, high=1.01),

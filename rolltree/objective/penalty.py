@@ -9,6 +9,9 @@ With d = log π − log π_ref at an action drawn from π, the usual estimators 
 
 Multiplying by the ratio r = π/π_old before differentiating (`weighted`) makes k1 and k3 unbiased for KL(π‖π_ref) also
 when the actions come from π_old; k2 then carries an extra k2·∇log π. `docs/objectives.md` has the measured biases.
+
+Nothing bounds d itself, so an action far from the anchor is still pulled back. Above e^20 the exponential of k3 goes on
+as its tangent: an action that the policy has lost costs a finite number, and the gradient keeps its direction.
 """
 
 from __future__ import annotations
@@ -40,13 +43,13 @@ class Penalty(Protocol):
 
 def kl(log_ratio: Tensor, estimator: Estimator) -> Tensor:
     """A per-action KL estimate from log π − log π_ref; its gradient is documented at the head of this module."""
-    d = log_ratio.clamp(-LIMIT, LIMIT)
+    d = log_ratio
     if estimator == "k1":
         return d
     if estimator == "k2":
         return d.square() / 2
     if estimator == "k3":
-        return (-d).exp() - 1 + d
+        return ratio(-d) * (1 + (-d - LIMIT).relu()) - 1 + d
     raise ObjectiveError(f"no KL estimator {estimator!r}: choose k1, k2 or k3")
 
 

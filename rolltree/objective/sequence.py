@@ -19,17 +19,21 @@ class Gspo:
     """−Σ_paths w·A·clip(s), s = exp(mean_t log π/π_old) (GSPO; Zheng et al. 2025, arXiv 2507.18071, eq. 5–7).
 
     `token_gradient` is GSPO-token (eq. 13): the value of s, but each action's own gradient, which is what advantages
-    that differ within a path ask for. With one advantage per path the two have the same gradient.
+    that differ within a path ask for. With one advantage per path the two have the same gradient. `product` leaves the
+    mean out, as TRL's RLOO does: s is the ratio of whole paths, and wants a window of tenths.
     """
 
     clip_low: float = 3e-4
     clip_high: float = 4e-4
     token_gradient: bool = False
+    product: bool = False
     level: Level = "path"
     skips_idle: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_window("gspo", self.clip_low, self.clip_high)
+        if self.product and self.token_gradient:
+            raise ObjectiveError("gspo: token_gradient=True spreads a mean over its actions; give product=False")
 
     @property
     def needs(self) -> frozenset[str]:
@@ -40,7 +44,7 @@ class Gspo:
         """Loss and the share of path entries clipped on either side."""
         paths = need_paths(batch, "gspo")
         delta = batch.logp - batch.old
-        log_s = on_paths(delta, None, paths, "sequence_mean")
+        log_s = on_paths(delta, None, paths, "sequence_sum" if self.product else "sequence_mean")
         if self.token_gradient:
             own = batch.logp[paths.index]
             log_s = log_s.detach() + own - own.detach()

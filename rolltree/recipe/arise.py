@@ -18,7 +18,7 @@ from rolltree.varying import Knob
 
 @dataclass(frozen=True, slots=True)
 class AriseRecipe:
-    """DAPO's groups beside a library: for 500 steps it fills, then groups are shown the skill that is likeliest there.
+    """DAPO's groups beside a library: for half a run it fills, then groups are shown the skill that is likeliest there.
 
     All rollouts of a group are shown the same skill, so its bonus doubles what every success of them earns, and an
     advantage that is divided by the deviation does not see it: what it moves are the utilities, by which the library
@@ -40,8 +40,8 @@ class AriseRecipe:
         task="countdown", counter=Counter("budget/arm/skilled"),
     )  # fmt: skip
     group: int = 8
-    use: Knob = "0, 1 at 500"
-    """Whether groups are shown skills: 0 in the first phase, 1 in the second."""
+    use: Knob = "0, 1 at 50%"
+    """Whether groups are shown skills: 0 in the first phase (500 steps in the paper), 1 in the second."""
     cache: int = 10
     """Skills that are chosen from."""
     reservoir: int = 100

@@ -21,9 +21,9 @@ class BroRl:
     A step takes mass from right answers only through what it did not sample, and of that a wide group leaves little (a
     property test). The rest is ProRLv2: the upper clip higher, prompts all right or all wrong replaced, advantages
     around the group's mean over the step's deviation, truncated weights of trainer over sampler, and a KL whose
-    reference is replaced now and then (its weight, its form and the steps are reconstructed; beyond step 300 write
-    `reset` on). Give few prompts a step, or its rollouts fit no budget. Its evidence is a bandit of 300 answers, 3 of
-    them right, with the recipe's filter and credit: two steps of 128 rollouts against 16 steps of 16.
+    reference is replaced now and then (its weight, its form and that it happens at each quarter of a run are
+    reconstructed). Give few prompts a step, or its rollouts fit no budget. Its evidence is a bandit of 300 answers, 3
+    of them right, with the recipe's filter and credit: two steps of 128 rollouts against 16 steps of 16.
     """
 
     card: ClassVar[Card] = Card(
@@ -42,7 +42,7 @@ class BroRl:
     kl: float = 1e-3
     high: float = 2.0
     """Largest ratio of trainer to sampler that multiplies an action's credit."""
-    reset: Knob = "0, 1 at 100, 2 at 200, 3 at 300"
+    reset: Knob = "0, 1 at 25%, 2 at 50%, 3 at 75%"
     """Where this number changes, the KL's reference becomes the policy of then."""
 
     @at_start

@@ -18,10 +18,11 @@ from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, 
 class ConciseR:
     """Stage 1 learns to be right on mixed groups; stage 2 pays for brevity where ALL rollouts of a prompt are right.
 
-    Groups that were solved and had no gradient are those that learn brevity, so hard prompts never pay for it.
-    The stages follow each other (how long the first is, is reconstructed); `stage=2` alone suits a policy that already
-    solves some prompts, as in the evidence. The form λ (1 − length / limit) is reconstructed. Centred, not divided by
-    the deviation: a difference of one token would become a unit advantage. Stage 1's entropy bonus is left out.
+    Groups that were solved and had no gradient are those that learn brevity, so hard prompts never pay for it. The
+    stages follow each other (that the first takes 60 % of a run is reconstructed); `stage=2` alone suits a policy that
+    already solves some prompts, as in the evidence. The form λ (1 − length / limit) is reconstructed. Centred, not
+    divided by the deviation: a difference of one token would become a unit advantage. Stage 1's entropy bonus is left
+    out.
     """
 
     card: ClassVar[Card] = Card(
@@ -33,7 +34,7 @@ class ConciseR:
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
-    stage: Literal[1, 2] | str = "1, 2 at 100"
+    stage: Literal[1, 2] | str = "1, 2 at 60%"
     """1 learns to be right, 2 pays for brevity where all rollouts of a prompt are right."""
     weight: float = 0.2
     """λ: reward of saying nothing at all where all are right."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
@@ -32,6 +32,8 @@ class M2po:
     group: int = 8
     threshold: float = 0.04
     """Largest mean squared log-ratio of the actions that are trained on."""
+    denominator: Literal["original", "surviving"] = "original"
+    """What the loss is averaged over: all actions, or those that are left, as AReaL does."""
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, what M2PO leaves of the ratios, token averaging."""
@@ -42,7 +44,8 @@ class M2po:
         return Parts(
             "m2po", Independent(self.group), load_credit("grpo"),
             load_objective(
-                "clipped", clip_low=1.0, clip_high=UNBOUNDED, correction=(SecondMoment(self.threshold), Bypass())
+                "clipped", clip_low=1.0, clip_high=UNBOUNDED,
+                correction=(SecondMoment(self.threshold, self.denominator), Bypass()),
             ),
             averaging="token",
         )  # fmt: skip

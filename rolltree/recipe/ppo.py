@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rolltree.credit.gae import CutValue
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
@@ -28,6 +29,9 @@ class Ppo:
     decay: float = 0.95
     """λ of the advantage: 1 trusts returns alone, 0 the critic alone."""
     whiten: bool = True
+    cut: CutValue = "zero"
+    """What comes behind a rollout that a limit of tokens or turns cut: "zero", the "critic"'s last value, or of that
+    what is negative ("pessimist")."""
     clip: float = 0.2
     kl: float = 0.0
 
@@ -35,7 +39,8 @@ class Ppo:
         """Independent rollouts, generalised advantages under the trainer's critic, clipped surrogate."""
         if self.group < 1:
             raise RecipeError(f"ppo: group={self.group} samples nothing; give at least 1")
+        credit = load_credit("gae", gamma=self.gamma, decay=self.decay, whiten=self.whiten, cut=self.cut)
         return Parts(
-            "ppo", Independent(self.group), load_credit("gae", gamma=self.gamma, decay=self.decay, whiten=self.whiten),
+            "ppo", Independent(self.group), credit,
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="token",
         )  # fmt: skip

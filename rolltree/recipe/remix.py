@@ -19,14 +19,14 @@ class Remix:
     """A share of every batch are rollouts of the last few steps, in a window around where the policy already is.
 
     Two passes over a batch, and a KL divided between the base and the policy one step back: λ of it falls by a tenth
-    every ten steps from step 50 on. At step 100 the base is replaced by the present policy, and fresh rollouts follow
-    alone, with one pass, the ordinary clip and the new base's KL (the paper switches at 50 or 100; at 50 its λ would
-    never fall). Whole groups are recalled, so their statistics hold; `rollout/recalled_groups` counts them.
-    `phase="mixed"` goes on as it began. A run of the evidence has some 50 steps, of which the mixed ones decode less,
-    so it takes the paper's other pair at its scale: half of the tokens mixed, half fresh. Where a step has several
-    updates, recalled groups are in the last ones. The paper keeps an entropy bonus, which is left out. The KL estimator
-    is k2 in the mixed phase and k3, as in GRPO, in the fresh one. The paper counts rollouts, not steps, and so does its
-    evidence.
+    every twentieth of a run from its first quarter on. At half of it the base is replaced by the present policy, and
+    fresh rollouts follow alone, with one pass, the ordinary clip and the new base's KL (in the paper λ falls every ten
+    steps from step 50 on, and it switches at 50 or 100; at 50 its λ would never fall). Whole groups are recalled, so
+    their statistics hold; `rollout/recalled_groups` counts them. `phase="mixed"` goes on as it began. A run of the
+    evidence has some 50 steps, of which the mixed ones decode less, so it takes the paper's other pair at its scale:
+    half of the tokens mixed, half fresh. Where a step has several updates, recalled groups are in the last ones. The
+    paper keeps an entropy bonus, which is left out. The KL estimator is k2 in the mixed phase and k3, as in GRPO, in
+    the fresh one. The paper counts rollouts, not steps, and so does its evidence.
     """
 
     card: ClassVar[Card] = Card(
@@ -50,9 +50,9 @@ class Remix:
     clip: float = 0.2
     beta: float = 0.01
     """Of both divergences together; the paper's value is not public."""
-    mixing: Knob = "1, 0.9 at 51, 0.8 at 61, 0.7 at 71, 0.6 at 81, 0.5 at 91"
+    mixing: Knob = "1, 0.9 at 25%, 0.8 at 30%, 0.7 at 35%, 0.6 at 40%, 0.5 at 45%"
     """λ: the base's share of the divergences."""
-    phase: str = "mixed, fresh at 100"
+    phase: str = "mixed, fresh at 50%"
     """What a step is: "mixed", or "fresh" from where the base is replaced on."""
 
     @at_start

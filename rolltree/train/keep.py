@@ -21,6 +21,7 @@ from rolltree.train.run import RunFolder, plain
 from rolltree.train.totals import RunTotals
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save
+from rolltree.varying import by_share
 
 PAST, UNDER_WAY = "past", "under-way"
 """Folders beside a checkpoint's state: trees that may be recalled, and rollouts that have not ended."""
@@ -120,6 +121,7 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
             f"the run was started with train.steps={steps[0]}, over which its learning rate falls, and cannot be "
             f"resumed with {steps[1]}; give lr_updates at the start of a run whose end is not known"
         )
+    _check_shares(before, now)
     for part in ("parts", "varying", "task", "train"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):
@@ -132,3 +134,18 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
                 )
         elif old != new:
             raise TrainError(f"the run was started with {part} {old} and cannot be resumed with {new}")
+
+
+def _check_shares(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse another end of a run in whose shares a schedule counts."""
+    optim: Mapping[str, Any] = now["train"]["optim"]
+    texts: dict[str, Any] = {**now["varying"], **{f"optim.{name}": value for name, value in optim.items()}}
+    shares = [(name, text) for name, text in texts.items() if isinstance(text, str) and by_share(text)]
+    for end in ("steps", "decoded", "seconds"):
+        old, new = (about.get("train", {}).get(end) for about in (before, now))
+        if shares and old != new:
+            name, text = shares[0]
+            raise TrainError(
+                f"the run was started with train.{end}={old}, of which {name}={text!r} takes shares, and cannot be "
+                f"resumed with {new}; start a run whose end is not known with a schedule in steps"
+            )

@@ -51,7 +51,7 @@ from rolltree.train.step import Learner
 from rolltree.train.totals import RunTotals, StepClock
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import Table, table
-from rolltree.varying import schedules
+from rolltree.varying import OVER, schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,22 @@ class Loop:
     def stage(self) -> None:
         """Let knobs that vary take their values for the step that comes."""
         if self.course is not None:
-            parts, executor = self.course.at(self.done, self.told), self.collector.executor
+            parts, executor = self.course.at(self.done, self.now), self.collector.executor
             parts = replace(parts, objective=corrected(parts.objective, executor.schedule.correction))
             self.recipe, self.control.control = parts, parts.control
             executor.stage(parts)
         if self._varying:
             for learner in (self.learner, *(p.learner for p in self.peers.values() if p.learner is not None)):
-                learner.optim = optim_at(self.config, self.recipe, self.done, self.told)
+                learner.optim = optim_at(self.config, self.recipe, self.done, self.now)
+
+    @property
+    def now(self) -> dict[str, float]:
+        """What knobs that vary are told: the last step's numbers, and how much of the run is over."""
+        c, spent = self.config, self.spent
+        shares = [self.done / c.steps]
+        shares += [] if c.decoded is None else [spent.decoded / c.decoded]
+        shares += [] if c.seconds is None else [spent.seconds / c.seconds]
+        return self.told | {OVER: min(max(shares), 1.0)}
 
     @property
     def limit(self) -> int:
@@ -185,7 +194,7 @@ class Loop:
             numbers |= self.engine.numbers
         if self._varying:
             self.told = followed(self._varying, numbers)
-        if self.course is not None and self.course.at(self.done, self.told).anchor != self.recipe.anchor:
+        if self.course is not None and self.course.at(self.done, self.now).anchor != self.recipe.anchor:
             self.learner.reanchor("reference")
         numbers = without_zeros(numbers)
         self.listen(RunEvent("trained", self.done, numbers, tuple(batch.trees)))

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rolltree.generate.signals import log_entropy
 from rolltree.tree.table import Table
 from rolltree.varying import Told, schedule
 
-FLOOR = 1e-8
-"""Smallest entropy that is told from none."""
 PIVOT = 0.8
 """Quantile of log-entropy between the actions taken for certain and for uncertain ones (HAPO, arXiv 2509.16591)."""
 
@@ -24,9 +23,9 @@ def followed(texts: Mapping[str, str], numbers: Told) -> dict[str, float]:
 def log_entropies(view: Table) -> dict[str, float]:
     """Where the log-entropies of a step's trained actions lie, as they were sampled; {} where none was recorded."""
     entropy = view.flat("entropy", np.nan)
-    entropy = entropy[view.loss_mask & np.isfinite(entropy)].astype(np.float64)
+    entropy = entropy[view.loss_mask & np.isfinite(entropy)]
     if not len(entropy):
         return {}
-    e = np.log(np.maximum(entropy, FLOOR))
+    e = log_entropy(entropy)
     return {"policy/log_entropy_pivot": float(np.quantile(e, PIVOT)), "policy/log_entropy_most": float(e.max()),
             "policy/log_entropy_least": float(e.min())}  # fmt: skip

@@ -47,7 +47,7 @@ from rolltree.train.run import RunFolder
 from rolltree.train.trackers import open_trackers
 from rolltree.tree import Tree
 from rolltree.tree.parquet import save_step
-from rolltree.varying import schedules
+from rolltree.varying import schedule, schedules
 
 LOST = 3
 """Steps in a row without a rollout that did not fail, after which a run ends; the first step of a run ends it alone."""
@@ -232,7 +232,7 @@ async def _recorded(
     try:
         log = job.folder.path / "log.txt"
         with Reporter(log, job.config, quiet=job.quiet) as reporter, WarningLog(metrics) as warnings:
-            for line in about_data(job.task, job.config):
+            for line in (*about_data(job.task, job.config), *about_schedules(job.course, job.config)):
                 reporter.say(line)
             loop.listen = _all(reporter, (FailureLog(metrics), warnings), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
@@ -308,6 +308,16 @@ def about_data(task: Task, config: TrainConfig) -> list[str]:
         used = min(held, config.eval_items)
         said.append(f"every evaluation asks {used} of {held} distinct held-out items, each {config.eval_samples} times")
     return said
+
+
+def about_schedules(course: Course, config: TrainConfig) -> list[str]:
+    """What is said before the first step of schedules that the run ends before."""
+    texts = course.texts | {f"optim.{name}": text for name, text in schedules(config.optim).items()}
+    return [
+        f"{name}={text!r} goes on behind the run's {config.steps} steps: what it says of later ones never happens; "
+        'give more steps, or shares of the run, as in "1, 2 at 50%"'
+        for name, text in texts.items() if (found := schedule(text)) is not None and found.lasts(config.steps)
+    ]  # fmt: skip
 
 
 def _check_held_out(job: _Job) -> None:

@@ -23,6 +23,9 @@ Birth = Literal["root", "resample", "forced", "boundary", "restart", "vine", "sp
 Status = Literal["open", "paused", "done", "pruned", "failed"]
 Finish = Literal["eos", "answer", "length", "stop", "tool", "abort", "budget", "depth", "repetition", "error"]
 
+CUT: tuple[Finish, ...] = ("length", "budget", "depth")
+"""Reasons for which a rollout ends where it might have gone on: a limit of tokens, of what may be spent, of turns."""
+
 ROLES: tuple[Role, ...] = get_args(Role)
 BIRTHS: tuple[Birth, ...] = get_args(Birth)
 STATUSES: tuple[Status, ...] = get_args(Status)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.node import Array, Node, join_actions
+from rolltree.tree.node import CUT, Array, Node, join_actions
 from rolltree.tree.shape import Bools, Floats, Ints, Shape, offsets
 from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.tree import Tree
@@ -46,6 +46,13 @@ class Table(Shape):
         ok = (self.nodes[i] for i in self.leaf)
         return np.fromiter(
             (n.status == "done" and not n.usage.startswith("dropped") and "reward" in n.scores for n in ok), np.bool_
+        )
+
+    @cached_property
+    def cut(self) -> Bools:
+        """Per leaf: finished by a limit, not by itself."""
+        return np.fromiter(
+            (n.status == "done" and n.finish in CUT for n in (self.nodes[i] for i in self.leaf)), np.bool_
         )
 
     def score(self, name: str) -> Floats:

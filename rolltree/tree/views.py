@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,17 @@ def path_view(tree: Tree, leaf: Node | int) -> Path:
         loss_mask=np.repeat([n.trainable for n in nodes], lengths) & _joined(nodes, "keep", total, True, np.bool_),
         path_ends=np.cumsum(lengths, dtype=np.int64),
     )
+
+
+def policy_turns(path: Sequence[Node]) -> list[list[Node]]:
+    """The policy's runs on a path: a list behind each word of the environment or prompt, empty where none followed."""
+    turns: list[list[Node]] = [[]]
+    for node in path:
+        if node.role in ("env", "prompt"):
+            turns.append([])
+        elif node.role == "policy":
+            turns[-1].append(node)
+    return turns
 
 
 def path_views(tree: Tree) -> list[Path]:

@@ -7,6 +7,7 @@ import pytest
 
 from rolltree.contract.forests import episodes, plans
 from rolltree.credit.advantage import CreditError
+from rolltree.credit.gae import GAE
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import load_credit
 from rolltree.credit.returns import granted, to_go
@@ -124,6 +125,69 @@ def test_gae_by_hand_and_its_limits():
     d = np.array([0.1, 0.6, 0.1, 0.6])
     half = load_credit("gae", decay=0.5)(tab).action[taught]
     np.testing.assert_allclose(half[0], d @ 0.5 ** np.arange(4))
+
+
+def test_gae_whitens_by_the_deviation_that_is_named():
+    tab = table([valued([0.1, 0.4], 1.0), valued([0.3], 0.0)])
+    plain = load_credit("gae", decay=0.5)(tab).action[tab.loss_mask]
+    for ddof in (0, 1):
+        told = load_credit("gae", decay=0.5, whiten=True, ddof=ddof)(tab).action[tab.loss_mask]
+        np.testing.assert_allclose(told, (plain - plain.mean()) / plain.std(ddof=ddof))
+    default = load_credit("gae", decay=0.5, whiten=True)(tab).action[tab.loss_mask]
+    assert default.std(ddof=1) == pytest.approx(1)
+
+
+def valued(values, reward, finish="eos"):
+    """A rollout of one run with a critic's values."""
+    tree = Tree("v", [0])
+    node = tree.extend(0, list(range(len(values))), scores={"reward": reward}, status="done", finish=finish)
+    node.notes["value"] = np.array(values)
+    return tree
+
+
+@pytest.mark.parametrize("finish", ["length", "budget", "depth"])
+@pytest.mark.parametrize(
+    ("cut", "last", "behind"),
+    [("zero", 0.4, 0.0), ("critic", 0.4, 0.4), ("pessimist", 0.4, 0.0),
+     ("zero", -0.4, 0.0), ("critic", -0.4, -0.4), ("pessimist", -0.4, -0.4)],
+)  # fmt: skip
+def test_what_follows_a_rollout_that_a_limit_cut(cut, last, behind, finish):
+    gamma, decay = 0.9, 0.5
+    d1, d0 = 0.25 + gamma * behind - last, gamma * last - 0.1
+    credit = load_credit("gae", gamma=gamma, decay=decay, cut=cut)
+    tab = table([valued([0.1, last], 0.25, finish)])
+    np.testing.assert_allclose(credit(tab).action[1:], [d0 + gamma * decay * d1, d1])
+    ended = table([valued([0.1, last], 0.25, "eos")])
+    np.testing.assert_allclose(credit(ended).action[1:], [d0 + gamma * decay * (0.25 - last), 0.25 - last])
+
+
+def test_a_cut_behind_an_environments_answer_takes_the_value_of_the_turn_before_it():
+    tree = Tree("v", [0])
+    turn = tree.extend(0, [1, 2])
+    turn.notes["value"] = np.array([0.1, 0.6])
+    tree.extend(turn, [9], role="env", status="done", finish="depth", scores={"reward": 0.0})
+    other = tree.extend(0, [1], status="done", finish="eos", scores={"reward": 1.0})
+    other.notes["value"] = np.array([0.2])
+    tab = table([tree])
+    np.testing.assert_allclose(load_credit("gae", decay=1.0, cut="critic")(tab).action[tab.loss_mask], [0.5, 0, 0.8])
+    np.testing.assert_allclose(load_credit("gae", decay=1.0)(tab).action[tab.loss_mask], [-0.1, -0.6, 0.8])
+
+
+def test_where_branches_share_what_stands_before_the_future_is_the_mean_of_cut_and_ended():
+    tree = Tree("v", [0])
+    stem = tree.extend(0, [1])
+    stem.notes["value"] = np.array([0.5])
+    for reward, finish, value in ((0.0, "length", 0.8), (1.0, "eos", 0.4)):
+        leaf = tree.extend(stem, [2], status="done", finish=finish, scores={"reward": reward})
+        leaf.notes["value"] = np.array([value])
+    tab = table([tree])
+    got = load_credit("gae", decay=1.0, cut="critic")(tab).action[tab.loss_mask]
+    np.testing.assert_allclose(got, [(0.8 + 1.0) / 2 - 0.5, 0.0, 0.6])
+
+
+def test_an_unknown_end_is_refused():
+    with pytest.raises(CreditError, match="cut='hope' is unknown; choose zero, critic, pessimist"):
+        GAE(cut="hope")(table([valued([0.1], 1.0)]))
 
 
 def test_gae_skips_masked_actions():

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -106,6 +106,14 @@ def test_the_budget_is_spent_and_hardly_more(tmp_path, model, axis):
 def test_a_budget_of_trained_tokens_is_given_up_when_nothing_is_learned_from(tmp_path, model):
     with pytest.raises(LabError, match="trained no token in 25 steps"):
         run(tmp_path, model, axis="trained", level=1, eval_every=25)
+
+
+@pytest.mark.parametrize("knobs", [(("group", "2, 4 at 50%"),), (("optim.lr", "1e-3->0 over 100%"),)])
+def test_shares_of_a_run_are_refused_where_it_has_no_end(model, knobs):
+    spec = Spec(Arm("grpo", "grpo", (*SMALL, *knobs)), 3, conditions(model, axis="trained"))
+    with pytest.raises(LabError, match="takes shares of a run, which no budget of trained tokens gives"):
+        TrainRunner(early).check(spec)
+    TrainRunner(early).check(replace(spec, conditions=conditions(model)))
 
 
 def test_a_run_stopped_midway_continues_to_the_same_trace(tmp_path, model):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.credit.advantage import Credit
 from rolltree.credit.branch_pruning import BestLeaf, PrunedBranches
+from rolltree.credit.depth import likely
 from rolltree.credit.fold import Folded, fold, leaf_weights
 from rolltree.credit.registry import load_credit
 from rolltree.engine.latent import LatentEngine
@@ -120,6 +121,21 @@ def test_two_branches_alone_get_the_sign_of_their_difference() -> None:
     first = told[view.start[1]]
     assert abs(first) == pytest.approx(0.5**0.5, rel=1e-4)
     assert load_credit("depthwise", clip=0.1)(view).action.max() <= 0.1  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.parametrize(("density", "dimensions"), [("mean", 64), ("sum", 1)])
+def test_likely_children_weigh_by_their_log_density_per_dimension(density: str, dimensions: int) -> None:
+    tree = Tree("t", [0])
+    logp, rewards = np.array([-80.0, -96.0]), np.array([0.0, 1.0])
+    for density_of, reward in zip(logp, rewards, strict=True):
+        tree.extend(
+            0, np.zeros((1, 4, 16), np.float32), status="done", scores={"reward": reward},
+            logp=np.array([density_of], np.float32),
+        )  # fmt: skip
+    weight = np.exp((logp - logp.max()) / dimensions)
+    found = likely(table([tree]), table([tree]).reward, density)  # pyright: ignore[reportArgumentType]
+    assert found[0] == pytest.approx(float(weight @ rewards / weight.sum()))
+    assert load_credit("depthwise", backup="likely").density == "mean"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_pruning_takes_from_the_gradient_alone() -> None:

@@ -13,6 +13,7 @@ from rolltree.objective.batch import Batch, ObjectiveError, Paths
 from rolltree.objective.correction import ImportanceWeight, Reject, SecondMoment
 from rolltree.objective.gradient import Reinforce
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.registry import load_recipe
 
 
 def two_paths() -> Batch:
@@ -108,6 +109,18 @@ def test_m2po_drops_the_largest_mismatches_until_the_second_moment_fits() -> Non
     assert metrics["second_moment"].item() == pytest.approx(0.4 * math.log(2) ** 2 / 0.8)
     assert SecondMoment(10.0)(batch)[0].gain.tolist() == batch.gain.tolist()
     assert SecondMoment(0.01)(batch)[1]["rejected"].item() == pytest.approx(0.6)
+
+
+def test_m2po_averages_over_what_is_left_where_asked_to() -> None:
+    batch = two_paths()
+    loss, _ = load_objective("reinforce", correction=SecondMoment(0.25, denominator="surviving"))(batch)
+    kept, left = torch.tensor([True, False, True, True]), 0.8
+    credit = (batch.gain + batch.loss)[kept] * float(batch.weight.sum()) / left
+    assert loss.item() == pytest.approx(-(credit * batch.logp[kept]).sum().item())
+    over_all, _ = load_objective("reinforce", correction=SecondMoment(0.25))(batch)
+    assert loss.item() == pytest.approx(over_all.item() / left)
+    recipe = load_recipe("m2po", denominator="surviving").build()
+    assert recipe.objective.corrections[0].denominator == "surviving"  # type: ignore[attr-defined]
 
 
 def test_truncated_is_removes_the_bias_of_the_sampling_distribution() -> None:

@@ -9,6 +9,7 @@ import torch
 
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.penalty import EntropyBonus, KlPenalty, kl
+from rolltree.objective.ratio import LIMIT
 from rolltree.objective.registry import load_objective
 
 
@@ -98,3 +99,27 @@ def test_a_vanished_action_costs_a_bounded_penalty() -> None:
     d = torch.tensor([-300.0, 300.0], dtype=torch.float64)
     for estimator in ("k1", "k2", "k3"):
         assert torch.isfinite(kl(d, estimator)).all()
+
+
+@pytest.mark.parametrize("nats", [-60.0, -25.0, -3.0, 3.0, 25.0, 60.0])
+@pytest.mark.parametrize(
+    ("estimator", "value", "slope"),
+    [
+        ("k1", lambda d: d, torch.ones_like),
+        ("k2", lambda d: d.square() / 2, lambda d: d),
+        ("k3", lambda d: (-d).exp() - 1 + d, lambda d: 1 - (-d).exp()),
+    ],
+    ids=["k1", "k2", "k3"],
+)
+def test_far_from_the_reference_the_penalty_still_pulls(nats, estimator, value, slope) -> None:
+    d = torch.tensor(nats, dtype=torch.float64, requires_grad=True)
+    estimate = kl(d, estimator)
+    (pull,) = torch.autograd.grad(estimate, d)
+    if estimator != "k3" or nats > -LIMIT:
+        torch.testing.assert_close(estimate, value(d))
+        torch.testing.assert_close(pull, slope(d.detach()))
+        return
+    # The exponential goes on as its tangent: bounded, and in the right direction.
+    steepest = torch.tensor(LIMIT, dtype=torch.float64).exp()
+    torch.testing.assert_close(pull, 1 - steepest)
+    torch.testing.assert_close(estimate, steepest * (1 - nats - LIMIT) - 1 + nats)

@@ -21,6 +21,7 @@ from rolltree.filter.skilled import SkillBonus
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
+from rolltree.varying import OVER
 from studies.prompts.skills import SkillWorld, told_apart
 from studies.prompts.world import run
 from tests.rollout.flying import fly, tabular
@@ -101,7 +102,7 @@ def test_while_the_library_fills_nobody_is_shown_a_skill() -> None:
     told = orders(Arise(use=False, sigma=0.1, gate=0.0), world)
     assert world.made
     assert not any(d.order.arm == "skilled" or d.order.given for d in told)
-    use = [compose(load_recipe("arise"), step).control.use for step in (0, 499, 500)]  # pyright: ignore
+    use = [compose(load_recipe("arise"), 0, {OVER: over}).control.use for over in (0.0, 0.49, 0.5)]  # pyright: ignore
     assert use == [False, False, True]
 
 

@@ -12,9 +12,11 @@ import torch
 import rolltree
 from rolltree.errors import RolltreeError
 from rolltree.recipe.compose import Course, Steered, compose
+from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.train.config import Optim, TrainConfig, TrainError
 from rolltree.train.loop import RunEvent
+from rolltree.varying import OVER
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 QUIET = {**KNOBS, "eval_every": 0}
@@ -120,13 +122,13 @@ def test_hapo_tempers_by_the_last_steps_entropies(tmp_path: Path) -> None:
 
 def test_remix_replaces_its_base_once_and_then_is_on_policy() -> None:
     course = Course(load_recipe("remix"))
-    at = {step: course.at(step, {}) for step in (0, 50, 51, 65, 99, 100, 500)}
-    mixing = {step: parts.objective.mixing for step, parts in at.items() if step < 100}  # type: ignore[attr-defined]
-    assert mixing == {0: 1, 50: 1, 51: 0.9, 65: 0.8, 99: 0.5}
+    at = {percent: course.at(percent, {OVER: percent / 100}) for percent in (0, 24, 25, 33, 49, 50, 99)}
+    mixing = {percent: parts.objective.mixing for percent, parts in at.items() if percent < 50}  # type: ignore[attr-defined]
+    assert mixing == {0: 1, 24: 1, 25: 0.9, 33: 0.8, 49: 0.5}
     assert [parts.recall is None for parts in at.values()] == [False] * 5 + [True] * 2
-    assert [dict(parts.optim) for parts in (at[99], at[100])] == [{"epochs": 2}, {}]
-    assert at[0].anchor == at[99].anchor != at[100].anchor == at[500].anchor
-    assert "previous" not in at[100].objective.needs
+    assert [dict(parts.optim) for parts in (at[49], at[50])] == [{"epochs": 2}, {}]
+    assert at[0].anchor == at[49].anchor != at[50].anchor == at[99].anchor
+    assert "previous" not in at[50].objective.needs
 
 
 def test_the_anchor_moves_where_its_name_changes(tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_the_papers_stages_and_ramps_are_the_defaults() -> None:
     assert shares == pytest.approx([0.25, 0.5, 0.75])
     latr = load_recipe("latr")
     assert [compose(latr, s).strategy.share for s in (0, 10, 25, 100, 300)] == [1, 0.75, 0.5, 0.25, 0]  # type: ignore[union-attr]
-    stages = [compose(load_recipe("conciser"), step) for step in (0, 100)]
+    stages = [compose(load_recipe("conciser"), 0, {OVER: over}) for over in (0.0, 0.7)]
     assert [bool(parts.filters) for parts in stages] == [True, False]
     assert [len(parts.shapers) for parts in stages] == [0, 1], "brevity is paid for in the second stage alone"
 
@@ -152,3 +154,52 @@ def test_the_papers_stages_and_ramps_are_the_defaults() -> None:
 def test_a_rate_that_varies_in_two_ways_is_refused() -> None:
     with pytest.raises(TrainError, match="give one of them"):
         TrainConfig(optim=Optim(lr="1e-4->0 over 10", lr_schedule="cosine", lr_updates=10))  # pyright: ignore[reportArgumentType]
+
+
+def default_run(name: str) -> list[Parts]:
+    """A recipe's parts at every step of a run of the default length."""
+    course, steps = Course(load_recipe(name)), TrainConfig().steps
+    return [course.at(step, {OVER: step / steps}) for step in range(steps)]
+
+
+def test_a_default_run_pays_for_brevity_and_replaces_references() -> None:
+    assert [len(parts.shapers) for parts in default_run("conciser")] == [0] * 60 + [1] * 40
+    assert len({parts.anchor for parts in default_run("brorl")}) == 4
+    assert [parts.recall is None for parts in default_run("remix")] == [False] * 50 + [True] * 50
+    assert [parts.control.use for parts in default_run("arise")] == [False] * 50 + [True] * 50  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("end", [{"steps": 5}, {"steps": 1000, "decoded": 2500}])
+def test_the_loop_goes_by_how_much_of_the_run_is_over(end: dict[str, int], tmp_path: Path) -> None:
+    done = run(load_recipe("grpo", group="2, 6 at 60%"), tmp_path / "run", **end)
+    lines = [line for line in done.metrics if line["kind"] == "train"]
+    spent = [0.0, *(line["budget/decoded_total"] for line in lines)]
+    over = [(spent[i] / 2500 if "decoded" in end else i / 5) for i in range(len(lines))]
+    assert [line["rollout/group_size"] for line in lines] == [6 if share >= 0.6 else 2 for share in over]
+    assert len({line["rollout/group_size"] for line in lines}) == 2
+
+
+def test_brorl_replaces_its_reference_in_a_short_run_too(tmp_path: Path) -> None:
+    recipe = load_recipe("brorl", group=4, rounds=1)
+    lines = [line for line in run(recipe, tmp_path / "run", steps=8).metrics if line["kind"] == "train"]
+    apart = [line["policy/kl_reference"] > 1e-9 for line in lines]
+    assert apart == [False, True, False, True, False, True, False, True]
+
+
+def test_a_run_whose_shares_count_is_resumed_to_the_same_end(tmp_path: Path) -> None:
+    recipe = load_recipe("grpo", group="2, 6 at 60%")
+    run(recipe, tmp_path / "run", steps=2)
+    with pytest.raises(TrainError, match=r"train.steps=2, of which group='2, 6 at 60%' takes shares"):
+        run(recipe, tmp_path / "run", steps=4, resume=True)
+    run(load_recipe("grpo"), tmp_path / "b", steps=2, lr="1e-3->0 over 100%")
+    with pytest.raises(TrainError, match=r"of which optim\.lr='1e-3->0 over 100%' takes shares"):
+        run(load_recipe("grpo"), tmp_path / "b", steps=4, lr="1e-3->0 over 100%", resume=True)
+
+
+def test_a_run_says_which_schedules_it_ends_before(tmp_path: Path) -> None:
+    run(load_recipe("grpo", group="4, 6 at 2", clip="0.2->0.1 over 2"), tmp_path / "a", steps=2)
+    said = (tmp_path / "a" / "log.txt").read_text()
+    assert "group='4, 6 at 2' goes on behind the run's 2 steps" in said
+    assert "clip" not in said, "a ramp that ends with the run is whole"
+    run(load_recipe("grpo", group="4, 6 at 50%"), tmp_path / "b", steps=2)
+    assert "goes on behind" not in (tmp_path / "b" / "log.txt").read_text()

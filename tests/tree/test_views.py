@@ -8,7 +8,15 @@ from hypothesis import given, settings
 
 from rolltree.tree import Tree
 from rolltree.tree.node import ROLES
-from rolltree.tree.views import effective_branches, leaf_counts, metrics, path_view, path_views, sharing_ratio
+from rolltree.tree.views import (
+    effective_branches,
+    leaf_counts,
+    metrics,
+    path_view,
+    path_views,
+    policy_turns,
+    sharing_ratio,
+)
 from tests.tree.forest_strategies import trees
 
 
@@ -93,3 +101,16 @@ def test_greedy_leaves_have_no_behaviour_log_prob():
     assert metrics(tree).without_sampling_logprob == 0.5
     assert metrics(Tree("bare", [1])).leaves == 0
     assert [ROLES[code] for code in path_view(tree, 2).role] == ["prompt", "env"]
+
+
+def test_turns_are_what_the_policy_wrote_between_two_words() -> None:
+    tree = Tree("t", [0])
+    first = tree.extend(0, [1])
+    more = tree.extend(first, [2])
+    hint = tree.extend(more, [3], role="hint")
+    also = tree.extend(hint, [4])
+    answer = tree.extend(also, [9], role="env")
+    again = tree.extend(answer, [0], role="prompt")
+    last = tree.extend(again, [5])
+    assert policy_turns(tree.path(last)) == [[], [first, more, also], [], [last]]
+    assert policy_turns(tree.path(answer))[-1] == []

@@ -11,6 +11,7 @@ import numpy as np
 
 from rolltree.errors import RolltreeError
 from rolltree.generate.judge.protocol import Entry, Opinion, Question
+from rolltree.generate.signals import mean_logp, step_logps
 from rolltree.tree import Node, Tree
 
 if TYPE_CHECKING:
@@ -103,13 +104,14 @@ class Confidence:
 
     def _of(self, entry: Entry) -> float:
         path = entry.tree.path(entry.node)
-        steps = [n.logp for n in path if n.role == "policy" and n.logp is not None and len(n)]
+        steps = step_logps(path)
         if not steps:
             return 0.0
+        if self.over == "step":
+            return float(np.exp(mean_logp(path)))
         if self.over == "path":
             return float(np.exp(np.concatenate(steps).mean()))
-        each = [float(np.exp(step.mean())) for step in steps]
-        return min(each) if self.over == "least" else each[-1]
+        return min(float(np.exp(step.mean())) for step in steps)
 
 
 Weigh = Literal["leaf", "fork", "posterior", "value"]

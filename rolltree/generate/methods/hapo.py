@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from rolltree.generate.hand import Hand
+from rolltree.generate.signals import log_entropy
 from rolltree.generate.turns import lacks_outcome, play
 from rolltree.tree import Tree
-
-FLOOR = 1e-8
-"""Smallest entropy that is told from none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,8 @@ class ByEntropy:
         x = np.asarray(logits, np.float64)
         logp = x - np.logaddexp.reduce(x)
         p = np.exp(logp)
-        entropy = -float((p * np.where(p > 0, logp, 0.0)).sum())
-        away = float(np.log(max(entropy, FLOOR))) - self.pivot
+        entropy = -(p * np.where(p > 0, logp, 0.0)).sum()
+        away = float(log_entropy(entropy)) - self.pivot
         h = away / (self.top if away > 0 else self.bottom)
         return logits / (1 + self.tau * min(max(h, -1.0), 1.0))
 

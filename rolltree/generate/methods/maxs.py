@@ -20,6 +20,7 @@ from rolltree.generate.decide import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.search.steps import finished
+from rolltree.generate.signals import mean_logp
 from rolltree.generate.turns import play, stretch
 from rolltree.tree import Node, Tree
 
@@ -101,7 +102,7 @@ class LookAheadSteps:
             goes_on = [end.status == "open" for end in ends]
             looked = await asyncio.gather(*(self._look(hand, end) for end in ends))
             rewards = self.rule.rewards(looked, before)
-            chances = self.rule.chances([np.exp(mean_logp(end)) for end in ends], rewards)
+            chances = self.rule.chances([np.exp(mean_logp(tree.path(end))) for end in ends], rewards)
             spread = float(rewards.var())
             draw = hand.rng.child("foresight", number, at).generator().random()
             chosen = min(int(np.searchsorted(np.cumsum(chances), draw, side="right")), len(ends) - 1)
@@ -131,7 +132,7 @@ class LookAheadSteps:
                 break
             here = grown[0]
             first = first or _below(hand.tree, end, here)
-            found.append(mean_logp(here))
+            found.append(mean_logp(hand.tree.path(here)))
         if first is not None:
             hand.prune(first, why="looked ahead")
         return found
@@ -140,11 +141,6 @@ class LookAheadSteps:
         if hand.interactive:
             return {}
         return {"max_tokens": self.step, "stop": (self.delimiter,) if self.delimiter else ()}
-
-
-def mean_logp(end: Node) -> float:
-    """Mean log-prob of the policy's tokens of a step."""
-    return float(end.logp.mean()) if end.logp is not None and len(end) else 0.0
 
 
 def _below(tree: Tree, above: Node, leaf: Node) -> Node | None:

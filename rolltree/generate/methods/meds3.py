@@ -6,7 +6,6 @@ at once; a wrong answer is shown to the policy, which writes another one (Reflec
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +21,7 @@ from rolltree.generate.search.loop import Moment, search, streams
 from rolltree.generate.search.moves import ComposedMove
 from rolltree.generate.search.select import UCT, Descend
 from rolltree.generate.search.steps import finished, merged
-from rolltree.generate.turns import play, stretch
+from rolltree.generate.turns import continued, play, stretch
 from rolltree.tree import Node, Tree
 from rolltree.tree.steps import STEP_VALUE, solved
 
@@ -118,10 +117,7 @@ class _Actions:
             value = float(solved(end)) if "reward" in end.scores else None
             closed = value is None or value > 0 or second or not self.knobs.reflect
             return Made(end, value, closed=closed, cost=len(end), notes={ENDED: True})
-        async with asyncio.TaskGroup() as group:
-            count = self.knobs.count(move.node.depth + 1)
-            tasks = [group.create_task(play(self.hand, end, birth="resample")) for _ in range(count)]
-        leaves = [leaf for t in tasks if (leaf := t.result()) is not end and "reward" in leaf.scores]
+        leaves = await continued(self.hand, end, self.knobs.count(move.node.depth + 1))
         value = float(np.mean([solved(leaf) for leaf in leaves])) if leaves else None
         if value is not None:
             end.scores["node_value"] = value

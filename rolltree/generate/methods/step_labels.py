@@ -16,7 +16,7 @@ import numpy as np
 
 from rolltree.generate.hand import Hand
 from rolltree.generate.search.steps import finished
-from rolltree.generate.turns import play
+from rolltree.generate.turns import continued, play
 from rolltree.tree import Node, Tree
 from rolltree.tree.steps import FIRST_ERROR, STEP_VALUE, solved
 
@@ -67,9 +67,7 @@ class StepLabels:
         """The share of right continuations; None where none was finished."""
         if STEP_VALUE in end.scores:
             return end.scores[STEP_VALUE]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(play(hand, end, birth="resample")) for _ in range(self.samples)]
-        ended = [t.result() for t in tasks if t.result() is not end and "reward" in t.result().scores]
+        ended = await continued(hand, end, self.samples)
         if not ended:
             return None
         here = len(hand.tree.prefix(end))

@@ -14,8 +14,8 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.methods.treepo_repetition import EndRepeating
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.rules import Rule
-from rolltree.generate.signals import asked, features
-from rolltree.tree import Node, Tree
+from rolltree.generate.signals import asked, features, mean_logp
+from rolltree.tree import Tree
 
 Split = Literal["even", "likely", "unlikely"]
 
@@ -78,12 +78,8 @@ class SegmentTree:
             share, rest = divmod(budget, live)
             return [share + (i == live - 1) * rest for i in range(live)]
         sign = 1.0 if self.split == "likely" else -1.0
-        score = np.array([sign * _mean_logp(n) for n in round.live]) / self.temperature
+        score = np.array([sign * mean_logp(hand.tree.path(n)) for n in round.live]) / self.temperature
         return _rounded(np.exp(score - score.max()), budget)
-
-
-def _mean_logp(node: Node) -> float:
-    return float(node.logp.mean()) if node.logp is not None and len(node) else 0.0
 
 
 def _rounded(weights: np.ndarray[tuple[int], np.dtype[np.float64]], total: int) -> list[int]:
