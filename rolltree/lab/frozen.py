@@ -29,6 +29,7 @@ from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
 from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest, Tree
+from rolltree.tree.atomic import new_file
 
 MANY = 10_000
 """Rollouts that no budget of tokens buys: the baselines end at theirs."""
@@ -86,9 +87,8 @@ class FrozenRunner:
         """Answer every item and say how many were right."""
         on, began = spec.conditions, time.monotonic()
         answers, moved = asyncio.run(self._answers(spec, tick))
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = sorted(answers, key=lambda a: a.index)
-        (folder / "answers.jsonl").write_text("".join(f"{json.dumps(asdict(a))}\n" for a in lines), encoding="utf-8")
+        with new_file(folder / "answers.jsonl", overwrite=True) as sink:
+            sink.writelines(f"{json.dumps(asdict(a))}\n" for a in sorted(answers, key=lambda a: a.index))
         numbers = report(answers, on.eval_items)
         if numbers["accuracy"] is None:
             raise LabError(f"{spec.arm.label!r}, seed {spec.seed}: {unjudged(answers, on.task)}")
