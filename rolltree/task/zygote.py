@@ -45,8 +45,8 @@ class Bounds:
     seconds: int = 5
     """Processor time: a text that takes more is at fault. A busy machine makes nobody's answer wrong."""
     wall: float = 20.0
-    """Wall clock, for what uses no processor time. It runs out for a text that sleeps and on a machine that is busy, and
-    does not say which: that is a crash, never a text's fault."""
+    """Wall clock, for what uses no processor time. It runs out for a text that sleeps and on a machine that is busy,
+    and does not say which: that is a crash, never a text's fault."""
     memory: int = 4 << 30
     """Bytes of address space."""
     said: int = 1 << 20
@@ -232,8 +232,8 @@ def _late(computed: float, bounds: Bounds) -> dict[str, Any]:
     if computed >= bounds.seconds:
         return {"fault": _too_much(bounds)}
     return {
-        "crashed": f"judging it was not over after {bounds.wall:g} s, of which it computed {computed:.1f} s: it sleeps, or "
-        "the machine is too busy to judge"
+        "crashed": f"judging it was not over after {bounds.wall:g} s, of which it computed {computed:.1f} s: it sleeps "
+        "or the machine is too busy to judge"
     }
 
 

@@ -39,7 +39,11 @@ def test_a_checkpoint_that_does_not_fit_is_an_error_of_the_system_and_leaves_the
     policy = tiny_policy()
 
     def save(step: int) -> None:
-        about: dict[str, Any] = {"model": policy.model, "tokenizer": policy.codec.tokenizer, "state": {"x": "y" * state}}
+        about: dict[str, Any] = {
+            "model": policy.model,
+            "tokenizer": policy.codec.tokenizer,
+            "state": {"x": "y" * state},
+        }
         save_checkpoint(tmp_path, step, keep=2, note="", **about)
 
     save(1)
