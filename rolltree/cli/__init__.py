@@ -76,11 +76,19 @@ def _say_overview() -> int:
 
 def answered(who: str, act: Callable[[], int]) -> int:
     """Run a command; bad input is one line on stderr and exit code 2, a signal that ends it is 128 and its number."""
-    with told_to_end() as came:
-        return _answered(who, act, came)
+    came: Sequence[signal.Signals] = ()
+    try:
+        with told_to_end() as came:
+            return _answered(who, act)
+    except KeyboardInterrupt:
+        by = came[0] if came else signal.SIGINT
+        said = "interrupted" if by == signal.SIGINT else f"ended by {by.name}"
+        with suppress(OSError):  # where the terminal is gone nobody reads it
+            print(f"{who}: {said}; what was finished is kept", file=sys.stderr)
+        return 128 + by
 
 
-def _answered(who: str, act: Callable[[], int], came: Sequence[signal.Signals]) -> int:
+def _answered(who: str, act: Callable[[], int]) -> int:
     try:
         return act()
     except BrokenPipeError:
@@ -89,12 +97,6 @@ def _answered(who: str, act: Callable[[], int], came: Sequence[signal.Signals]) 
     except Exception as error:
         print(f"{who}: {visible(_sentence(error))}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        by = came[0] if came else signal.SIGINT
-        said = "interrupted" if by == signal.SIGINT else f"ended by {by.name}"
-        with suppress(OSError):  # where the terminal is gone nobody reads it
-            print(f"{who}: {said}; what was finished is kept", file=sys.stderr)
-        return 128 + by
 
 
 def _keep_channels() -> None:
@@ -111,7 +113,7 @@ def _keep_channels() -> None:
 def _sentence(error: Exception) -> str:
     """What is said of bad input, and of a place the system refuses; other failures are defects and are raised again."""
     if isinstance(error, RolltreeError):
-        return str(error)
+        return " ".join(line.strip() for line in str(error).splitlines())  # what a library said may have many
     said = error if isinstance(error, OSError) and error.filename is not None else refused_write(error)
     if said is None:
         raise error

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from pydantic import ValidationError
+
 from rolltree.task.data.tools import Tool, ToolFailedError
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
@@ -183,9 +185,8 @@ class _Server:
 
     async def _heard(self, message: Any) -> None:
         """Note a line that is no message; whatever else a server tells by itself is of no use here."""
-        told: Any = message.errors()[:1] if isinstance(message, ValueError) and hasattr(message, "errors") else ()
-        for one in told:
-            self._printed = self._printed or shortened(str(one.get("input", "")).strip())
+        if isinstance(message, ValidationError):
+            self._printed = self._printed or shortened(str(message.errors()[0].get("input", "")).strip())
 
 
 def _innermost(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rolltree.ownfile import own_file
+from rolltree.ownfile import OwnFileError, own_file, raised
 from rolltree.task.items import TaskError
 
 
@@ -28,5 +28,7 @@ def imported(place: str, what: str) -> ModuleType:
     """A module by its name, or by its file where that ends in .py; `what` names who asks."""
     try:
         return own_file(Path(place)) if place.endswith(".py") else import_module(place)
-    except ImportError as error:
+    except OwnFileError as error:
         raise TaskError(f"{what} cannot be imported: {error}") from None
+    except Exception as error:  # the module may fail in any way
+        raise TaskError(f"{what} cannot be imported: {raised(error)}") from error

@@ -229,7 +229,7 @@ def test_what_a_server_says_instead_of_messages_stands_in_the_sentence(make, cap
 def test_a_server_that_leaves_says_its_last_words(make):
     pytest.importorskip("mcp")
     task = make(tools=(), mcp=SERVER)
-    with pytest.raises(ConnectionError, match='is gone.*its standard error ends with "out of credit"'):
+    with pytest.raises(ConnectionError, match=r'is gone.*its standard error ends with "out of credit"'):
         play(task, call("leave", '{"why": "out of credit"}'))
 
 
