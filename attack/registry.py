@@ -6,7 +6,20 @@ import importlib
 
 from attack.frame import Attack
 
-MODULES = ("engine", "kills", "models", "inputs", "returns", "runs", "escapes", "viewing", "gateway", "clusters")
+MODULES = (
+    "engine",
+    "kills",
+    "models",
+    "inputs",
+    "returns",
+    "runs",
+    "escapes",
+    "viewing",
+    "gateway",
+    "clusters",
+    "full",
+    "own",
+)
 
 
 def attacks() -> dict[str, Attack]:

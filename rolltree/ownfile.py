@@ -8,6 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from rolltree.errors import RolltreeError
 
@@ -45,9 +46,24 @@ def own_file(path: Path) -> ModuleType:
     return module
 
 
+def member(module: Any, name: str, where: object) -> Any:
+    """What a module of somebody's holds under a name; MISSING where it holds nothing of it."""
+    try:
+        return getattr(module, name, MISSING)
+    except Exception as error:  # a module may have a __getattr__ of its own
+        raise OwnFileError(f"{where} does not give {name!r}: {raised(error)}") from error
+
+
+MISSING = object()
+"""Nothing stands under a name."""
+
+
 def raised(error: BaseException, file: str = "") -> str:
     """An exception in one line, with its place: the last one in a file, or the last one of all."""
-    told = " ".join(str(error).split())
+    try:
+        told = " ".join(str(error).split())
+    except Exception:  # an exception of somebody's own class may fail to tell
+        told = ""
     if isinstance(error, ImportError | SyntaxError) and told:
         return told  # which says what is missing, or where it is no Python
     said = f"{type(error).__name__}: {told}" if told else type(error).__name__

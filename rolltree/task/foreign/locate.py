@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rolltree.ownfile import OwnFileError, own_file, raised
+from rolltree.ownfile import MISSING, OwnFileError, member, own_file, raised
 from rolltree.task.items import TaskError
 
 
@@ -18,9 +18,12 @@ def locate(address: str, what: str) -> Any:
         raise TaskError(f"{what} {address!r} must be written as package.module:Name or path/to/file.py:Name")
     found: Any = imported(place, f"{what} {address!r}")
     for part in name.split("."):
-        if not hasattr(found, part):
+        try:
+            found = member(found, part, place)
+        except OwnFileError as error:
+            raise TaskError(f"{what} {address!r}: {error}") from error
+        if found is MISSING:
             raise TaskError(f"{what} {address!r}: {place} has no {part!r}")
-        found = getattr(found, part)
     return found
 
 
