@@ -53,9 +53,9 @@ def own_files(rng: random.Random, place: Path) -> str:
     text = ODD + rng.choice(BODIES).format(kind=rng.choice(KINDS))
     (place / "own.py").write_text(text)
     (place / "items.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "1+2=", "answer": "3"}\n')
-    words = rng.choice(USES).split()
+    words: list[str] = [*rng.choice(USES).split()]
     if words[0] == "train":
-        words += SMALL.split()
+        words = [*words, *SMALL.split()]
     try:
         return answered(words, place)
     except BrokenPromiseError as broken:
