@@ -18,7 +18,7 @@ from rolltree.task.sandbox.run import run_python
 from rolltree.task.zygote import Bounds
 
 SECRET = "the-secret-of-the-host"
-SMALL = Bounds(seconds=1, wall=2.0, memory=1 << 30, said=1 << 16)
+SMALL = Bounds(seconds=1, wall=15.0, memory=1 << 30, said=1 << 16)
 BOX = Box(seconds=2.0, cpu_seconds=1, memory=128 << 20, disk=1 << 20, output=2000)
 _bench = Bench("tests.task.evaluator", SMALL)
 

@@ -62,7 +62,7 @@ def _hints(make: Callable[..., Any]) -> dict[str, Any]:
         if isclass(make):
             return get_type_hints(make) if is_dataclass(make) else get_type_hints(make.__init__)
         return get_type_hints(make)
-    except (NameError, TypeError):  # names that exist for type checkers alone
+    except Exception:  # names that exist for type checkers alone, and whatever else an annotation does
         return {}
 
 

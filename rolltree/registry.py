@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from rolltree.errors import RolltreeError, unknown, unknown_knob
-from rolltree.ownfile import own_file
+from rolltree.ownfile import MISSING, member, own_file, raised
 
 T = TypeVar("T")
 Part = Callable[[Any], tuple[str, T] | None]
@@ -75,9 +75,9 @@ class Registry(Generic[T]):
         known = parts_in(module, self._part)
         if inner in known:
             return known[inner]
-        if not hasattr(module, inner):
+        if (value := member(module, inner, path)) is MISSING:
             raise unknown(f"{self.kind} of {path}", inner, known)
-        return self._taken(getattr(module, inner), inner, name)
+        return self._taken(value, inner, name)
 
     def _from_package(self, point: EntryPoint) -> T:
         owner = point.dist.name if point.dist is not None else point.value
@@ -88,9 +88,9 @@ class Registry(Generic[T]):
             )
         try:
             value = point.load()
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # somebody's module may fail in any way
             raise RolltreeError(
-                f"the {self.kind} {point.name!r} of the package {owner} cannot be loaded ({error}); mend or "
+                f"the {self.kind} {point.name!r} of the package {owner} cannot be loaded ({raised(error)}); mend or "
                 "uninstall it"
             ) from error
         FOREIGN.add(point.module.partition(".")[0])

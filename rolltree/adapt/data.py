@@ -21,6 +21,7 @@ from rolltree.task.foreign import messages
 from rolltree.task.foreign.messages import Render
 from rolltree.task.items import TaskError, check_item, digest
 from rolltree.task.protocol import Item, Split, Task
+from rolltree.tree.atomic import new_path
 
 TRIES = 1000
 """Draws without a new prompt after which a task counts as exhausted."""
@@ -91,9 +92,8 @@ def write_verl(items: Iterable[Item], path: str | Path, source: str, *, ability:
     if not rows:
         raise AdaptError(f"there are no items to write to {path}; give at least one")
     whole = Path(path)
-    partial = whole.with_name(f".{whole.name}.partial")
-    pq.write_table(pa.Table.from_pylist(rows), partial)
-    partial.replace(whole)
+    with new_path(whole, overwrite=True) as partial:
+        pq.write_table(pa.Table.from_pylist(rows), partial)
     return whole
 
 

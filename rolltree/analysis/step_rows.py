@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from rolltree.analysis.compress import blocks, compressed
 from rolltree.errors import RolltreeError
 from rolltree.tree import Node, Tree
-from rolltree.tree.atomic import new_file
+from rolltree.tree.atomic import new_file, new_path
 from rolltree.tree.steps import FIRST_ERROR, STEP_VALUE, THOUGHT, solved, steps_of, value_of
 
 Decode = Callable[[Sequence[int]], str]
@@ -176,8 +176,8 @@ def write_rows(rows: Iterable[Row], path: Path, *, overwrite: bool = False) -> i
     if path.exists() and not overwrite:
         raise StepRowsError(f"{path} exists and is kept as it is; give another --out, or --overwrite")
     if path.suffix == ".parquet":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(found), path)
+        with new_path(path, overwrite=overwrite) as partial:
+            pq.write_table(pa.Table.from_pylist(found), partial)
     elif path.suffix == ".jsonl":
         with new_file(path, overwrite=overwrite) as sink:
             sink.writelines(f"{json.dumps(row)}\n" for row in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import signal
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rolltree.cli.signals import told_to_end
-from rolltree.errors import RolltreeError, unknown
+from rolltree.errors import FULL, RolltreeError, refused_write, unknown
 from rolltree.visible import visible
 
 VERBS: dict[str, str] = {
@@ -77,25 +76,27 @@ def _say_overview() -> int:
 
 def answered(who: str, act: Callable[[], int]) -> int:
     """Run a command; bad input is one line on stderr and exit code 2, a signal that ends it is 128 and its number."""
-    with told_to_end() as came:
-        return _answered(who, act, came)
-
-
-def _answered(who: str, act: Callable[[], int], came: Sequence[signal.Signals]) -> int:
+    came: Sequence[signal.Signals] = ()
     try:
-        return act()
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
-    except (RolltreeError, OSError) as error:
-        print(f"{who}: {visible(_sentence(error))}", file=sys.stderr)
-        return 2
+        with told_to_end() as came:
+            return _answered(who, act)
     except KeyboardInterrupt:
         by = came[0] if came else signal.SIGINT
         said = "interrupted" if by == signal.SIGINT else f"ended by {by.name}"
         with suppress(OSError):  # where the terminal is gone nobody reads it
             print(f"{who}: {said}; what was finished is kept", file=sys.stderr)
         return 128 + by
+
+
+def _answered(who: str, act: Callable[[], int]) -> int:
+    try:
+        return act()
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        print(f"{who}: {visible(_sentence(error))}", file=sys.stderr)
+        return 2
 
 
 def _keep_channels() -> None:
@@ -109,18 +110,16 @@ def _keep_channels() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the program runs
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""What a write says of a place that takes no more, or is no more there; it names no file."""
-
-
-def _sentence(error: RolltreeError | OSError) -> str:
+def _sentence(error: Exception) -> str:
     """What is said of bad input, and of a place the system refuses; other failures are defects and are raised again."""
     if isinstance(error, RolltreeError):
-        return str(error)
-    if error.filename is None and error.errno not in _FULL:
+        return " ".join(line.strip() for line in str(error).splitlines())  # what a library said may have many
+    said = error if isinstance(error, OSError) and error.filename is not None else refused_write(error)
+    if said is None:
         raise error
-    where = "" if error.filename is None else f"{error.filename}: "
-    return f"{where}{error.strerror}; give another place or mend this one"
+    where = "" if said.filename is None else f"{said.filename}: "
+    way = "make room there or give another place" if said.errno in FULL else "give another place or mend this one"
+    return f"{where}{said.strerror}; {way}"
 
 
 def overview() -> str:

@@ -14,7 +14,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import tyro
 
 from rolltree.amounts import TOKENS
+from rolltree.errors import RolltreeError
 from rolltree.knob_help import COMMON, sentences
+from rolltree.ownfile import raised
 
 _WORDS: dict[Any, str] = {bool: "", int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH", Any: "VALUE"}
 _LONGEST, _GAP = 24, 2
@@ -60,7 +62,7 @@ def sections(
 
     With `prefixes` the options of a nested dataclass are prefixed with its name, unless it is marked otherwise.
     """
-    kinds = get_type_hints(shape, include_extras=True)
+    kinds = _kinds(shape)
     told = sentences(shape)
     own: list[Option] = []
     inner: list[Section] = []
@@ -81,10 +83,20 @@ def sections(
     yield from inner
 
 
+def _kinds(shape: type[Any]) -> dict[str, Any]:
+    """The annotations of a dataclass, which may be somebody's own."""
+    try:
+        return get_type_hints(shape, include_extras=True)
+    except Exception as error:
+        raise RolltreeError(
+            f"the annotations of {shape.__name__} cannot be read: {raised(error)}; mend the types of its fields"
+        ) from error
+
+
 def switched(shape: type[Any], prefix: str = "", *, prefixes: bool = False) -> list[str]:
     """Options of switches that are on by default."""
     out: list[str] = []
-    kinds = get_type_hints(shape, include_extras=True)
+    kinds = _kinds(shape)
     for field in fields(shape):
         kind, marks = _bare(kinds[field.name])
         if is_dataclass(kind) and isinstance(kind, type):

@@ -15,8 +15,9 @@ from types import FrameType
 def told_to_end() -> Generator[list[signal.Signals]]:
     """Which signals came, in their order. A second one ends the program at once, as the system would.
 
-    What somebody chose before stays, such as nohup's choice to ignore SIGHUP. Ranks beside the first are torchrun's to
-    end: they wait inside a library, where no handler runs.
+    What somebody chose before stays, such as nohup's choice to ignore SIGHUP. A program that is not ready to hear
+    Ctrl-C (`rolltree.__main__`) hears it for as long as this lasts, and ends at once by it before and afterwards. Ranks
+    beside the first are torchrun's to end: they wait inside a library, where no handler runs.
     """
     came: list[signal.Signals] = []
 
@@ -33,9 +34,14 @@ def told_to_end() -> Generator[list[signal.Signals]]:
     mine = [] if apart else [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
     for each in mine:
         signal.signal(each, hear)
+    deaf = not apart and signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    if deaf:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield came
     finally:
+        if deaf:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         for each in mine:
             if signal.getsignal(each) is hear:
                 signal.signal(each, signal.SIG_DFL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from rolltree.cluster.errors import ClusterError, LostError
 from rolltree.cluster.wire import Order
 
 INSTALL = "pip install 'rolltree[cluster]'"
+REACHING = 10.0
+"""Seconds in which a head node must take a connection."""
 _STORE = 256 << 20
 """Bytes of shared memory of a cluster started here; weights pass through it, and Ray spills what does not fit."""
 
@@ -55,6 +58,7 @@ def joined(where: Where) -> Generator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    _reach(where.address)
     try:
         if where.address:
             ray.init(address=where.address, log_to_driver=False, logging_level="warning")
@@ -70,6 +74,23 @@ def joined(where: Where) -> Generator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Refuse an address where nobody listens: Ray would try it for a minute."""
+    place = address.removeprefix("ray://")
+    host, _, port = place.rpartition(":")
+    if not host:
+        return
+    if not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise ClusterError(f"--cluster {address!r} names no port; give the HOST:PORT of its head node")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACHING).close()
+    except OSError as error:
+        why = "it does not answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        raise ClusterError(
+            f"the cluster at {address} cannot be joined: {why}; give the HOST:PORT of a head node that runs"
+        ) from error
 
 
 class RayTransport:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
-from rolltree.doctor.fix import part
+from rolltree.doctor.fix import agent, option, serving
 from rolltree.doctor.run import MOST_PLACES, CheckedRun, places
 from rolltree.doctor.series import NotChecked
 from rolltree.metrics.rollouts import Rollouts
@@ -23,7 +23,7 @@ DRIFT = "the template writes earlier turns in another way"
     "thrown_answers",
     "Agents ask again, take another answer or hang up: much of what is sampled for them is never trained.",
     reads=("forests",),
-    fixes=(part("rolltree.gateway.gateway:GatewayBounds.call_seconds", "more time before a call is stopped"),),
+    fixes=(serving("call_seconds", "more time before a call is stopped"),),
     knobs={"most": "share of the sampled tokens that nothing was built on", "worse": "the same, for critical"},
     live=False,
 )  # fmt: skip
@@ -44,7 +44,7 @@ def thrown_answers(run: CheckedRun, *, most: float = 0.2, worse: float = 0.5) ->
     "endless_agents",
     "Agents neither ask nor end, and are stopped by their time limits.",
     reads=("forests",),
-    fixes=(part("rolltree.gateway.agents.limits:AgentLimits.total_seconds", "ends those that go on and on earlier"),),
+    fixes=(agent("total_seconds", "ends those that go on and on earlier"),),
     knobs={"most": "share of the rollouts that ended so", "worse": "the same, for critical"},
     live=False,
 )  # fmt: skip
@@ -65,7 +65,7 @@ def endless_agents(run: CheckedRun, *, most: float = 0.05, worse: float = 0.3) -
     "template_drift",
     "The chat template writes earlier turns in another way than they were sampled, so calls leave their contexts.",
     reads=("forests",),
-    fixes=(part("rolltree.task.data.flags:DataFlags.chat", "another template, or none"),),
+    fixes=(option("chat", "another template, or none"),),
     knobs={"most": "share of the calls", "worse": "the same, for critical"},
     live=False,
 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
-from rolltree.doctor.fix import knob, part, recipe
+from rolltree.doctor.fix import knob, recipe
 from rolltree.doctor.level import WINDOW
 from rolltree.doctor.levels import DIFFER
 from rolltree.doctor.run import MOST_PLACES, CheckedRun, places
@@ -82,8 +82,7 @@ def _grams(r: Rollouts, row: int, gram: int) -> set[bytes]:
     "prefix_overweight",
     "Tokens shared by many leaves get most of the update: the trees' stems are trained, their ends hardly.",
     reads=("policy/prefix_pull", "policy/prefix_tokens"),
-    fixes=(part("rolltree.recipe.recipe:Parts.multiplicity", "once or sqrt instead of per_leaf"),
-            recipe("treeps_rag", "counts a shared token once"),
+    fixes=(recipe("treeps_rag", "counts a shared token once"),
             knob("treepo.segment", "shorter stems")),
     knobs={"most": "share of the net pull |gain + loss| on shared tokens", "worse": "the same, for critical",
            "times": "how many times their share of the tokens that must be, too", "window": WINDOW},

@@ -50,8 +50,11 @@ class Detector:
             seen = list(self.look(run, **thresholds))
         except NotChecked as lacking:
             return lacking
-        fix = "; ".join(offered(self.fixes, run.settings))
-        return [Finding(s.step, self.name, s.severity, s.message, dict(s.numbers), s.nodes, fix, s.until) for s in seen]
+        out: list[Finding] = []
+        for s in seen:
+            fix = "; ".join(offered(s.fixes or self.fixes, run.settings))
+            out.append(Finding(s.step, self.name, s.severity, s.message, dict(s.numbers), s.nodes, fix, s.until))
+        return out
 
 
 def detector(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast, get_args
 
+from rolltree.doctor.fix import Fix
+
 Severity = Literal["note", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """note: it was so and is over; warning: beyond the threshold; critical: beyond the second one."""
@@ -65,3 +67,5 @@ class Symptom:
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
     nodes: tuple[Place, ...] = ()
     until: int | None = None
+    fixes: tuple[Fix, ...] = ()
+    """What addresses this one better than the detector's own; none = those."""

@@ -1,4 +1,5 @@
-"""What addresses a finding: names of recipes, knobs and corrections, each of which exists (a test asks)."""
+"""What addresses a finding: recipes, knobs, corrections and options of commands, each of which exists (a test asks),
+and what is to be done in code of one's own. Never a name that only Python knows."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-Kind = Literal["recipe", "knob", "run", "correction", "part"]
+Kind = Literal["recipe", "knob", "run", "serve", "agent", "correction", "work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,15 @@ class Fix:
     does: str
 
     def __str__(self) -> str:
-        name = self.name.replace("_", "-") if self.kind == "run" else self.name
+        if self.kind == "work":
+            return self.does
+        name = self.name.replace("_", "-") if self.kind in ("run", "serve") else self.name
         return f"{_SHOWN[self.kind].format(name)} ({self.does})"
 
 
 _SHOWN = {
-    "recipe": "recipe {}", "knob": "knob {}", "run": "--{}", "correction": "correction {}", "part": "{}",
+    "recipe": "recipe {}", "knob": "knob {}", "run": "--{}", "serve": "serve --{}", "agent": '--agent "COMMAND?{}=…"',
+    "correction": "correction {}",
 }  # fmt: skip
 
 
@@ -47,9 +51,19 @@ def correction(name: str, does: str) -> Fix:
     return Fix("correction", name, does)
 
 
-def part(name: str, does: str) -> Fix:
-    """A field of a class that compositions are made of, as "module:Class.field"."""
-    return Fix("part", name, does)
+def serving(name: str, does: str) -> Fix:
+    """An option of `rolltree serve`."""
+    return Fix("serve", name, does)
+
+
+def agent(name: str, does: str) -> Fix:
+    """A knob behind the command of an agent."""
+    return Fix("agent", name, does)
+
+
+def work(does: str) -> Fix:
+    """What is to be done in code of one's own: a task, a reward, an environment."""
+    return Fix("work", "", does)
 
 
 def offered(fixes: Iterable[Fix], settings: Mapping[str, Any]) -> list[str]:

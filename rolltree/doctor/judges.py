@@ -8,7 +8,7 @@ import numpy as np
 
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
-from rolltree.doctor.fix import knob, part, recipe
+from rolltree.doctor.fix import knob, option, recipe, work
 from rolltree.doctor.run import MOST_PLACES, CheckedRun, places
 from rolltree.doctor.series import NotChecked
 from rolltree.metrics.rollouts import Rollouts
@@ -18,8 +18,8 @@ SURE = 4.0
 """A correlation must be so many standard errors from zero, too."""
 RECENT = 5
 """Saved steps that are looked at together."""
-GATE = part("rolltree.filter.rewards:RewardPart.gate", "the judge counts only where an exact check does")
-WEIGHT = part("rolltree.filter.rewards:RewardPart.weight", "less for the judge")
+GATE = work("let the judge count only where an exact check of your reward does")
+WEIGHT = option("reward", "a smaller weight for the judge, as in file.py:judge:0.2")
 Pairs = Callable[[Rollouts], tuple[Floats, Floats, Ints, Bools]]
 
 

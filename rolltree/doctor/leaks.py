@@ -10,7 +10,7 @@ import numpy as np
 
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
-from rolltree.doctor.fix import part
+from rolltree.doctor.fix import work
 from rolltree.doctor.run import MOST_PLACES, CheckedRun, places
 from rolltree.doctor.series import NotChecked
 from rolltree.metrics.rollouts import Rollouts
@@ -22,8 +22,8 @@ from rolltree.tree.node import Array
     "leaked_answers",
     "The answer stands in the prompt, or a tool gives it away whatever it is asked: it is copied, not found.",
     reads=("forests",),
-    fixes=(part("rolltree.task.protocol:Item.prompt", "a question without its answer"),
-           part("rolltree.task.protocol:Reply.text", "a tool that does not know the answer")),
+    fixes=(work("take the answer out of the prompts of your data"),
+           work("give the task a tool that does not know the answer")),
     knobs={"most": "share of the prompts with their own answer in them, beyond those with another prompt's answer",
            "worse": "the same, for critical",
            "replies": "share of a prompt's distinct first calls that are replied to with the answer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rolltree.doctor.detector import Detector
-from rolltree.doctor.fix import correction, knob, option, part, recipe
+from rolltree.doctor.fix import correction, knob, option, recipe, work
 from rolltree.doctor.level import Level, level
 from rolltree.doctor.run import leaves, roots
 from rolltree.metrics.policy import grafted, log_weights
@@ -30,7 +30,7 @@ FORGET = correction("m2po", "masks what is farthest off until the second moment 
 SLOWER = option("lr", "versions lie closer together")
 SHORTER = option("max_tokens", "a lower limit")
 NOISE = (knob("grpo.group", "larger groups average the noise"),
-         part("rolltree.filter.rewards:RewardPart.gate", "a structural check before the noisy one"))  # fmt: skip
+         work("let your reward count only where a structural check passes"))  # fmt: skip
 DIFFER = (recipe("latr", "forks where two tokens are likely and drops forks that re-converge"), WARMER,
           knob("dapo.clip_high", "keeps unlikely tokens alive"))  # fmt: skip
 
@@ -143,7 +143,6 @@ LEVELS: tuple[Detector, ...] = (
               show=lambda r, _: roots(r, wrong_majorities(r))),
         limit="share of voted prompts",
         fixes=(knob("ettrl.weigh", '"fork": a wrong stem does not outvote independent ones'),
-               part("rolltree.filter.vote:MajorityVote.least", "no label without a clear majority"),
                knob("ettrl.stems", "more independent voters"), recipe("grpo", "labels of the verifier")),
         why="Where most votes are wrong, training makes the error certain.", also=("reward/vote_share",),
     ),
@@ -164,7 +163,7 @@ LEVELS: tuple[Detector, ...] = (
               show=lambda r, _: roots(r, starved(r))),
         limit="share of the prompts",
         fixes=(option("max_tokens", "rollouts that fit the budget"), option("prompts", "fewer prompts share a budget"),
-               part("rolltree.control.ledger:Limits.decoded", "a larger budget for the step")),
+               knob("grpo.group", "smaller groups share it, too")),
         why="What ends first is short: stopping by count or budget starves the slow prompts.",
         also=("rollout/unfinished",),
     ),
@@ -178,12 +177,12 @@ LEVELS: tuple[Detector, ...] = (
         why="Environment nodes whose notes say `failed`.", also=("rollout/tool_calls",),
     ),
     level(
-        "retries", "Calls to the verifier, the environment or the engine succeed only when tried again.",
+        "retries", "Calls to the verifier, the environment or the engine fail and are tried again, in vain or not.",
         Level("rollout/retries", 0.1, 0.5, "{value:.2f} calls per rollout were tried again (limit {limit:g})"),
         limit="retries per leaf",
-        fixes=(part("rolltree.generate.patience:Patience.wait", "a pause before trying again"),
-               part("rolltree.generate.patience:Patience.verify_seconds", "more time for the verifier")),
-        why="What will crash next.",
+        fixes=(work("read why in the events of a tree (rolltree view), mend that, then go on with --resume"),
+               option("cluster_workers", "more processes for verifiers, where these are too slow")),
+        why="What crashes, or will crash next.",
     ),
     level(
         "noisy_verifier",

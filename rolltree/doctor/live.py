@@ -22,6 +22,7 @@ from rolltree.metrics import old_names
 from rolltree.metrics.log import forget_after, read_lines, read_metrics
 from rolltree.rollout.failures import KIND, failures
 from rolltree.train.loop import RunEvent
+from rolltree.tree.atomic import naming
 
 FILE = "findings.jsonl"
 
@@ -109,7 +110,8 @@ def changes(standing: Mapping[str, Finding], report: Report, step: int) -> list[
 
 def write_findings(folder: Path, found: Iterable[Finding]) -> None:
     """Add lines to a run's findings."""
-    with (folder / FILE).open("a", encoding="utf-8") as sink:
+    path = folder / FILE
+    with naming(path), path.open("a", encoding="utf-8") as sink:
         sink.writelines(json.dumps(finding.as_json()) + "\n" for finding in found)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
-from rolltree.doctor.fix import knob, option, part
+from rolltree.doctor.fix import knob, option, work
 from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked, Series, risen, together
 
@@ -23,7 +23,7 @@ STERR = 3.0
     "Reward in training rises while accuracy on held-out items falls: the reward is being gamed, or memorised.",
     reads=("eval/pass@1", "reward/shaped"),
     fixes=(*RESTRAIN, option("eval_items", "narrower intervals"),
-            part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does")),
+            work("let parts of your reward count only where an independent one does")),
     knobs={"rise": "rise of the training reward meanwhile", "window": "steps over which the reward is averaged"},
 )  # fmt: skip
 def held_out_falls(run: CheckedRun, *, rise: float = 0.02, window: int = 10) -> Iterator[Symptom]:
@@ -63,8 +63,8 @@ def _near(s: Series, step: int, window: int) -> float:
     "proxy_reward",
     "What credit sees rises while the verifier's outcome, or a part of it, falls.",
     reads=("reward/shaped", "reward/mean", "reward/solved", "reward/part/<part>"),
-    fixes=(part("rolltree.filter.rewards:RewardPart.gate", "parts that count only where an independent one does"),
-            part("rolltree.filter.rewards:RewardPart.weight", "less for the part that is gamed"), *RESTRAIN),
+    fixes=(work("let parts of your reward count only where an independent one does"),
+            option("reward", "a smaller weight for the part that is gamed, as in file.py:part:0.1"), *RESTRAIN),
     knobs={"rise": "rise of what credit sees", "fall": "fall of the outcome or of a part", "window": WINDOW},
 )  # fmt: skip
 def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, window: int = 10) -> Iterator[Symptom]:
@@ -94,8 +94,8 @@ def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, win
     "form_over_substance",
     "A part of the reward rises and lifts it, while no more answers are right: form is being learnt, not the task.",
     reads=("reward/part/<part>", "reward/shaped", "reward/solved"),
-    fixes=(part("rolltree.filter.rewards:RewardPart.gate", "form counts only where the answer does"),
-            part("rolltree.filter.rewards:RewardPart.weight", "less for form"), option("level", "an easier task")),
+    fixes=(work("let form count only where the answer does, in your reward"),
+            option("reward", "a smaller weight for form, as in file.py:form:0.1"), option("level", "an easier task")),
     knobs={"rise": "rise of the part", "lift": "rise of the whole reward", "flat": "most that the share of right "
            "answers may have risen", "window": WINDOW},
 )  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Symptom
-from rolltree.doctor.fix import part
+from rolltree.doctor.fix import Fix, option, work
 from rolltree.doctor.level import WINDOW
 from rolltree.doctor.run import CheckedRun, leaves
 from rolltree.doctor.series import NotChecked
@@ -16,14 +17,16 @@ from rolltree.metrics.usage import BREAKERS
 from rolltree.rollout.failures import KIND
 from rolltree.visible import shortened
 
+MEND = work("mend what the message names, then go on with --resume")
+_PLACE = re.compile(r"\((?P<file>[^()\s]+\.py)(?: line |:)(?P<line>\d+)(?: in [^()]*)?\)")
+"""File and line in what is said of a failure, as a reward and as a verifier say them."""
+
 
 @detector(
     "crashes",
     "Rollouts are lost because the verifier, the environment or the engine broke.",
     reads=("rollout/failed_share", "eval/failed", *(f"rollout/failed/{name}" for name in BREAKERS)),
-    fixes=(part("rolltree.generate.patience:Patience.tries", "more attempts"),
-            part("rolltree.generate.patience:Patience.verify_seconds", "more time for the verifier"),
-            part("rolltree.generate.patience:Patience.step_seconds", "more time for the environment")),
+    fixes=(MEND, option("cluster_workers", "more processes for verifiers, where these are too slow")),
     knobs={"most": "share of the leaves", "worse": "the same, for critical", "window": WINDOW},
 )  # fmt: skip
 def crashes(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: int = 10) -> Iterator[Symptom]:
@@ -51,7 +54,7 @@ def crashes(run: CheckedRun, *, most: float = 0.01, worse: float = 0.1, window: 
             spell.start, spell.severity, f"{spell.value:.1%} of the rollouts failed{said} (limit {most:.1%})",
             {"rollout/failed_share": spell.value, **{f"rollout/failed/{n}": c for n, c in causes.items() if c},
              "most": most, "worse": worse},
-            run.show(spell, lambda r: leaves(r, r.is_("status", "failed")[r.leaf])), spell.until,
+            run.show(spell, lambda r: leaves(r, r.is_("status", "failed")[r.leaf])), spell.until, _mend(told),
         )  # fmt: skip
 
 
@@ -69,7 +72,14 @@ def _when_measured(run: CheckedRun, most: float, worse: float) -> Iterator[Sympt
             f"{lost:.1%} of the rollouts of the last evaluation failed, "
             f'as in "{shortened(told[-1]["why"])}" (limit {most:.1%})',
             {"eval/failed": float(told[-1]["failed"]), "most": most, "worse": worse},
+            fixes=_mend([str(told[-1]["why"])]),
         )  # fmt: skip
+
+
+def _mend(told: Sequence[str]) -> tuple[Fix, ...]:
+    """Where a failure names a file and a line, that these are to be mended; else nothing of its own."""
+    found = _PLACE.search(told[-1]) if told else None
+    return (work(f"mend {found['file']} line {found['line']}, then go on with --resume"),) if found else ()
 
 
 def _mean(run: CheckedRun, name: str, window: int, step: int) -> float:

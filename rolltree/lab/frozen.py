@@ -30,6 +30,7 @@ from rolltree.task.registry import load_task
 from rolltree.task.sandbox.held_back import hold_back
 from rolltree.train.peers import frozen_peers
 from rolltree.tree import Forest, Tree
+from rolltree.tree.atomic import new_file
 
 MANY = 10_000
 """Rollouts that no budget of tokens buys: the baselines end at theirs."""
@@ -87,9 +88,8 @@ class FrozenRunner:
         on, began = spec.conditions, time.monotonic()
         hold_back(folder)
         answers, moved = asyncio.run(self._answers(spec, tick))
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = sorted(answers, key=lambda a: a.index)
-        (folder / "answers.jsonl").write_text("".join(f"{json.dumps(asdict(a))}\n" for a in lines), encoding="utf-8")
+        with new_file(folder / "answers.jsonl", overwrite=True) as sink:
+            sink.writelines(f"{json.dumps(asdict(a))}\n" for a in sorted(answers, key=lambda a: a.index))
         numbers = report(answers, on.eval_items)
         if numbers["accuracy"] is None:
             raise LabError(f"{spec.arm.label!r}, seed {spec.seed}: {unjudged(answers, on.task)}")

@@ -22,6 +22,7 @@ from rolltree.lab.trace import AXES, LabError, Trace, TraceTally
 from rolltree.metrics.log import read_lines
 from rolltree.recipe.registry import counter_of
 from rolltree.task.data.flags import folder_name
+from rolltree.tree.atomic import naming
 
 KEPT = ROOT.parent / "studies" / "kept"
 """One file for each task; a checkout has it."""
@@ -118,7 +119,7 @@ class KeptShelf(Shelf):
         """Write a run, and before it the ids of its items where no run had them yet. Several studies may write."""
         self._lines[path][line["name"]] = {**line}
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+", encoding="utf-8") as sink:
+        with naming(path), path.open("a+", encoding="utf-8") as sink:
             fcntl.flock(sink, fcntl.LOCK_EX)
             sink.seek(0)
             told = [json.loads(one) for one in sink]

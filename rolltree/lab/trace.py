@@ -7,7 +7,6 @@ can write the same JSON and be compared, drawn and judged.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from rolltree.errors import RolltreeError
 from rolltree.lab.names import row_name
 from rolltree.lab.stats.interval import Floats
 from rolltree.metrics.old_names import compared_name
+from rolltree.tree.atomic import new_file
 from rolltree.tree.json_text import read_json
 
 Axis = Literal["decoded", "trained", "seconds"]
@@ -134,10 +134,8 @@ def load_trace(path: Path) -> Trace:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically: a reader sees the old file or the new one, never half of one. NaN is refused."""
     text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    os.replace(part, path)
+    with new_file(path, overwrite=True) as sink:
+        sink.write(text)
 
 
 def by_seed(traces: Sequence[Trace], label: str) -> dict[int, Trace]:

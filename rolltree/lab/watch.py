@@ -14,6 +14,7 @@ from rolltree.lab.trace import TraceTally
 from rolltree.metrics.log import read_lines
 from rolltree.train.loop import RunEvent
 from rolltree.tree import Tree
+from rolltree.tree.atomic import naming
 from rolltree.tree.node import is_solved
 
 
@@ -33,7 +34,7 @@ class RunWatch:
             self._write({"kind": "lengths", "step": live.step, "groups": [own_tokens(tree) for tree in live.trees]})
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as sink:
+        with naming(self.path), self.path.open("a", encoding="utf-8") as sink:
             sink.write(json.dumps(line) + "\n")
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from rolltree.errors import RolltreeError
 from rolltree.metrics.old_names import renamed
-from rolltree.tree.atomic import naming
+from rolltree.tree.atomic import naming, new_file
 from rolltree.tree.json_text import read_json, why_not
 
 MEASURED = ("train", "eval")
@@ -137,9 +137,8 @@ def forget_after(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = [line for line in read_lines(path) if not _is_after(line, step)]
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-    partial.replace(path)
+    with new_file(path, overwrite=True) as sink:
+        sink.writelines(json.dumps(line) + "\n" for line in kept)
 
 
 def _is_after(line: Any, step: int) -> bool:

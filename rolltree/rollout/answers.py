@@ -15,7 +15,7 @@ from typing import Any, cast
 from rolltree.errors import RolltreeError
 from rolltree.rollout.solve import SolvedItem
 from rolltree.tree import Forest, Tree
-from rolltree.tree.atomic import new_file
+from rolltree.tree.atomic import naming, new_file
 from rolltree.tree.json_text import read_json
 from rolltree.tree.parquet import save
 
@@ -52,7 +52,8 @@ class AnswerFolder:
     def add(self, answer: SolvedItem, forest: Forest) -> None:
         """Write an answer down; its trees follow with those of others."""
         self.answers.append(answer)
-        with (self.folder / "answers.jsonl").open("a", encoding="utf-8") as sink:
+        place = self.folder / "answers.jsonl"
+        with naming(place), place.open("a", encoding="utf-8") as sink:
             sink.write(f"{json.dumps(asdict(answer))}\n")
             sink.flush()
             os.fsync(sink.fileno())

@@ -1,7 +1,8 @@
 """Texts judged in processes of their own, by code that a text can keep busy for ever or make do what it says.
 
 A zygote per kind of judge forks a process for each text (`rolltree.task.zygote`). A text at fault (one that takes too
-long, too much memory, or ends its process) was not right; a judge that died of anything else is a crash, never a zero.
+much processor time or memory, or ends its process) was not right. A judge that died of anything else, and a wall clock
+that ran out, is a crash, never a zero.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _bench = Bench(__name__)
 
 
 async def judge_math(answer: str, text: str) -> Verdict:
-    """`score_math` in another process; an expression that takes too long or too much memory is a wrong answer."""
+    """`score_math` in another process; an expression that takes too much computing or memory is a wrong answer."""
     judged = await _bench.ask(json.dumps([answer, text]).encode("ascii"))
     if judged.fault:
         return Verdict(0.0, {"parses": 0.0}, why=judged.fault)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from rolltree.errors import unknown
+from rolltree.errors import RolltreeError, unknown
 from rolltree.knobs import checked_knobs
+from rolltree.ownfile import raised
 from rolltree.registry import Registry, check_knobs, in_file
 from rolltree.task.data.source import is_data
 from rolltree.task.digits.task import Digits
@@ -115,6 +116,8 @@ REGISTERED = frozenset({"reasoning-gym", "mixed", "spoken", "planned", "chained"
 """Prefixes whose names are of parts that are here anyway; those of others are files, modules, commands or far away."""
 DATA = ("jsonl", "hf")
 """Prefixes of data, which keeps its whole name."""
+FOREIGN = ("trl", "gym", "verifiers", "agent")
+"""Prefixes of tasks that run somebody's own code when they are made."""
 _KNOBS = re.compile(r"\?(?=[A-Za-z_]\w*=)")
 
 
@@ -157,7 +160,18 @@ def load_task(name: str, *, level: int | None = None, **knobs: Any) -> Task:
     accepted = _accepted(make)[len(fixed) :]
     if "**" not in accepted:
         check_knobs(f"task {name!r}", knobs, accepted)
-    return make(*fixed, **checked_knobs(f"{name}: ", make, knobs))
+    given = checked_knobs(f"{name}: ", make, knobs)
+    if not (in_file(name) or prefix in FOREIGN):
+        return make(*fixed, **given)
+    try:
+        made = make(*fixed, **given)
+    except (RolltreeError, OSError):
+        raise
+    except Exception as error:  # somebody's code, which may fail in any way
+        raise TaskError(f"the task {name} cannot be made: {raised(error)}") from error
+    if not callable(getattr(made, "items", None)):
+        raise TaskError(f"{name} makes no task but {type(made).__name__}; give a class or a function that makes one")
+    return made
 
 
 def is_registered(name: str) -> bool:

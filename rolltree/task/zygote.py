@@ -43,9 +43,10 @@ class Bounds:
     """What judging one text may take."""
 
     seconds: int = 5
-    """Processor time, so that a busy machine makes nobody's answer wrong."""
+    """Processor time: a text that takes more is at fault. A busy machine makes nobody's answer wrong."""
     wall: float = 20.0
-    """Wall clock: what sleeps or waits uses no processor time."""
+    """Wall clock, for what uses no processor time. It runs out for a text that sleeps and on a machine that is busy,
+    and does not say which: that is a crash, never a text's fault."""
     memory: int = 4 << 30
     """Bytes of address space."""
     said: int = 1 << 20
@@ -171,14 +172,14 @@ class Zygote:
                     self._finish(text, _ended(os.waitstatus_to_exitcode(status), computed, self._bounds), waited=True)
                     continue
             if now >= text.late:
-                self._finish(text, {"fault": f"judging it takes more than {self._bounds.wall:g} s"})
+                self._answer(text.number, _late(self._end(text), self._bounds))
 
     def _finish(self, text: Text, told: Mapping[str, Any], *, waited: bool = False) -> None:
         self._end(text, waited=waited)
         self._answer(text.number, told)
 
-    def _end(self, text: Text, *, waited: bool = False) -> None:
-        """Its process and whatever stayed in its session are gone afterwards."""
+    def _end(self, text: Text, *, waited: bool = False) -> float:
+        """Its process and whatever stayed in its session are gone afterwards. How long it had computed."""
         del self._texts[text.pipe]
         if not text.silent:
             self._ears.unregister(text.pipe)
@@ -187,8 +188,10 @@ class Zygote:
             with suppress(ProcessLookupError, PermissionError):
                 if end is os.killpg or not waited:
                     end(text.pid, signal.SIGKILL)
-        if not waited:
-            os.waitpid(text.pid, 0)
+        if waited:
+            return 0.0
+        used = os.wait4(text.pid, 0)[2]
+        return used.ru_utime + used.ru_stime
 
     def _answer(self, number: bytes, told: Mapping[str, Any]) -> None:
         try:
@@ -215,14 +218,27 @@ def _told(text: Text) -> dict[str, Any] | None:
 
 def _ended(code: int, computed: float, bounds: Bounds) -> dict[str, Any]:
     """What is said of a text whose process ended without an answer. A process that somebody else killed is a crash."""
-    too_much = f"judging it takes more than {bounds.seconds} s of computing or {bounds.memory >> 30} GiB"
     if code == -signal.SIGXCPU or (code == -signal.SIGKILL and computed >= bounds.seconds):
-        return {"fault": too_much}
+        return {"fault": _too_much(bounds)}
     if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP):
         return {"crashed": f"the process of a text was ended from outside by {signal.Signals(-code).name}"}
     if code < 0:
         return {"fault": f"judging it ends in {signal.Signals(-code).name}"}
     return {"fault": "judging it ends its process, or says what nobody asked"}
+
+
+def _late(computed: float, bounds: Bounds) -> dict[str, Any]:
+    """What is said of a text that was not over when the wall clock ran out: its processor time alone is its fault."""
+    if computed >= bounds.seconds:
+        return {"fault": _too_much(bounds)}
+    return {
+        "crashed": f"judging it was not over after {bounds.wall:g} s, of which it computed {computed:.1f} s: it sleeps "
+        "or the machine is too busy to judge"
+    }
+
+
+def _too_much(bounds: Bounds) -> str:
+    return f"judging it takes more than {bounds.seconds} s of computing or {bounds.memory >> 30} GiB"
 
 
 def _judge(

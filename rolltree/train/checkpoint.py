@@ -6,11 +6,8 @@ half-written or damaged one is refused by name instead of loaded.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
-import re
 import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -19,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
 from rolltree.errors import RolltreeError
 from rolltree.policy.load import no_progress_bar
@@ -53,14 +49,16 @@ def save_checkpoint(
     into the folder, before it is sealed.
     """
     path = folder / f"step-{step:06d}"
-    with _writable(path), new_folder(path, overwrite=True) as partial:
+    with new_folder(path, overwrite=True) as partial:
         for name, each in {"": model, **(peers or {})}.items():
             place = partial / "peers" / name if name else partial
             with no_progress_bar():
                 save_weights(each, place)
             if tokenizer is not None:
                 tokenizer.save_pretrained(place)
-        torch.save({**state, "torch_rng": torch.get_rng_state(), "step": step}, partial / "training.pt")
+        # Into a file of ours: where torch opens one itself, it does not say why it could not be written.
+        with (partial / "training.pt").open("wb") as sink:
+            torch.save({**state, "torch_rng": torch.get_rng_state(), "step": step}, sink)
         (partial / "README.md").write_text(note)
         more(partial)
         files = sorted(f for f in partial.rglob("*") if f.is_file())
@@ -71,21 +69,6 @@ def save_checkpoint(
     for old in (*mine[:-keep], *(c for c in checkpoints(folder) if c.step > step)):
         shutil.rmtree(old.path)
     return Checkpoint(path, step)
-
-
-@contextmanager
-def _writable(path: Path) -> Generator[None]:
-    """Say what the system said where a library could not write, such as that the disk is full, and of which place."""
-    try:
-        yield
-    except (SafetensorError, RuntimeError) as error:
-        if isinstance(error, RolltreeError):
-            raise
-        found = re.search(r"os error (\d+)", str(error))
-        if found is None and not re.search("PytorchStreamWriter|iostream", str(error)):
-            raise
-        code = int(found[1]) if found else errno.EIO
-        raise OSError(code, os.strerror(code), str(path)) from error
 
 
 def checkpoints(folder: Path) -> list[Checkpoint]:

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from rolltree.errors import refused_write
 from rolltree.policy.load import LoadedModel, read_weights
 from rolltree.policy.lora import load_lora
 from rolltree.policy.weights import load_weights
 from rolltree.train.backward import DivergedError
-from rolltree.train.checkpoint import Checkpoint, read_state, save_checkpoint, understood
+from rolltree.train.checkpoint import Checkpoint, checkpoints, read_state, save_checkpoint, understood
 from rolltree.train.config import TrainError
 from rolltree.train.loop import Loop, RunEvent
 from rolltree.train.run import RunFolder, plain
 from rolltree.train.totals import RunTotals
 from rolltree.tree import Tree
+from rolltree.tree.atomic import naming
 from rolltree.tree.parquet import save
 from rolltree.varying import by_share
 
@@ -31,13 +33,28 @@ def save_run(loop: Loop, loaded: LoadedModel, folder: RunFolder) -> None:
     """Write a checkpoint of everything the run needs to go on, and tell the listener."""
     note = f"{loop.recipe.name} on {loop.task.name}, after step {loop.done}. See the README two folders up.\n"
     tokenizer = getattr(loaded.codec, "tokenizer", None)
-    saved = save_checkpoint(
-        folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=tokenizer,
-        state=state_of(loop), keep=loop.config.keep_checkpoints, note=note,
-        peers={name: peer.learner.policy.model for name, peer in loop.peers.items() if peer.learner is not None},
-        more=lambda place: _save_buffers(loop, place),
-    )  # fmt: skip
+    try:
+        saved = save_checkpoint(
+            folder.checkpoints, loop.done, model=loop.learner.policy.model, tokenizer=tokenizer,
+            state=state_of(loop), keep=loop.config.keep_checkpoints, note=note,
+            peers={name: peer.learner.policy.model for name, peer in loop.peers.items() if peer.learner is not None},
+            more=lambda place: _save_buffers(loop, place),
+        )  # fmt: skip
+    except OSError as error:
+        if (said := refused_write(error)) is None:
+            raise
+        raise _no_checkpoint(folder, loop.done, said) from error
     loop.listen(RunEvent("checkpoint", loop.done, note=f"saved {saved.path.name}"))
+
+
+def _no_checkpoint(folder: RunFolder, step: int, said: OSError) -> TrainError:
+    """What is said of a checkpoint that found no place: where, why, and from where the run goes on."""
+    whole = [c.path.name for c in checkpoints(folder.checkpoints)]
+    way = f"goes on from {whole[-1]}, which is whole" if whole else "begins again, because no checkpoint was saved yet"
+    return TrainError(
+        f"the checkpoint of step {step} could not be written to {said.filename or folder.checkpoints}: "
+        f"{said.strerror}; make room there, and --resume {way}"
+    )
 
 
 def load_run(loop: Loop, where: Checkpoint) -> None:
@@ -94,7 +111,8 @@ def keep_offender(loop: Loop, folder: RunFolder, error: DivergedError) -> TrainE
     save(trees, place, overwrite=True, states="drop")
     if micro is not None:
         arrays = {n: getattr(micro, n) for n in ("gain", "loss", "weight", "engine", "sampled", "version", "forced")}
-        np.savez(place / "batch.npz", actions=micro.packed.actions, action=micro.packed.action, **arrays)
+        with naming(place / "batch.npz"):
+            np.savez(place / "batch.npz", actions=micro.packed.actions, action=micro.packed.action, **arrays)
     return TrainError(
         f"step {loop.done + 1} diverged: {error}; the batch is in {place}; look at it, or resume from the newest "
         "checkpoint with a lower learning rate"

@@ -7,6 +7,7 @@ weights, which is what is published, evaluated and saved; nothing else of a run 
 from __future__ import annotations
 
 import heapq
+import os
 import pickle
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,9 @@ from rolltree.train.ranks_processes import Processes
 from rolltree.train.ranks_torchrun import Launched, launched
 from rolltree.train.step import Learner, Work
 
+A_PROCESSOR = 4
+"""Ranks for each processor, beyond which nothing is gained by any of them."""
+
 
 @contextmanager
 def crewed(learner: Learner, parts: Parts, ranks: int) -> Generator[None]:
@@ -43,6 +47,16 @@ def crewed(learner: Learner, parts: Parts, ranks: int) -> Generator[None]:
     finally:
         learner.crew = None
         crew.close()
+
+
+def check_count(ranks: int, device: torch.device) -> None:
+    """Refuse ranks that this machine has no processors for: they would begin for minutes, and then wait in turn."""
+    most = A_PROCESSOR * (os.cpu_count() or 1)
+    if launched() is None and device.type == "cpu" and ranks > most:
+        raise TrainError(
+            f"ranks={ranks} are too many for the {os.cpu_count()} processors of this machine; give at most {most}, or "
+            "start them on several machines with torchrun"
+        )
 
 
 class Others(Protocol):

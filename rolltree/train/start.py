@@ -40,7 +40,7 @@ from rolltree.train.optimizer import optim_at
 from rolltree.train.peers import PeerPolicy, check_peers, peer_model
 from rolltree.train.progress import FailureLog, Reporter, WarningLog
 from rolltree.train.prompt import write_first
-from rolltree.train.ranks import crewed
+from rolltree.train.ranks import check_count, crewed
 from rolltree.train.ranks_torchrun import follow, leads, settled
 from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder
@@ -94,6 +94,7 @@ def train(
         check_peers(parts)
         check_optim(optim_at(settings, parts), rests="lr" in schedules(settings.optim))
     where = place(settings.device, settings.dtype)
+    check_count(settings.ranks, where.device)
     if not isinstance(model, LoadedModel):
         for parts in stages:
             check_fits(model, parts, settings, engine=engine == "local", moving=moving(stages))

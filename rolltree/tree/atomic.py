@@ -10,33 +10,46 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from rolltree.errors import RolltreeError, refused_write
 from rolltree.tree.values import StoreError
 
 
 @contextmanager
 def naming(path: Path) -> Generator[None]:
-    """Say of which file the system speaks where it does not say so itself: a write to one that is open names none."""
+    """Say of which file the system speaks where it does not say so itself: a write to one that is open names none, and
+    libraries hand on what the system said in errors of their own."""
     try:
         yield
-    except OSError as error:
-        if error.filename is not None:
+    except RolltreeError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
             raise
-        code = error.errno or errno.EIO
-        raise OSError(code, os.strerror(code), str(path)) from error
+        said = refused_write(error) or (error if isinstance(error, OSError) else None)
+        if said is None:
+            raise
+        code = said.errno or errno.EIO
+        raise OSError(code, os.strerror(code), said.filename or str(path)) from error
 
 
 @contextmanager
 def new_file(path: Path, *, overwrite: bool = False) -> Generator[IO[str]]:
     """A text file that takes its name only once it is complete and on the disk."""
+    with new_path(path, overwrite=overwrite) as partial, partial.open("w", encoding="utf-8", newline="\n") as sink:
+        yield sink
+
+
+@contextmanager
+def new_path(path: Path, *, overwrite: bool = False) -> Generator[Path]:
+    """Where a library may write a file that takes its name only once it is complete and on the disk."""
     if path.exists() and not overwrite:
         raise StoreError(f"{path} exists; choose another file (or say `overwrite`, where that can be said)")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = set_partial(path)
     try:
-        with naming(path), partial.open("w", encoding="utf-8", newline="\n") as sink:
-            yield sink
-            sink.flush()
-            os.fsync(sink.fileno())
+        with naming(path):
+            yield partial
+            sync(partial)
         partial.replace(path)
         sync(path.parent)
     except BaseException:
@@ -63,8 +76,8 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
     try:
         with naming(path):
             yield partial
-        for file in partial.iterdir():
-            sync(file)
+        for inner in partial.rglob("*"):
+            sync(inner)
         sync(partial)
         if path.exists():
             path.rename(aside)

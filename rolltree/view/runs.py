@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 from rolltree.metrics.log import MetricsError, read_metrics
@@ -18,6 +20,10 @@ Axis = Literal["step", "decoded", "seconds"]
 AXES: dict[Axis, str] = {"step": "step", "decoded": "decoded tokens", "seconds": "seconds of training"}
 FIRST = ("eval/pass@1", "reward/mean", "policy/entropy", "rollout/length", "reward/zero_variance")
 """Curves shown before any is chosen, as far as runs have them."""
+POINTS = 1000
+"""Points of a curve that are drawn; a screen has no room for more."""
+ROWS = 500
+"""Steps in one table; older ones are a page further."""
 MANY = 10**9
 """As many steps as this or more are no number of steps: the run has another limit."""
 
@@ -57,9 +63,16 @@ def lines_of(source: RunSource) -> list[dict[str, Any]]:
     if path is None or not path.is_file():
         return []
     try:
-        return read_metrics(path)
+        found = path.stat()
+        return _lines(path, found.st_mtime_ns, found.st_size)
     except (OSError, MetricsError) as error:
         raise ViewError(str(error)) from None
+
+
+@lru_cache(maxsize=32)
+def _lines(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
+    del changed, size  # parts of the key: a page reads a file once, and again when it has grown
+    return read_metrics(path)
 
 
 def summary(source: RunSource, columns: Sequence[str] = COLUMNS) -> Summary:
@@ -108,6 +121,19 @@ def curve(run: str, lines: Sequence[dict[str, Any]], metric: str, axis: Axis) ->
     return Line(run, tuple(x), tuple(y), tuple(low for low, _ in ends), tuple(high for _, high in ends))
 
 
+def thinned(line: Line, most: int = POINTS) -> Line:
+    """At most so many points of a curve: of each stretch the lowest and the highest, so that no spike is lost."""
+    if len(line.y) <= most:
+        return line
+    stretches, kept = most // 2 - 1, [0]
+    for i in range(stretches):
+        at = range(i * len(line.y) // stretches, (i + 1) * len(line.y) // stretches)
+        kept += sorted({min(at, key=line.y.__getitem__), max(at, key=line.y.__getitem__)})
+    kept = sorted({*kept, len(line.y) - 1})
+    x, y, low, high = (tuple(a[i] for i in kept) if a else () for a in (line.x, line.y, line.low, line.high))
+    return Line(line.run, x, y, low, high)
+
+
 def smoothed(line: Line, width: int) -> Line:
     """The means of `width` values around each; as many on either side, fewer at both ends. Without intervals."""
     half = (width - 1) // 2
@@ -147,6 +173,13 @@ def steps(source: RunSource, columns: Sequence[str] = STEP_NUMBERS) -> list[Show
             numbers = {n: float(v) for n in columns if isinstance(v := value_in(line, n), (int, float))}
             out[line["step"]] = ShownStep(line["step"], numbers, line["step"] in saved)
     return sorted(out.values(), key=lambda s: -1 if s.step is None else s.step, reverse=True)
+
+
+def window(found: Sequence[ShownStep], before: int | None = None) -> tuple[list[ShownStep], int | None]:
+    """The newest steps before one, as many as a table shows, and before which the next ones stand; None = no more."""
+    below = [s for s in found if before is None or s.step is None or s.step < before]
+    shown = below[:ROWS]
+    return shown, shown[-1].step if len(below) > len(shown) else None
 
 
 def _facts(source: RunSource, columns: Sequence[str]) -> dict[str, str]:

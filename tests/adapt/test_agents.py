@@ -114,7 +114,7 @@ def test_the_asynchronous_worker_plays_agents():
     worker = TreeWorker(Independent(4), task, items_of(task), LocalEngine("nano"), prompts=2)
     try:
         worker.start()
-        told = worker.metrics_queue.get(timeout=60)
+        told = worker.metrics_queue.get(timeout=300)
     finally:
         worker.stop()
     assert told["rolltree/leaves"] == 8

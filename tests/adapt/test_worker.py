@@ -33,7 +33,7 @@ def worker_of(task, recipe=FLAT, **knobs):
 
 
 def take(worker, count):
-    return [worker.rollout_buffer.get(timeout=60) for _ in range(count)]
+    return [worker.rollout_buffer.get(timeout=300) for _ in range(count)]
 
 
 def test_a_row_whose_credit_changes_becomes_one_sample_per_value():
@@ -100,7 +100,7 @@ def test_failed_leaves_become_no_samples_and_are_counted():
     worker = worker_of(Flaky(rolltree.load_task("arithmetic"), "verify"))
     try:
         worker.start()
-        numbers = worker.metrics_queue.get(timeout=60)
+        numbers = worker.metrics_queue.get(timeout=300)
     finally:
         worker.stop()
     assert numbers["rolltree/failed_leaves"] > 0
@@ -113,7 +113,7 @@ def test_a_worker_that_crashed_says_so():
     try:
         worker.start()
         assert worker._job is not None
-        worker._job.exception(timeout=60)
+        worker._job.exception(timeout=300)
         with pytest.raises(AdaptError, match="growing rollouts crashed: AttributeError"):
             worker.check_health(60)
     finally:

@@ -60,3 +60,34 @@ def test_what_somebody_chose_before_stays(capsys: pytest.CaptureFixture[str]) ->
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+EARLY = """
+import os, runpy, signal, sys
+def heard(event, arguments):
+    if event == "import" and arguments[0] == "rolltree.cli.signals":
+        os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(heard)
+sys.argv = ["rolltree", "recipes"]
+runpy.run_module("rolltree", run_name="__main__")
+"""
+LATE = """
+import atexit, os, runpy, signal, sys
+import rolltree.cli.recipes as verb
+def run(arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+verb.run = run
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.argv = ["rolltree", "recipes"]
+runpy.run_module("rolltree", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(("moment", "said"), [
+    (EARLY, ""), (LATE, "rolltree: interrupted; what was finished is kept\n"),
+])  # fmt: skip
+def test_before_it_can_hear_and_after_its_last_words_it_ends_without_a_traceback(moment: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", moment], capture_output=True, text=True, check=False, preexec_fn=_as_in_a_terminal
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, said)

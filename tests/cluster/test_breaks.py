@@ -18,7 +18,7 @@ from rolltree.engine.protocol import EngineError, Request, Sampling
 from tests.cluster.inprocess import InProcess, Process
 from tests.cluster.test_faults import LONG, PREFIX
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a request hangs; none comes near."""
 SHORT = replace(LONG, max_tokens=5)
 

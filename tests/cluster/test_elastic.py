@@ -78,7 +78,7 @@ def test_a_pool_follows_its_load_and_loses_nothing() -> None:
     async def main() -> None:
         pool = PoolEngine(gate.engine, 1, InProcess(), latency=0.0005, elastic=rule)
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 runs = list(map(pool.submit, asked))
                 await until(pool, 3)
                 gate.open = True

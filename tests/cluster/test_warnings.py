@@ -46,7 +46,7 @@ class Elsewhere(InProcess):
 
 
 async def until(there: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not there():
             await asyncio.sleep(0)
 

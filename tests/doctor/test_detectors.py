@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from importlib import import_module
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rolltree.cli.serve import ServeArguments
 from rolltree.cli.train import TrainArguments
 from rolltree.doctor import CheckedRun, detectors, examine, findings
 from rolltree.doctor.detector import thresholds
 from rolltree.doctor.fix import Fix
 from rolltree.doctor.page import reference
 from rolltree.errors import RolltreeError
+from rolltree.gateway.agents.limits import AgentLimits
 from rolltree.objective.named import CORRECTIONS
 from rolltree.recipe.registry import knobs_of, recipes
+from rolltree.task.data.flags import DataFlags
 from rolltree.train.config import Optim, TrainConfig, known_fields
 from tests.doctor.planted import PLANTED, logged
 
@@ -154,11 +156,35 @@ def _assert_exists(fix: Fix) -> None:
     elif fix.kind == "correction":
         assert fix.name in CORRECTIONS
     elif fix.kind == "run":
-        assert fix.name in {*known_fields(TrainConfig), *known_fields(Optim), *(f.name for f in fields(TrainArguments))}
+        own = {f.name for arguments in (TrainArguments, DataFlags) for f in fields(arguments)}
+        assert fix.name in {*known_fields(TrainConfig), *known_fields(Optim), *own}
+    elif fix.kind == "serve":
+        assert fix.name in {f.name for f in fields(ServeArguments)}
+    elif fix.kind == "agent":
+        assert fix.name in {f.name for f in fields(AgentLimits)}
     else:
-        place, _, attribute = fix.name.rpartition(".")
-        module, _, cls = place.partition(":")
-        assert attribute in {f.name for f in fields(getattr(import_module(module), cls))}
+        assert fix.kind == "work"
+        assert not fix.name
+    assert "rolltree." not in str(fix), "names of the command line, none that only Python knows"
+
+
+@pytest.mark.parametrize(("why", "mend"), [
+    ("the verifier: RewardCrashError: the reward rewards.py:f crashed on item 'a': KeyError: 'x' (rewards.py line 18)",
+     "mend rewards.py line 18, then go on with --resume"),
+    ("the environment failed 2x: ZeroDivisionError: division by zero (task.py:7 in step)",
+     "mend task.py line 7, then go on with --resume"),
+])  # fmt: skip
+def test_a_crash_that_names_its_place_is_mended_there(why: str, mend: str) -> None:
+    healthy = logged(PLANTED["crashes"])
+    said = {"kind": "failures", "step": 60, "failed": 2, "leaves": 8, "why": why}
+    run = replace(healthy, lines=[*healthy.lines, said])
+    (crash,) = (f for f in findings(run) if f.name == "crashes")
+    assert crash.fix == mend
+
+
+def test_a_crash_without_a_place_says_how_the_run_goes_on() -> None:
+    (crash,) = findings(logged(PLANTED["crashes"]))
+    assert "mend what the message names, then go on with --resume" in crash.fix
 
 
 def test_the_page_of_findings_is_that_of_the_code() -> None:

@@ -22,7 +22,7 @@ from tests.engine import tiny
 from tests.engine.test_semantics import ask, run
 
 SHORT = "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-PATIENCE = 60
+PATIENCE = 300
 """Seconds after which a test says that a run hangs instead of hanging with it."""
 
 

@@ -220,7 +220,7 @@ def test_training_waits_for_a_recording_and_recordings_for_nothing():
         assert not free
     goes_on.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert order == ["recorded", "trained"]
 
 

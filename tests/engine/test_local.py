@@ -329,7 +329,7 @@ def test_a_score_asked_for_while_the_engine_closes_is_answered():
         held.set()
         await closing
         with pytest.raises(EngineError, match="closed before it could score"):
-            await asyncio.wait_for(scoring, 20)
+            await asyncio.wait_for(scoring, 300)
 
     asyncio.run(main())
 

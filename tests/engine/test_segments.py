@@ -389,10 +389,10 @@ def test_whoever_gives_up_a_pause_or_an_update_leaves_no_gate_closed(call):
             e.backend.answers.set()
             if paused:
                 await e.resume()
-            got = await asyncio.wait_for(asyncio.gather(*runs), 20)
+            got = await asyncio.wait_for(asyncio.gather(*runs), 300)
             assert all(len(sample.actions) == 20 for sample in got)
-            await asyncio.wait_for(reading, 20)
-            await asyncio.wait_for(e.update_weights(other, 2), 20)
+            await asyncio.wait_for(reading, 300)
+            await asyncio.wait_for(e.update_weights(other, 2), 300)
             await e.close()
 
     asyncio.run(main())

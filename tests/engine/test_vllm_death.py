@@ -54,7 +54,7 @@ def test_who_waits_for_an_engine_process_that_dies_is_told(tmp_path: Path) -> No
         assert not done, "a slow engine process is no dead one"
         llm.errored = True
         with pytest.raises(EngineError, match="engine process died"):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 300)
 
     asyncio.run(run())
 

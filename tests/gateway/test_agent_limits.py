@@ -170,5 +170,5 @@ def test_many_agents_that_block_run_side_by_side():
         request = urllib.request.Request(item["base_url"] + "/completions", body, {"Content-Type": "application/json"})
         return json.loads(urllib.request.urlopen(request).read())["choices"][0]["text"]
 
-    forest = grown(tiny_engine(), AgentTask(blocking, task=NATIVE, seconds=20), Independent(48), items=1)
+    forest = grown(tiny_engine(), AgentTask(blocking, task=NATIVE, seconds=300), Independent(48), items=1)
     assert all(leaf.status == "done" for _, leaf in forest.leaves())

@@ -56,7 +56,7 @@ def grown(strategy, task, patience):
 
     async def go():
         running = grow(strategy, tiny_engine(), task, islice(task.items("train"), 3), budget=budget, patience=patience)
-        return await asyncio.wait_for(running, 60)
+        return await asyncio.wait_for(running, 300)
 
     forest = asyncio.run(go())
     budget.check()

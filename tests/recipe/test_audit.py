@@ -34,7 +34,7 @@ NAMES = list(
     {repr(load_recipe(c.name, **SMALL.get(c.name, {})).build().strategy): c.name for c in list_recipes()}.values()
 )
 """One recipe per strategy: several differ in their update alone."""
-PATIENCE = 60
+PATIENCE = 300
 
 
 def strategy_of(name: str) -> Any:

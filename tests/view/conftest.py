@@ -20,7 +20,7 @@ from rolltree.tree import Forest, jsonl
 from rolltree.tree.parquet import save
 from tests.view.forests import a_run, a_tree
 
-PATIENCE = 60_000
+PATIENCE = 300_000
 """Milliseconds a page may take before a test fails; generous, for machines with other work."""
 
 
@@ -95,7 +95,7 @@ def started() -> Iterator[Callable[..., Viewer]]:
     yield one
     for viewer in running:
         viewer.process.terminate()
-        viewer.process.communicate(timeout=60)
+        viewer.process.communicate(timeout=300)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from rolltree.control.order import ControlError, Delivery, Order, Written
 from rolltree.control.plan import Nothing, Plan, Step
 from rolltree.task.protocol import Item
+from rolltree.tree.atomic import naming
 from rolltree.tree.values import dumps, loads
 
 FOREIGN = "foreign"
@@ -87,7 +88,8 @@ class Swarm:
                 made = {"step": step, "place": d.order.prompt.place, "id": item.id, "prompt": item.prompt,
                         "answer": item.answer, "level": item.level, "meta": dict(item.meta), "said": said}  # fmt: skip
                 lines.append(dumps(made) + "\n")
-        with (folder / f"{self.node}{PUBLISHED}").open("a", encoding="utf-8") as out:
+        place = folder / f"{self.node}{PUBLISHED}"
+        with naming(place), place.open("a", encoding="utf-8") as out:
             out.write("".join(lines))
 
     def _published(self) -> list[tuple[Item, tuple[Written, ...]]]:

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rolltree.engine.protocol import EngineError
+from rolltree.tree.atomic import naming
 
 _SHARED = Path("/dev/shm")
 
@@ -34,7 +35,8 @@ def folder_of(state: Mapping[str, Tensor], name: str) -> Generator[Path]:
     """A folder with these tensors in a file of this name, for a while."""
     where = _SHARED if _SHARED.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="rolltree-weights-", dir=where) as place:
-        save_file(_plain(state), Path(place) / name)
+        with naming(Path(place)):
+            save_file(_plain(state), Path(place) / name)
         yield Path(place)
 
 

@@ -179,7 +179,10 @@ def agent_of(told: str | Callable[..., Any], limits: AgentLimits | None = None) 
     if callable(told) or (len(words) == 1 and ":" in words[0]):
         if limits.boxed:
             raise TaskError("memory, cpu_seconds and sandbox hold processes; give the agent as a command")
-        return _within(_function(told if callable(told) else locate(words[0], "the agent")), limits.total_seconds)
+        made = told if callable(told) else locate(words[0], "the agent")
+        if not callable(made):
+            raise TaskError(f"the agent {told} is no function but {type(made).__name__}")
+        return _within(_function(made), limits.total_seconds)
     if not words:
         raise TaskError("the agent is empty; give a command such as 'python my_agent.py', or module:function")
     if limits.sandbox:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rolltree.generate.judge.protocol import Judge, JudgeError, Opinion, Question, fitting
+from rolltree.tree.atomic import naming
 from rolltree.tree.json_text import read_json
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Cached:
             made = {key: list(o) for key, o in zip(new, said, strict=True) if o is not None}
             self.known.update(made)
             if self.file is not None and made:
-                with self.file.open("a") as out:
+                with naming(self.file), self.file.open("a") as out:
                     for key, values in made.items():
                         out.write(json.dumps([key, [None if np.isnan(x) else x for x in values]]) + "\n")
         return [self.known.get(key) for key in keys]

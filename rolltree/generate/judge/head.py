@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.generate.judge.protocol import JudgeError, Opinion, Question, hand_of
+from rolltree.tree.atomic import new_path
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
@@ -72,7 +73,7 @@ class StepHead:
 
 def save_head(head: StepHead, path: Path) -> None:
     """Write a head as a file of arrays."""
-    with path.open("wb") as sink:
+    with new_path(path, overwrite=True) as partial, partial.open("wb") as sink:
         np.savez(sink, weight=head.weight, bias=head.bias, mean=head.mean, spread=head.spread, model=head.model)
 
 

@@ -18,6 +18,7 @@ from rolltree.lab.report.branch import ReportBranch, ReportTree
 from rolltree.lab.report.page import Chart, Page, PlotSeries, ReportFinding, ReportTable
 from rolltree.lab.stats import Outcome
 from rolltree.line_colours import task_colour
+from rolltree.tree.atomic import new_file
 
 _MARK = {
     "holds": "✓", "worse": "✗", "claim excluded": "✗", "no effect above x": "✗", "no difference found": "≈",
@@ -27,8 +28,8 @@ _MARK = {
 
 def write_html(page: Page, path: Path) -> Path:
     """Render a page to a file; returns its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html(page), encoding="utf-8")
+    with new_file(path, overwrite=True) as sink:
+        sink.write(html(page))
     return path
 
 

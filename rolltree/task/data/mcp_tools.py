@@ -7,21 +7,30 @@ alone: what it remembers, every rollout can change.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shlex
+import threading
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from rolltree.task.data.tools import Tool, ToolFailedError
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
+from rolltree.visible import shortened
 
 STARTING = 30.0
 """Seconds a server may take to start and to say what it has."""
 ANSWERING = 5.0
 """Seconds after which a server that was asked whether it is there counts as gone."""
+
+KEPT = 4096
+"""Bytes that are kept of the end of its standard error."""
+SETTLING = 1.0
+"""Seconds in which the last words of a server that ended arrive."""
 
 
 class ServerLostError(ConnectionError):
@@ -42,7 +51,7 @@ def mcp_tools(command: str) -> tuple[Tool, ...]:
     try:
         found = awaited(server.open())
     except Exception as error:  # it may fail at any place, in any way
-        told = _innermost(error)
+        told = f"{_innermost(error)}{server.said()}"
         raise TaskError(f"the MCP server {command!r} does not answer: {told}; try the command by itself") from None
     if not found:
         raise TaskError(f"the MCP server {command!r} has no tools")
@@ -61,7 +70,8 @@ def _tool(server: _Server, found: Any, command: str) -> Tool:
             told = awaited(server.call(name, arguments))
         except Exception as error:
             if not awaited(server.alive()):
-                raise ServerLostError(f"the MCP server {command!r} is gone: {_innermost(error)}") from error
+                told = f"{_innermost(error)}{server.said()}"
+                raise ServerLostError(f"the MCP server {command!r} is gone: {told}") from error
             raise ToolFailedError(_innermost(error)) from error
         text = "\n".join(str(getattr(part, "text", f"({part.type})")) for part in told.content)
         if getattr(told, "is_error", False) or getattr(told, "isError", False):
@@ -69,6 +79,42 @@ def _tool(server: _Server, found: Any, command: str) -> Tool:
         return text
 
     return Tool(name, schema, call)
+
+
+class _StandardError:
+    """The end of what a server writes on its standard error, which nothing else keeps."""
+
+    def __init__(self) -> None:
+        self._end = bytearray()
+        read, write = os.pipe()
+        self.sink = os.fdopen(write, "w", encoding="utf-8")
+        self._reader = threading.Thread(target=self._read, args=(read,), name="rolltree-mcp", daemon=True)
+        self._reader.start()
+
+    def _read(self, pipe: int) -> None:
+        while piece := os.read(pipe, 1 << 16):
+            self._end += piece
+            del self._end[:-KEPT]
+        os.close(pipe)
+
+    def last(self) -> str:
+        """The last line, which in a traceback is the error; "" where nothing was said."""
+        self._reader.join(SETTLING)  # where it ended, all of it is on its way
+        lines = bytes(self._end).decode(errors="replace").split("\n")
+        return shortened(next((line.strip() for line in reversed(lines) if line.strip()), ""))
+
+
+class _Quiet(logging.Filter):
+    """The library writes a traceback for each line that is no message; what was printed is told in one sentence."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            record.msg = "%s: an MCP server printed a line that is no message; let it print to its standard error"
+            record.args, record.exc_info = (record.levelname.lower(),), None
+        return True
+
+
+_quiet = _Quiet()
 
 
 class _Server:
@@ -79,6 +125,14 @@ class _Server:
         self._task: asyncio.Task[None] | None = None
         self._session: Any = None
         self._opening = asyncio.Lock()
+        self._error: _StandardError | None = None
+        self._printed = ""
+
+    def said(self) -> str:
+        """What it said beside messages, behind a reason: on its standard error, and on its output."""
+        last = "" if self._error is None else self._error.last()
+        parts = [f'; its standard error ends with "{last}"' if last else ""]
+        return "".join([*parts, f'; it printed "{self._printed}", which is no message' if self._printed else ""])
 
     async def open(self) -> list[Any]:
         """Start it and list its tools."""
@@ -113,17 +167,26 @@ class _Server:
         from mcp.client.stdio import stdio_client
 
         try:
+            logging.getLogger("mcp.client.stdio").addFilter(_quiet)
             start = StdioServerParameters(command=self._words[0], args=self._words[1:])
-            with Path(os.devnull).open("w") as nowhere:  # what it logs would stand between our lines
-                async with stdio_client(start, nowhere) as (reads, writes), ClientSession(reads, writes) as session:
-                    await session.initialize()
-                    found = (await session.list_tools()).tools
-                    self._session = session
-                    ready.set_result(list(found))
-                    await asyncio.Event().wait()
+            self._error = _StandardError()
+            with self._error.sink as errors:  # what it logs would stand between our lines
+                async with stdio_client(start, errors) as (reads, writes):
+                    errors.close()  # the server holds its own end
+                    async with ClientSession(reads, writes, message_handler=self._heard) as session:
+                        await session.initialize()
+                        found = (await session.list_tools()).tools
+                        self._session = session
+                        ready.set_result(list(found))
+                        await asyncio.Event().wait()
         except Exception as error:
             if not ready.done():
                 ready.set_exception(error)
+
+    async def _heard(self, message: Any) -> None:
+        """Note a line that is no message; whatever else a server tells by itself is of no use here."""
+        if isinstance(message, ValidationError):
+            self._printed = self._printed or shortened(str(message.errors()[0].get("input", "")).strip())
 
 
 def _innermost(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
+from rolltree.ownfile import raised
 from rolltree.task.foreign.locate import locate
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
@@ -59,8 +60,10 @@ def parameters(function: Callable[..., Any], address: str) -> dict[str, Any]:
     try:
         hints = get_type_hints(function)
         known = inspect.signature(function).parameters.values()
-    except (NameError, TypeError, ValueError) as error:
-        raise TaskError(f"the signature of the tool {address} cannot be read: {error}") from None
+    except Exception as error:  # an annotation is any code of somebody's
+        raise TaskError(
+            f"the signature of the tool {address} cannot be read: {raised(error)}; mend its annotations"
+        ) from None
     listed = [p for p in known if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     if any(p.kind is p.POSITIONAL_ONLY for p in listed):
         raise TaskError(f"the tool {address} has positional parameters only, and calls name their arguments")

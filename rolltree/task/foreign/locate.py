@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rolltree.ownfile import own_file
+from rolltree.ownfile import MISSING, OwnFileError, member, own_file, raised
 from rolltree.task.items import TaskError
 
 
@@ -18,9 +18,12 @@ def locate(address: str, what: str) -> Any:
         raise TaskError(f"{what} {address!r} must be written as package.module:Name or path/to/file.py:Name")
     found: Any = imported(place, f"{what} {address!r}")
     for part in name.split("."):
-        if not hasattr(found, part):
+        try:
+            found = member(found, part, place)
+        except OwnFileError as error:
+            raise TaskError(f"{what} {address!r}: {error}") from error
+        if found is MISSING:
             raise TaskError(f"{what} {address!r}: {place} has no {part!r}")
-        found = getattr(found, part)
     return found
 
 
@@ -28,5 +31,7 @@ def imported(place: str, what: str) -> ModuleType:
     """A module by its name, or by its file where that ends in .py; `what` names who asks."""
     try:
         return own_file(Path(place)) if place.endswith(".py") else import_module(place)
-    except ImportError as error:
+    except OwnFileError as error:
         raise TaskError(f"{what} cannot be imported: {error}") from None
+    except Exception as error:  # the module may fail in any way
+        raise TaskError(f"{what} cannot be imported: {raised(error)}") from error

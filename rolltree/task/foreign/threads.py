@@ -8,12 +8,13 @@ call that hangs is given up when its time is out, and keeps neither another call
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from rolltree.task.items import TaskError
 
@@ -73,7 +74,8 @@ async def beside(call: Callable[[], T]) -> T:
         if answer.cancelled():
             return
         try:
-            told, value = answer.set_result, call()
+            with staying():
+                told, value = answer.set_result, call()
         except Exception as error:
             # A future takes no StopIteration.
             told = answer.set_exception
@@ -97,6 +99,33 @@ def awaited(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(coroutine, _loop()).result()
 
 
+@contextmanager
+def staying() -> Generator[None]:
+    """In here `os._exit` ends what this thread does and not the program. A process that it forks may leave."""
+    _leaving()
+    _held.process = os.getpid()
+    try:
+        yield
+    finally:
+        _held.process = 0
+
+
+_held = threading.local()
+"""`process`: the process that the code of this thread must not end."""
+
+
+@cache
+def _leaving() -> None:
+    leave = os._exit
+
+    def exit_(status: int) -> NoReturn:
+        if getattr(_held, "process", 0) == os.getpid():
+            raise SystemExit(status)
+        leave(status)
+
+    os._exit = exit_
+
+
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
@@ -107,5 +136,5 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     # A tool that calls sys.exit() gets that as its own end; others go on being answered.
     while not loop.is_closed():
-        with suppress(SystemExit, KeyboardInterrupt):
+        with suppress(SystemExit, KeyboardInterrupt), staying():
             loop.run_forever()

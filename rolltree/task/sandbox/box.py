@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rolltree.errors import RolltreeError
 
 GUARANTEES: Mapping[str, str] = {
-    "time": "it ends within so many seconds of wall clock",
+    "time": "it ends within so many seconds of wall clock, in which it computes or sleeps",
     "output": "no more than so many bytes of what it prints are taken",
     "environment": "it sees none of this process's environment variables",
     "cpu": "it computes no longer than so many seconds",
@@ -25,7 +25,7 @@ GUARANTEES: Mapping[str, str] = {
 """Every guarantee and what it says."""
 
 Ended = Literal["ok", "raised", "time", "cpu", "output", "killed"]
-"""ok; an exception; over the wall clock, the processor time or the output; ended by another signal."""
+"""ok; an exception; over its time, the processor time or the output; ended by another signal."""
 
 
 class SandboxError(RolltreeError, RuntimeError):
@@ -37,7 +37,8 @@ class Box:
     """Limits of one run and the guarantees to hold. Nothing runs unless all but `without` hold, by test, inside."""
 
     seconds: float = 5.0
-    """Wall clock, from the moment the code begins."""
+    """Wall clock, from the moment the code begins. Time in which it waits for a processor is not counted where the
+    system tells it (Linux): a busy machine stops no program."""
     cpu_seconds: int = 5
     memory: int = 512 << 20
     """Bytes of address space; Python itself takes about 20 MB."""

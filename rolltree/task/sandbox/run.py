@@ -27,6 +27,10 @@ LAUNCH = (
 )
 START = 60.0
 """Seconds until the code must have begun; a machine that needs longer is in trouble, not the code."""
+QUEUE = 60.0
+"""Seconds that a program may wait for a processor beside its own time."""
+LEAST = 0.01
+"""Seconds between two looks at how long it has waited."""
 DRAIN = 1.0
 """Seconds in which the output of a program that was ended must close."""
 AT_ONCE = 2 * (os.cpu_count() or 1)
@@ -106,13 +110,12 @@ async def _watched(
         process.stdin.close()
         async with asyncio.timeout(START):
             report = await _report(read)
-        async with asyncio.timeout(box.seconds):
-            while len(printed) <= box.output and (chunk := await process.stdout.read(1 << 16)):
-                printed += chunk
-            if len(printed) <= box.output:
-                await process.wait()  # it may have closed its output and go on
-            else:
-                stopped = "output"
+        running = asyncio.ensure_future(_printing(process, printed, box.output))
+        try:
+            stopped = "time" if await _overdue(process.pid, running, box.seconds) else running.result()
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
     except TimeoutError:
         stopped = "time"
     finally:
@@ -127,6 +130,41 @@ async def _watched(
         process._transport.close()  # pyright: ignore
         await process.wait()
     return report, bytes(printed), stopped
+
+
+async def _printing(process: asyncio.subprocess.Process, printed: bytearray, most: int) -> Ended | None:
+    """Take what it prints until it ends or has printed too much."""
+    assert process.stdout is not None
+    while len(printed) <= most and (chunk := await process.stdout.read(1 << 16)):
+        printed += chunk
+    if len(printed) > most:
+        return "output"
+    await process.wait()  # it may have closed its output and go on
+    return None
+
+
+async def _overdue(pid: int, running: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for its end; whether its own time ran out before. Time in which it waits for a processor is not its own."""
+    began, queued, left = time.monotonic(), _in_queue(pid), seconds
+    while not (await asyncio.wait({running}, timeout=max(left, LEAST)))[0]:
+        passed = time.monotonic() - began
+        left = seconds - passed + _in_queue(pid) - queued
+        if left <= 0:
+            return True
+        if passed > seconds + QUEUE:
+            raise SandboxError(
+                f"a program in the sandbox waited more than {QUEUE:g} s for a processor: the machine is too busy; give "
+                "the run fewer neighbours"
+            )
+    return False
+
+
+def _in_queue(pid: int) -> float:
+    """Seconds in which a process could run and had no processor; 0 where the system does not count them."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 async def _report(read: int) -> dict[str, Any] | None:

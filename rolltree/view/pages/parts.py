@@ -16,7 +16,7 @@ from nicegui.events import GenericEventArguments
 from rolltree.line_colours import LINES, task_colour
 from rolltree.view.colours import COLOURINGS, Scale
 from rolltree.view.icicle import MARKS, Icicle
-from rolltree.view.runs import Line, smoothed
+from rolltree.view.runs import Line, smoothed, thinned
 from rolltree.view.strip import Strip
 
 Pick = Callable[[Any], Any]
@@ -162,7 +162,8 @@ def curve_figure(
     """
     data: list[dict[str, Any]] = []
     styles = line_styles(tasks)
-    for line in lines:
+    for whole in lines:
+        line, drawn = thinned(whole), thinned(smoothed(whole, smooth))
         colour = styles[line.run]["color"]
         own = {"type": "scatter", "x": line.x, "name": plain(line.run), "legendgroup": plain(line.run)}
         quiet = {**own, "hoverinfo": "skip", "showlegend": False}
@@ -171,14 +172,14 @@ def curve_figure(
                 **quiet, "x": [*line.x, *reversed(line.x)], "y": [*line.high, *reversed(line.low)], "fill": "toself",
                 "fillcolor": colour, "opacity": 0.16, "mode": "none",
             })  # fmt: skip
-        drawn = smoothed(line, smooth)
         ends = [f" ({low:.3g}–{high:.3g})" for low, high in zip(line.low, line.high, strict=True)]
-        if drawn is not line:
+        is_smooth = smooth > 1 and len(whole.y) > 2
+        if is_smooth:
             data.append({**quiet, "y": line.y, "mode": "lines", "opacity": 0.3, "line": {"color": colour, "width": 1}})
         data.append({
-            **own, "mode": "lines+markers" if len(line.x) < 60 else "lines", "y": drawn.y,
+            **own, "mode": "lines+markers" if len(line.x) < 60 else "lines", "x": drawn.x, "y": drawn.y,
             "line": {**styles[line.run], "width": 2},
-            "customdata": ends if drawn is line and line.low else [""] * len(line.x),
+            "customdata": ends if line.low and not is_smooth else [""] * len(drawn.x),
             "hovertemplate": f"%{{y:.4g}}%{{customdata}} at {plain(axis)} %{{x:,}}<extra>{plain(line.run)}</extra>",
         })  # fmt: skip
     grid = {"gridcolor": "rgba(130,135,140,0.22)", "zeroline": False, "linecolor": _INK}

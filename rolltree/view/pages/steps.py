@@ -12,9 +12,20 @@ from nicegui import ui
 from rolltree.view.findings import badge
 from rolltree.view.first_prompt import FirstPrompt, first_prompt
 from rolltree.view.links import link
+from rolltree.view.links import whole as whole_number
 from rolltree.view.pages.frame import Crumb, Site, follow, frame, paged, shown, stamps
 from rolltree.view.pages.parts import Cell, Column, PageSection, PageTable, Words, facts, heading, number, says, trouble
-from rolltree.view.runs import STEP_NUMBERS, ShownStep, Summary, lines_of, metric_names, steps, summary, tooltip
+from rolltree.view.runs import (
+    STEP_NUMBERS,
+    ShownStep,
+    Summary,
+    lines_of,
+    metric_names,
+    steps,
+    summary,
+    tooltip,
+    window,
+)
 from rolltree.view.settings import Settings, settings_of
 from rolltree.view.source import RunSource, nothing
 from rolltree.view.state import ABOUT
@@ -24,14 +35,14 @@ def add(site: Site) -> None:
     """Register the page."""
 
     @ui.page("/run", response_timeout=120)
-    async def page(run: str = "", columns: str = "") -> Any:  # pyright: ignore[reportUnusedFunction]
+    async def page(run: str = "", columns: str = "", before: str = "") -> Any:  # pyright: ignore[reportUnusedFunction]
         async def whole() -> Any:
             source = site.get(run)
             if await asyncio.to_thread(lambda: source.single):
                 return RedirectResponse(link("step", run=source.name))
             with frame(Crumb(source.name, source, up="/")):
                 heading(source.name, 1)
-                drawn = RunView(source, tuple(c for c in columns.split(",") if c))
+                drawn = RunView(source, tuple(c for c in columns.split(",") if c), whole_number("before", before))
                 since = stamps((source,))
                 await shown(drawn.draw)
                 follow((source,), drawn.draw, since)
@@ -44,10 +55,11 @@ def add(site: Site) -> None:
 class RunView:
     """The living part of the page."""
 
-    def __init__(self, source: RunSource, columns: Sequence[str]) -> None:
-        self.source, self.columns = source, columns
+    def __init__(self, source: RunSource, columns: Sequence[str], before: int | None = None) -> None:
+        self.source, self.columns, self.before = source, columns, before
         self.state, self.about, self.prompt, self.bar, self.said = (PageSection() for _ in range(5))
         self.place = ui.element("div")
+        self.further = PageSection()
         self.table: PageTable | None = None
 
     async def draw(self) -> None:
@@ -67,7 +79,9 @@ class RunView:
         used = [n for n in wanted if any(n in s.numbers for s in found)]
         self.bar.show((names, used), lambda: self._draw_bar(names, used))
         heads = [Column("step"), Column("rollouts"), *(Column(n, title=tooltip(n)) for n in used)]
-        rows = [self._row(s, used) for s in found]
+        some, older = window(found, self.before)
+        rows = [self._row(s, used) for s in some]
+        self.further.show((len(some), len(found), older), lambda: self._draw_further(some, len(found), older))
         if self.table is None:
             with self.place:
                 self.table = PageTable(heads, rows, "steps")
@@ -89,6 +103,18 @@ class RunView:
                 ui.link(f"findings: {flag[0]}", link("findings", run=self.source.name)).classes(flag[1]).tooltip(
                     flag[2]
                 )
+
+    def _draw_further(self, some: Sequence[ShownStep], of: int, older: int | None) -> None:
+        """Which steps the table holds, and the way to the others."""
+        if len(some) == of:
+            return
+        where = {"run": self.source.name, "columns": ",".join(self.columns)}
+        with ui.element("div").classes("bar"):
+            says(f"{len(some):,} of {of:,} steps, up to step {some[0].step:,}" if some else f"none of {of:,} steps")
+            if self.before is not None:
+                ui.link("newest steps", link("run", **where))
+            if older is not None:
+                ui.link("older steps", link("run", **where, before=older))
 
     def _draw_bar(self, names: Sequence[str], used: Sequence[str]) -> None:
         with ui.element("div").classes("bar"):

@@ -20,8 +20,9 @@ def fail(why: str) -> str:
 
 
 @server.tool()
-def leave() -> str:
+def leave(why: str = "") -> str:
     """End the server."""
+    os.write(2, f"{why}\n".encode())
     os._exit(1)
 
 

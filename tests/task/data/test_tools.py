@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import shlex
 import sys
 from pathlib import Path
 
@@ -209,6 +210,27 @@ def test_a_server_that_does_not_start_is_one_sentence(make):
     pytest.importorskip("mcp")
     with pytest.raises(TaskError, match="the MCP server 'no-such-program' does not answer"):
         make(tools=(), mcp="no-such-program")
+
+
+@pytest.mark.parametrize(("code", "says"), [
+    ("print('Hello there')", 'it printed "Hello there", which is no message'),
+    ("raise RuntimeError('there is no key')", 'its standard error ends with "RuntimeError: there is no key"'),
+    ("import sys; sys.stderr.write('x' * 100_000 + chr(10) + 'the end')", 'its standard error ends with "the end"'),
+])  # fmt: skip
+def test_what_a_server_says_instead_of_messages_stands_in_the_sentence(make, capfd, code, says):
+    pytest.importorskip("mcp")
+    with pytest.raises(TaskError, match="does not answer") as told:
+        make(tools=(), mcp=shlex.join([sys.executable, "-c", code]))
+    assert says in str(told.value)
+    assert "\n" not in str(told.value)
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_a_server_that_leaves_says_its_last_words(make):
+    pytest.importorskip("mcp")
+    task = make(tools=(), mcp=SERVER)
+    with pytest.raises(ConnectionError, match=r'is gone.*its standard error ends with "out of credit"'):
+        play(task, call("leave", '{"why": "out of credit"}'))
 
 
 def test_a_command_whose_quotation_marks_do_not_close_is_one_sentence(make):

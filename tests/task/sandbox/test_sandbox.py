@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import time
 
 import psutil
 import pytest
@@ -178,6 +179,21 @@ def test_the_same_code_gives_the_same(monkeypatch):
 def test_waiting_is_on_the_wall_clock_and_code_that_waits_is_stopped():
     result = ran("print('begun', flush=True)\nimport time; time.sleep(600)", Box(seconds=0.5))
     assert (result.ended, result.text, result.note) == ("time", "begun\n", "stopped after 0.5 s")
+
+
+def test_waiting_for_a_processor_is_not_on_its_clock(monkeypatch):
+    monkeypatch.setattr(running, "_in_queue", lambda pid: time.monotonic())
+    result = ran("import time; time.sleep(1); print('done')", Box(seconds=0.05))
+    assert (result.ended, result.text) == ("ok", "done\n")
+
+
+def test_a_machine_that_gives_it_no_processor_is_our_fault_and_ends_it(monkeypatch):
+    monkeypatch.setattr(running, "_in_queue", lambda pid: time.monotonic())
+    monkeypatch.setattr(running, "QUEUE", 0.2)
+    before = set(psutil.Process().children())
+    with pytest.raises(SandboxError, match="the machine is too busy"):
+        ran("import time; time.sleep(600)", Box(seconds=0.05))
+    assert not set(psutil.Process().children()) - before
 
 
 def test_a_cancelled_call_leaves_no_process_and_no_folder(monkeypatch, tmp_path):
