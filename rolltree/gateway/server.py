@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import itertools
 import json
 import random
 import time
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 HEADER = "X-Rolltree-Session"
 SWEEP = 5.0
 """Seconds between looks for silent sessions."""
+ANSWERS = 6
+"""At each so many-th look what was answered in open sessions is written down too."""
+LEAVE = 1.0
+"""Seconds that calls have to stop when the server ends; what they sampled by then is kept."""
 
 
 class Server:
@@ -38,12 +43,15 @@ class Server:
         self.token = token
         self.waiting = 0
         self.slots = asyncio.Semaphore(gateway.bounds.concurrent)
+        self._answering = set[asyncio.Task[Any]]()
+        self._ending = False
 
     def app(self) -> web.Application:
         """The routes."""
         from aiohttp import web
 
-        app = web.Application(client_max_size=self.gateway.bounds.body_bytes, middlewares=[guarded(self.token)])
+        app = web.Application(client_max_size=self.gateway.bounds.body_bytes,
+                              middlewares=[self._followed(), guarded(self.token)])  # fmt: skip
         for prefix in ("", "/s/{session}"):
             for wire in WIRES:
                 app.router.add_post(prefix + wire.path, self._handler(wire))
@@ -119,6 +127,7 @@ class Server:
             session.rewarded(reward, body["call"])
         else:
             session.end(reward, "rewarded by the client")
+        await self.gateway.keep()
         return web.json_response({"session": session.name, "ended": session.ended or None})
 
     async def _end(self, request: web.Request) -> web.Response:
@@ -127,14 +136,48 @@ class Server:
 
         session, body = self.gateway.known(request.match_info["session"]), await read_body(request)
         if body.get("final") is not None:
-            return web.json_response(await self.gateway.verified(session, str(body["final"])))
+            try:
+                verdict = await self.gateway.verified(session, str(body["final"]))
+            finally:
+                await self.gateway.keep()
+            return web.json_response(verdict)
         if body.get("reward") is not None:
             session.end(number(body, "reward"), "rewarded by the client")
         else:
             session.end(None, str(body.get("failed") or "ended without a reward")[:10_000])
+        await self.gateway.keep()
         return web.json_response({"session": session.name, "ended": session.ended})
 
+    async def end(self) -> None:
+        """Answer nobody any more. Whoever sends half a body or reads slowly is not waited for."""
+        self._ending = True
+        end = asyncio.get_running_loop().time() + LEAVE
+        for task in self._answering:
+            task.cancel()
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=LEAVE)
+        if leaving := {task for session in self.gateway.sessions.values() for task in session.leaving}:
+            await asyncio.wait(leaving, timeout=max(0.0, end - asyncio.get_running_loop().time()))
+
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _followed(self) -> Any:
+        """Knows what is being answered, so that it can be ended."""
+        from aiohttp import web
+
+        @web.middleware
+        async def follow(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:
+            if self._ending:
+                return web.json_response(_error(GatewayError("the server is ending", 503))[1], status=503)
+            if (task := asyncio.current_task()) is None:
+                return await handler(request)
+            self._answering.add(task)
+            try:
+                return await handler(request)
+            finally:
+                self._answering.discard(task)
+
+        return follow
 
     def _name(self, request: web.Request) -> str:
         """The session of a call: from its path, a header, or what stands behind ":" in its key."""
@@ -166,7 +209,8 @@ async def serving(
     if not token and not loopback(host):
         raise GatewayError(f"{host} can be reached from other machines, so clients must show a token; give one")
     server = Server(gateway, token)
-    runner = web.AppRunner(server.app(), handler_cancellation=True, access_log=None)
+    # What a client still sends or reads is waited for twice as long as `shutdown_timeout` at the end.
+    runner = web.AppRunner(server.app(), handler_cancellation=True, access_log=None, shutdown_timeout=LEAVE / 2)
     await runner.setup()
     sweeper = asyncio.create_task(_sweep(gateway))
     try:
@@ -182,14 +226,19 @@ async def serving(
         sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await sweeper
-        await runner.cleanup()
+        for site in list(runner.sites):
+            await site.stop()
+        await server.end()
         gateway.close()
+        await gateway.keep()
+        await runner.cleanup()
 
 
 async def _sweep(gateway: Gateway) -> None:
-    while True:
+    for look in itertools.count(1):
         await asyncio.sleep(SWEEP)
         gateway.expire()
+        await gateway.keep(answers=look % ANSWERS == 0)
 
 
 def written_for(body: dict[str, Any], model: str, codec: Codec) -> Written:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from rolltree.tree.values import StoreError
+
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
 
 @contextmanager
@@ -48,8 +52,9 @@ def new_file(path: Path, *, overwrite: bool = False) -> Generator[IO[str]]:
 def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
     """An empty folder to fill, which takes its name only once everything written into it is on the disk.
 
-    Replacing takes two renames; a writer that dies between them leaves the old folder under `set_aside(path)`, and the
-    next write puts it back first, so there is always one whole copy.
+    Where the system cannot exchange two names at once, replacing takes two renames. A writer that dies between them
+    leaves the old folder under `set_aside(path)`, and the next write puts it back first, so there is always one whole
+    copy.
     """
     aside, partial = set_aside(path), set_partial(path)
     if aside.exists() and not path.exists():
@@ -66,14 +71,25 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
         for file in partial.iterdir():
             sync(file)
         sync(partial)
-        if path.exists():
-            path.rename(aside)
-        partial.rename(path)
+        if not (path.exists() and _exchanged(partial, path)):
+            if path.exists():
+                path.rename(aside)
+            partial.rename(path)
         sync(path.parent)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    for old in (aside, partial):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two names change places in one step, so that neither is ever missing; False where the system cannot."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
 
 
 def set_aside(path: Path) -> Path:
