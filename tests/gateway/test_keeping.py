@@ -5,7 +5,6 @@ import json
 import pickle
 import threading
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -381,7 +380,7 @@ def test_the_end_waits_for_no_client(tmp_path):
 
 def test_a_call_that_comes_while_the_server_ends_is_refused():
     async def work():
-        async with client(letters()) as (gateway, _, address):
+        async with client(letters()) as (gateway, _, _address):
             server = Server(gateway)
             await server.end()
             from aiohttp.test_utils import TestClient, TestServer
