@@ -12,6 +12,7 @@ from rolltree.analysis.step_rows import RowRules
 from rolltree.cli.common import emit, first_name, parse
 from rolltree.errors import RolltreeError
 from rolltree.tree import Tree
+from rolltree.tree.atomic import check_writable
 
 if TYPE_CHECKING:
     from rolltree.analysis.step_head import FittedHead
@@ -59,6 +60,9 @@ def run(arguments: Sequence[str]) -> int:
         raise RolltreeError("which rollouts? rolltree labels RUN --out FILE; give a run folder or a file of nodes")
     if asked.out is None:
         raise RolltreeError(f"where to? give --out {'head.npz' if asked.kind == 'head' else 'rows.jsonl'}")
+    if asked.out.exists() and not asked.overwrite:
+        raise RolltreeError(f"{asked.out} exists and is kept as it is; give another --out, or --overwrite")
+    check_writable(asked.out)
     # Imported here, because they load torch and --help needs none of it.
     from rolltree.analysis.step_rows import ROWS, from_failed, write_rows
     from rolltree.policy.load import check_writes_tokens, load_codec
@@ -93,8 +97,6 @@ def _head(asked: LabelsArguments, out: Path, trees: Sequence[Tree], model: str) 
 
     if out.suffix != ".npz":
         raise RolltreeError(f"{out} does not end in .npz, as a head's file does; give another --out")
-    if out.exists() and not asked.overwrite:
-        raise RolltreeError(f"{out} exists and is kept as it is; give another --out, or --overwrite")
 
     async def fit() -> FittedHead:
         engine = LocalEngine(load_model(model))

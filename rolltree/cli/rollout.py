@@ -28,6 +28,7 @@ from rolltree.rollout.failures import all_failed, failures, said_of, told
 from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Item, Task, about
 from rolltree.tree import Forest
+from rolltree.tree.atomic import check_writable
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
 from rolltree.visible import visible
@@ -239,3 +240,5 @@ def _check(asked: RolloutArguments) -> None:
     for option, path in (("--out", asked.out), ("--jsonl", asked.jsonl)):
         if path is not None and path.exists():
             raise RolltreeError(f"{option} {path} exists and is kept as it is; give another name")
+        if path is not None:
+            check_writable(path, option)

@@ -26,6 +26,7 @@ from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.terminal import Terminal
 from rolltree.tree import Forest, Tree, jsonl, parquet
+from rolltree.tree.atomic import check_writable
 from rolltree.tree.json_text import read_json
 
 
@@ -62,6 +63,8 @@ def main(config: CardConfig, console: Console | None = None) -> int:
     """Write card.json and card.md, and print one of them."""
     from rolltree.lab.card_text import markdown
 
+    if config.out is not None:
+        check_writable(config.out, folder=True)
     made = card(config.run)
     folder = config.out or (config.run if config.run.is_dir() else config.run.parent)
     # Several files may lie in one folder, and each has its card.

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +27,35 @@ def naming(path: Path) -> Generator[None]:
             raise
         code = error.errno or errno.EIO
         raise OSError(code, os.strerror(code), str(path)) from error
+
+
+def check_writable(path: Path, option: str = "--out", *, folder: bool = False) -> None:
+    """Refuse, before work is done for it, a file or folder that could not be written at the end.
+
+    The system itself is asked, by a file of that name that is removed again: rights alone do not say it.
+    """
+    if not folder and path.is_dir():
+        raise StoreError(f"{option} {path} is a folder; give a file's name")
+    probe, made = path / ".writable" if folder else _beside(path, "writable"), list[Path]()
+    try:
+        for place in reversed([one for one in probe.absolute().parents if not one.exists()]):
+            place.mkdir()
+            made.append(place)
+        try:
+            with probe.open("wb") as sink:
+                sink.write(b"x")
+                sink.flush()
+                os.fsync(sink.fileno())
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{option} {path} cannot be written ({error.strerror}); give another place or mend this one"
+        ) from None
+    finally:
+        for place in reversed(made):
+            with suppress(OSError):  # somebody may have put something there
+                place.rmdir()
 
 
 @contextmanager
