@@ -6,7 +6,8 @@ import importlib
 
 from attack.frame import Attack
 
-MODULES = ("engine", "kills", "models", "inputs", "returns", "runs", "escapes", "viewing", "gateway", "clusters")
+MODULES = ("engine", "kills", "models", "inputs", "returns", "runs", "escapes", "viewing", "gateway", "serving",
+           "clusters")  # fmt: skip
 
 
 def attacks() -> dict[str, Attack]:

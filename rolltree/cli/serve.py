@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -132,7 +132,13 @@ def _folder(option: str, path: Path | None, about: dict[str, str], stack: ExitSt
     if path is None:
         return None
     folder = TreeFolder(path, about, option)
-    stack.callback(FolderLock(path).release)
+    lock = FolderLock(path)
+
+    def release() -> None:
+        with suppress(OSError):  # the folder may be gone by then, which was said
+            lock.release()
+
+    stack.callback(release)
     return folder
 
 

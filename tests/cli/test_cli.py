@@ -96,7 +96,7 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("rollout grpo --top-p 5", "--top-p 5"),
         ("rollout grpo --jsonl nodes.jsonl", "nodes.jsonl exists"),
         ("rollout grpo --out nodes.jsonl", "nodes.jsonl exists"),
-        ("credit grpo nodes.jsonl --out nodes.jsonl/adv.jsonl", "nodes.jsonl cannot be written"),
+        ("credit grpo nodes.jsonl --out nodes.jsonl/adv.jsonl", "cannot be written (Not a directory)"),
         ("card nodes.jsonl --out nodes.jsonl", "nodes.jsonl cannot be written"),
     ],
 )
