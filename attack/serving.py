@@ -30,7 +30,7 @@ PATIENCE = 50.0
 AGENTS = 6
 _PRELOAD = ("rolltree.cli.serve", "rolltree.engine.local", "rolltree.gateway.server", "rolltree.tree.parquet",
             "aiohttp", "transformers.models.llama.modeling_llama", "safetensors.torch")  # fmt: skip
-ENDS = ("SIGINT", "SIGTERM", "SIGHUP", "twice", "SIGKILL", "SIGKILL", "no folder", "full disk")
+ENDS = ("SIGKILL", "SIGINT", "full disk", "SIGTERM", "no folder", "twice", "SIGKILL", "SIGHUP")
 
 
 @functools.cache
@@ -294,6 +294,6 @@ def gone(rng: Chance, place: Path) -> str:
 
 
 ATTACKS = (
-    Attack("serve", "a server that is ended, killed or has no disk, with clients that hold it up", serving, 8, 64),
+    Attack("serve", "a server that is ended, killed or has no disk, with clients that hold it up", serving, 3, 64),
     Attack("serve-gone", "bursts of clients that go while the engine is in a long step", gone, 6, 200),
 )
